@@ -1,0 +1,62 @@
+/*
+ * A growable run of bytes with a bound. Appending past the bound fails with -EMSGSIZE and leaves the
+ * buffer as it was; nothing else can fail but memory (-ENOMEM).
+ *
+ *     struct buffer b = BUFFER_INIT(1024 * 1024);
+ *     r = buffer_append(&b, data, n);
+ *     buffer_consume(&b, used);
+ *     buffer_done(&b);
+ */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/cleanup.h"
+
+struct buffer {
+        char *data;   /* owned; bytes [start, start + length) are the content */
+        size_t start; /* bytes already consumed at the front */
+        size_t length;
+        size_t allocated;
+        size_t limit; /* most bytes of content; never 0 */
+};
+
+#define BUFFER_INIT(most)                                                                          \
+        {                                                                                          \
+                .limit = (most)                                                                    \
+        }
+
+void buffer_init(struct buffer *b, size_t limit);
+void buffer_done(struct buffer *b);
+
+static inline char *buffer_bytes(const struct buffer *b)
+{
+        return b->data + b->start;
+}
+
+/* Makes room for n more bytes behind the content; buffer_tail() is where to write them. */
+int buffer_reserve(struct buffer *b, size_t n);
+char *buffer_tail(struct buffer *b);
+size_t buffer_room(const struct buffer *b); /* bytes that may be written at the tail now */
+void buffer_produced(struct buffer *b, size_t n);
+
+int buffer_append(struct buffer *b, const void *data, size_t n);
+int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Drops n bytes at the front; what an emptied buffer holds beyond 64 KiB goes back to the system. */
+void buffer_consume(struct buffer *b, size_t n);
+
+/* Reads once into the tail, at most `most` bytes. Returns bytes, 0 at the end, negative errno
+ * (-EAGAIN: nothing now; -EMSGSIZE: full). */
+ssize_t buffer_read_fd(struct buffer *b, int fd, size_t most);
+
+/* Writes from the front until empty or the descriptor would block. Returns 1 when empty, 0 when it would
+ * block, negative errno. */
+int buffer_write_fd(struct buffer *b, int fd);
+
+static inline void cleanup_buffer(struct buffer *b)
+{
+        buffer_done(b);
+}
+#define _cleanup_buffer_ _cleanup_(cleanup_buffer)

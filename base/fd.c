@@ -1,0 +1,248 @@
+/* Descriptors: whole reads and writes, sealed memfds, messages that carry descriptors. */
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+#ifndef F_SEAL_EXEC
+#define F_SEAL_EXEC 0x0020
+#endif
+
+int fd_write_all(int fd, const void *data, size_t n)
+{
+        const char *p = data;
+
+        while (n > 0) {
+                ssize_t done = write(fd, p, n);
+                if (done < 0 && errno == EINTR)
+                        continue;
+                if (done < 0)
+                        return -errno;
+                p += done;
+                n -= (size_t)done;
+        }
+        return 0;
+}
+
+ssize_t fd_read_full(int fd, void *data, size_t n)
+{
+        char *p = data;
+        size_t have = 0;
+
+        while (have < n) {
+                ssize_t got = read(fd, p + have, n - have);
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got < 0)
+                        return -errno;
+                if (got == 0)
+                        break;
+                have += (size_t)got;
+        }
+        return (ssize_t)have;
+}
+
+int fd_read_whole(int fd, size_t most, char **ret, size_t *ret_length, struct error *err)
+{
+        _cleanup_free_ char *data = NULL;
+        size_t length = 0, size = 0;
+
+        for (;;) {
+                if (size - length < 2) {
+                        size = size ? size * 2 : 16 * 1024;
+                        if (size > most + 2)
+                                size = most + 2;
+                        char *more = realloc(data, size);
+                        if (!more)
+                                return error_errno(err, ENOMEM, "read");
+                        data = more;
+                }
+                ssize_t n = fd_read_full(fd, data + length, size - length - 1);
+                if (n < 0)
+                        return error_errno(err, (int)-n, "read");
+                length += (size_t)n;
+                if (length > most)
+                        return error_set(err, EFBIG, "larger than the limit of %zu bytes", most);
+                if (n == 0 || length + 1 < size)
+                        break;
+        }
+        data[length] = '\0';
+        *ret = take_ptr(data);
+        *ret_length = length;
+        return 0;
+}
+
+static int new_memfd(const char *name)
+{
+        int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+        /* Kernels before 6.3 do not know MFD_EXEC and make every memfd executable. */
+        if (fd < 0 && errno == EINVAL)
+                fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        return fd;
+}
+
+static int seal(int fd)
+{
+        int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+
+        if (fcntl(fd, F_ADD_SEALS, seals | F_SEAL_EXEC) == 0 || fcntl(fd, F_ADD_SEALS, seals) == 0)
+                return 0;
+        return -errno;
+}
+
+int fd_sealed(const char *name, const void *data, size_t n, struct error *err)
+{
+        _cleanup_close_ int fd = new_memfd(name);
+        if (fd < 0)
+                return error_errno(err, errno, "memfd %s", name);
+        int r = fd_write_all(fd, data, n);
+        if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
+                r = -errno;
+        if (r >= 0)
+                r = seal(fd);
+        if (r < 0)
+                return error_errno(err, -r, "memfd %s", name);
+        return take_fd(fd);
+}
+
+int fd_sealed_copy(const char *name, int source, struct error *err)
+{
+        _cleanup_free_ char *data = NULL;
+        size_t length = 0;
+
+        int r = fd_read_whole(source, 64UL * 1024 * 1024, &data, &length, err);
+        if (r < 0)
+                return error_context(err, "copy %s", name);
+        return fd_sealed(name, data, length, err);
+}
+
+static int set_flag(int fd, int get, int set, int flag, int on)
+{
+        int flags = fcntl(fd, get);
+        if (flags < 0 || fcntl(fd, set, on ? flags | flag : flags & ~flag) < 0)
+                return -errno;
+        return 0;
+}
+
+int fd_set_nonblocking(int fd, int on)
+{
+        return set_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on);
+}
+
+int fd_set_cloexec(int fd, int on)
+{
+        return set_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on);
+}
+
+void fd_close_many(int *fds, size_t count)
+{
+        for (size_t i = 0; i < count; i++) {
+                if (fds[i] >= 0)
+                        close(fds[i]);
+                fds[i] = -1;
+        }
+}
+
+int fd_send(int socket, const void *data, size_t n, const int *fds, size_t count, int flags)
+{
+        union {
+                char bytes[CMSG_SPACE(sizeof(int) * FD_MESSAGE_MAX)];
+                struct cmsghdr align;
+        } control = {};
+        struct iovec part = {.iov_base = (void *)data, .iov_len = n};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+        if (count > FD_MESSAGE_MAX)
+                return -E2BIG;
+        if (count > 0) {
+                message.msg_control = control.bytes;
+                message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+                struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+                c->cmsg_level = SOL_SOCKET;
+                c->cmsg_type = SCM_RIGHTS;
+                c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+                memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+        }
+
+        ssize_t sent;
+        do
+                sent = sendmsg(socket, &message, flags | MSG_NOSIGNAL);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0)
+                return -errno;
+        return (size_t)sent == n ? 0 : -EMSGSIZE;
+}
+
+/* Takes the descriptors of one control message; what there is no room for is closed. */
+static int take_fds(struct cmsghdr *c, int *fds, size_t room, size_t *taken)
+{
+        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        int r = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                int fd;
+                memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+                if (*taken < room) {
+                        fds[(*taken)++] = fd;
+                        continue;
+                }
+                close(fd);
+                r = -EPROTO;
+        }
+        return r;
+}
+
+ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, struct ucred *creds,
+                   int flags)
+{
+        union {
+                char bytes[CMSG_SPACE(sizeof(int) * FD_MESSAGE_MAX) + CMSG_SPACE(sizeof(struct ucred))];
+                struct cmsghdr align;
+        } control;
+        struct iovec part = {.iov_base = data, .iov_len = n};
+        struct msghdr message = {.msg_iov = &part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.bytes,
+                                 .msg_controllen = sizeof(control.bytes)};
+        size_t room = count ? *count : 0, taken = 0;
+        int r = 0;
+
+        if (count)
+                *count = 0;
+        if (creds)
+                *creds = (struct ucred){};
+        ssize_t got;
+        do
+                got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
+        while (got < 0 && errno == EINTR);
+        if (got < 0)
+                return -errno;
+
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+                if (c->cmsg_level != SOL_SOCKET)
+                        continue;
+                if (c->cmsg_type == SCM_RIGHTS && take_fds(c, fds, room, &taken) < 0)
+                        r = -EPROTO;
+                if (c->cmsg_type == SCM_CREDENTIALS && creds)
+                        memcpy(creds, CMSG_DATA(c), sizeof(*creds));
+        }
+        if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+                r = -EPROTO;
+        if (r < 0) {
+                fd_close_many(fds, taken);
+                return r;
+        }
+        if (count)
+                *count = taken;
+        return got;
+}

@@ -1,0 +1,44 @@
+/* Descriptors: whole reads and writes, sealed memfds, messages that carry descriptors. All are O_CLOEXEC. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+struct ucred;
+
+enum { FD_MESSAGE_MAX = 16 }; /* most descriptors in one message */
+
+/* Writes all n bytes, restarting after signals. Returns 0 or negative errno (-EAGAIN included). */
+int fd_write_all(int fd, const void *data, size_t n);
+
+/* Reads until n bytes or the end. Returns the bytes read or negative errno. */
+ssize_t fd_read_full(int fd, void *data, size_t n);
+
+/* Reads a whole file or stream of at most `most` bytes. *ret is owned by the caller, NUL-terminated beyond
+ * its length. -EFBIG: there is more. */
+int fd_read_whole(int fd, size_t most, char **ret, size_t *ret_length, struct error *err);
+
+/* A memfd with this content that nobody can change any more (all seals). Returns the descriptor. */
+int fd_sealed(const char *name, const void *data, size_t n, struct error *err);
+
+/* The same from a file, executable when asked for. */
+int fd_sealed_copy(const char *name, int source, struct error *err);
+
+int fd_set_nonblocking(int fd, int on);
+int fd_set_cloexec(int fd, int on);
+
+/*
+ * Sends one message with up to FD_MESSAGE_MAX descriptors (borrowed). Returns 0 or negative errno.
+ * Receives one of exactly n bytes or less: returns its length, 0 at the end, negative errno. Descriptors
+ * beyond *count, or in a message that was cut, are closed and give -EPROTO. *count holds the room in, the number
+ * received out. creds (may be NULL) is the sender by the kernel's word; it needs SO_PASSCRED on the socket
+ * (pid 0 when there is none).
+ */
+int fd_send(int socket, const void *data, size_t n, const int *fds, size_t count, int flags);
+ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, struct ucred *creds,
+                   int flags);
+
+void fd_close_many(int *fds, size_t count);

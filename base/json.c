@@ -1,0 +1,160 @@
+/* yyjson with bounds, raw numbers and our errors. */
+#include "base/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* yyjson keeps the values of a document in one array, parents before children, each container with the
+ * distance to its end: depth is found by walking that array once with a stack of ends. */
+static bool depth_fits(yyjson_doc *doc)
+{
+        yyjson_val *ends[JSON_DEPTH_MAX];
+        yyjson_val *value = yyjson_doc_get_root(doc);
+        yyjson_val *last = value + yyjson_doc_get_val_count(doc);
+        size_t depth = 0;
+
+        for (; value < last; value++) {
+                while (depth > 0 && value >= ends[depth - 1])
+                        depth--;
+                if (!yyjson_is_ctn(value))
+                        continue;
+                if (depth == JSON_DEPTH_MAX)
+                        return false;
+                ends[depth++] = unsafe_yyjson_get_next(value);
+        }
+        return true;
+}
+
+static int parse(const char *data, size_t n, yyjson_read_flag flags, bool lines, yyjson_doc **ret,
+                 struct error *err)
+{
+        yyjson_read_err why = {};
+        _cleanup_json_ yyjson_doc *doc =
+                yyjson_read_opts((char *)data, n, flags | YYJSON_READ_NUMBER_AS_RAW, NULL, &why);
+
+        if (!doc && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
+                return error_errno(err, ENOMEM, "parse JSON");
+        if (!doc && lines) {
+                size_t line = 0, column = 0, character = 0;
+                yyjson_locate_pos(data, n, why.pos, &line, &column, &character);
+                return error_set(err, EBADMSG, "line %zu, column %zu: %s", line, column, why.msg);
+        }
+        if (!doc)
+                return error_set(err, EBADMSG, "not JSON at byte %zu: %s", why.pos, why.msg);
+        if (!depth_fits(doc))
+                return error_set(err, EBADMSG, "JSON nested deeper than %d levels", JSON_DEPTH_MAX);
+        *ret = take_ptr(doc);
+        return 0;
+}
+
+int json_parse(const char *data, size_t n, yyjson_doc **ret, struct error *err)
+{
+        return parse(data, n, YYJSON_READ_NOFLAG, false, ret, err);
+}
+
+int json_parse_config(const char *data, size_t n, yyjson_doc **ret, struct error *err)
+{
+        static const char bom[] = {'\xef', '\xbb', '\xbf'};
+
+        if (n >= sizeof(bom) && memcmp(data, bom, sizeof(bom)) == 0) {
+                data += sizeof(bom);
+                n -= sizeof(bom);
+        }
+        return parse(data, n, YYJSON_READ_ALLOW_COMMENTS | YYJSON_READ_ALLOW_TRAILING_COMMAS, true,
+                     ret, err);
+}
+
+const char *json_string(yyjson_val *object, const char *key, size_t *length)
+{
+        yyjson_val *value = yyjson_obj_get(object, key);
+        if (!yyjson_is_str(value))
+                return NULL;
+        if (length)
+                *length = yyjson_get_len(value);
+        return yyjson_get_str(value);
+}
+
+bool json_is_number(yyjson_val *value)
+{
+        return yyjson_is_raw(value) || yyjson_is_num(value);
+}
+
+int json_double(yyjson_val *value, double *ret)
+{
+        if (yyjson_is_num(value)) {
+                *ret = yyjson_get_num(value);
+                return 0;
+        }
+        if (!yyjson_is_raw(value))
+                return -EINVAL;
+        /* Raw text is a JSON number followed by what ends it, so strtod() stops in time. */
+        double d = strtod(yyjson_get_raw(value), NULL);
+        if (!isfinite(d))
+                return -ERANGE;
+        *ret = d;
+        return 0;
+}
+
+int json_int64(yyjson_val *value, int64_t *ret)
+{
+        if (yyjson_is_int(value)) {
+                if (yyjson_is_uint(value) && yyjson_get_uint(value) > INT64_MAX)
+                        return -ERANGE;
+                *ret = yyjson_get_sint(value);
+                return 0;
+        }
+        if (!yyjson_is_raw(value))
+                return -EINVAL;
+        const char *text = yyjson_get_raw(value);
+        size_t length = yyjson_get_len(value);
+        if (strcspn(text, ".eE") < length)
+                return -EINVAL;
+        errno = 0;
+        long long n = strtoll(text, NULL, 10);
+        if (errno == ERANGE)
+                return -ERANGE;
+        *ret = n;
+        return 0;
+}
+
+static int append_written(struct buffer *b, char *text, size_t n, const yyjson_write_err *why)
+{
+        _cleanup_free_ char *owned = text;
+
+        if (!text)
+                return why->code == YYJSON_WRITE_ERROR_MEMORY_ALLOCATION ? -ENOMEM : -EINVAL;
+        return buffer_append(b, owned, n);
+}
+
+int json_append(struct buffer *b, yyjson_val *value)
+{
+        yyjson_write_err why = {};
+        size_t n = 0;
+        char *text = yyjson_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, &n, &why);
+        return append_written(b, text, n, &why);
+}
+
+int json_append_mut(struct buffer *b, yyjson_mut_val *value)
+{
+        yyjson_write_err why = {};
+        size_t n = 0;
+        char *text = yyjson_mut_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, &n, &why);
+        return append_written(b, text, n, &why);
+}
+
+int json_append_string(struct buffer *b, const char *text, size_t n)
+{
+        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        if (!doc)
+                return -ENOMEM;
+        yyjson_mut_val *value = yyjson_mut_strn(doc, text, n);
+        if (!value)
+                return -ENOMEM;
+        yyjson_write_err why = {};
+        size_t length = 0;
+        char *out = yyjson_mut_val_write_opts(value, YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL, &length,
+                                              &why);
+        return append_written(b, out, length, &why);
+}

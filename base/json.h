@@ -1,0 +1,50 @@
+/*
+ * JSON by yyjson, with our bounds. Numbers are kept raw, exactly as written (yyjson_is_raw(), also counted by
+ * json_is_number()), so that a value crosses us unchanged. Hostile input: size and depth are
+ * checked before anybody walks a tree, and nothing here recurses.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <yyjson.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+enum { JSON_DEPTH_MAX = 128 };
+
+/* Parses n bytes. The document owns its strings (data may go). The error says what is wrong and where
+ * (byte offset; line and column with json_parse_config()). */
+int json_parse(const char *data, size_t n, yyjson_doc **ret, struct error *err);
+
+/* The same for files that people write: comments, trailing commas, BOM; error with "line L, column C". */
+int json_parse_config(const char *data, size_t n, yyjson_doc **ret, struct error *err);
+
+/* A string member of an object; NULL when absent or of another type. *length may be NULL. */
+const char *json_string(yyjson_val *object, const char *key, size_t *length);
+
+bool json_is_number(yyjson_val *value);
+/* A whole number within int64_t. Returns 0, -EINVAL when it is none, -ERANGE. */
+int json_int64(yyjson_val *value, int64_t *ret);
+/* Any number (raw or not) as a double. */
+int json_double(yyjson_val *value, double *ret);
+
+/* Serialises a value in one line at the end of b. Returns 0, -EMSGSIZE, -ENOMEM. */
+int json_append(struct buffer *b, yyjson_val *value);
+int json_append_mut(struct buffer *b, yyjson_mut_val *value);
+
+/* Appends text as a JSON string with its quotes. The text must be UTF-8; bytes that are not become U+FFFD. */
+int json_append_string(struct buffer *b, const char *text, size_t n);
+
+static inline void cleanup_json_doc(yyjson_doc **d)
+{
+        yyjson_doc_free(*d);
+}
+static inline void cleanup_json_mut_doc(yyjson_mut_doc **d)
+{
+        yyjson_mut_doc_free(*d);
+}
+#define _cleanup_json_     _cleanup_(cleanup_json_doc)
+#define _cleanup_json_mut_ _cleanup_(cleanup_json_mut_doc)

@@ -1,0 +1,27 @@
+/* What a sandbox may use, computed from config and machine without a syscall (DESIGN: defaults in docs/config.md). */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct limits {
+        uint64_t memory;    /* bytes; default 512 MiB */
+        uint32_t pids;      /* default 128 */
+        uint32_t cpu_milli; /* thousandths of a core; default 1000 */
+        uint64_t tmp;       /* bytes of /tmp; default 64 MiB */
+        uint64_t workspace; /* bytes of /workspace; default 128 MiB */
+        uint64_t shm;       /* bytes of /dev/shm; default 64 MiB */
+        uint32_t tmp_inodes;
+        uint32_t workspace_inodes;
+        uint32_t shm_inodes;
+        uint32_t open_files; /* RLIMIT_NOFILE; default 1024 */
+};
+
+void limits_default(struct limits *limits);
+
+/* Cuts /tmp, /workspace and /dev/shm in proportion so that together they take at most half of the memory
+ * limit: tmpfs pages are charged to the sandbox and survive an out-of-memory kill. */
+void limits_fit(struct limits *limits);
+
+/* Most live sessions for a machine: a quarter of RAM / 4 MiB, 16 to 1,024. */
+uint32_t limits_sessions_max(uint64_t ram_bytes);

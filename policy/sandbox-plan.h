@@ -1,0 +1,90 @@
+/*
+ * What the monitor tells the processes of a sandbox, as messages of fixed size: the template's set-up
+ * (struct template_plan) and each session (struct session_plan), both over the template's control socket, a
+ * SOCK_SEQPACKET pair. Monitor, cloister-init and cloister-worker are one build.
+ *
+ *     monitor                    template
+ *       TEMPLATE_PLAN + fds  ->             mount the image, filter, exec cloister-worker, boot CPython
+ *                            <-  TEMPLATE_READY | TEMPLATE_FAILED
+ *       SESSION_CREATE + fds ->             clone3
+ *                            <-  SESSION_HERE (from the new session's PID 1, SCM_CREDENTIALS tell its pid)
+ *       SESSION_GO           ->             (read by PID 1: it is in its cgroup)
+ *                            <-  SESSION_MADE | SESSION_FAILED (from the template, once PID 1 exec'd)
+ */
+#pragma once
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "policy/limits.h"
+
+enum sandbox_mode { SANDBOX_ROOTLESS, SANDBOX_CAPABLE, SANDBOX_ROOT, SANDBOX_MODE_MAX };
+
+enum {
+        SANDBOX_UID = 1000, /* uid and gid inside */
+
+        TEMPLATE_CONTROL_FD = 3, /* the template's end of its control socket, across its execs */
+
+        /* Descriptors of TEMPLATE_PLAN, in this order. */
+        TEMPLATE_FD_IMAGE = 0,       /* O_PATH directory: the image's root */
+        TEMPLATE_FD_WORKER,          /* sealed memfd: cloister-worker */
+        TEMPLATE_FD_INIT,            /* sealed memfd: cloister-init */
+        TEMPLATE_FD_TEMPLATE_FILTER, /* sealed memfds: arrays of struct sock_filter */
+        TEMPLATE_FD_WORKER_FILTER,
+        TEMPLATE_FD_INIT_FILTER,
+        TEMPLATE_FD_COUNT,
+
+        /* Descriptors of SESSION_CREATE, in this order. */
+        SESSION_FD_RPC = 0, /* the worker's end of the stream socketpair */
+        SESSION_FD_STDOUT,  /* write ends of pipes */
+        SESSION_FD_STDERR,
+        SESSION_FD_REPORT,  /* init writes struct init_report */
+        SESSION_FD_CONTROL, /* init reads one byte commands, enum init_command; EOF ends the session */
+        SESSION_FD_COUNT,
+
+        /* Where PID 1 finds its own. */
+        INIT_REPORT_FD = 3,
+        INIT_RELEASE_FD = 4, /* writes one byte: the worker may go on */
+        INIT_CONTROL_FD = 5,
+        INIT_FILTER_FD = 6,
+};
+
+enum template_message_kind {
+        TEMPLATE_PLAN = 1,
+        TEMPLATE_READY,
+        TEMPLATE_FAILED,
+        SESSION_CREATE,
+        SESSION_HERE,
+        SESSION_GO,
+        SESSION_MADE,
+        SESSION_FAILED,
+};
+
+enum init_command { INIT_INTERRUPT = 'i' };
+
+struct init_report {
+        int32_t wait_status; /* of the worker, as waitpid() gives it */
+};
+
+struct template_plan {
+        char python[256];    /* the interpreter's path inside the image: argv[0], sys.executable */
+        char libpython[256]; /* path inside the image */
+        uint32_t mode;       /* enum sandbox_mode */
+};
+
+struct session_plan {
+        uint32_t id;      /* of the session in the template's user namespace: 0 when there is but one */
+        uint32_t rlimits; /* 1: bound memory and pids by rlimits, no cgroup does */
+        struct limits limits;
+};
+
+struct template_message {
+        uint32_t kind;
+        uint32_t reserved;
+        union {
+                struct template_plan plan;
+                struct session_plan session;
+                struct error error;
+        };
+};
