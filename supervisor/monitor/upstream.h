@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "policy/config.h"
+#include "policy/sandbox-plan.h"
 
 struct upstream;
 
@@ -19,13 +20,25 @@ struct upstream;
 struct upstream_user {
         uid_t uid;
         gid_t gid;
-        const char *home;     /* NULL: keep HOME */
-        const char *name;     /* for initgroups(); NULL: keep groups */
+        char *home;            /* NULL: keep HOME */
+        char *name;            /* for initgroups(), USER and LOGNAME; NULL: keep groups and names */
         int drop_capabilities; /* 1: stay this uid with empty capability sets */
 };
 
+/*
+ * Whom servers run as: rootless, ourselves; else config `user`, else SUDO_UID (both may be NULL), else ourselves with
+ * empty capability sets. Returns 1 in that last case when we are uid 0 (the caller warns once), else 0. home and
+ * name are owned by *ret.
+ */
+int upstream_user_choose(enum sandbox_mode mode, const char *configured, const char *sudo_uid,
+                         struct upstream_user *ret, struct error *err);
+void upstream_user_done(struct upstream_user *user);
+
+/* Remembers limits, umask and oom score as the caller of the monitor had them: servers get those. Called first thing. */
+void upstream_remember(void);
+
 /* server must be expanded. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned
- * by the caller. An exec that fails is an error here ("npx: No such file or directory in PATH"). */
+ * by the caller. An exec that fails is an error here ("npx: not found in PATH; install it or give its full path"). */
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
                    struct upstream **ret, int fds[3], struct error *err);
 
@@ -38,4 +51,5 @@ void upstream_stop(struct upstream *upstream);
 /* After the pidfd is readable: reaps the keeper; the server's own wait status. */
 int upstream_reap(struct upstream *upstream);
 
-struct upstream *upstream_free(struct upstream *upstream); /* kills what is left */
+/* Kills what is left at once, waiting for at most 1 s; to end servers politely, stop them and reap first. */
+struct upstream *upstream_free(struct upstream *upstream);

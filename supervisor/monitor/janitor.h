@@ -1,0 +1,19 @@
+/*
+ * What cleans up when the monitor was killed: a process of ours that sleeps until its pipe ends, then kills
+ * what is left in our control groups and removes their directories.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+enum { JANITOR_PATHS_MAX = 8 };
+
+/*
+ * Starts it for these directories (absolute; copied). Returns its pid (a child of the caller, who need not reap it
+ * before its own end). *pipe_fd is what it waits on: O_CLOEXEC, owned by the caller, to be held by
+ * nobody else; closing it makes the janitor work and exit. Call it early, before descriptors and secrets pile up.
+ */
+pid_t janitor_start(const char *const *paths, size_t n, int *pipe_fd, struct error *err);
