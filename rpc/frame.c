@@ -1,0 +1,109 @@
+/* Frames between a worker and the broker: the header's bytes and its checks. */
+#include "rpc/frame.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define NAMES_MAX 0x80
+
+static const char *const names[NAMES_MAX] = {
+        [FRAME_EXEC] = "EXEC",       [FRAME_RETURN] = "RETURN",   [FRAME_CANCEL] = "CANCEL",
+        [FRAME_CATALOG] = "CATALOG", [FRAME_RESTORE] = "RESTORE", [FRAME_RESULT] = "RESULT",
+        [FRAME_CALL] = "CALL",       [FRAME_DISPLAY] = "DISPLAY", [FRAME_PROGRESS] = "PROGRESS",
+        [FRAME_LOG] = "LOG",         [FRAME_ASK] = "ASK",         [FRAME_QUERY] = "QUERY",
+        [FRAME_DROP] = "DROP",
+};
+
+static const char *known_name(uint8_t type)
+{
+        return type < NAMES_MAX ? names[type] : NULL;
+}
+
+const char *frame_type_name(uint8_t type)
+{
+        const char *name = known_name(type);
+        return name ? name : "unknown";
+}
+
+static void put(uint8_t *to, uint64_t value, size_t bytes)
+{
+        for (size_t i = 0; i < bytes; i++)
+                to[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get(const uint8_t *from, size_t bytes)
+{
+        uint64_t value = 0;
+
+        for (size_t i = 0; i < bytes; i++)
+                value |= (uint64_t)from[i] << (8 * i);
+        return value;
+}
+
+void frame_header_encode(const struct frame_header *header, uint8_t to[FRAME_HEADER_SIZE])
+{
+        put(to, header->length, 4);
+        to[4] = header->type;
+        to[5] = header->flags;
+        put(to + 6, header->reserved, 2);
+        put(to + 8, header->id, 8);
+}
+
+int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
+                        struct frame_header *ret, struct error *err)
+{
+        struct frame_header header = {
+                .length = (uint32_t)get(from, 4),
+                .type = from[4],
+                .flags = from[5],
+                .reserved = (uint16_t)get(from + 6, 2),
+                .id = get(from + 8, 8),
+        };
+
+        if (!known_name(header.type))
+                return error_set(err, EBADMSG, "frame of unknown type 0x%02x", header.type);
+        if (header.flags != 0)
+                return error_set(err, EBADMSG, "%s frame with flags 0x%02x, must be 0",
+                                 frame_type_name(header.type), header.flags);
+        if (header.reserved != 0)
+                return error_set(err, EBADMSG, "%s frame with reserved field 0x%04x, must be 0",
+                                 frame_type_name(header.type), header.reserved);
+        if (header.length > most)
+                return error_set(err, EMSGSIZE, "%s frame of %u bytes, at most %u are allowed",
+                                 frame_type_name(header.type), header.length, most);
+        *ret = header;
+        return 0;
+}
+
+int frame_append(struct buffer *b, uint8_t type, uint64_t id, const void *payload, size_t n)
+{
+        uint8_t bytes[FRAME_HEADER_SIZE];
+
+        if (n > FRAME_PAYLOAD_MAX)
+                return -EMSGSIZE;
+        /* Room for both parts first: a header is never left without its payload. */
+        int r = buffer_reserve(b, FRAME_HEADER_SIZE + n);
+        if (r < 0)
+                return r;
+        struct frame_header header = {.length = (uint32_t)n, .type = type, .id = id};
+        frame_header_encode(&header, bytes);
+        r = buffer_append(b, bytes, sizeof(bytes));
+        return r < 0 ? r : buffer_append(b, payload, n);
+}
+
+int frame_peek(const struct buffer *b, uint32_t most, struct frame_header *ret,
+               const char **payload, struct error *err)
+{
+        struct frame_header header;
+
+        if (b->length < FRAME_HEADER_SIZE)
+                return 0;
+        int r = frame_header_decode((const uint8_t *)buffer_bytes(b), most, &header, err);
+        if (r < 0)
+                return r;
+        if (b->length - FRAME_HEADER_SIZE < header.length)
+                return 0;
+        *ret = header;
+        *payload = buffer_bytes(b) + FRAME_HEADER_SIZE;
+        return 1;
+}

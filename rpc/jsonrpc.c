@@ -1,0 +1,230 @@
+/* JSON-RPC 2.0 messages: told apart on the way in, built on the way out. */
+#include "rpc/jsonrpc.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+static const char *const kind_names[] = {
+        [JSONRPC_INVALID] = "invalid",   [JSONRPC_REQUEST] = "request",
+        [JSONRPC_RESPONSE] = "response", [JSONRPC_NOTIFICATION] = "notification",
+        [JSONRPC_ERROR] = "error",       [JSONRPC_BATCH] = "batch",
+};
+static_assert(ARRAY_SIZE(kind_names) == JSONRPC_KIND_MAX, "a name a kind");
+
+const char *jsonrpc_kind_name(enum jsonrpc_kind kind)
+{
+        return kind < JSONRPC_KIND_MAX ? kind_names[kind] : "?";
+}
+
+static bool is_id(yyjson_val *value)
+{
+        return yyjson_is_str(value) || json_is_number(value);
+}
+
+/* A message with a method: a request if it has an id. */
+static int classify_method(yyjson_val *root, yyjson_val *method, struct jsonrpc_message *m,
+                           struct error *err)
+{
+        yyjson_val *id = yyjson_obj_get(root, "id");
+        yyjson_val *params = yyjson_obj_get(root, "params");
+
+        if (!yyjson_is_str(method))
+                return error_set(err, EINVAL, "the method is not a string");
+        if (id && !m->id)
+                return error_set(err, EINVAL, "the id is neither a string nor a number");
+        if (params && !yyjson_is_ctn(params))
+                return error_set(err, EINVAL, "the params are neither an object nor an array");
+        m->method = yyjson_get_str(method);
+        m->method_length = yyjson_get_len(method);
+        m->params = params;
+        m->kind = id ? JSONRPC_REQUEST : JSONRPC_NOTIFICATION;
+        return 0;
+}
+
+static int classify_error(yyjson_val *root, yyjson_val *error, struct jsonrpc_message *m,
+                          struct error *err)
+{
+        yyjson_val *id = yyjson_obj_get(root, "id");
+
+        if (id && !m->id && !yyjson_is_null(id))
+                return error_set(err, EINVAL, "the id is neither a string nor a number");
+        if (!yyjson_is_obj(error))
+                return error_set(err, EINVAL, "the error is not an object");
+        if (json_int64(yyjson_obj_get(error, "code"), &m->error_code) < 0)
+                return error_set(err, EINVAL, "the error's code is not a whole number");
+        const char *message = json_string(error, "message", NULL);
+        m->error_message = message ? message : "";
+        m->error_data = yyjson_obj_get(error, "data");
+        m->kind = JSONRPC_ERROR;
+        return 0;
+}
+
+static int classify_response(yyjson_val *root, struct jsonrpc_message *m, struct error *err)
+{
+        yyjson_val *result = yyjson_obj_get(root, "result");
+        yyjson_val *error = yyjson_obj_get(root, "error");
+
+        /* Some servers write "error": null beside a result. */
+        if (result && yyjson_is_null(error))
+                error = NULL;
+        if (result && error)
+                return error_set(err, EINVAL, "both a result and an error");
+        if (error)
+                return classify_error(root, error, m, err);
+        if (!result)
+                return error_set(err, EINVAL, "neither a method nor a result nor an error");
+        if (!m->id)
+                return error_set(err, EINVAL, "a result without a usable id");
+        m->result = result;
+        m->kind = JSONRPC_RESPONSE;
+        return 0;
+}
+
+int jsonrpc_classify(yyjson_val *value, struct jsonrpc_message *ret, struct error *err)
+{
+        *ret = (struct jsonrpc_message){};
+        if (!yyjson_is_obj(value))
+                return error_set(err, EINVAL, "not a JSON-RPC message: not an object");
+
+        yyjson_val *id = yyjson_obj_get(value, "id");
+        yyjson_val *method = yyjson_obj_get(value, "method");
+        yyjson_val *version = yyjson_obj_get(value, "jsonrpc");
+        int r;
+
+        ret->id = is_id(id) ? id : NULL;
+        if (!yyjson_equals_str(version, "2.0"))
+                r = error_set(err, EINVAL, "the member jsonrpc is not \"2.0\"");
+        else if (method)
+                r = classify_method(value, method, ret, err);
+        else
+                r = classify_response(value, ret, err);
+        return r < 0 ? error_context(err, "not a JSON-RPC message") : 0;
+}
+
+static int classify_batch(yyjson_val *root, struct jsonrpc_message *ret, struct error *err)
+{
+        size_t n = yyjson_arr_size(root);
+
+        if (n == 0)
+                return error_set(err, EINVAL, "not a JSON-RPC message: an empty batch");
+        if (n > JSONRPC_BATCH_MAX)
+                return error_set(err, EINVAL, "a batch of %zu messages, at most %d are allowed", n,
+                                 JSONRPC_BATCH_MAX);
+        *ret = (struct jsonrpc_message){.kind = JSONRPC_BATCH, .batch = root};
+        return 0;
+}
+
+int jsonrpc_parse(const char *data, size_t n, struct jsonrpc_message *ret, struct error *err)
+{
+        yyjson_doc *doc = NULL;
+
+        *ret = (struct jsonrpc_message){};
+        int r = json_parse(data, n, &doc, err);
+        if (r < 0)
+                return r;
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        if (yyjson_is_arr(root))
+                r = classify_batch(root, ret, err);
+        else
+                r = jsonrpc_classify(root, ret, err);
+        ret->doc = doc;
+        return r < 0 ? -EINVAL : 0;
+}
+
+void jsonrpc_done(struct jsonrpc_message *message)
+{
+        yyjson_doc_free(message->doc);
+        *message = (struct jsonrpc_message){};
+}
+
+bool jsonrpc_id_is(yyjson_val *id, int64_t n)
+{
+        int64_t value;
+
+        return json_int64(id, &value) == 0 && value == n;
+}
+
+/* Whole or not at all: what failed in the middle is taken back. */
+static int whole(struct buffer *b, size_t before, int r)
+{
+        if (r >= 0)
+                r = buffer_append(b, "}\n", 2);
+        if (r < 0)
+                b->length = before;
+        return r < 0 ? r : 0;
+}
+
+/* Appends `,"name":` and the text, unless that is NULL. */
+static int append_member(struct buffer *b, const char *name, const char *text, size_t n)
+{
+        if (!text)
+                return 0;
+        int r = buffer_printf(b, ",\"%s\":", name);
+        return r < 0 ? r : buffer_append(b, text, n);
+}
+
+static int append_method(struct buffer *b, const char *method, const char *params, size_t n)
+{
+        int r = buffer_printf(b, ",\"method\":");
+        if (r >= 0)
+                r = json_append_string(b, method, strlen(method));
+        return r < 0 ? r : append_member(b, "params", params, n);
+}
+
+int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, const char *params,
+                           size_t n)
+{
+        size_t before = b->length;
+        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\",\"id\":%lld", (long long)id);
+
+        if (r >= 0)
+                r = append_method(b, method, params, n);
+        return whole(b, before, r);
+}
+
+int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n)
+{
+        size_t before = b->length;
+        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\"");
+
+        if (r >= 0)
+                r = append_method(b, method, params, n);
+        return whole(b, before, r);
+}
+
+static int append_answer(struct buffer *b, yyjson_val *id)
+{
+        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\",\"id\":");
+
+        if (r < 0)
+                return r;
+        return id ? json_append(b, id) : buffer_append(b, "null", 4);
+}
+
+int jsonrpc_append_result(struct buffer *b, yyjson_val *id, const char *result, size_t n)
+{
+        size_t before = b->length;
+        int r = append_answer(b, id);
+
+        if (r >= 0)
+                r = append_member(b, "result", result, n);
+        return whole(b, before, r);
+}
+
+int jsonrpc_append_error(struct buffer *b, yyjson_val *id, int code, const char *message,
+                         const char *data, size_t n)
+{
+        size_t before = b->length;
+        int r = append_answer(b, id);
+
+        if (r >= 0)
+                r = buffer_printf(b, ",\"error\":{\"code\":%d,\"message\":", code);
+        if (r >= 0)
+                r = json_append_string(b, message, strlen(message));
+        if (r >= 0)
+                r = append_member(b, "data", data, n);
+        if (r >= 0)
+                r = buffer_append(b, "}", 1);
+        return whole(b, before, r);
+}

@@ -1,0 +1,124 @@
+/* Lines of a stream, with a bound on each. */
+#include "rpc/lines.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+void lines_init(struct lines *l, size_t most)
+{
+        assert(most > 0);
+        *l = (struct lines){.most = most};
+        /* What lines_next() left is at most one line without its newline, and a read comes on top.
+         */
+        buffer_init(&l->buffer, most + 2 + LINES_READ);
+}
+
+void lines_done(struct lines *l)
+{
+        buffer_done(&l->buffer);
+        l->scanned = l->taken = 0;
+        l->skipping = false;
+}
+
+static void drop_taken(struct lines *l)
+{
+        buffer_consume(&l->buffer, l->taken);
+        l->taken = 0;
+}
+
+ssize_t lines_read(struct lines *l, int fd)
+{
+        drop_taken(l);
+        return buffer_read_fd(&l->buffer, fd, LINES_READ);
+}
+
+int lines_feed(struct lines *l, const void *data, size_t n)
+{
+        assert(n <= LINES_READ);
+        drop_taken(l);
+        return buffer_append(&l->buffer, data, n);
+}
+
+static bool is_blank(const char *line, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (line[i] != ' ' && line[i] != '\t')
+                        return false;
+        }
+        return true;
+}
+
+static size_t without_return(const char *line, size_t n)
+{
+        return n > 0 && line[n - 1] == '\r' ? n - 1 : n;
+}
+
+/* Gives out n bytes at the front, which occupy `taken`. */
+static void give(struct lines *l, size_t n, size_t taken, const char **line, size_t *length)
+{
+        *line = buffer_bytes(&l->buffer);
+        *length = n;
+        l->taken = taken;
+        l->scanned = 0;
+}
+
+/* Where the next newline is, counted from the front; the content's length when there is none yet.
+ */
+static size_t find_end(struct lines *l)
+{
+        struct buffer *b = &l->buffer;
+        const char *found = NULL;
+
+        if (l->scanned < b->length)
+                found = memchr(buffer_bytes(b) + l->scanned, '\n', b->length - l->scanned);
+        return found ? (size_t)(found - buffer_bytes(b)) : b->length;
+}
+
+int lines_next(struct lines *l, const char **line, size_t *length)
+{
+        struct buffer *b = &l->buffer;
+
+        drop_taken(l);
+        while (b->length > 0) {
+                size_t end = find_end(l);
+                bool whole = end < b->length;
+
+                if (l->skipping) {
+                        buffer_consume(b, whole ? end + 1 : end);
+                        l->scanned = 0;
+                        l->skipping = !whole;
+                        continue;
+                }
+                l->scanned = end;
+                size_t n = end == 0 ? 0 : without_return(buffer_bytes(b), end);
+                if (n > l->most) {
+                        l->skipping = !whole;
+                        give(l, l->most, whole ? end + 1 : end, line, length);
+                        return -EMSGSIZE;
+                }
+                if (!whole)
+                        return 0;
+                if (!is_blank(buffer_bytes(b), n)) {
+                        give(l, n, end + 1, line, length);
+                        return 1;
+                }
+                buffer_consume(b, end + 1);
+                l->scanned = 0;
+        }
+        return 0;
+}
+
+int lines_rest(struct lines *l, const char **line, size_t *length)
+{
+        struct buffer *b = &l->buffer;
+
+        drop_taken(l);
+        if (l->skipping || b->length == 0)
+                return 0;
+        size_t n = without_return(buffer_bytes(b), b->length);
+        if (is_blank(buffer_bytes(b), n))
+                return 0;
+        give(l, n, b->length, line, length);
+        return 1;
+}
