@@ -1,0 +1,118 @@
+/* Mounts by descriptor. */
+#include "sandbox-init/setup/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+int mount_point_open(int root, const char *path, struct error *err)
+{
+        struct open_how how = {
+                .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+                .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+        };
+        int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+        if (fd < 0)
+                return error_errno(err, errno, "open mount point /%s", path);
+        return fd;
+}
+
+static int set_attributes(int mount, uint64_t attributes, struct error *err)
+{
+        struct mount_attr attr = {.attr_set = attributes};
+
+        if (attributes == 0)
+                return 0;
+        if (mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+                return error_errno(err, errno, "mount_setattr");
+        return 0;
+}
+
+int mount_clone(int dir, const char *path, uint64_t attributes, struct error *err)
+{
+        _cleanup_close_ int fd =
+                open_tree(dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        if (fd < 0)
+                return error_errno(err, errno, "open_tree %s", *path ? path : "(directory)");
+        int r = set_attributes(fd, attributes, err);
+        if (r < 0)
+                return r;
+        return take_fd(fd);
+}
+
+static int set_number(int context, const char *key, uint64_t value, struct error *err)
+{
+        char text[32];
+
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+        if (fsconfig(context, FSCONFIG_SET_STRING, key, text, 0) < 0)
+                return error_errno(err, errno, "fsconfig %s=%s", key, text);
+        return 0;
+}
+
+static int create(int context, uint64_t attributes, struct error *err)
+{
+        if (fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+                return error_errno(err, errno, "create the file system");
+        int fd = fsmount(context, FSMOUNT_CLOEXEC, (unsigned int)attributes);
+        if (fd < 0)
+                return error_errno(err, errno, "fsmount");
+        return fd;
+}
+
+int mount_tmpfs_new(uint64_t size, uint32_t inodes, uint32_t mode, uint64_t attributes,
+                    struct error *err)
+{
+        char octal[16];
+
+        _cleanup_close_ int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
+        if (context < 0)
+                return error_errno(err, errno, "fsopen tmpfs");
+        snprintf(octal, sizeof(octal), "%o", mode);
+        int r = set_number(context, "size", size, err);
+        if (r >= 0)
+                r = set_number(context, "nr_inodes", inodes, err);
+        if (r >= 0 && fsconfig(context, FSCONFIG_SET_STRING, "mode", octal, 0) < 0)
+                r = error_errno(err, errno, "fsconfig mode=%s", octal);
+        if (r < 0)
+                return r;
+        return create(context, attributes, err);
+}
+
+int mount_proc_new(bool restricted, struct error *err)
+{
+        _cleanup_close_ int context = fsopen("proc", FSOPEN_CLOEXEC);
+        if (context < 0)
+                return error_errno(err, errno, "fsopen proc");
+        if (restricted &&
+            (fsconfig(context, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
+             fsconfig(context, FSCONFIG_SET_STRING, "hidepid", "ptraceable", 0) < 0))
+                return error_errno(err, errno, "proc with subset=pid,hidepid=ptraceable");
+        return create(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+}
+
+int mount_attach(int mount, int root, const char *path, struct error *err)
+{
+        _cleanup_close_ int target = mount_point_open(root, path, err);
+        if (target < 0)
+                return target;
+        if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                return error_errno(err, errno, "mount on /%s", path);
+        return 0;
+}
+
+int mount_tmpfs_at(int root, const char *path, uint64_t size, uint32_t inodes, uint32_t mode,
+                   struct error *err)
+{
+        _cleanup_close_ int mount = mount_tmpfs_new(size, inodes, mode,
+                                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+        int r = mount < 0 ? mount : mount_attach(mount, root, path, err);
+        return r < 0 ? error_context(err, "tmpfs /%s", path) : 0;
+}

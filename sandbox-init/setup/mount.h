@@ -1,0 +1,26 @@
+/*
+ * Mounts by descriptor: no path string is resolved twice, and no symlink of an image is followed.
+ * All of it runs without allocating, so that it may be used between clone and exec.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Opens a directory or file below root as a place to mount on, following no link. Returns an O_PATH descriptor. */
+int mount_point_open(int root, const char *path, struct error *err);
+
+/* Detached mounts; each returns a descriptor. */
+int mount_clone(int dir, const char *path, uint64_t attributes, struct error *err);
+int mount_tmpfs_new(uint64_t size, uint32_t inodes, uint32_t mode, uint64_t attributes,
+                    struct error *err);
+int mount_proc_new(bool restricted, struct error *err);
+
+/* Attaches a detached mount at path below root. */
+int mount_attach(int mount, int root, const char *path, struct error *err);
+
+/* tmpfs or proc, made and attached. */
+int mount_tmpfs_at(int root, const char *path, uint64_t size, uint32_t inodes, uint32_t mode,
+                   struct error *err);

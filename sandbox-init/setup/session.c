@@ -1,0 +1,372 @@
+/*
+ * A session between clone and exec.
+ *
+ * Theory of operation. The template sleeps in clone3 (CLONE_VFORK) and shares its memory with the new PID 1
+ * (CLONE_VM), so that no page table is copied for a process that only builds a tree and execs. CLONE_PARENT makes
+ * the monitor the parent of PID 1: it alone gets the exit status. PID 1 then, in order:
+ *
+ *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST be dumpable here.
+ *   2. tells the monitor that it is there; the kernel adds its pid. The monitor puts it into a cgroup meanwhile.
+ *   3. takes propagation off, sets every namespace limit to 0 through the template's whole /proc, which MUST still be
+ *      visible, and then covers it with a restricted one.
+ *   4. waits for the monitor's word: its first tmpfs MUST be charged to its cgroup.
+ *   5. mounts /tmp, /workspace and /dev/shm, sets resource limits.
+ *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a change of ids clears it.
+ *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it), and execs init.
+ *
+ * The worker waits until init is non-dumpable and filtered, and only then takes its own belts and goes on.
+ */
+#include "sandbox-init/setup/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "sandbox-init/setup/filter-load.h"
+#include "sandbox-init/setup/landlock.h"
+#include "sandbox-init/setup/layout.h"
+#include "sandbox-init/setup/mount.h"
+
+enum { STACK_SIZE = 256 * 1024 };
+
+static const char *const namespace_limits[] = {
+        "user", "pid", "mnt", "net", "ipc", "uts", "cgroup", "time",
+};
+
+static int write_file(const char *path, const char *text, struct error *err)
+{
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0)
+                return error_errno(err, errno, "open %s", path);
+        int r = fd_write_all(fd, text, strlen(text));
+        return r < 0 ? error_errno(err, -r, "write %s to %s", text, path) : 0;
+}
+
+static int map_ids(const struct session *s, struct error *err)
+{
+        char map[48];
+
+        snprintf(map, sizeof(map), "%d %u 1", SANDBOX_UID, s->plan.id);
+        int r = write_file("/proc/self/setgroups", "deny", err);
+        if (r >= 0)
+                r = write_file("/proc/self/uid_map", map, err);
+        if (r >= 0)
+                r = write_file("/proc/self/gid_map", map, err);
+        return r;
+}
+
+static int announce(struct error *err)
+{
+        struct template_message here = {.kind = SESSION_HERE};
+
+        int r = fd_send(TEMPLATE_CONTROL_FD, &here, sizeof(here), NULL, 0, 0);
+        return r < 0 ? error_errno(err, -r, "tell the monitor") : 0;
+}
+
+static int await_go(struct error *err)
+{
+        struct template_message go;
+
+        ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &go, sizeof(go), NULL, NULL, NULL, 0);
+        if (n != sizeof(go) || go.kind != SESSION_GO)
+                return error_set(err, ECANCELED, "the monitor gave it up");
+        return 0;
+}
+
+static int cover_proc(int root, struct error *err)
+{
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                return error_errno(err, errno, "make mounts private");
+        for (size_t i = 0; i < ARRAY_SIZE(namespace_limits); i++) {
+                char path[64];
+                snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces", namespace_limits[i]);
+                int r = write_file(path, "0", err);
+                if (r < 0)
+                        return r;
+        }
+
+        _cleanup_close_ int proc = mount_proc_new(true, err);
+        int r = proc < 0 ? proc : mount_attach(proc, root, "proc", err);
+        return r < 0 ? error_context(err, "proc") : 0;
+}
+
+static int mount_writable(const struct limits *l, int root, struct error *err)
+{
+        int r = mount_tmpfs_at(root, "tmp", l->tmp, l->tmp_inodes, 01777, err);
+        if (r >= 0)
+                r = mount_tmpfs_at(root, "workspace", l->workspace, l->workspace_inodes, 01777, err);
+        if (r >= 0)
+                r = mount_tmpfs_at(root, "dev/shm", l->shm, l->shm_inodes, 01777, err);
+        return r;
+}
+
+/* Never above what we have: raising a hard limit takes CAP_SYS_RESOURCE on the host. */
+static int limit(int resource, rlim_t most, struct error *err)
+{
+        struct rlimit now;
+
+        if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
+                return error_errno(err, errno, "getrlimit %d", resource);
+        if (most > now.rlim_max)
+                most = now.rlim_max;
+        struct rlimit want = {most, most};
+        if (setrlimit((__rlimit_resource_t)resource, &want) < 0)
+                return error_errno(err, errno, "setrlimit %d", resource);
+        return 0;
+}
+
+static int set_limits(const struct session_plan *plan, struct error *err)
+{
+        const struct limits *l = &plan->limits;
+        struct {
+                int resource;
+                rlim_t most;
+        } list[] = {
+                /* 1, not 0: only that keeps core_pattern's pipe handlers from running too (core(5)). */
+                {RLIMIT_CORE, 1},
+                {RLIMIT_NOFILE, l->open_files},
+                {RLIMIT_MEMLOCK, 8UL * 1024 * 1024},
+                {RLIMIT_MSGQUEUE, 0},
+                {RLIMIT_SIGPENDING, 1024},
+                {RLIMIT_NICE, 0},
+                {RLIMIT_RTPRIO, 0},
+                {RLIMIT_NPROC, plan->rlimits ? l->pids : RLIM_INFINITY},
+                {RLIMIT_DATA, plan->rlimits ? l->memory : RLIM_INFINITY},
+        };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(list); i++)
+                r = limit(list[i].resource, list[i].most, err);
+        return r;
+}
+
+/* Raw syscalls: libc's would tell every thread, and there is none. */
+static int become_user(struct error *err)
+{
+        const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                                     SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+                                     SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct none[2] = {};
+
+        if (syscall(SYS_setresgid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
+            syscall(SYS_setresuid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
+                return error_errno(err, errno, "become uid %d", SANDBOX_UID);
+        if (prctl(PR_SET_SECUREBITS, locked) < 0)
+                return error_errno(err, errno, "lock securebits");
+        for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
+                if (prctl(PR_CAPBSET_DROP, capability) < 0)
+                        return error_errno(err, errno, "drop capability %d", capability);
+        }
+        if (syscall(SYS_capset, &header, none) < 0)
+                return error_errno(err, errno, "capset");
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+                return error_errno(err, errno, "parent death signal");
+        /* The change of ids cleared it; a worker that is not dumpable cannot open its own /dev/stdout. */
+        if (prctl(PR_SET_DUMPABLE, 1) < 0)
+                return error_errno(err, errno, "stay dumpable");
+        return 0;
+}
+
+/* The worker: only what it may hold, its belts, and back to the interpreter. */
+static int enter_worker(struct session *s, int release, struct error *err)
+{
+        char byte;
+
+        /* A session whose init never got that far has no worker either. */
+        if (read(release, &byte, 1) != 1)
+                return error_set(err, ECANCELED, "init did not start");
+        int null = open("/dev/null", O_RDONLY);
+        if (null < 0 || dup2(null, 0) < 0 || dup2(s->fds[SESSION_FD_STDOUT], 1) < 0 ||
+            dup2(s->fds[SESSION_FD_STDERR], 2) < 0)
+                return error_errno(err, errno, "place stdin, stdout and stderr");
+        s->rpc_fd = fcntl(s->fds[SESSION_FD_RPC], F_DUPFD_CLOEXEC,
+                          (int)s->plan.limits.open_files - LAYOUT_RPC_FD_MARGIN);
+        if (s->rpc_fd < 0)
+                return error_errno(err, errno, "place the channel");
+        int filter = fcntl(LAYOUT_WORKER_FILTER_FD, F_DUPFD_CLOEXEC, s->rpc_fd + 1);
+        if (filter < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
+                return error_errno(err, errno, "close the template's descriptors");
+        int r = landlock_confine(err);
+        /* The kernel's first victim; raising needs no privilege, lowering would. */
+        if (r >= 0)
+                r = write_file("/proc/self/oom_score_adj", "1000", err);
+        if (r >= 0)
+                r = filter_load(filter, err);
+        if (r >= 0 && syscall(SYS_close_range, s->rpc_fd + 1, ~0U, 0) < 0)
+                r = error_errno(err, errno, "close_range");
+        return r;
+}
+
+static void complain_and_exit(const struct error *err)
+{
+        fd_write_all(STDERR_FILENO, err->text, strlen(err->text));
+        fd_write_all(STDERR_FILENO, "\n", 1);
+        _exit(127);
+}
+
+static int place_init_descriptors(struct session *s, int release, int *init, struct error *err)
+{
+        struct {
+                int from, to;
+        } list[] = {
+                {s->fds[SESSION_FD_REPORT], INIT_REPORT_FD},
+                {release, INIT_RELEASE_FD},
+                {s->fds[SESSION_FD_CONTROL], INIT_CONTROL_FD},
+                {LAYOUT_INIT_FILTER_FD, INIT_FILTER_FD},
+        };
+
+        *init = fcntl(LAYOUT_INIT_FD, F_DUPFD_CLOEXEC, 64);
+        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                list[i].from = fcntl(list[i].from, F_DUPFD_CLOEXEC, 64);
+                if (list[i].from < 0 || *init < 0)
+                        return error_errno(err, errno, "move init's descriptors");
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                if (dup2(list[i].from, list[i].to) < 0)
+                        return error_errno(err, errno, "place init's descriptors");
+        }
+        /* init holds none of the worker's descriptors, or their ends would never be seen. */
+        syscall(SYS_close_range, 0, 2, 0);
+        syscall(SYS_close_range, INIT_FILTER_FD + 1, 63, 0);
+        return 0;
+}
+
+static int become_init(struct session *s, int release, struct error *err)
+{
+        char *const arguments[] = {"init", NULL};
+        char *const environment[] = {NULL};
+        int init = -1;
+
+        int r = place_init_descriptors(s, release, &init, err);
+        if (r < 0)
+                return r;
+        execveat(init, "", arguments, environment, AT_EMPTY_PATH);
+        return error_errno(err, errno, "exec cloister-init");
+}
+
+static int build(struct session *s, struct error *err)
+{
+        int r = map_ids(s, err);
+        if (r >= 0)
+                r = announce(err);
+        if (r < 0)
+                return r;
+
+        _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root < 0)
+                return error_errno(err, errno, "open /");
+        r = cover_proc(root, err);
+        if (r >= 0)
+                r = await_go(err);
+        if (r >= 0)
+                r = mount_writable(&s->plan.limits, root, err);
+        if (r >= 0)
+                r = set_limits(&s->plan, err);
+        if (r >= 0 && chdir(LAYOUT_WORKSPACE) < 0)
+                r = error_errno(err, errno, "enter " LAYOUT_WORKSPACE);
+        if (r >= 0)
+                r = become_user(err);
+        return r;
+}
+
+static int first_process(void *data)
+{
+        struct session *s = data;
+        int release[2];
+
+        if (build(s, &s->error) < 0)
+                _exit(1);
+        if (pipe2(release, O_CLOEXEC) < 0) {
+                error_errno(&s->error, errno, "pipe");
+                _exit(1);
+        }
+        pid_t worker = fork();
+        if (worker == 0) {
+                struct error error = {};
+                close(release[1]);
+                if (enter_worker(s, release[0], &error) < 0)
+                        complain_and_exit(&error);
+                longjmp(s->worker_context, 1);
+        }
+        if (worker < 0)
+                error_errno(&s->error, errno, "fork the worker");
+        else
+                become_init(s, release[1], &s->error);
+        _exit(1);
+}
+
+/* clone3 with a stack of its own for the child; libc has no wrapper for it. */
+static long clone3_call(struct clone_args *args, int (*fn)(void *), void *data)
+{
+#if defined(__x86_64__)
+        long r = SYS_clone3;
+        register int (*fn_register)(void *) __asm__("r8") = fn;
+        register void *data_register __asm__("r9") = data;
+
+        __asm__ volatile("syscall\n\t"
+                         "test %%rax, %%rax\n\t"
+                         "jnz 1f\n\t"
+                         "xor %%ebp, %%ebp\n\t"
+                         "mov %%r9, %%rdi\n\t"
+                         "call *%%r8\n\t"
+                         "hlt\n\t"
+                         "1:"
+                         : "+a"(r), "+r"(fn_register), "+r"(data_register)
+                         : "D"(args), "S"(sizeof(*args))
+                         : "rcx", "r11", "memory");
+        return r;
+#elif defined(__aarch64__)
+        register long r __asm__("x0") = (long)args;
+        register long size __asm__("x1") = sizeof(*args);
+        register int (*fn_register)(void *) __asm__("x10") = fn;
+        register void *data_register __asm__("x11") = data;
+        register long number __asm__("x8") = SYS_clone3;
+
+        __asm__ volatile("svc #0\n\t"
+                         "cbnz x0, 1f\n\t"
+                         "mov x29, xzr\n\t"
+                         "mov x0, x11\n\t"
+                         "blr x10\n\t"
+                         "brk #0\n\t"
+                         "1:"
+                         : "+r"(r)
+                         : "r"(size), "r"(fn_register), "r"(data_register), "r"(number)
+                         : "x30", "memory");
+        return r;
+#else
+#error "clone3 with a stack is written for x86_64 and aarch64 only"
+#endif
+}
+
+int session_clone(struct session *s)
+{
+        static char stack[STACK_SIZE] __attribute__((aligned(16)));
+        struct clone_args args = {
+                .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID |
+                         CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+                .stack = (uint64_t)(uintptr_t)stack,
+                .stack_size = sizeof(stack),
+                /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see here. */
+                .exit_signal = 0,
+        };
+
+        s->error = (struct error){};
+        long pid = clone3_call(&args, first_process, s);
+        if (pid < 0)
+                return error_errno(&s->error, (int)-pid, "clone3");
+        return error_is_set(&s->error) ? -s->error.code : 0;
+}

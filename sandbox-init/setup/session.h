@@ -1,0 +1,25 @@
+/*
+ * One session, made by clone3 from the template. Everything here runs between clone and exec, on memory shared with
+ * the sleeping template: no allocation, no locks, no logging.
+ */
+#pragma once
+
+#include <setjmp.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "policy/sandbox-plan.h"
+
+struct session {
+        struct session_plan plan;
+        int fds[SESSION_FD_COUNT];
+        jmp_buf worker_context; /* where the worker goes on: the stack of template_serve() */
+        struct error error;     /* set by PID 1 when it could not become init */
+        int rpc_fd;             /* in the worker: where its channel is */
+};
+
+/*
+ * Clones PID 1 of the session, which forks the worker and execs cloister-init. Returns once PID 1 has exec'd or
+ * ended: 0, or negative errno with session->error. In the worker it does not return: it jumps to worker_context.
+ */
+int session_clone(struct session *session);

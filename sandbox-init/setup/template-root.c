@@ -1,0 +1,226 @@
+/*
+ * The first half of a template.
+ *
+ * Theory of operation. The monitor has put us into the template's user and pid namespaces, as uid 0 there with
+ * every capability of that user namespace and none outside, and exec'd us from a sealed memfd, so that none
+ * of its memory is ours. In order:
+ *
+ *   1. the plan and its descriptors come over the control socket.
+ *   2. the image becomes our directory BEFORE the mount namespace is ours: a descriptor of another mount
+ *      namespace cannot be cloned, but the working directory moves along.
+ *   3. mount, ipc, net and uts namespaces of our own; propagation off, before anything is mounted.
+ *   4. detached mounts: image, device nodes, proc. proc MUST be made while the host's whole /proc is still visible:
+ *      the kernel refuses a new one where the only ones in sight are masked.
+ *   5. the tree is attached and becomes the root; the old root is gone BEFORE a byte of the image runs.
+ *   6. no_new_privs and the template's filter, then exec of cloister-worker, whose loader and libc are the image's.
+ *
+ * Sessions find here what they copy: an image that is read-only, /dev, and a whole /proc, which each of them
+ * needs once to switch nested namespaces off before it covers it with its own.
+ */
+#include "sandbox-init/setup/template-root.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "policy/sandbox-plan.h"
+#include "sandbox-init/setup/filter-load.h"
+#include "sandbox-init/setup/layout.h"
+#include "sandbox-init/setup/mount.h"
+
+static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
+
+static const struct {
+        const char *name, *target;
+} dev_links[] = {
+        {"fd", "/proc/self/fd"},
+        {"stdin", "/proc/self/fd/0"},
+        {"stdout", "/proc/self/fd/1"},
+        {"stderr", "/proc/self/fd/2"},
+};
+
+struct template_root {
+        struct template_plan plan;
+        int fds[TEMPLATE_FD_COUNT];
+        int devices[ARRAY_SIZE(devices)]; /* detached mounts */
+        int image;                        /* a mount: detached, then the root */
+        int proc;                         /* detached mount */
+};
+
+static int receive_plan(struct template_root *t, struct error *err)
+{
+        struct template_message message;
+        size_t count = TEMPLATE_FD_COUNT;
+
+        ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), t->fds, &count, NULL, 0);
+        if (n < 0)
+                return error_errno(err, (int)-n, "receive the plan");
+        if (n != sizeof(message) || message.kind != TEMPLATE_PLAN || count != TEMPLATE_FD_COUNT)
+                return error_set(err, EPROTO, "the plan is not one");
+        t->plan = message.plan;
+        return 0;
+}
+
+static int own_namespaces(const struct template_root *t, struct error *err)
+{
+        if (fchdir(t->fds[TEMPLATE_FD_IMAGE]) < 0)
+                return error_errno(err, errno, "enter the image");
+        if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS) < 0)
+                return error_errno(err, errno, "unshare mount, ipc, net and uts namespaces");
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                return error_errno(err, errno, "make mounts private");
+        if (sethostname(LAYOUT_HOSTNAME, strlen(LAYOUT_HOSTNAME)) < 0)
+                return error_errno(err, errno, "set the host name");
+        return 0;
+}
+
+static int make_detached(struct template_root *t, struct error *err)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+                char path[32] = "/dev/";
+                strcat(path, devices[i]);
+                t->devices[i] = mount_clone(AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+                if (t->devices[i] < 0)
+                        return t->devices[i];
+        }
+        t->image = mount_clone(AT_FDCWD, "",
+                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+        if (t->image < 0)
+                return error_context(err, "image");
+        t->proc = mount_proc_new(false, err);
+        if (t->proc < 0)
+                return error_context(err, "mount /proc in a user namespace");
+        return 0;
+}
+
+/* /dev: a tmpfs of our own with the host's device nodes bound over files, then read-only. */
+static int fill_dev(struct template_root *t, struct error *err)
+{
+        _cleanup_close_ int dev = mount_tmpfs_new(64 * 1024, 32, 0755,
+                                                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+        if (dev < 0)
+                return dev;
+        if (mkdirat(dev, "shm", 01777) < 0)
+                return error_errno(err, errno, "/dev/shm");
+        for (size_t i = 0; i < ARRAY_SIZE(dev_links); i++) {
+                if (symlinkat(dev_links[i].target, dev, dev_links[i].name) < 0)
+                        return error_errno(err, errno, "/dev/%s", dev_links[i].name);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+                int fd = openat(dev, devices[i], O_CREAT | O_EXCL | O_CLOEXEC | O_RDONLY, 0444);
+                if (fd < 0)
+                        return error_errno(err, errno, "/dev/%s", devices[i]);
+                close(fd);
+        }
+
+        int r = mount_attach(dev, t->image, "dev", err);
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(devices); i++)
+                r = mount_attach(t->devices[i], dev, devices[i], err);
+        if (r < 0)
+                return r;
+
+        struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+        if (mount_setattr(dev, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+                return error_errno(err, errno, "/dev read-only");
+        return 0;
+}
+
+static int become_root(struct template_root *t, struct error *err)
+{
+        if (move_mount(t->image, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+                return error_errno(err, errno, "attach the image");
+        int r = fill_dev(t, err);
+        if (r >= 0)
+                r = mount_attach(t->proc, t->image, "proc", err);
+        if (r < 0)
+                return r;
+        /* pivot_root(2), "pivot_root(".", ".")": the old root is stacked on the new one and then taken off. */
+        if (fchdir(t->image) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+                return error_errno(err, errno, "pivot_root");
+        if (umount2(".", MNT_DETACH) < 0)
+                return error_errno(err, errno, "detach the old root");
+        if (chdir("/") < 0)
+                return error_errno(err, errno, "enter the new root");
+        return 0;
+}
+
+static int place(int fd, int at)
+{
+        return dup2(fd, at) < 0 ? -errno : 0;
+}
+
+/* Moves the descriptors that the worker keeps to their places and closes all others at the exec. */
+static int place_descriptors(struct template_root *t, int *worker, struct error *err)
+{
+        int moved[TEMPLATE_FD_COUNT];
+        int r = 0;
+
+        for (size_t i = 0; i < TEMPLATE_FD_COUNT; i++) {
+                moved[i] = fcntl(t->fds[i], F_DUPFD_CLOEXEC, 64);
+                if (moved[i] < 0)
+                        return error_errno(err, errno, "move descriptors");
+        }
+        if (syscall(SYS_close_range, LAYOUT_INIT_FD, 63, 0) < 0)
+                return error_errno(err, errno, "close_range");
+        r = place(moved[TEMPLATE_FD_INIT], LAYOUT_INIT_FD);
+        if (r >= 0)
+                r = place(moved[TEMPLATE_FD_WORKER_FILTER], LAYOUT_WORKER_FILTER_FD);
+        if (r >= 0)
+                r = place(moved[TEMPLATE_FD_INIT_FILTER], LAYOUT_INIT_FILTER_FD);
+        if (r < 0)
+                return error_errno(err, -r, "place descriptors");
+        *worker = moved[TEMPLATE_FD_WORKER];
+        t->fds[TEMPLATE_FD_TEMPLATE_FILTER] = moved[TEMPLATE_FD_TEMPLATE_FILTER];
+        return 0;
+}
+
+static int become_worker(struct template_root *t, struct error *err)
+{
+        char *const environment[] = LAYOUT_ENVIRONMENT;
+        char *const arguments[] = {t->plan.python, t->plan.libpython, NULL};
+        int worker = -1;
+
+        int r = place_descriptors(t, &worker, err);
+        if (r < 0)
+                return r;
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_errno(err, errno, "no_new_privs");
+        r = filter_load(t->fds[TEMPLATE_FD_TEMPLATE_FILTER], err);
+        if (r < 0)
+                return r;
+        execveat(worker, "", arguments, environment, AT_EMPTY_PATH);
+        if (errno == ENOENT)
+                return error_set(err, ENOENT,
+                                 "the image has no loader for this machine's programs (its libc differs)");
+        return error_errno(err, errno, "exec cloister-worker");
+}
+
+int template_root_main(void)
+{
+        static struct template_root t;
+        struct template_message failed = {.kind = TEMPLATE_FAILED};
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int r = receive_plan(&t, &failed.error);
+        if (r >= 0)
+                r = own_namespaces(&t, &failed.error);
+        if (r >= 0)
+                r = make_detached(&t, &failed.error);
+        if (r >= 0)
+                r = become_root(&t, &failed.error);
+        if (r >= 0)
+                r = become_worker(&t, &failed.error);
+        error_context(&failed.error, "template");
+        fd_send(TEMPLATE_CONTROL_FD, &failed, sizeof(failed), NULL, 0, 0);
+        return 1;
+}

@@ -1,0 +1,128 @@
+/*
+ * The template as it serves.
+ *
+ * Theory of operation. One request at a time: SESSION_CREATE with its descriptors, the clone, SESSION_MADE or
+ * SESSION_FAILED. Between the two the control socket belongs to the new PID 1, which announces itself on it and
+ * waits for SESSION_GO, while we sleep in the clone. For session k we take k as our effective ids first, because the
+ * id map that PID 1 writes must name the ids it was made by; that clears our dumpable flag, which PID 1 shares and
+ * needs for /proc/self/uid_map.
+ */
+#include "sandbox-init/setup/template.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "policy/sandbox-plan.h"
+#include "sandbox-init/setup/layout.h"
+#include "sandbox-init/setup/session.h"
+
+int template_ready(struct error *err)
+{
+        struct template_message ready = {.kind = TEMPLATE_READY};
+
+        int r = fd_send(TEMPLATE_CONTROL_FD, &ready, sizeof(ready), NULL, 0, 0);
+        return r < 0 ? error_errno(err, -r, "tell the monitor") : 0;
+}
+
+void template_failed(const struct error *error)
+{
+        struct template_message failed = {.kind = TEMPLATE_FAILED, .error = *error};
+
+        fd_send(TEMPLATE_CONTROL_FD, &failed, sizeof(failed), NULL, 0, 0);
+}
+
+static int prepare(struct error *err)
+{
+        for (int fd = TEMPLATE_CONTROL_FD; fd < LAYOUT_FD_END; fd++) {
+                int r = fd_set_cloexec(fd, 1);
+                if (r < 0)
+                        return error_errno(err, -r, "descriptor %d", fd);
+        }
+        if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0)
+                return error_errno(err, errno, "securebits");
+        return 0;
+}
+
+/* Raw syscalls: libc's would tell every thread, and there is none. */
+static int lend_id(uint32_t id, struct error *err)
+{
+        if (syscall(SYS_setresgid, -1, id, -1) < 0 || syscall(SYS_setresuid, -1, id, -1) < 0)
+                return error_errno(err, errno, "take id %u", id);
+        if (prctl(PR_SET_DUMPABLE, 1) < 0)
+                return error_errno(err, errno, "stay dumpable");
+        return 0;
+}
+
+static int take_back_id(struct error *err)
+{
+        if (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)
+                return error_errno(err, errno, "take id 0 back");
+        return 0;
+}
+
+/* Returns 0 made, 1 in the worker, negative when the template itself is no longer sound. */
+static int make(const struct template_hooks *hooks, struct session *s, struct error *err)
+{
+        int r = lend_id(s->plan.id, err);
+        if (r < 0)
+                return r;
+        hooks->before_fork();
+        if (setjmp(s->worker_context) != 0) {
+                hooks->after_fork_child();
+                return 1;
+        }
+        session_clone(s);
+        hooks->after_fork_parent();
+        return take_back_id(err);
+}
+
+static int answer(const struct session *s, struct error *err)
+{
+        struct template_message message = {.kind = SESSION_MADE};
+
+        if (error_is_set(&s->error)) {
+                message.kind = SESSION_FAILED;
+                message.error = s->error;
+        }
+        int r = fd_send(TEMPLATE_CONTROL_FD, &message, sizeof(message), NULL, 0, 0);
+        return r < 0 ? error_errno(err, -r, "answer the monitor") : 0;
+}
+
+int template_serve(const struct template_hooks *hooks, struct template_session *ret, struct error *err)
+{
+        /* Not on the stack: setjmp() leaves what changes there undefined. */
+        static struct session session;
+
+        int r = prepare(err);
+        while (r >= 0) {
+                struct template_message message;
+                size_t count = SESSION_FD_COUNT;
+
+                ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
+                                       &count, NULL, 0);
+                if (n == 0)
+                        return 0;
+                if (n < 0)
+                        return error_errno(err, (int)-n, "receive from the monitor");
+                if (n != sizeof(message) || message.kind != SESSION_CREATE || count != SESSION_FD_COUNT) {
+                        fd_close_many(session.fds, count);
+                        return error_set(err, EPROTO, "a message that is none of ours");
+                }
+                session.plan = message.session;
+                r = make(hooks, &session, err);
+                if (r == 1) {
+                        ret->rpc_fd = session.rpc_fd;
+                        return 1;
+                }
+                fd_close_many(session.fds, SESSION_FD_COUNT);
+                if (r >= 0)
+                        r = answer(&session, err);
+        }
+        return r;
+}
