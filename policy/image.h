@@ -1,6 +1,6 @@
 /*
- * What an image says of itself: image.json beside its root (docs/images.md). Written by rootfs/, read by the monitor
- * from a store that it did not write: everything is checked.
+ * What an image says of itself: image.json beside its root (docs/images.md). Written by rootfs/,
+ * read by the monitor from a store that it did not write: everything is checked.
  *
  *     STORE/NAME/image.json
  *     STORE/NAME/root/…
@@ -10,21 +10,62 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 
-enum { IMAGE_FORMAT = 1, IMAGE_JSON_MAX = 64 * 1024 };
+enum { IMAGE_FORMAT = 1, IMAGE_JSON_MAX = 64 * 1024, IMAGE_NAME_SIZE = 65 };
+
+#define IMAGE_PYTHON_DEFAULT "/usr/bin/python3"
 
 struct image_info {
-        char name[65];       /* [A-Za-z0-9_.-]{1,64} */
-        char python[256];    /* absolute paths inside the image */
+        char name[IMAGE_NAME_SIZE]; /* image_name_valid() */
+        char python[256];           /* absolute paths inside the image */
         char libpython[256];
         char version[16];
-        char created[32];    /* RFC 3339 */
-        char source[256];    /* the host interpreter it was made from */
+        char created[32]; /* RFC 3339 */
+        char source[256]; /* the host interpreter it was made from */
         uint64_t bytes, files;
 };
 
 int image_info_parse(const char *data, size_t n, struct image_info *ret, struct error *err);
+
+/* Writes what image_info_parse() reads. Returns 0, -ENOMEM, -EMSGSIZE. */
+int image_info_append(struct buffer *b, const struct image_info *info);
+
+/* [A-Za-z0-9_.-]{1,64}, not starting with a dot: hidden names in a store are its own. */
+bool image_name_valid(const char *name);
+
+/* What stat() says of a file, following links. */
+struct image_stamp {
+        uint64_t inode, size; /* no device: its number may differ after each boot */
+        int64_t mtime_ns;
+};
+
+/*
+ * The name of the default image of an interpreter: default-<12 hex digits>, a hash over the
+ * interpreter's path, its file, its pyvenv.cfg and site-packages and IMAGE_FORMAT, so that an
+ * upgrade or an installed package makes a new image. It starts nothing and is cheap enough for
+ * every start. look gives the stamp of a path, or negative errno; a missing interpreter is an
+ * error, the others may be missing. python is absolute, NULL means IMAGE_PYTHON_DEFAULT.
+ */
+int image_default_name(const char *python, int (*look)(const char *path, struct image_stamp *ret),
+                       char ret[IMAGE_NAME_SIZE], struct error *err);
+
+/* Values of the environment that decide where images are; NULL where not set. */
+struct image_store_env {
+        const char *store;     /* CLOISTER_IMAGE_STORE */
+        const char *data_home; /* XDG_DATA_HOME */
+        const char *home;      /* HOME, else the passwd entry's */
+};
+
+/* The store: $CLOISTER_IMAGE_STORE, else /var/lib/cloister/images for root,
+ * $XDG_DATA_HOME/cloister/images or
+ * ~/.local/share/cloister/images for others. Relative values do not count (as the XDG specification
+ * has it). */
+int image_store_path(uid_t euid, const struct image_store_env *env, char *ret, size_t size,
+                     struct error *err);

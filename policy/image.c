@@ -1,0 +1,230 @@
+/* What an image says of itself, what the default one is called, and where images are kept. */
+#include "policy/image.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+
+bool image_name_valid(const char *name)
+{
+        size_t n = strlen(name);
+
+        return n > 0 && n < IMAGE_NAME_SIZE && name[0] != '.' &&
+               strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+                       n;
+}
+
+static bool printable(const char *text, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+                        return false;
+        return true;
+}
+
+static int take_text(yyjson_val *object, const char *key, char *ret, size_t size, struct error *err)
+{
+        size_t n = 0;
+        const char *text = json_string(object, key, &n);
+
+        if (!text || n == 0 || n >= size || !printable(text, n))
+                return error_set(err, EBADMSG, "image.json: \"%s\" is missing or not usable", key);
+        memcpy(ret, text, n + 1);
+        return 0;
+}
+
+/* An absolute path without "." and ".." members: it is opened below the image's root. */
+static int take_path(yyjson_val *object, const char *key, char *ret, size_t size, struct error *err)
+{
+        int r = take_text(object, key, ret, size, err);
+        if (r < 0)
+                return r;
+        bool clean = ret[0] == '/';
+        for (const char *p = ret; clean && p; p = strchr(p + 1, '/')) {
+                size_t n = strcspn(p + 1, "/");
+                clean = n > 0 && !(n == 1 && p[1] == '.') &&
+                        !(n == 2 && p[1] == '.' && p[2] == '.');
+        }
+        if (!clean)
+                return error_set(err, EBADMSG, "image.json: \"%s\" is not an absolute path", key);
+        return 0;
+}
+
+static int take_count(yyjson_val *object, const char *key, uint64_t *ret, struct error *err)
+{
+        int64_t n = 0;
+
+        if (json_int64(yyjson_obj_get(object, key), &n) < 0 || n < 0)
+                return error_set(err, EBADMSG, "image.json: \"%s\" is not a count", key);
+        *ret = (uint64_t)n;
+        return 0;
+}
+
+static int check_format(yyjson_val *object, struct error *err)
+{
+        int64_t format = 0;
+
+        if (json_int64(yyjson_obj_get(object, "format"), &format) < 0)
+                return error_set(err, EBADMSG, "image.json: no \"format\"");
+        if (format != IMAGE_FORMAT)
+                return error_set(err, EBADMSG,
+                                 "image.json: format %" PRId64 ", this build reads %d", format,
+                                 IMAGE_FORMAT);
+        return 0;
+}
+
+int image_info_parse(const char *data, size_t n, struct image_info *ret, struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct image_info info = {};
+
+        if (n > IMAGE_JSON_MAX)
+                return error_set(err, EFBIG, "image.json: larger than %d bytes", IMAGE_JSON_MAX);
+        int r = json_parse(data, n, &doc, err);
+        if (r < 0)
+                return error_context(err, "image.json");
+        yyjson_val *o = yyjson_doc_get_root(doc);
+        if (!yyjson_is_obj(o))
+                return error_set(err, EBADMSG, "image.json: not an object");
+
+        if ((r = check_format(o, err)) < 0 ||
+            (r = take_text(o, "name", info.name, sizeof(info.name), err)) < 0 ||
+            (r = take_path(o, "python", info.python, sizeof(info.python), err)) < 0 ||
+            (r = take_path(o, "libpython", info.libpython, sizeof(info.libpython), err)) < 0 ||
+            (r = take_text(o, "version", info.version, sizeof(info.version), err)) < 0 ||
+            (r = take_text(o, "created", info.created, sizeof(info.created), err)) < 0 ||
+            (r = take_text(o, "source", info.source, sizeof(info.source), err)) < 0 ||
+            (r = take_count(o, "bytes", &info.bytes, err)) < 0 ||
+            (r = take_count(o, "files", &info.files, err)) < 0)
+                return r;
+        if (!image_name_valid(info.name))
+                return error_set(err, EBADMSG, "image.json: \"name\" is not a name of an image");
+        *ret = info;
+        return 0;
+}
+
+int image_info_append(struct buffer *b, const struct image_info *info)
+{
+        const struct {
+                const char *key, *value;
+        } texts[] = {
+                {"name", info->name},           {"python", info->python},
+                {"libpython", info->libpython}, {"version", info->version},
+                {"created", info->created},     {"source", info->source},
+        };
+
+        int r = buffer_printf(b, "{\"format\": %d", IMAGE_FORMAT);
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++) {
+                r = buffer_printf(b, ", \"%s\": ", texts[i].key);
+                if (r >= 0)
+                        r = json_append_string(b, texts[i].value, strlen(texts[i].value));
+        }
+        if (r < 0)
+                return r;
+        return buffer_printf(b, ", \"bytes\": %" PRIu64 ", \"files\": %" PRIu64 "}\n", info->bytes,
+                             info->files);
+}
+
+/* FNV-1a: the name tells versions of one interpreter apart, it protects nothing. */
+static uint64_t mix(uint64_t hash, const void *data, size_t n)
+{
+        const unsigned char *p = data;
+
+        for (size_t i = 0; i < n; i++)
+                hash = (hash ^ p[i]) * 0x100000001b3U;
+        return hash;
+}
+
+static uint64_t mix_stamp(uint64_t hash, const struct image_stamp *stamp)
+{
+        static_assert(sizeof(*stamp) == 3 * sizeof(uint64_t), "no padding: it is hashed as bytes");
+        return mix(hash, stamp, sizeof(*stamp));
+}
+
+/* The prefix of …/bin/python, "" for /bin/python. NULL when the path has no such shape. */
+static int prefix_of(const char *python, char *ret, size_t size)
+{
+        const char *file = strrchr(python, '/');
+
+        if (!file)
+                return -EINVAL;
+        const char *folder = file;
+        while (folder > python && folder[-1] != '/')
+                folder--;
+        if (folder == python)
+                return -EINVAL;
+        int n = snprintf(ret, size, "%.*s", (int)(folder - 1 - python), python);
+        return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+/* What pip or uv change when they install: the directory that holds the packages. Not for the
+ * system's own interpreter, whose packages are not in the image. */
+static uint64_t mix_packages(uint64_t hash, const char *prefix,
+                             int (*look)(const char *path, struct image_stamp *ret))
+{
+        struct image_stamp stamp = {};
+        char path[4096 + 64];
+
+        snprintf(path, sizeof(path), "%s/pyvenv.cfg", prefix);
+        if (look(path, &stamp) >= 0)
+                hash = mix_stamp(hash, &stamp);
+        if (strcmp(prefix, "") == 0 || strcmp(prefix, "/usr") == 0)
+                return hash;
+        for (int minor = 9; minor < 30; minor++) {
+                snprintf(path, sizeof(path), "%s/lib/python3.%d/site-packages", prefix, minor);
+                if (look(path, &stamp) >= 0)
+                        hash = mix_stamp(hash, &stamp);
+        }
+        return hash;
+}
+
+int image_default_name(const char *python, int (*look)(const char *path, struct image_stamp *ret),
+                       char ret[IMAGE_NAME_SIZE], struct error *err)
+{
+        static const uint32_t format = IMAGE_FORMAT;
+        struct image_stamp stamp = {};
+        char prefix[4096];
+
+        if (!python)
+                python = IMAGE_PYTHON_DEFAULT;
+        if (python[0] != '/')
+                return error_set(err, EINVAL, "%s: the interpreter's path must be absolute",
+                                 python);
+        int r = look(python, &stamp);
+        if (r < 0)
+                return error_errno(err, -r, "%s", python);
+
+        uint64_t hash = mix(0xcbf29ce484222325U, &format, sizeof(format));
+        hash = mix(hash, python, strlen(python) + 1);
+        hash = mix_stamp(hash, &stamp);
+        if (prefix_of(python, prefix, sizeof(prefix)) >= 0)
+                hash = mix_packages(hash, prefix, look);
+        snprintf(ret, IMAGE_NAME_SIZE, "default-%012" PRIx64, hash >> 16);
+        return 0;
+}
+
+int image_store_path(uid_t euid, const struct image_store_env *env, char *ret, size_t size,
+                     struct error *err)
+{
+        static const char below[] = "cloister/images";
+        int n;
+
+        if (env->store && env->store[0] == '/')
+                n = snprintf(ret, size, "%s", env->store);
+        else if (euid == 0)
+                n = snprintf(ret, size, "/var/lib/%s", below);
+        else if (env->data_home && env->data_home[0] == '/')
+                n = snprintf(ret, size, "%s/%s", env->data_home, below);
+        else if (env->home && env->home[0] == '/')
+                n = snprintf(ret, size, "%s/.local/share/%s", env->home, below);
+        else
+                return error_set(err, ENOENT,
+                                 "no place for images: neither XDG_DATA_HOME nor HOME is set");
+        if (n < 0 || (size_t)n >= size)
+                return error_errno(err, ENAMETOOLONG, "path of the image store");
+        return 0;
+}
