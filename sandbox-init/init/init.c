@@ -17,7 +17,7 @@
 
 #include "base/fd.h"
 #include "policy/sandbox-plan.h"
-#include "sandbox-init/setup/filter-load.h"
+#include "base/filter-load.h"
 
 /* The first process forked in a pid namespace; it cannot be another's while we have not reaped it. */
 enum { WORKER_PID = 2 };

@@ -35,7 +35,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "sandbox-init/setup/filter-load.h"
+#include "base/filter-load.h"
 #include "sandbox-init/setup/landlock.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/mount.h"

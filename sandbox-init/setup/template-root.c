@@ -34,7 +34,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "policy/sandbox-plan.h"
-#include "sandbox-init/setup/filter-load.h"
+#include "base/filter-load.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/mount.h"
 

@@ -1,5 +1,5 @@
 /* Loads a compiled system call filter. */
-#include "sandbox-init/setup/filter-load.h"
+#include "base/filter-load.h"
 
 #include <errno.h>
 #include <linux/filter.h>
