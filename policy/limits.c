@@ -1,0 +1,71 @@
+#include "policy/limits.h"
+
+#define MIB (1024ull * 1024)
+
+enum {
+        SESSIONS_MIN = 16,
+        SESSIONS_MAX = 1024,
+        BYTES_PER_INODE =
+                4096, /* a tmpfs of small files runs out of bytes and of inodes together */
+        INODES_MIN = 1024,
+};
+
+static uint32_t inodes_for(uint64_t bytes)
+{
+        uint64_t inodes = bytes / BYTES_PER_INODE;
+
+        if (inodes < INODES_MIN)
+                return INODES_MIN;
+        return inodes > UINT32_MAX ? UINT32_MAX : (uint32_t)inodes;
+}
+
+static void set_inodes(struct limits *limits)
+{
+        limits->tmp_inodes = inodes_for(limits->tmp);
+        limits->workspace_inodes = inodes_for(limits->workspace);
+        limits->shm_inodes = inodes_for(limits->shm);
+}
+
+void limits_default(struct limits *limits)
+{
+        *limits = (struct limits){
+                .memory = 512 * MIB,
+                .pids = 128,
+                .cpu_milli = 1000,
+                .tmp = 64 * MIB,
+                .workspace = 128 * MIB,
+                .shm = 64 * MIB,
+                .open_files = 1024,
+        };
+        set_inodes(limits);
+}
+
+/* value * part / whole, without overflow; part <= whole. */
+static uint64_t share(uint64_t value, uint64_t part, uint64_t whole)
+{
+        return (uint64_t)((unsigned __int128)value * part / whole);
+}
+
+void limits_fit(struct limits *limits)
+{
+        uint64_t most = limits->memory / 2;
+        unsigned __int128 sum = (unsigned __int128)limits->tmp + limits->workspace + limits->shm;
+
+        if (sum > most) {
+                /* Each size fits in 62 bits (policy/config.c), so that their sum fits in 64. */
+                uint64_t whole = sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
+                limits->tmp = share(limits->tmp, most, whole);
+                limits->workspace = share(limits->workspace, most, whole);
+                limits->shm = share(limits->shm, most, whole);
+        }
+        set_inodes(limits);
+}
+
+uint32_t limits_sessions_max(uint64_t ram_bytes)
+{
+        uint64_t sessions = ram_bytes / 4 / (4 * MIB);
+
+        if (sessions < SESSIONS_MIN)
+                return SESSIONS_MIN;
+        return sessions > SESSIONS_MAX ? SESSIONS_MAX : (uint32_t)sessions;
+}

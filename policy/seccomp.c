@@ -1,0 +1,172 @@
+/* The tables, and what they say of one call. */
+#include "policy/seccomp.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "policy/seccomp-parts.h"
+
+static const char *const kind_names[] = {
+        [FILTER_WORKER] = "worker", [FILTER_TEMPLATE] = "template", [FILTER_INIT] = "init",
+        [FILTER_STUB] = "stub",     [FILTER_BROKER] = "broker",
+};
+static_assert(ARRAY_SIZE(kind_names) == FILTER_KIND_MAX, "one name per kind");
+
+static const struct filter_table tables[] = {
+        [FILTER_WORKER] = {FAIL(ENOSYS),
+                           {filter_guest_calls, filter_guest_arguments, filter_socket_options,
+                            filter_worker_only}},
+        [FILTER_TEMPLATE] = {FAIL(ENOSYS),
+                             {filter_guest_calls, filter_guest_arguments, filter_socket_options,
+                              filter_template_only}},
+        [FILTER_INIT] = {FAIL(ENOSYS), {filter_init_all}},
+        [FILTER_STUB] = {FAIL(ENOSYS), {filter_stub_all}},
+        [FILTER_BROKER] = {FAIL(ENOSYS),
+                           {filter_broker_calls, filter_broker_arguments, filter_socket_options}},
+};
+static_assert(ARRAY_SIZE(tables) == FILTER_KIND_MAX, "one table per kind");
+
+/* From 424 on a call has the same number on every architecture but alpha
+ * (include/uapi/asm-generic/unistd.h). */
+static const struct {
+        const char *name;
+        int number;
+} recent[] = {
+        {"fchmodat2", 452},  {"map_shadow_stack", 453}, {"futex_wake", 454},
+        {"futex_wait", 455}, {"futex_requeue", 456},    {"mseal", 462},
+};
+
+const char *filter_kind_name(enum filter_kind kind)
+{
+        assert(kind < FILTER_KIND_MAX);
+        return kind_names[kind];
+}
+
+const struct filter_table *filter_table(enum filter_kind kind)
+{
+        assert(kind < FILTER_KIND_MAX);
+        return &tables[kind];
+}
+
+size_t filter_next_call(const char **calls, char ret[static FILTER_NAME_MAX])
+{
+        const char *start = *calls + strspn(*calls, " \n");
+        size_t n = strcspn(start, " \n");
+
+        assert(n < FILTER_NAME_MAX);
+        memcpy(ret, start, n);
+        ret[n] = '\0';
+        *calls = start + n;
+        return n;
+}
+
+int filter_recent_number(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(recent); i++)
+                if (strcmp(recent[i].name, name) == 0)
+                        return recent[i].number;
+        return -1;
+}
+
+static int entries_add(struct filter_entries *entries, size_t *room, int number,
+                       const struct filter_rule *rule)
+{
+        if (entries->n_entries == *room) {
+                size_t more = *room ? *room * 2 : 512;
+                void *grown = reallocarray(entries->entries, more, sizeof(struct filter_entry));
+                if (!grown)
+                        return -ENOMEM;
+                entries->entries = grown;
+                *room = more;
+        }
+        entries->entries[entries->n_entries++] = (struct filter_entry){number, rule};
+        return 0;
+}
+
+static int entries_add_rule(struct filter_entries *entries, size_t *room,
+                            const struct filter_rule *rule, int (*number)(const char *name))
+{
+        char name[FILTER_NAME_MAX];
+        const char *calls = rule->calls;
+
+        while (filter_next_call(&calls, name) > 0) {
+                int n = number(name);
+                if (n < 0)
+                        n = filter_recent_number(name);
+                if (n < 0)
+                        continue; /* not on this architecture */
+                int r = entries_add(entries, room, n, rule);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+        const struct filter_entry *x = a, *y = b;
+        return (x->number > y->number) - (x->number < y->number);
+}
+
+int filter_entries_init(struct filter_entries *entries, enum filter_kind kind,
+                        int (*number)(const char *name), struct error *err)
+{
+        const struct filter_table *table = filter_table(kind);
+        size_t room = 0;
+
+        *entries = (struct filter_entries){.otherwise = table->otherwise};
+        for (const struct filter_rule *const *part = table->parts; *part; part++)
+                for (const struct filter_rule *rule = *part; rule->calls; rule++) {
+                        int r = entries_add_rule(entries, &room, rule, number);
+                        if (r < 0) {
+                                filter_entries_done(entries);
+                                return error_errno(err, -r, "filter %s", filter_kind_name(kind));
+                        }
+                }
+        qsort(entries->entries, entries->n_entries, sizeof(*entries->entries), compare_entries);
+        return 0;
+}
+
+void filter_entries_done(struct filter_entries *entries)
+{
+        free(entries->entries);
+        *entries = (struct filter_entries){};
+}
+
+static bool rule_holds(const struct filter_rule *rule, const struct seccomp_data *data)
+{
+        for (size_t i = 0; i < FILTER_COMPARES_MAX && rule->compares[i].mask != 0; i++) {
+                const struct filter_compare *c = &rule->compares[i];
+                if (((data->args[c->argument] & c->mask) == c->value) == c->unequal)
+                        return false;
+        }
+        return true;
+}
+
+/* The first entry of a number, or where it would be. */
+static size_t entries_find(const struct filter_entries *entries, int number)
+{
+        size_t low = 0, high = entries->n_entries;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+                if (entries->entries[middle].number < number)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low;
+}
+
+uint32_t filter_decide(const struct filter_entries *entries, const struct seccomp_data *data)
+{
+        for (size_t i = entries_find(entries, data->nr);
+             i < entries->n_entries && entries->entries[i].number == data->nr; i++)
+                if (rule_holds(entries->entries[i].rule, data))
+                        return entries->entries[i].rule->action;
+        return entries->otherwise;
+}
