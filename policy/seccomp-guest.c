@@ -91,37 +91,12 @@ const struct filter_rule filter_guest_calls[] = {
         END_OF_RULES,
 };
 
-#define IOCTL(request)                                                                             \
-        {                                                                                          \
-                "ioctl", ALLOW,                                                                    \
-                {                                                                                  \
-                        EQUAL(1, request)                                                          \
-                }                                                                                  \
-        }
-#define SOCKET(...)                                                                                \
-        {                                                                                          \
-                "socket", ALLOW,                                                                   \
-                {                                                                                  \
-                        __VA_ARGS__                                                                \
-                }                                                                                  \
-        }
-#define RLIMIT_READ(op)                                                                            \
-        {                                                                                          \
-                "prlimit64", ALLOW,                                                                \
-                {                                                                                  \
-                        EQUAL(0, 0), EQUAL(1, op), IS_NULL(2)                                      \
-                }                                                                                  \
-        }
-
-/* Writes of a limit: all resources but RLIMIT_CORE, which is 4. */
-#define RLIMIT_WRITE(...)                                                                          \
-        {"setrlimit", ALLOW, {MASKED(0, __VA_ARGS__)}},                                            \
-        {                                                                                          \
-                "prlimit64", ALLOW,                                                                \
-                {                                                                                  \
-                        EQUAL(0, 0), MASKED(1, __VA_ARGS__)                                        \
-                }                                                                                  \
-        }
+/* Writes of limits: some resources, never RLIMIT_CORE. */
+/* clang-format off */
+#define RLIMIT_WRITE(bits, want) \
+        RULE("setrlimit", ALLOW, MASKED(0, bits, want)), \
+        RULE("prlimit64", ALLOW, EQUAL(0, 0), MASKED(1, bits, want))
+/* clang-format on */
 
 const struct filter_rule filter_guest_arguments[] = {
         /* Terminals and descriptors. What is not here is an error, TIOCSTI and TIOCLINUX
@@ -166,9 +141,9 @@ const struct filter_rule filter_guest_arguments[] = {
 
         /* AF_UNIX, protocol 0, of the three kinds that it has. Families to 63 get EPERM, by the
          * bits in which they differ from AF_UNIX. */
-        SOCKET(EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM), EQUAL(2, 0)),
-        SOCKET(EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_DGRAM), EQUAL(2, 0)),
-        SOCKET(EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_SEQPACKET), EQUAL(2, 0)),
+        SOCKET(AF_UNIX, SOCK_STREAM, 0),
+        SOCKET(AF_UNIX, SOCK_DGRAM, 0),
+        SOCKET(AF_UNIX, SOCK_SEQPACKET, 0),
         {"socket", FAIL(EPERM), {CLEAR(0, 1)}},
         {"socket", FAIL(EPERM), {SET(0, 2)}},
         {"socket", FAIL(EPERM), {SET(0, 4)}},
@@ -193,19 +168,11 @@ const struct filter_rule filter_guest_arguments[] = {
         RLIMIT_WRITE(~0u, 5),
         RLIMIT_WRITE(~1u, 6),
         RLIMIT_WRITE(~7u, 8),
-        RLIMIT_READ(RLIMIT_CORE),
+        {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), IS_NULL(2)}},
         {"setrlimit", FAIL(0), {EQUAL(0, RLIMIT_CORE)}},
         {"prlimit64", FAIL(0), {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), NOT_NULL(2)}},
         END_OF_RULES,
 };
-
-#define PRCTL(option)                                                                              \
-        {                                                                                          \
-                "prctl", ALLOW,                                                                    \
-                {                                                                                  \
-                        EQUAL(0, option)                                                           \
-                }                                                                                  \
-        }
 
 const struct filter_rule filter_worker_only[] = {
         /* No new namespaces. clone3 hides its flags in memory: ENOSYS, and libc uses clone. */

@@ -61,28 +61,6 @@ const struct filter_rule filter_broker_calls[] = {
         END_OF_RULES,
 };
 
-#define SOCKET(family, type, protocol)                                                             \
-        {                                                                                          \
-                "socket", ALLOW,                                                                   \
-                {                                                                                  \
-                        EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol)                 \
-                }                                                                                  \
-        }
-#define IOCTL(request)                                                                             \
-        {                                                                                          \
-                "ioctl", ALLOW,                                                                    \
-                {                                                                                  \
-                        EQUAL(1, request)                                                          \
-                }                                                                                  \
-        }
-#define PRCTL(option)                                                                              \
-        {                                                                                          \
-                "prctl", ALLOW,                                                                    \
-                {                                                                                  \
-                        EQUAL(0, option)                                                           \
-                }                                                                                  \
-        }
-
 const struct filter_rule filter_broker_arguments[] = {
         {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_THREAD, CLONE_THREAD)}},
         {"clone", FAIL(EPERM), {CLEAR(0, CLONE_THREAD)}},

@@ -6,32 +6,28 @@
 
 #include "policy/seccomp.h"
 
+/* clang-format off */
 #define ALLOW      SECCOMP_RET_ALLOW
 #define FAIL(code) (SECCOMP_RET_ERRNO | (code))
 
+#define RULE(names, what, ...) {.calls = (names), .action = (what), .compares = {__VA_ARGS__}}
+#define END_OF_RULES           {.calls = NULL}
+
 /* Comparisons of the 32 bits that the kernel reads of an int argument. */
-#define MASKED(n, bits, want)                                                                      \
-        {                                                                                          \
-                .argument = (n), .mask = (uint32_t)(bits), .value = (uint32_t)(want)               \
-        }
-#define EQUAL(n, want) MASKED(n, UINT32_MAX, want)
-#define SET(n, bit)    MASKED(n, bit, bit)
-#define CLEAR(n, bits) MASKED(n, bits, 0)
+#define MASKED(n, bits, want) {.argument = (n), .mask = (uint32_t)(bits), .value = (uint32_t)(want)}
+#define EQUAL(n, want)        MASKED(n, UINT32_MAX, want)
+#define SET(n, bit)           MASKED(n, bit, bit)
+#define CLEAR(n, bits)        MASKED(n, bits, 0)
 
 /* Pointers: all 64 bits. */
-#define IS_NULL(n)                                                                                 \
-        {                                                                                          \
-                .argument = (n), .mask = UINT64_MAX, .value = 0                                    \
-        }
-#define NOT_NULL(n)                                                                                \
-        {                                                                                          \
-                .argument = (n), .mask = UINT64_MAX, .value = 0, .unequal = true                   \
-        }
+#define IS_NULL(n)  {.argument = (n), .mask = UINT64_MAX, .value = 0}
+#define NOT_NULL(n) {.argument = (n), .mask = UINT64_MAX, .value = 0, .unequal = true}
 
-#define END_OF_RULES                                                                               \
-        {                                                                                          \
-                .calls = NULL                                                                      \
-        }
+#define PRCTL(option)                  RULE("prctl", ALLOW, EQUAL(0, option))
+#define IOCTL(request)                 RULE("ioctl", ALLOW, EQUAL(1, request))
+#define SOCKET(family, type, protocol) \
+        RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
+/* clang-format on */
 
 /* CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET. CLONE_NEWTIME lies in the
  * bits of clone()'s exit signal and can't be asked for there. */

@@ -6,13 +6,7 @@
 
 #include "policy/seccomp-parts.h"
 
-#define OPTION(level, option)                                                                      \
-        {                                                                                          \
-                "setsockopt", ALLOW,                                                               \
-                {                                                                                  \
-                        EQUAL(1, level), EQUAL(2, option)                                          \
-                }                                                                                  \
-        }
+#define OPTION(level, option) RULE("setsockopt", ALLOW, EQUAL(1, level), EQUAL(2, option))
 
 const struct filter_rule filter_socket_options[] = {
         OPTION(SOL_SOCKET, SO_REUSEADDR),
