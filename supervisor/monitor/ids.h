@@ -1,8 +1,8 @@
 /*
  * Which host ids sandboxes run as, and what privilege the monitor keeps for that.
  *
- * The mode is found by trying: a child maps the ids that were chosen into a user namespace of its own.
- * Host uid 0 is never mapped.
+ * The mode is found by trying: a child maps the ids that were chosen into a user namespace of its
+ * own. Host uid 0 is never mapped.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 
 /*
  * Where ids come from by default: above systemd's container range, below its reserved end (systemd,
- * docs/UIDS-GIDS.md: 1879048192–2147352575 is unused). Each monitor takes a slot at random, so that two on one
- * machine do not share ids.
+ * docs/UIDS-GIDS.md: 1879048192–2147352575 is unused). Each monitor takes a slot at random, so that
+ * two on one machine do not share ids.
  */
 enum { IDS_DEFAULT_FIRST = 0x70000000, IDS_DEFAULT_COUNT = 0x0ffe0000 };
 
@@ -28,21 +28,28 @@ struct ids {
 };
 
 /*
- * Chooses the mode and, in root and capable mode, `needed` ids (sessions + 2) in a row, inside our own uid_map and
- * gid_map, free of passwd, group, subuid and subgid entries. range_count 0: the default range, or what our
- * own maps leave where that is not inside them. Must run before ids_drop_privilege().
+ * Chooses the mode and, in root and capable mode, `needed` ids (sessions + 2) in a row, inside our
+ * own uid_map and gid_map, free of passwd, group, subuid and subgid entries. range_count 0: the
+ * default range, or what our own maps leave where that is not inside them. Must run before
+ * ids_drop_privilege().
  */
 int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, struct ids *ret,
                struct error *err);
 
+/* Why a user namespace could not be made or used, as what to change; code is the positive errno
+ * value. */
+const char *ids_namespace_hint(int code);
+
 const char *ids_mode_name(enum sandbox_mode mode);
 
 /*
- * Gives up what the mode does not need, for good: root and capable keep CAP_SETUID and CAP_SETGID (and CAP_CHOWN where
- * keep_chown), permitted and effective, nothing inheritable or ambient, a bounding set of the same, and no
- * supplementary groups. Rootless: nothing permitted; the bounding set stays, newuidmap needs it.
+ * Gives up what the mode does not need, for good: root and capable keep CAP_SETUID and CAP_SETGID
+ * (and CAP_CHOWN where keep_chown), permitted and effective, nothing inheritable or ambient, a
+ * bounding set of the same, and no supplementary groups. Rootless: nothing permitted; the bounding
+ * set stays, newuidmap needs it.
  */
 int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *err);
 
-/* In a child: every capability set emptied and locked, so that even an exec by uid 0 gains none. Async-signal-safe. */
+/* In a child: every capability set emptied and locked, so that even an exec by uid 0 gains none.
+ * Async-signal-safe. */
 int ids_drop_capabilities(struct error *err);

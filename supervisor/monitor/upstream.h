@@ -1,9 +1,10 @@
 /*
- * A stdio MCP server: a tree of processes (npx, sh, node) on the host, started by the monitor by index.
+ * A stdio MCP server: a tree of processes (npx, sh, node) on the host, started by the monitor by
+ * index.
  *
- * Its direct parent is a keeper, a process of ours that is a child subreaper in a session of its own: when the
- * server is stopped, when the keeper's pipe ends or the monitor dies in any way, the keeper ends every
- * process below it. The server gets its own pipes for 0, 1 and 2 and no other descriptor of ours.
+ * Its direct parent is a keeper, a process of ours that is a child subreaper in a session of its
+ * own: when the server is stopped or the monitor dies in any way, the keeper ends every process
+ * below it. The server gets its own pipes for 0, 1 and 2 and no other descriptor of ours.
  */
 #pragma once
 
@@ -26,30 +27,36 @@ struct upstream_user {
 };
 
 /*
- * Whom servers run as: rootless, ourselves; else config `user`, else SUDO_UID (both may be NULL), else ourselves with
- * empty capability sets. Returns 1 in that last case when we are uid 0 (the caller warns once), else 0. home and
- * name are owned by *ret.
+ * Whom servers run as: rootless, ourselves; else config `user`, else SUDO_UID (both may be NULL),
+ * else ourselves with empty capability sets. Returns 1 in that last case when we are uid 0 (the
+ * caller warns once), else 0. home and name are owned by *ret.
  */
 int upstream_user_choose(enum sandbox_mode mode, const char *configured, const char *sudo_uid,
                          struct upstream_user *ret, struct error *err);
 void upstream_user_done(struct upstream_user *user);
 
-/* Remembers limits, umask and oom score as the caller of the monitor had them: servers get those. Called first thing. */
+/* Remembers limits, umask and oom score as the caller of the monitor had them: servers get those.
+ * Called first thing. */
 void upstream_remember(void);
 
-/* server must be expanded. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned
- * by the caller. An exec that fails is an error here ("npx: not found in PATH; install it or give its full path"). */
+/* server must be expanded. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of
+ * stderr, owned by the caller. An exec that fails is an error here ("npx: not found in PATH;
+ * install it or give its full path"). */
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
                    struct upstream **ret, int fds[3], struct error *err);
+
+/* The keeper's pid, our child; 0 once reaped. */
+pid_t upstream_pid(const struct upstream *upstream);
 
 /* The keeper's pidfd: readable when the whole tree is gone (borrowed). */
 int upstream_pidfd(const struct upstream *upstream);
 
-/* Asks for the end: closes the keeper's pipe; it sends SIGTERM to the tree, SIGKILL after 2 s. Returns at once. */
+/* Asks for the end: the keeper sends SIGTERM to the tree, SIGKILL after 2 s. Returns at once. */
 void upstream_stop(struct upstream *upstream);
 
 /* After the pidfd is readable: reaps the keeper; the server's own wait status. */
 int upstream_reap(struct upstream *upstream);
 
-/* Kills what is left at once, waiting for at most 1 s; to end servers politely, stop them and reap first. */
+/* Kills what is left at once, waiting for at most 1 s; to end servers politely, stop them and reap
+ * first. */
 struct upstream *upstream_free(struct upstream *upstream);
