@@ -1,0 +1,33 @@
+/* A token bucket: how many frames a session may send, so that none takes the loop from the others.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct bucket {
+        uint64_t rate;  /* tokens a second */
+        uint64_t burst; /* most tokens saved up */
+        uint64_t tokens;
+        uint64_t filled_us; /* when tokens were last added */
+};
+
+static inline void bucket_init(struct bucket *b, uint64_t rate, uint64_t burst, uint64_t now_us)
+{
+        *b = (struct bucket){.rate = rate, .burst = burst, .tokens = burst, .filled_us = now_us};
+}
+
+/* Takes one token when there is one. */
+static inline bool bucket_take(struct bucket *b, uint64_t now_us)
+{
+        uint64_t more = (now_us - b->filled_us) * b->rate / 1000000;
+
+        if (more > 0) {
+                b->tokens = b->burst - b->tokens < more ? b->burst : b->tokens + more;
+                b->filled_us = now_us;
+        }
+        if (b->tokens == 0)
+                return false;
+        b->tokens--;
+        return true;
+}

@@ -1,0 +1,333 @@
+/* Tool calls from a sandbox: CALL and QUERY in, RETURN out, DROP when the code stops waiting. */
+#include "supervisor/session/calls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "supervisor/hub/hub.h"
+#include "supervisor/session/clock.h"
+#include "supervisor/session/sessions.h"
+
+enum { WAIT_MAX_MS = 10000, RETURN_OVERHEAD = 4096 };
+
+struct call {
+        struct call *next;
+        struct session *session;
+        uint64_t number;
+        struct hub_call *call; /* one of the two */
+        struct hub_wait *wait;
+        uint64_t cell; /* number of the cell that made it, 0: background work */
+};
+
+static struct call **bucket_of(struct calls *calls, uint64_t number)
+{
+        return &calls->buckets[number % CALLS_BUCKETS];
+}
+
+static struct call **find(struct calls *calls, uint64_t number)
+{
+        if (!calls->buckets)
+                return NULL;
+        for (struct call **at = bucket_of(calls, number); *at; at = &(*at)->next) {
+                if ((*at)->number == number)
+                        return at;
+        }
+        return NULL;
+}
+
+/* Adds an entry. The worker's numbers are unique among what is under way, else an answer could go
+ * astray. */
+static int add(struct session *session, uint64_t number, struct call **ret, struct error *err)
+{
+        struct calls *calls = &session->calls;
+
+        if (find(calls, number))
+                return error_set(err, EPROTO, "a second call with the number %llu",
+                                 (unsigned long long)number);
+        if (!calls->buckets)
+                calls->buckets = calloc(CALLS_BUCKETS, sizeof(struct call *));
+        struct call *call = calls->buckets ? calloc(1, sizeof(*call)) : NULL;
+        if (!call)
+                return error_errno(err, ENOMEM, "call");
+        struct cell *cell = session_current(session);
+        call->session = session;
+        call->number = number;
+        call->cell = cell ? cell->number : 0;
+        call->next = *bucket_of(calls, number);
+        *bucket_of(calls, number) = call;
+        calls->n++;
+        *ret = call;
+        return 0;
+}
+
+static void take_out(struct call *call)
+{
+        struct calls *calls = &call->session->calls;
+        struct call **at = find(calls, call->number);
+
+        *at = call->next;
+        calls->n--;
+        calls->n_questions -= call->wait != NULL;
+        free(call);
+}
+
+/* {"ok": false, "error": {…}} */
+static int append_failure(struct buffer *b, const char *kind, const char *message, int64_t code,
+                          yyjson_val *data)
+{
+        int r = buffer_printf(b, "{\"ok\":false,\"error\":{\"kind\":\"%s\",\"message\":", kind);
+
+        if (r >= 0)
+                r = json_append_string(b, message, strlen(message));
+        if (r >= 0 && code != 0)
+                r = buffer_printf(b, ",\"code\":%lld", (long long)code);
+        if (r >= 0 && data) {
+                r = buffer_append(b, ",\"data\":", 8);
+                if (r >= 0)
+                        r = json_append(b, data);
+        }
+        return r < 0 ? r : buffer_append(b, "}}", 2);
+}
+
+static void send_failure(struct session *session, uint64_t number, const char *kind,
+                         const char *message, int64_t code, yyjson_val *data)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX);
+
+        int r = append_failure(&b, kind, message, code, data);
+        if (r < 0 && data) {
+                buffer_consume(&b, b.length);
+                r = append_failure(&b, kind, message, code, NULL);
+        }
+        if (r >= 0)
+                r = channel_send(&session->channel, FRAME_RETURN, number, buffer_bytes(&b),
+                                 b.length);
+        if (r < 0 && r != -ENOTCONN)
+                log_warning("session %s: an answer was dropped: %s", session->name, strerror(-r));
+}
+
+static int append_success(struct buffer *b, yyjson_val *result)
+{
+        int r = buffer_append(b, "{\"ok\":true,\"result\":", 20);
+
+        if (r >= 0)
+                r = json_append(b, result);
+        return r < 0 ? r : buffer_append(b, "}", 1);
+}
+
+static void send_success(struct session *session, uint64_t number, yyjson_val *result)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX);
+
+        int r = append_success(&b, result);
+        if (r >= 0)
+                r = channel_send(&session->channel, FRAME_RETURN, number, buffer_bytes(&b),
+                                 b.length);
+        if (r == -EMSGSIZE)
+                send_failure(
+                        session, number, "ToolError",
+                        "the result is too large: more than 64 MiB wait to be read by the code", 0,
+                        NULL);
+        else if (r < 0 && r != -ENOTCONN)
+                send_failure(session, number, "ToolError", strerror(-r), 0, NULL);
+}
+
+/* The slot in the record of the cell that made the call, when that still runs. */
+static struct cell *maker_of(const struct call *call, struct cell_call **slot)
+{
+        struct cell *cell = session_current(call->session);
+
+        *slot = NULL;
+        if (!cell || call->cell != cell->number)
+                return NULL;
+        for (size_t i = 0; i < cell->outcome.n_calls; i++) {
+                struct cell_call *c = &cell->outcome.calls[i];
+                if (c->pending && c->number == call->number)
+                        *slot = c;
+        }
+        return cell;
+}
+
+static void note_end(const struct call *call, bool sent, bool ok, uint64_t duration_us)
+{
+        struct cell_call *slot;
+        struct cell *cell = maker_of(call, &slot);
+
+        if (cell)
+                cell_call_end(cell, slot, sent, ok, duration_us);
+}
+
+static bool is_error(yyjson_val *result)
+{
+        return yyjson_is_true(yyjson_obj_get(result, "isError"));
+}
+
+static void on_outcome(void *data, const struct hub_result *result)
+{
+        struct call *call = data;
+        struct session *session = call->session;
+        uint64_t number = call->number;
+        bool ok = result->outcome == HUB_OK;
+
+        note_end(call, result->sent, ok && !is_error(result->result), result->duration_us);
+        take_out(call);
+        if (ok)
+                send_success(session, number, result->result);
+        else
+                send_failure(session, number, hub_outcome_kind(result->outcome),
+                             result->message ? result->message : "the call failed",
+                             result->rpc_code, result->rpc_data);
+        channel_resume(&session->channel);
+}
+
+static int parse_object(const struct frame_header *header, const char *payload, yyjson_doc **ret,
+                        struct error *err)
+{
+        int r = json_parse(payload, header->length, ret, err);
+
+        if (r < 0)
+                return error_context(err, "%s", frame_type_name(header->type));
+        if (!yyjson_is_obj(yyjson_doc_get_root(*ret)))
+                return error_set(err, EBADMSG, "%s: no object", frame_type_name(header->type));
+        return 0;
+}
+
+int calls_on_call(struct session *session, const struct frame_header *header, const char *payload,
+                  struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct error why = {};
+        struct call *call;
+
+        if (session->dead)
+                return 0;
+        int r = parse_object(header, payload, &doc, err);
+        if (r < 0)
+                return r;
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        const char *server = json_string(root, "server", NULL),
+                   *tool = json_string(root, "tool", NULL);
+        yyjson_val *arguments = yyjson_obj_get(root, "arguments");
+        int64_t timeout = 0;
+        json_int64(yyjson_obj_get(root, "timeout_ms"), &timeout);
+        if (!server || !tool || !yyjson_is_obj(arguments))
+                return error_set(err, EBADMSG, "CALL without server, tool or arguments");
+
+        r = add(session, header->id, &call, err);
+        if (r < 0)
+                return r;
+        struct cell *cell = session_current(session);
+        if (cell)
+                cell_call_begin(cell, header->id, server, tool);
+        uint32_t timeout_ms = timeout > 0 && timeout <= UINT32_MAX ? (uint32_t)timeout : 0;
+        r = hub_call(session->set->hub, server, tool, arguments, timeout_ms, on_outcome, call,
+                     &call->call, &why);
+        if (r < 0) {
+                note_end(call, false, false, 0);
+                take_out(call);
+                send_failure(session, header->id, "ToolError", why.text, 0, NULL);
+        }
+        return 0;
+}
+
+/* The newest catalogue goes before the answer, so that the code sees it when the answer arrives. */
+static void answer_query(struct session *session, uint64_t number)
+{
+        char answer[64];
+
+        session_send_catalogue(session);
+        int n = snprintf(answer, sizeof(answer), "{\"ok\":true,\"result\":{\"version\":%llu}}",
+                         (unsigned long long)session->catalogue);
+        channel_send(&session->channel, FRAME_RETURN, number, answer, (size_t)n);
+}
+
+static void on_waited(void *data)
+{
+        struct call *call = data;
+        struct session *session = call->session;
+        uint64_t number = call->number;
+
+        take_out(call);
+        answer_query(session, number);
+        channel_resume(&session->channel);
+}
+
+int calls_on_query(struct session *session, const struct frame_header *header, const char *payload,
+                   struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct call *call;
+        int64_t wait_ms = 0;
+
+        if (session->dead)
+                return 0;
+        int r = parse_object(header, payload, &doc, err);
+        if (r < 0)
+                return r;
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        const char *what = json_string(root, "what", NULL);
+        if (!what || strcmp(what, "catalogue") != 0)
+                return error_set(err, EBADMSG, "QUERY for something unknown");
+        json_int64(yyjson_obj_get(root, "wait_ms"), &wait_ms);
+
+        session_send_catalogue(session);
+        if (wait_ms <= 0 || session->calls.n_questions >= CALLS_QUESTIONS_MAX) {
+                answer_query(session, header->id);
+                return 0;
+        }
+        r = add(session, header->id, &call, err);
+        if (r < 0)
+                return r;
+        uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
+        call->wait = hub_wait(session->set->hub, most, on_waited, call);
+        if (!call->wait) {
+                take_out(call);
+                answer_query(session, header->id);
+                return 0;
+        }
+        session->calls.n_questions++;
+        return 0;
+}
+
+static void drop(struct call *call)
+{
+        if (call->call)
+                hub_call_drop(call->call);
+        if (call->wait)
+                hub_wait_cancel(call->wait);
+}
+
+/* A DROP for what was answered meanwhile is no error: the two crossed. */
+int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
+                  struct error *err)
+{
+        struct call **at = find(&session->calls, header->id);
+        struct cell_call *slot;
+
+        if (!at)
+                return 0;
+        struct call *call = *at;
+        struct cell *cell = maker_of(call, &slot);
+        if (cell && call->call)
+                cell_call_end(cell, slot, true, false, slot ? clock_us() - slot->started_us : 0);
+        drop(call);
+        take_out(call);
+        return 0;
+}
+
+void calls_drop_all(struct calls *calls)
+{
+        for (size_t i = 0; calls->buckets && i < CALLS_BUCKETS; i++) {
+                while (calls->buckets[i]) {
+                        struct call *call = calls->buckets[i];
+                        calls->buckets[i] = call->next;
+                        drop(call);
+                        free(call);
+                }
+        }
+        free(calls->buckets);
+        *calls = (struct calls){};
+}

@@ -1,0 +1,194 @@
+/* One piece of code and what became of it. */
+#include "supervisor/session/cell.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rpc/frame.h"
+#include "supervisor/session/clock.h"
+
+static const char *const status_names[] = {
+        [CELL_OK] = "ok",           [CELL_ERROR] = "error",         [CELL_EXIT] = "exit",
+        [CELL_TIMEOUT] = "timeout", [CELL_CANCELLED] = "cancelled", [CELL_OOM] = "oom",
+        [CELL_KILLED] = "killed",
+};
+static_assert(ARRAY_SIZE(status_names) == CELL_STATUS_MAX, "a name a status");
+
+static const char *const state_names[] = {
+        [CELL_STATE_NONE] = "none",
+        [CELL_STATE_NEW] = "new",
+        [CELL_STATE_KEPT] = "kept",
+        [CELL_STATE_LOST] = "lost",
+};
+static_assert(ARRAY_SIZE(state_names) == CELL_STATE_MAX, "a name a state");
+
+const char *cell_status_name(enum cell_status status)
+{
+        return status_names[status];
+}
+
+const char *cell_state_name(enum cell_state state)
+{
+        return state_names[state];
+}
+
+/* The payload of EXEC; the filename is added when the cell's number is known (session.c). */
+static int encode(struct cell *cell, const struct cell_request *request)
+{
+        int r = buffer_append(&cell->payload, "{\"code\":", 8);
+        if (r >= 0)
+                r = json_append_string(&cell->payload, request->code, request->code_length);
+        if (r >= 0 && request->filename) {
+                r = buffer_append(&cell->payload, ",\"filename\":", 12);
+                if (r >= 0)
+                        r = json_append_string(&cell->payload, request->filename,
+                                               strlen(request->filename));
+                if (r >= 0)
+                        r = buffer_append(&cell->payload, "}", 1);
+        }
+        return r;
+}
+
+int cell_new(struct cell **ret, const struct cell_request *request, struct error *err)
+{
+        if (request->code_length > CELL_CODE_MAX)
+                return error_set(err, EMSGSIZE, "code of %zu bytes: at most %d are taken",
+                                 request->code_length, CELL_CODE_MAX);
+        struct cell *cell = calloc(1, sizeof(*cell));
+        if (!cell)
+                return error_errno(err, ENOMEM, "cell");
+
+        buffer_init(&cell->payload, FRAME_PAYLOAD_MAX);
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&cell->outcome.streams[i]);
+        cell->timeout_ms = request->timeout_ms;
+        cell->reset = request->reset;
+        cell->done = request->done;
+        cell->output = request->output;
+        cell->data = request->data;
+        cell->asked_us = clock_us();
+        int r = encode(cell, request);
+        if (r < 0) {
+                cell_free(cell);
+                return error_errno(err, -r, "code of %zu bytes", request->code_length);
+        }
+        *ret = cell;
+        return 0;
+}
+
+struct cell *cell_free(struct cell *cell)
+{
+        if (!cell)
+                return NULL;
+        buffer_done(&cell->payload);
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_done(&cell->outcome.streams[i]);
+        yyjson_doc_free(cell->outcome.result);
+        free(cell->outcome.calls);
+        free(cell);
+        return NULL;
+}
+
+static bool has_string(yyjson_val *object, const char *key)
+{
+        return yyjson_is_str(yyjson_obj_get(object, key));
+}
+
+static bool value_fits(yyjson_val *value)
+{
+        return yyjson_is_obj(value) && has_string(value, "repr");
+}
+
+static bool error_fits(yyjson_val *error)
+{
+        return yyjson_is_obj(error) && has_string(error, "type") && has_string(error, "message") &&
+               has_string(error, "traceback");
+}
+
+/* exit_code: a process's, 0 to 255; sys.exit(0) is no failure. */
+static int take_exit(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
+{
+        int64_t code = 0;
+
+        if (json_int64(yyjson_obj_get(root, "exit_code"), &code) < 0)
+                return error_set(err, EBADMSG, "RESULT with status exit and no exit_code");
+        outcome->exit_code = (int)(code & 0xff);
+        outcome->has_exit_code = outcome->exit_code != 0;
+        outcome->status = outcome->exit_code == 0 ? CELL_OK : CELL_EXIT;
+        return 0;
+}
+
+static int take_status(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
+{
+        const char *status = json_string(root, "status", NULL);
+
+        if (!status)
+                return error_set(err, EBADMSG, "RESULT without a status");
+        if (strcmp(status, "exit") == 0)
+                return take_exit(outcome, root, err);
+        if (strcmp(status, "ok") == 0)
+                outcome->status = CELL_OK;
+        else if (strcmp(status, "error") == 0 || strcmp(status, "interrupted") == 0)
+                outcome->status = CELL_ERROR;
+        else
+                return error_set(err, EBADMSG, "RESULT with the unknown status \"%.40s\"", status);
+        return 0;
+}
+
+int cell_take_result(struct cell *cell, const char *payload, size_t n, struct error *err)
+{
+        struct cell_outcome *outcome = &cell->outcome;
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        int r = json_parse(payload, n, &doc, err);
+        if (r < 0)
+                return error_context(err, "RESULT");
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        if (!yyjson_is_obj(root))
+                return error_set(err, EBADMSG, "RESULT is no object");
+        yyjson_val *value = yyjson_obj_get(root, "value"), *error = yyjson_obj_get(root, "error");
+        if (value && !yyjson_is_null(value) && !value_fits(value))
+                return error_set(err, EBADMSG, "RESULT with a malformed value");
+        if (error && !yyjson_is_null(error) && !error_fits(error))
+                return error_set(err, EBADMSG, "RESULT with a malformed error");
+        r = take_status(outcome, root, err);
+        if (r < 0)
+                return r;
+        outcome->value = yyjson_is_obj(value) ? value : NULL;
+        outcome->error = yyjson_is_obj(error) ? error : NULL;
+        outcome->result = take_ptr(doc);
+        return 0;
+}
+
+struct cell_call *cell_call_begin(struct cell *cell, uint64_t number, const char *server,
+                                  const char *tool)
+{
+        struct cell_outcome *outcome = &cell->outcome;
+
+        if (!outcome->calls)
+                outcome->calls = calloc(CELL_CALLS_KEPT, sizeof(*outcome->calls));
+        if (!outcome->calls || outcome->n_calls == CELL_CALLS_KEPT)
+                return NULL;
+        struct cell_call *slot = &outcome->calls[outcome->n_calls++];
+        slot->number = number;
+        slot->used = slot->pending = true;
+        slot->started_us = clock_us();
+        snprintf(slot->server, sizeof(slot->server), "%s", server);
+        snprintf(slot->tool, sizeof(slot->tool), "%s", tool);
+        return slot;
+}
+
+void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
+                   uint64_t duration_us)
+{
+        if (sent)
+                cell->outcome.calls_total++;
+        if (!slot)
+                return;
+        slot->used = sent;
+        slot->pending = false;
+        slot->ok = ok;
+        slot->duration_us = duration_us;
+}

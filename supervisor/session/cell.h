@@ -1,0 +1,123 @@
+/*
+ * A cell: one piece of code for a session, from its request to its outcome.
+ *
+ * What the worker says counts only about value, error and how the code ended; every other field
+ * comes from the broker and the kernel.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "supervisor/session/output.h"
+
+struct session;
+
+enum cell_status {
+        CELL_OK,
+        CELL_ERROR,
+        CELL_EXIT,
+        CELL_TIMEOUT,
+        CELL_CANCELLED,
+        CELL_OOM,
+        CELL_KILLED,
+        CELL_STATUS_MAX,
+};
+const char *cell_status_name(enum cell_status status);
+
+/* What became of the session's state by the end of the call. */
+enum cell_state {
+        CELL_STATE_NONE, /* there was never one: no sandbox could be made */
+        CELL_STATE_NEW,
+        CELL_STATE_KEPT,
+        CELL_STATE_LOST,
+        CELL_STATE_MAX,
+};
+const char *cell_state_name(enum cell_state state);
+
+enum {
+        CELL_CODE_MAX = 16 * 1024 * 1024,
+        CELL_CALLS_KEPT = 100,
+        CELL_NAME_MAX = 128, /* bytes of a server's or tool's name in the record */
+};
+
+enum cell_stream { CELL_STDOUT, CELL_STDERR, CELL_STREAMS };
+
+/* A tool call of the cell. */
+struct cell_call {
+        char server[CELL_NAME_MAX + 1], tool[CELL_NAME_MAX + 1];
+        uint64_t number; /* the worker's */
+        bool used;       /* false: it was never sent, nothing to tell */
+        bool pending;    /* no answer by the end of the cell */
+        bool ok;
+        uint64_t started_us, duration_us;
+};
+
+struct cell_outcome {
+        enum cell_status status;
+        enum cell_state state;
+        struct capture streams[CELL_STREAMS]; /* empty when they were streamed */
+        yyjson_doc *result;                   /* payload of RESULT, or NULL */
+        yyjson_val *value, *error;            /* in it, of the promised shape, or NULL */
+        const char *error_type;               /* an error of ours in place of the code's, or NULL */
+        bool has_exit_code;
+        int exit_code;
+        int signal;       /* 0: none */
+        char why[256];    /* one line on what is unusual about the end, or "" */
+        char before[256]; /* why an earlier state was lost, when this call made a new one, or "" */
+        struct cell_call *calls; /* CELL_CALLS_KEPT of them, or NULL */
+        size_t n_calls;          /* used slots, those that were not sent included */
+        uint64_t calls_total;    /* sent */
+        uint64_t queued_us, duration_us, cpu_us;
+        uint64_t memory_peak; /* bytes, 0: unknown */
+};
+
+struct cell {
+        struct session *session;
+        struct cell *next;
+        struct buffer payload; /* of EXEC; empty once sent */
+        uint32_t timeout_ms;   /* 0: none */
+        bool reset, reset_done, cancelled;
+        uint64_t number; /* the id of its frames */
+        uint64_t asked_us, started_us, cpu_before_us;
+
+        struct cell_outcome outcome;
+
+        /* The end, called exactly once; the cell is freed after it. */
+        void (*done)(void *data, struct cell *cell);
+        /* Live output in place of the capture, or NULL. */
+        void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        void *data;
+};
+
+/* What is asked for. */
+struct cell_request {
+        const char *code; /* UTF-8 */
+        size_t code_length;
+        const char *filename; /* NULL: "<cell N>" */
+        uint32_t timeout_ms;
+        bool reset;
+        void (*done)(void *data, struct cell *cell);
+        void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        void *data;
+};
+
+int cell_new(struct cell **ret, const struct cell_request *request, struct error *err);
+struct cell *cell_free(struct cell *cell);
+
+/*
+ * Takes the worker's RESULT payload into the outcome. The worker's statuses are "ok", "error",
+ * "exit" and "interrupted". Returns 0 or -EBADMSG when it is not of that shape.
+ */
+int cell_take_result(struct cell *cell, const char *payload, size_t n, struct error *err);
+
+/* Notes a call that begins; NULL when the record is full. */
+struct cell_call *cell_call_begin(struct cell *cell, uint64_t number, const char *server,
+                                  const char *tool);
+/* Notes how a call ended. slot may be NULL. */
+void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
+                   uint64_t duration_us);

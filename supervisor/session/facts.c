@@ -1,0 +1,69 @@
+/* Kernel counters of one session. */
+#include "supervisor/session/facts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_MAX = 4096 };
+
+static const char *read_text(int fd, char text[TEXT_MAX])
+{
+        ssize_t n = fd < 0 ? -1 : pread(fd, text, TEXT_MAX - 1, 0);
+
+        text[n < 0 ? 0 : n] = '\0';
+        return text;
+}
+
+/* The number behind a key that begins a line, 0 when there is none. */
+static uint64_t number_of(const char *text, const char *key)
+{
+        size_t n = strlen(key);
+
+        for (const char *line = text; line; line = strchr(line, '\n')) {
+                line += *line == '\n';
+                if (strncmp(line, key, n) == 0)
+                        return strtoull(line + n, NULL, 10);
+        }
+        return 0;
+}
+
+/* Fields 14 and 15 of /proc/PID/stat (proc_pid_stat(5)); the name in field 2 may hold anything, its
+ * last ')' ends it. */
+static uint64_t ticks_of(const char *text)
+{
+        const char *at = strrchr(text, ')');
+
+        for (int field = 2; at && field < 14; field++) {
+                at = strchr(at, ' ');
+                at = at ? at + 1 : NULL;
+        }
+        if (!at)
+                return 0;
+        char *end;
+        uint64_t user = strtoull(at, &end, 10);
+        return user + strtoull(end, NULL, 10);
+}
+
+uint64_t facts_cpu_us(enum monitor_facts kind, int fd)
+{
+        char text[TEXT_MAX];
+
+        read_text(fd, text);
+        if (kind == MONITOR_FACTS_CGROUP1)
+                return strtoull(text, NULL, 10) / 1000;
+        if (kind == MONITOR_FACTS_CGROUP2)
+                return number_of(text, "usage_usec ");
+        long a_second = sysconf(_SC_CLK_TCK);
+        return a_second > 0 ? ticks_of(text) * 1000000 / (uint64_t)a_second : 0;
+}
+
+uint64_t facts_memory_peak(enum monitor_facts kind, int fd)
+{
+        char text[TEXT_MAX];
+
+        read_text(fd, text);
+        if (kind == MONITOR_FACTS_PROC)
+                return number_of(text, "VmHWM:") * 1024;
+        return strtoull(text, NULL, 10);
+}

@@ -1,0 +1,43 @@
+/* The table of frames. Background tasks go on between cells, so that calls are legal then; a result
+ * is not. */
+#include "supervisor/session/frame-table.h"
+
+#include <errno.h>
+
+#include "supervisor/session/calls.h"
+
+#define IN(state) (1u << (state))
+
+struct frame_rule {
+        uint8_t type;
+        unsigned states;
+        int (*handle)(struct session *session, const struct frame_header *header,
+                      const char *payload, struct error *err);
+};
+
+enum {
+        WITH_CELL = IN(SESSION_RUNNING) | IN(SESSION_INTERRUPTING),
+        ALIVE = IN(SESSION_IDLE) | WITH_CELL,
+};
+
+/* DISPLAY, PROGRESS and ASK are reserved: legal in no state yet. */
+static const struct frame_rule rules[] = {
+        {FRAME_RESULT, WITH_CELL, session_on_result}, {FRAME_CALL, ALIVE, calls_on_call},
+        {FRAME_QUERY, ALIVE, calls_on_query},         {FRAME_DROP, ALIVE, calls_on_drop},
+        {FRAME_LOG, ALIVE, session_on_log},
+};
+
+int frame_dispatch(struct session *session, const struct frame_header *header, const char *payload,
+                   struct error *err)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+                if (rules[i].type != header->type)
+                        continue;
+                if (rules[i].states & IN(session->state))
+                        return rules[i].handle(session, header, payload, err);
+                return error_set(err, EPROTO, "%s frame while the session is %s",
+                                 frame_type_name(header->type), session_state_name(session->state));
+        }
+        return error_set(err, EPROTO, "%s frame (0x%02x), which a worker may not send",
+                         frame_type_name(header->type), header->type);
+}

@@ -1,0 +1,9 @@
+/* Which frame a worker may send in which state of its session, and who takes it. */
+#pragma once
+
+#include "rpc/frame.h"
+#include "supervisor/session/session.h"
+
+/* Passes a frame to its handler. -EPROTO with the reason when the frame is not legal now. */
+int frame_dispatch(struct session *session, const struct frame_header *header, const char *payload,
+                   struct error *err);

@@ -1,0 +1,582 @@
+/*
+ * One session's state machine.
+ *
+ * Theory of operation
+ *
+ * Everything is driven by events: a cell is pushed (kick), the monitor answers, frames arrive, the
+ * timer fires, the worker dies. A cell's done() is called from the event loop only, never from
+ * inside a function that its owner called.
+ *
+ *     push ──kick──► advance(): none: ask for a sandbox; idle: start the first cell
+ *     RESULT ──► finish(): idle again; what is in the pipes by then is the cell's
+ *     deadline or cancel ──► interrupt, SESSION_GRACE_MS later kill
+ *     the channel ends ──► the worker died, which the monitor tells soon, or the code closed it:
+ * kill the monitor says that the sandbox is gone ──► session_ended(): last words, then the cell's
+ * end, then none
+ *
+ * How a cell ended is decided in one place for each of two cases: the worker lives (outcome_alive)
+ * or not (outcome_dead).
+ */
+#include "supervisor/session/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/session/clock.h"
+#include "supervisor/session/facts.h"
+#include "supervisor/session/frame-table.h"
+#include "supervisor/session/sessions.h"
+#include "supervisor/session/streams.h"
+
+static const char *const state_names[] = {
+        [SESSION_NONE] = "not there",
+        [SESSION_CREATING] = "being made",
+        [SESSION_IDLE] = "idle",
+        [SESSION_RUNNING] = "running",
+        [SESSION_INTERRUPTING] = "being interrupted",
+        [SESSION_ENDING] = "ending",
+};
+static_assert(ARRAY_SIZE(state_names) == SESSION_STATE_MAX, "a name a state");
+
+const char *session_state_name(enum session_state state)
+{
+        return state_names[state];
+}
+
+static void start_timer(struct session *s, uint64_t ms)
+{
+        struct timeval t = clock_timeval_ms(ms);
+
+        if (ms > 0)
+                evtimer_add(s->timer, &t);
+        else
+                evtimer_del(s->timer);
+}
+
+static void set_state(struct session *s, enum session_state state)
+{
+        bool was_live = s->state != SESSION_NONE, is_live = state != SESSION_NONE;
+
+        s->set->n_live += is_live;
+        s->set->n_live -= was_live;
+        s->state = state;
+        start_timer(s, state == SESSION_IDLE ? s->set->config->session_idle_ms : 0);
+}
+
+static void kick(struct session *s)
+{
+        event_active(s->kick, EV_TIMEOUT, 0);
+}
+
+/* Seconds for a person: "120 s", "0.5 s". */
+static const char *seconds(uint64_t ms, char to[32])
+{
+        if (ms % 1000 == 0)
+                snprintf(to, 32, "%llu s", (unsigned long long)(ms / 1000));
+        else
+                snprintf(to, 32, "%.3g s", (double)ms / 1000);
+        return to;
+}
+
+/* Takes a cell out of the queue and ends it. */
+static void end_cell(struct session *s, struct cell *cell)
+{
+        for (struct cell **at = &s->cells; *at; at = &(*at)->next) {
+                if (*at == cell) {
+                        *at = cell->next;
+                        break;
+                }
+        }
+        s->n_cells--;
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_finish(&cell->outcome.streams[i]);
+        cell->done(cell->data, cell);
+        cell_free(cell);
+}
+
+/* A cell that never began. */
+static void refuse_cell(struct session *s, struct cell *cell, enum cell_status status,
+                        const char *type, const char *why)
+{
+        cell->outcome.status = status;
+        cell->outcome.state = s->state == SESSION_NONE || s->state == SESSION_CREATING
+                                      ? CELL_STATE_NONE
+                                      : CELL_STATE_KEPT;
+        cell->outcome.error_type = type;
+        snprintf(cell->outcome.why, sizeof(cell->outcome.why), "%s", why);
+        end_cell(s, cell);
+}
+
+/* Asks the monitor to kill the sandbox; session_ended() follows. */
+static void kill_sandbox(struct session *s, enum session_end end, const char *why)
+{
+        if (s->end == END_NONE || s->end == END_CLOSED) {
+                s->end = end;
+                snprintf(s->why, sizeof(s->why), "%s", why);
+        }
+        set_state(s, SESSION_ENDING);
+        s->set->host.kill(s->set->host.data, s->target);
+}
+
+static void interrupt(struct session *s, enum cell_status as)
+{
+        s->stopping_as = as;
+        set_state(s, SESSION_INTERRUPTING);
+        start_timer(s, SESSION_GRACE_MS);
+        s->set->host.interrupt(s->set->host.data, s->target);
+}
+
+static void describe_stop(const struct session *s, const struct cell *cell, char to[256])
+{
+        char text[32];
+
+        if (s->stopping_as == CELL_TIMEOUT)
+                snprintf(to, 256, "the call reached its timeout of %s",
+                         seconds(cell->timeout_ms, text));
+        else
+                snprintf(to, 256, "the call was cancelled");
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+        struct session *s = data;
+        char why[256], text[32];
+
+        switch (s->state) {
+        case SESSION_RUNNING:
+                interrupt(s, CELL_TIMEOUT);
+                break;
+        case SESSION_INTERRUPTING:
+                describe_stop(s, s->cells, why);
+                kill_sandbox(s, s->stopping_as == CELL_TIMEOUT ? END_TIMEOUT : END_CANCELLED, why);
+                break;
+        case SESSION_IDLE:
+                snprintf(why, sizeof(why), "it had been idle for %s",
+                         seconds(s->set->config->session_idle_ms, text));
+                kill_sandbox(s, END_IDLE, why);
+                break;
+        case SESSION_ENDING:
+                s->set->host.kill(s->set->host.data, s->target);
+                break;
+        default:
+                break;
+        }
+}
+
+static void on_closed(void *data, const struct error *error)
+{
+        struct session *s = data;
+        char why[256];
+
+        if (s->dead || s->state == SESSION_ENDING)
+                return;
+        if (error_is_set(error)) {
+                snprintf(why, sizeof(why), "the code broke Cloister's channel: %s", error->text);
+                kill_sandbox(s, END_CHANNEL, why);
+                return;
+        }
+        set_state(s, SESSION_ENDING);
+        s->end = END_CLOSED;
+        snprintf(s->why, sizeof(s->why), "the code closed Cloister's channel");
+        start_timer(s, SESSION_CLOSED_MS);
+}
+
+static int on_frame(void *data, const struct frame_header *header, const char *payload,
+                    struct error *err)
+{
+        return frame_dispatch(data, header, payload, err);
+}
+
+static bool may_take(void *data)
+{
+        const struct session *s = data;
+
+        return s->dead || !calls_full(&s->calls);
+}
+
+void session_send_catalogue(struct session *s)
+{
+        uint64_t version = 0;
+        const struct buffer *catalogue = hub_catalogue(s->set->hub, &version);
+
+        if (!catalogue || version <= s->catalogue)
+                return;
+        int r = channel_send(&s->channel, FRAME_CATALOG, version, buffer_bytes(catalogue),
+                             catalogue->length);
+        if (r < 0)
+                log_warning("session %s: catalogue of %zu bytes not sent: %s", s->name,
+                            catalogue->length, strerror(-r));
+        else
+                s->catalogue = version;
+}
+
+/* The facts of a cell at its end; ended: the sandbox is gone, and the monitor has read them. */
+static void take_facts(struct session *s, struct cell *cell, const struct monitor_ended *ended)
+{
+        struct cell_outcome *o = &cell->outcome;
+        enum monitor_facts kind = (enum monitor_facts)s->set->hello.facts;
+        uint64_t cpu = ended ? ended->cpu_usec : facts_cpu_us(kind, s->cpu_fd);
+
+        o->duration_us = clock_us() - cell->started_us;
+        o->queued_us = cell->started_us - cell->asked_us;
+        o->cpu_us = cpu > cell->cpu_before_us ? cpu - cell->cpu_before_us : 0;
+        o->memory_peak = ended ? ended->memory_peak : facts_memory_peak(kind, s->memory_fd);
+        for (size_t i = 0; i < o->n_calls; i++) {
+                struct cell_call *call = &o->calls[i];
+                if (!call->pending)
+                        continue;
+                call->duration_us = clock_us() - call->started_us;
+                o->calls_total++;
+        }
+}
+
+static int complete_payload(struct cell *cell)
+{
+        if (buffer_bytes(&cell->payload)[cell->payload.length - 1] == '}')
+                return 0;
+        return buffer_printf(&cell->payload, ",\"filename\":\"<cell %llu>\"}",
+                             (unsigned long long)cell->number);
+}
+
+static void start_cell(struct session *s)
+{
+        struct cell *cell = s->cells;
+
+        streams_begin(s, cell);
+        session_send_catalogue(s);
+        cell->outcome.state = s->fresh ? CELL_STATE_NEW : CELL_STATE_KEPT;
+        if (s->fresh)
+                snprintf(cell->outcome.before, sizeof(cell->outcome.before), "%s", s->lost);
+        s->lost[0] = '\0';
+        s->fresh = false;
+        cell->number = ++s->last_number;
+        cell->started_us = clock_us();
+        cell->cpu_before_us = facts_cpu_us((enum monitor_facts)s->set->hello.facts, s->cpu_fd);
+        set_state(s, SESSION_RUNNING);
+        start_timer(s, cell->timeout_ms);
+
+        int r = complete_payload(cell);
+        if (r >= 0)
+                r = channel_send(&s->channel, FRAME_EXEC, cell->number,
+                                 buffer_bytes(&cell->payload), cell->payload.length);
+        buffer_done(&cell->payload);
+        if (r < 0 && r != -ENOTCONN)
+                kill_sandbox(s, END_CHANNEL,
+                             "the code could not be sent: too many answers wait in the channel");
+        if (!s->set->hub_started) {
+                s->set->hub_started = true;
+                hub_start(s->set->hub, HUB_ALL);
+        }
+}
+
+static void create(struct session *s)
+{
+        char why[256];
+        struct sessions *set = s->set;
+
+        if (set->n_live >= set->hello.sessions_max) {
+                snprintf(
+                        why, sizeof(why),
+                        "%u sessions are live, the most allowed: use one of them, or wait until an "
+                        "idle one is dropped",
+                        set->hello.sessions_max);
+                refuse_cell(s, s->cells, CELL_ERROR, "SandboxError", why);
+                kick(s);
+                return;
+        }
+        int r = set->host.create(set->host.data, &s->serial);
+        if (r < 0) {
+                refuse_cell(s, s->cells, CELL_ERROR, "SandboxError", strerror(-r));
+                kick(s);
+                return;
+        }
+        set_state(s, SESSION_CREATING);
+}
+
+static void drop_cancelled(struct session *s)
+{
+        struct cell *next;
+
+        for (struct cell *cell = s->cells; cell; cell = next) {
+                next = cell->next;
+                if (cell->cancelled && cell->number == 0)
+                        refuse_cell(s, cell, CELL_CANCELLED, NULL,
+                                    "the call was cancelled before it began");
+        }
+}
+
+static void on_kick(evutil_socket_t fd, short what, void *data)
+{
+        struct session *s = data;
+
+        drop_cancelled(s);
+        if (!s->cells)
+                return;
+        if (s->state == SESSION_NONE) {
+                create(s);
+        } else if (s->state == SESSION_IDLE && s->cells->reset && !s->fresh) {
+                kill_sandbox(s, END_RESET, "");
+        } else if (s->state == SESSION_IDLE) {
+                start_cell(s);
+        }
+}
+
+void session_push(struct session *s, struct cell *cell)
+{
+        struct cell **at = &s->cells;
+
+        while (*at)
+                at = &(*at)->next;
+        *at = cell;
+        cell->session = s;
+        s->n_cells++;
+        kick(s);
+}
+
+void cell_cancel(struct cell *cell)
+{
+        struct session *s = cell->session;
+
+        cell->cancelled = true;
+        if (cell->number == 0)
+                kick(s);
+        else if (s->state == SESSION_RUNNING)
+                interrupt(s, CELL_CANCELLED);
+}
+
+void cell_kill(struct cell *cell)
+{
+        struct session *s = cell->session;
+
+        cell->cancelled = true;
+        if (cell->number == 0)
+                kick(s);
+        else if (s->state == SESSION_RUNNING || s->state == SESSION_INTERRUPTING)
+                kill_sandbox(s, END_CANCELLED, "the call was cancelled");
+}
+
+/* How a cell ended whose worker lives: its own word, unless it was told to stop. */
+static void outcome_alive(struct session *s, struct cell *cell)
+{
+        struct cell_outcome *o = &cell->outcome;
+
+        if (s->state != SESSION_INTERRUPTING)
+                return;
+        o->status = s->stopping_as;
+        o->has_exit_code = false;
+        describe_stop(s, cell, o->why);
+}
+
+int session_on_result(struct session *s, const struct frame_header *header, const char *payload,
+                      struct error *err)
+{
+        struct cell *cell = session_current(s);
+
+        if (header->id != cell->number)
+                return error_set(err, EPROTO, "RESULT for cell %llu while cell %llu runs",
+                                 (unsigned long long)header->id, (unsigned long long)cell->number);
+        int r = cell_take_result(cell, payload, header->length, err);
+        if (r < 0)
+                return r;
+        streams_drain(s);
+        outcome_alive(s, cell);
+        take_facts(s, cell, NULL);
+        set_state(s, SESSION_IDLE);
+        end_cell(s, cell);
+        kick(s);
+        return 0;
+}
+
+int session_on_log(struct session *s, const struct frame_header *header, const char *payload,
+                   struct error *err)
+{
+        log_debug("session %s: worker: %.*s", s->name,
+                  header->length > 500 ? 500 : (int)header->length, payload);
+        return 0;
+}
+
+static void forget_sandbox(struct session *s)
+{
+        channel_close(&s->channel);
+        streams_close(s);
+        calls_drop_all(&s->calls);
+        if (s->cpu_fd >= 0)
+                close(s->cpu_fd);
+        if (s->memory_fd >= 0)
+                close(s->memory_fd);
+        s->cpu_fd = s->memory_fd = -1;
+        s->target = s->serial = 0;
+        s->catalogue = 0;
+        s->end = END_NONE;
+        s->why[0] = '\0';
+        s->dead = false;
+        set_state(s, SESSION_NONE);
+}
+
+/* What killed the sandbox by the kernel's word, where it was not us. */
+static void describe_death(const struct session *s, const struct monitor_ended *ended,
+                           struct cell_outcome *o)
+{
+        int status = ended->wait_status;
+        const char *name;
+
+        if (status != -1 && WIFEXITED(status)) {
+                o->status = CELL_EXIT;
+                o->has_exit_code = true;
+                o->exit_code = WEXITSTATUS(status);
+                snprintf(o->why, sizeof(o->why), "the code ended the interpreter with exit code %d",
+                         o->exit_code);
+                return;
+        }
+        int number = status == -1 ? SIGKILL : WTERMSIG(status);
+        if (ended->oom_kills > 0 && number == SIGKILL) {
+                o->status = CELL_OOM;
+                snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
+                         (unsigned long long)(s->set->hello.memory_max >> 20));
+                return;
+        }
+        o->status = CELL_KILLED;
+        if (status == -1) {
+                snprintf(o->why, sizeof(o->why), "the sandbox was killed");
+                return;
+        }
+        o->signal = number;
+        name = sigabbrev_np(number);
+        snprintf(o->why, sizeof(o->why), "the interpreter was killed by SIG%s", name ? name : "?");
+}
+
+/* The code closed the channel, unless the worker's death came first and explains it. */
+static bool closed_by_code(const struct session *s, const struct monitor_ended *ended)
+{
+        return s->end == END_CLOSED && s->state == SESSION_ENDING &&
+               (ended->wait_status == -1 ||
+                (WIFSIGNALED(ended->wait_status) && WTERMSIG(ended->wait_status) == SIGKILL)) &&
+               ended->oom_kills == 0 && !evtimer_pending(s->timer, NULL);
+}
+
+/* How the sandbox ended; o is a cell's or one of its own. */
+static void outcome_dead(struct session *s, const struct monitor_ended *ended,
+                         struct cell_outcome *o)
+{
+        static const enum cell_status by_end[] = {
+                [END_TIMEOUT] = CELL_TIMEOUT, [END_CANCELLED] = CELL_CANCELLED,
+                [END_RESET] = CELL_KILLED,    [END_IDLE] = CELL_KILLED,
+                [END_CHANNEL] = CELL_KILLED,  [END_CLOSED] = CELL_KILLED,
+        };
+
+        o->state = CELL_STATE_LOST;
+        if (s->end == END_NONE || (s->end == END_CLOSED && !closed_by_code(s, ended))) {
+                describe_death(s, ended, o);
+                if (s->state != SESSION_INTERRUPTING)
+                        return;
+                /* Told to stop, the code ended everything: it stopped. */
+                o->status = s->stopping_as;
+                describe_stop(s, s->cells, o->why);
+                return;
+        }
+        o->status = by_end[s->end];
+        snprintf(o->why, sizeof(o->why), "%s", s->why);
+}
+
+void session_ended(struct session *s, const struct monitor_ended *ended)
+{
+        struct cell_outcome none = {};
+
+        s->dead = true;
+        if (s->state != SESSION_ENDING)
+                channel_drain(&s->channel);
+        streams_drain(s);
+
+        struct cell *cell = session_current(s);
+        bool reset = s->end == END_RESET;
+        outcome_dead(s, ended, cell ? &cell->outcome : &none);
+        if (cell)
+                take_facts(s, cell, ended);
+        snprintf(s->lost, sizeof(s->lost), "%s",
+                 reset ? "" : (cell ? cell->outcome.why : none.why));
+        forget_sandbox(s);
+        if (cell)
+                end_cell(s, cell);
+        kick(s);
+}
+
+void session_started(struct session *s, uint32_t target, const int fds[5])
+{
+        const struct channel_owner owner = {
+                .data = s, .frame = on_frame, .may_take = may_take, .closed = on_closed};
+        struct error err = {};
+
+        s->target = target;
+        s->cpu_fd = fds[3];
+        s->memory_fd = fds[4];
+        s->fresh = true;
+        set_state(s, SESSION_IDLE);
+        int r = streams_open(s, fds[1], fds[2], &err);
+        if (r < 0)
+                close(fds[0]);
+        else
+                r = channel_open(&s->channel, s->set->base, fds[0], &owner, &err);
+        if (r < 0)
+                kill_sandbox(s, END_CHANNEL, err.text);
+        else
+                kick(s);
+}
+
+void session_failed(struct session *s, const struct error *error)
+{
+        s->serial = 0;
+        set_state(s, SESSION_NONE);
+        drop_cancelled(s);
+        if (s->cells)
+                refuse_cell(s, s->cells, CELL_ERROR, "SandboxError", error->text);
+        kick(s);
+}
+
+int session_new(struct session **ret, struct sessions *set, const char *name, struct error *err)
+{
+        struct session *s = calloc(1, sizeof(*s));
+
+        if (!s)
+                return error_errno(err, ENOMEM, "session");
+        s->set = set;
+        s->channel.fd = s->cpu_fd = s->memory_fd = -1;
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                s->streams[i].fd = -1;
+                capture_init(&s->streams[i].stray);
+        }
+        snprintf(s->name, sizeof(s->name), "%s", name);
+        s->kick = evtimer_new(set->base, on_kick, s);
+        s->timer = evtimer_new(set->base, on_timer, s);
+        if (!s->kick || !s->timer) {
+                session_free(s);
+                return error_errno(err, ENOMEM, "session");
+        }
+        *ret = s;
+        return 0;
+}
+
+struct session *session_free(struct session *s)
+{
+        if (!s)
+                return NULL;
+        if (s->timer)
+                forget_sandbox(s);
+        while (s->cells) {
+                struct cell *cell = s->cells;
+                s->cells = cell->next;
+                cell_free(cell);
+        }
+        if (s->kick)
+                event_free(s->kick);
+        if (s->timer)
+                event_free(s->timer);
+        free(s);
+        return NULL;
+}

@@ -1,0 +1,152 @@
+/* The set of sessions. */
+#include "supervisor/session/sessions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+
+enum { FORGOTTEN_AFTER = 1024 }; /* names without a sandbox that are remembered */
+
+int sessions_new(struct sessions **ret, struct event_base *base, const struct config *config,
+                 const struct monitor_hello *hello, struct hub *hub,
+                 const struct sessions_host *host, struct error *err)
+{
+        struct sessions *sessions = calloc(1, sizeof(*sessions));
+
+        if (!sessions)
+                return error_errno(err, ENOMEM, "sessions");
+        *sessions = (struct sessions){
+                .base = base, .config = config, .hello = *hello, .hub = hub, .host = *host};
+        *ret = sessions;
+        return 0;
+}
+
+struct sessions *sessions_free(struct sessions *sessions)
+{
+        if (!sessions)
+                return NULL;
+        while (sessions->first) {
+                struct session *session = sessions->first;
+                sessions->first = session->next;
+                session_free(session);
+        }
+        free(sessions);
+        return NULL;
+}
+
+bool session_name_valid(const char *name, size_t n)
+{
+        if (n == 0 || n > SESSION_NAME_MAX)
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                char c = name[i];
+                if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '_' || c == '.' || c == '-'))
+                        return false;
+        }
+        return true;
+}
+
+/* Forgets the oldest name that has no sandbox and no cell. */
+static void forget_one(struct sessions *sessions)
+{
+        for (struct session **at = &sessions->first; *at; at = &(*at)->next) {
+                struct session *session = *at;
+                if (session->state != SESSION_NONE || session->cells)
+                        continue;
+                *at = session->next;
+                sessions->n--;
+                session_free(session);
+                return;
+        }
+}
+
+static int find_or_make(struct sessions *sessions, const char *name, struct session **ret,
+                        struct error *err)
+{
+        struct session **at = &sessions->first;
+
+        for (; *at; at = &(*at)->next) {
+                if (strcmp((*at)->name, name) == 0) {
+                        *ret = *at;
+                        return 0;
+                }
+        }
+        int r = session_new(at, sessions, name, err);
+        if (r < 0)
+                return r;
+        *ret = *at;
+        sessions->n++;
+        return 0;
+}
+
+int sessions_run(struct sessions *sessions, const char *name, const struct cell_request *request,
+                 struct cell **ret, struct error *err)
+{
+        struct session *session;
+        struct cell *cell;
+
+        if (sessions->n > sessions->n_live + FORGOTTEN_AFTER)
+                forget_one(sessions);
+        int r = find_or_make(sessions, name, &session, err);
+        if (r < 0)
+                return r;
+        if (session->n_cells >= SESSION_CELLS_MAX)
+                return error_set(
+                        err, EBUSY,
+                        "%d calls wait in session \"%s\" already: wait for one to end, or use "
+                        "another session",
+                        SESSION_CELLS_MAX, name);
+        r = cell_new(&cell, request, err);
+        if (r < 0)
+                return r;
+        session_push(session, cell);
+        *ret = cell;
+        return 0;
+}
+
+int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target, const int fds[5])
+{
+        for (struct session *s = sessions->first; s; s = s->next) {
+                if (s->state == SESSION_CREATING && s->serial == serial) {
+                        session_started(s, target, fds);
+                        return 0;
+                }
+        }
+        for (int i = 0; i < 5; i++)
+                close(fds[i]);
+        return -ENOENT;
+}
+
+int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error)
+{
+        for (struct session *s = sessions->first; s; s = s->next) {
+                if (s->state == SESSION_CREATING && s->serial == serial) {
+                        session_failed(s, error);
+                        return 0;
+                }
+        }
+        return -ENOENT;
+}
+
+int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended)
+{
+        for (struct session *s = sessions->first; s; s = s->next) {
+                if (s->state >= SESSION_IDLE && s->target == target) {
+                        session_ended(s, ended);
+                        return 0;
+                }
+        }
+        return -ENOENT;
+}
+
+/* Idle workers get it with their next cell. */
+void sessions_catalogue_changed(struct sessions *sessions)
+{
+        for (struct session *s = sessions->first; s; s = s->next) {
+                if (s->state == SESSION_RUNNING || s->state == SESSION_INTERRUPTING)
+                        session_send_catalogue(s);
+        }
+}

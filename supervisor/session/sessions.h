@@ -1,0 +1,59 @@
+/*
+ * All sessions of one client, by name.
+ *
+ * Names are made by use. Sandboxes are bounded (monitor_hello.sessions_max), idle ones are dropped,
+ * and what was lost is remembered for a bounded number of names.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdint.h>
+
+#include "policy/config.h"
+#include "supervisor/hub/hub.h"
+#include "supervisor/monitor/messages.h"
+#include "supervisor/session/session.h"
+
+/* What the sessions need of the link to the monitor; the answers come by sessions_started() and its
+ * kin. */
+struct sessions_host {
+        void *data;
+        /* Asks for a sandbox. Returns 0 with the serial of the request, or negative errno. */
+        int (*create)(void *data, uint32_t *serial);
+        void (*interrupt)(void *data, uint32_t target);
+        void (*kill)(void *data, uint32_t target);
+};
+
+struct sessions {
+        struct event_base *base;
+        const struct config *config; /* borrowed */
+        struct monitor_hello hello;
+        struct hub *hub; /* borrowed */
+        struct sessions_host host;
+        struct session *first;
+        size_t n_live; /* with a sandbox, or asking for one */
+        size_t n;
+        bool hub_started;
+};
+
+int sessions_new(struct sessions **ret, struct event_base *base, const struct config *config,
+                 const struct monitor_hello *hello, struct hub *hub,
+                 const struct sessions_host *host, struct error *err);
+/* Frees without calling anybody: cells that wait are gone. */
+struct sessions *sessions_free(struct sessions *sessions);
+
+/* Whether it is a session's name: [A-Za-z0-9_.-]{1,64}. */
+bool session_name_valid(const char *name, size_t n);
+
+/* Queues a cell in the session of this name, which is made when there is none. *ret is valid until
+ * done(). */
+int sessions_run(struct sessions *sessions, const char *name, const struct cell_request *request,
+                 struct cell **ret, struct error *err);
+
+/* The monitor's events. A serial or target of nobody's is -ENOENT; fds are taken in any case. */
+int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target, const int fds[5]);
+int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error);
+int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended);
+
+/* The hub's catalogue has changed. */
+void sessions_catalogue_changed(struct sessions *sessions);

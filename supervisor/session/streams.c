@@ -1,0 +1,149 @@
+/* Pipes from a sandbox. */
+#include "supervisor/session/streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/session/sessions.h"
+
+enum { READ_AT_ONCE = 64 * 1024, PIPE_DEFAULT = 64 * 1024 };
+
+static enum cell_stream which(const struct session_stream *stream)
+{
+        return stream == &stream->session->streams[CELL_STDOUT] ? CELL_STDOUT : CELL_STDERR;
+}
+
+static void take(struct session_stream *stream, const char *bytes, size_t n)
+{
+        struct cell *cell = session_current(stream->session);
+
+        if (cell && cell->output) {
+                cell->output(cell->data, which(stream), bytes, n);
+                return;
+        }
+        struct capture *capture = cell ? &cell->outcome.streams[which(stream)] : &stream->stray;
+        if (capture_append(capture, bytes, n) < 0)
+                log_warning("session %s: output was dropped: out of memory", stream->session->name);
+}
+
+/* Reads once. Returns the bytes, 0 when there are none now or at the end. */
+static size_t read_some(struct session_stream *stream)
+{
+        char bytes[READ_AT_ONCE];
+        ssize_t n;
+
+        if (stream->fd < 0)
+                return 0;
+        do
+                n = read(stream->fd, bytes, sizeof(bytes));
+        while (n < 0 && errno == EINTR);
+        if (n > 0) {
+                take(stream, bytes, (size_t)n);
+                return (size_t)n;
+        }
+        /* Every writer is gone, which the code may do to itself. */
+        if (n == 0 || errno != EAGAIN)
+                event_del(stream->event);
+        return 0;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+        read_some(data);
+}
+
+static int open_one(struct session_stream *stream, struct session *session, int fd,
+                    struct error *err)
+{
+        *stream = (struct session_stream){.session = session, .fd = fd};
+        capture_init(&stream->stray);
+        stream->event = event_new(session->set->base, fd, EV_READ | EV_PERSIST, on_readable,
+                                  stream);
+        int r = fd_set_nonblocking(fd, 1);
+        if (r < 0 || !stream->event)
+                return error_errno(err, r < 0 ? -r : ENOMEM, "output of a sandbox");
+        if (!session->paused)
+                event_add(stream->event, NULL);
+        return 0;
+}
+
+int streams_open(struct session *session, int out, int err_fd, struct error *err)
+{
+        int r = open_one(&session->streams[CELL_STDOUT], session, out, err);
+        int s = open_one(&session->streams[CELL_STDERR], session, err_fd, r < 0 ? NULL : err);
+
+        return r < 0 ? r : s;
+}
+
+void streams_close(struct session *session)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                struct session_stream *stream = &session->streams[i];
+                if (stream->event)
+                        event_free(stream->event);
+                if (stream->fd >= 0)
+                        close(stream->fd);
+                capture_done(&stream->stray);
+                stream->event = NULL;
+                stream->fd = -1;
+        }
+}
+
+void streams_drain(struct session *session)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                struct session_stream *stream = &session->streams[i];
+                int size = stream->fd < 0 ? 0 : fcntl(stream->fd, F_GETPIPE_SZ);
+                size_t most = size > 0 ? (size_t)size : PIPE_DEFAULT;
+                size_t n = 0, got;
+
+                while (n < most && (got = read_some(stream)) > 0)
+                        n += got;
+        }
+}
+
+static int append_text(struct capture *to, const char *text)
+{
+        return capture_append(to, text, strlen(text));
+}
+
+void streams_begin(struct session *session, struct cell *cell)
+{
+        streams_drain(session);
+        for (int i = 0; i < CELL_STREAMS && !cell->output; i++) {
+                struct capture *stray = &session->streams[i].stray;
+                struct capture *to = &cell->outcome.streams[i];
+
+                if (stray->bytes == 0)
+                        continue;
+                _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * CAPTURE_KEEP + 4096);
+                bool cut;
+                capture_finish(stray);
+                int r = capture_render(stray, OUTPUT_CHARACTERS_MAX, &text, &cut);
+                if (r >= 0)
+                        r = append_text(to, "[output of background work before this call]\n");
+                if (r >= 0)
+                        r = capture_append(to, buffer_bytes(&text), text.length);
+                if (r >= 0 && text.length > 0 && buffer_bytes(&text)[text.length - 1] != '\n')
+                        r = append_text(to, "\n");
+                if (r >= 0)
+                        append_text(to, "[output of this call]\n");
+                capture_done(stray);
+        }
+}
+
+void session_pause_output(struct session *session, bool paused)
+{
+        session->paused = paused;
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                struct event *event = session->streams[i].event;
+                if (event && paused)
+                        event_del(event);
+                else if (event)
+                        event_add(event, NULL);
+        }
+}
