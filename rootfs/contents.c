@@ -1,0 +1,230 @@
+/* What an image made from a host's CPython contains. */
+#include "rootfs/contents.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rootfs/libraries.h"
+
+/* No display, no network to install from, and no tests of the interpreter itself. */
+static const char *const standard_without[] = {
+        "test",
+        "*/test",
+        "*/tests",
+        "idlelib",
+        "turtledemo",
+        "tkinter",
+        "config-*",
+        "site-packages",
+        "dist-packages",
+        "ensurepip/_bundled",
+        "_tkinter*.so",
+        "_test*.so",
+        "lib-dynload/_tkinter*.so",
+        "lib-dynload/_test*.so",
+        NULL,
+};
+
+static const char *const zoneinfo_without[] = {"posix", "right", "localtime", NULL};
+
+/* Programs that scripts expect. A host without one makes an image without it; sh is required. */
+static const char *const programs[] = {
+        "awk",      "basename", "cat",   "chmod",  "cmp",   "cp",        "cut",   "date",
+        "diff",     "dirname",  "du",    "echo",   "env",   "expr",      "false", "find",
+        "grep",     "gunzip",   "gzip",  "head",   "id",    "ln",        "ls",    "md5sum",
+        "mkdir",    "mktemp",   "mv",    "nproc",  "od",    "printf",    "pwd",   "readlink",
+        "realpath", "rm",       "rmdir", "sed",    "seq",   "sha256sum", "sleep", "sort",
+        "stat",     "tail",     "tar",   "tee",    "test",  "touch",     "tr",    "true",
+        "uname",    "uniq",     "wc",    "whoami", "xargs",
+};
+
+static const struct {
+        const char *path, *text;
+} texts[] = {
+        {"/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+                        "user:x:1000:1000:user:/workspace:/bin/sh\n"
+                        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+        {"/etc/group", "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n"},
+        {"/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"},
+        {"/etc/hostname", "sandbox\n"},
+        {"/etc/host.conf", "multi on\n"},
+        {"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\n"
+                               "protocols: files\n"},
+        {"/etc/resolv.conf", "# No network.\n"},
+        {"/etc/timezone", "Etc/UTC\n"},
+};
+
+/* For hosts without /etc/mime.types; the mimetypes module knows the rest by itself. */
+static const char mime_types[] = "application/json json\n"
+                                 "application/pdf pdf\n"
+                                 "application/zip zip\n"
+                                 "image/jpeg jpeg jpg\n"
+                                 "image/png png\n"
+                                 "image/svg+xml svg\n"
+                                 "text/css css\n"
+                                 "text/csv csv\n"
+                                 "text/html html htm\n"
+                                 "text/markdown md\n"
+                                 "text/plain txt\n";
+
+/* A path that the host may lack. */
+static int optional(struct plan *plan, const char *path, unsigned flags, struct error *err)
+{
+        int r = plan_path(plan, path, flags, NULL, err);
+        return r == -ENOENT ? 0 : r;
+}
+
+static int plan_base(struct plan *plan, struct error *err)
+{
+        static const char *const merged[] = {"bin", "sbin", "lib", "lib64"};
+        static const char *const directories[] = {
+                "/proc", "/dev",     "/tmp",     "/workspace", "/run",
+                "/etc",  "/usr/bin", "/usr/lib", "/var/tmp",
+        };
+        char path[64], target[64];
+        int r = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(directories) && r >= 0; i++)
+                r = plan_directory(plan, directories[i], err);
+        /* As on the host where it is merged or knows another layout (/usr/lib64 -> lib), else
+         * merged by us. */
+        for (size_t i = 0; i < ARRAY_SIZE(merged) && r >= 0; i++) {
+                snprintf(path, sizeof(path), "/%s", merged[i]);
+                snprintf(target, sizeof(target), "/usr/%s", merged[i]);
+                r = optional(plan, target, 0, err);
+                char real[PATH_MAX];
+                if (r >= 0 && realpath(path, real) && strcmp(real, path) != 0)
+                        r = optional(plan, path, 0, err);
+                else if (r >= 0 && (r = plan_directory(plan, target, err)) >= 0)
+                        r = plan_link(plan, path, target + 1, err);
+        }
+        return r;
+}
+
+static int plan_etc(struct plan *plan, struct error *err)
+{
+        static const char *const copied[] = {"/etc/mime.types", "/etc/services", "/etc/protocols"};
+        int r = plan_link(plan, "/etc/localtime", "../usr/share/zoneinfo/Etc/UTC", err);
+
+        for (size_t i = 0; i < ARRAY_SIZE(texts) && r >= 0; i++)
+                r = plan_text(plan, texts[i].path, texts[i].text, false, err);
+        for (size_t i = 0; i < ARRAY_SIZE(copied) && r >= 0; i++)
+                r = optional(plan, copied[i], 0, err);
+        if (r >= 0)
+                r = plan_text(plan, "/etc/mime.types", mime_types, false, err);
+        return r < 0 ? r : 0;
+}
+
+static int plan_programs(struct plan *plan, struct error *err)
+{
+        char path[64];
+        int r = plan_path(plan, "/bin/sh", PLAN_REQUIRED | PLAN_LINKED, NULL, err);
+
+        for (size_t i = 0; i < ARRAY_SIZE(programs) && r >= 0; i++) {
+                snprintf(path, sizeof(path), "/usr/bin/%s", programs[i]);
+                if (access(path, X_OK) < 0)
+                        snprintf(path, sizeof(path), "/bin/%s", programs[i]);
+                r = optional(plan, path, PLAN_LINKED, err);
+        }
+        return r < 0 ? r : 0;
+}
+
+static int plan_data(struct plan *plan, struct error *err)
+{
+        static const char *const roots[] = {"/usr/share/zoneinfo", "/usr/lib/locale", NULL};
+        static const char *const locales[] = {"/usr/lib/locale/C.utf8", "/usr/lib/locale/C.UTF-8"};
+        struct plan_tree_rules rules = {.roots = roots};
+        int r = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(locales) && r >= 0; i++)
+                if (access(locales[i], R_OK | X_OK) == 0)
+                        r = plan_tree(plan, locales[i], &rules, err);
+        rules.without = zoneinfo_without;
+        if (r >= 0 && access("/usr/share/zoneinfo", R_OK | X_OK) == 0)
+                r = plan_tree(plan, "/usr/share/zoneinfo", &rules, err);
+        return r;
+}
+
+static int plan_trees(struct plan *plan, yyjson_val *paths, const struct plan_tree_rules *rules,
+                      struct error *err)
+{
+        yyjson_val *path;
+        size_t i, n;
+        int r = 0;
+
+        yyjson_arr_foreach(paths, i, n, path)
+        {
+                if (r >= 0 && yyjson_is_str(path))
+                        r = plan_tree(plan, yyjson_get_str(path), rules, err);
+        }
+        return r;
+}
+
+static int plan_modules(struct plan *plan, const struct interpreter *in, struct error *err)
+{
+        const char *const roots[] = {in->prefix, in->base_prefix, "/usr", "/etc", NULL};
+        struct plan_tree_rules rules = {
+                .without = standard_without,
+                .roots = roots,
+                .cache_tag = in->cache_tag,
+                .magic = in->magic,
+        };
+
+        int r = plan_trees(plan, in->standard, &rules, err);
+        rules.without = NULL;
+        return r < 0 ? r : plan_trees(plan, in->packages, &rules, err);
+}
+
+/* python and python3 in PATH. Of a venv a link would not do: it is found by the path that was
+ * executed. */
+static int plan_names(struct plan *plan, const struct interpreter *in, struct error *err)
+{
+        static const char *const names[] = {"/usr/bin/python3", "/usr/bin/python"};
+        char wrapper[PATH_MAX + 64];
+        int r = 0;
+
+        snprintf(wrapper, sizeof(wrapper), "#!/bin/sh\nexec '%s' \"$@\"\n", in->executable);
+        for (size_t i = 0; i < ARRAY_SIZE(names) && r >= 0; i++) {
+                if (strcmp(in->executable, names[i]) == 0)
+                        continue;
+                r = in->venv ? plan_text(plan, names[i], wrapper, true, err)
+                             : plan_link(plan, names[i], in->executable, err);
+        }
+        return r;
+}
+
+static int plan_interpreter(struct plan *plan, const struct interpreter *in, struct error *err)
+{
+        char path[PATH_MAX];
+
+        if (strchr(in->executable, '\''))
+                return error_set(err, EINVAL, "%s: a quote in an interpreter's path",
+                                 in->executable);
+        int r = plan_path(plan, in->executable, PLAN_REQUIRED | PLAN_LINKED, NULL, err);
+        if (r >= 0)
+                r = plan_path(plan, in->real, PLAN_REQUIRED | PLAN_LINKED, NULL, err);
+        if (r >= 0)
+                r = plan_path(plan, in->libpython, PLAN_REQUIRED | PLAN_LINKED, NULL, err);
+        if (r >= 0 && in->venv) {
+                snprintf(path, sizeof(path), "%s/pyvenv.cfg", in->prefix);
+                r = plan_path(plan, path, PLAN_REQUIRED, NULL, err);
+        }
+        return r < 0 ? r : plan_names(plan, in, err);
+}
+
+int contents_plan(struct plan *plan, const struct interpreter *in, struct error *err)
+{
+        _cleanup_free_ char *loader = NULL;
+        int r;
+
+        if ((r = libraries_loader(in->real, &loader, err)) < 0 || (r = plan_base(plan, err)) < 0 ||
+            (r = plan_interpreter(plan, in, err)) < 0 || (r = plan_modules(plan, in, err)) < 0 ||
+            (r = plan_programs(plan, err)) < 0 || (r = plan_etc(plan, err)) < 0 ||
+            (r = plan_data(plan, err)) < 0)
+                return r;
+        return libraries_add(plan, loader, in->real, err);
+}

@@ -1,0 +1,192 @@
+/* Asks the host's interpreter where its parts are. */
+#include "rootfs/interpreter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "policy/image.h"
+#include "rootfs/process.h"
+
+enum { ANSWER_MAX = 256 * 1024, ERRORS_MAX = 8 * 1024, ANSWER_MS = 20 * 1000 };
+
+static const char script[] = {
+#include "rootfs/interpreter.inc"
+};
+
+/* The last line that is not empty, without its end: site customisations may print before us. */
+static char *last_line(struct buffer *b)
+{
+        if (buffer_append(b, "", 1) < 0)
+                return NULL;
+        char *text = buffer_bytes(b);
+        size_t n = strlen(text);
+        while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+                text[--n] = '\0';
+        char *newline = strrchr(text, '\n');
+        return newline ? newline + 1 : text;
+}
+
+/* A shim (pyenv, asdf) stands for another interpreter in each directory: an image must not depend
+ * on that. */
+static int check_file(const char *python, struct error *err)
+{
+        char magic[4] = {};
+        _cleanup_close_ int fd = open(python, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+        if (fd < 0)
+                return error_errno(err, errno, "%s", python);
+        if (read(fd, magic, sizeof(magic)) == sizeof(magic) && memcmp(magic, "\177ELF", 4) == 0)
+                return 0;
+        if (magic[0] == '#' && magic[1] == '!')
+                return error_set(
+                        err, ENOEXEC,
+                        "%s is a script: name the interpreter itself with --python (`pyenv "
+                        "which python3` shows it)",
+                        python);
+        return error_set(err, ENOEXEC, "%s is not a program: name a CPython with --python", python);
+}
+
+static int ask(const char *python, struct buffer *answer, struct error *err)
+{
+        const char *const argv[] = {python, "-I", "-c", script, NULL};
+        _cleanup_buffer_ struct buffer errors = BUFFER_INIT(ERRORS_MAX + 1);
+        struct process process;
+        int status = 0;
+
+        int r = process_start(argv, &process, err);
+        if (r >= 0)
+                r = process_finish(&process, ANSWER_MS, answer, &errors, &status, err);
+        if (r < 0)
+                return error_context(err, "%s", python);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+                const char *why = last_line(&errors);
+                return error_set(err, ENOEXEC, "%s does not run as CPython 3.9 or later: %.200s",
+                                 python, why && *why ? why : "it failed without a word");
+        }
+        return 0;
+}
+
+static const char *text(const struct interpreter *i, const char *key)
+{
+        const char *value = json_string(yyjson_doc_get_root(i->answer), key, NULL);
+        return value ? value : "";
+}
+
+static int check_kind(const struct interpreter *i, struct error *err)
+{
+        int major = 0, minor = 0;
+
+        if (strcmp(text(i, "implementation"), "cpython") != 0)
+                return error_set(err, ENOTSUP,
+                                 "%s is %s, not CPython: name another interpreter with --python",
+                                 i->asked, text(i, "implementation"));
+        if (sscanf(i->version, "%d.%d", &major, &minor) != 2)
+                return error_set(err, EBADMSG, "%s did not say its version", i->asked);
+        if (major != 3 || minor < 9)
+                return error_set(
+                        err, ENOTSUP,
+                        "%s is Python %s, 3.9 or later is needed: name another interpreter "
+                        "with --python",
+                        i->asked, i->version);
+        if (strchr(text(i, "abiflags"), 't'))
+                return error_set(err, ENOTSUP,
+                                 "%s is a free-threaded build, which has no stable ABI: name an "
+                                 "ordinary one with --python",
+                                 i->asked);
+        return 0;
+}
+
+static int check_libpython(const struct interpreter *i, struct error *err)
+{
+        const char *theirs = text(i, "libpython_version"), *ours = text(i, "full_version");
+        int length = (int)(strrchr(i->version, '.') - i->version);
+
+        if (!*i->libpython && (strcmp(i->base_prefix, "/usr") == 0))
+                return error_set(err, ENOENT,
+                                 "%s (%s) has no %s beside it: install libpython%.*s (apt install "
+                                 "libpython%.*s), or name another interpreter with --python",
+                                 i->asked, i->version, text(i, "libpython_name"), length,
+                                 i->version, length, i->version);
+        if (!*i->libpython)
+                return error_set(
+                        err, ENOENT,
+                        "%s (%s) has no %s below %s: it was built without --enable-shared; "
+                        "build it so, or name another interpreter with --python",
+                        i->asked, i->version, text(i, "libpython_name"), i->base_prefix);
+        if (*theirs && strcmp(theirs, ours) != 0)
+                return error_set(err, EINVAL,
+                                 "%s is Python %s but %s is %s: bring both to one version, or name "
+                                 "another interpreter with --python",
+                                 i->asked, ours, i->libpython, theirs);
+        return 0;
+}
+
+/* Paths that go into image.json, or become the image's, must fit and be absolute. */
+static int check_paths(const struct interpreter *i, struct error *err)
+{
+        const char *const paths[] = {i->executable, i->real, i->prefix, i->base_prefix,
+                                     i->libpython};
+
+        for (size_t k = 0; k < ARRAY_SIZE(paths); k++) {
+                if (paths[k][0] != '/')
+                        return error_set(err, EBADMSG, "%s says that a part of it is at \"%s\"",
+                                         i->asked, paths[k]);
+                if (strlen(paths[k]) >= sizeof(((struct image_info *)0)->python))
+                        return error_set(err, ENAMETOOLONG, "%s: too long a path", paths[k]);
+        }
+        return 0;
+}
+
+static int take_answer(struct interpreter *i, struct error *err)
+{
+        yyjson_val *root = yyjson_doc_get_root(i->answer);
+        int64_t magic = 0;
+
+        i->version = text(i, "version");
+        int r = check_kind(i, err);
+        if (r < 0)
+                return r;
+        i->prefix = text(i, "prefix");
+        i->base_prefix = text(i, "base_prefix");
+        i->venv = strcmp(i->prefix, i->base_prefix) != 0;
+        i->real = text(i, "real");
+        i->executable = i->venv ? text(i, "executable") : i->real;
+        i->libpython = text(i, "libpython");
+        i->cache_tag = text(i, "cache_tag");
+        i->standard = yyjson_obj_get(root, "standard");
+        i->packages = yyjson_obj_get(root, "packages");
+        i->others = yyjson_obj_get(root, "others");
+        if (json_int64(yyjson_obj_get(root, "magic"), &magic) >= 0)
+                i->magic = (uint32_t)magic;
+        r = check_libpython(i, err);
+        return r < 0 ? r : check_paths(i, err);
+}
+
+int interpreter_ask(const char *python, struct interpreter *ret, struct error *err)
+{
+        _cleanup_buffer_ struct buffer answer = BUFFER_INIT(ANSWER_MAX);
+        _cleanup_interpreter_ struct interpreter i = {.asked = python};
+
+        int r = check_file(python, err);
+        if (r < 0 || (r = ask(python, &answer, err)) < 0)
+                return r;
+        const char *line = last_line(&answer);
+        if (!line || (r = json_parse(line, strlen(line), &i.answer, NULL)) < 0)
+                return error_set(err, EBADMSG, "%s did not answer as CPython does: \"%.100s\"",
+                                 python, line ? line : "");
+        if ((r = take_answer(&i, err)) < 0)
+                return r;
+        *ret = i;
+        i.answer = NULL;
+        return 0;
+}
+
+void interpreter_done(struct interpreter *interpreter)
+{
+        yyjson_doc_free(interpreter->answer);
+        interpreter->answer = NULL;
+}

@@ -1,0 +1,34 @@
+/* What the host's interpreter says of itself, asked through its sysconfig, and checked. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/json.h"
+
+struct interpreter {
+        yyjson_doc *answer;     /* owns all below */
+        const char *asked;      /* the path that was asked (borrowed) */
+        const char *executable; /* what sys.executable is to be: of a venv its own, else the real
+                                   file */
+        const char *real;       /* the binary, no links in its path */
+        const char *version;    /* "3.11.2" */
+        const char *prefix;
+        const char *base_prefix;
+        const char *libpython;
+        const char *cache_tag; /* "cpython-311" */
+        uint32_t magic;        /* the first four bytes of its .pyc files, little-endian */
+        bool venv;
+        yyjson_val *standard; /* array of directories (or zip files) of the standard library */
+        yyjson_val *packages; /* array of site-packages directories */
+        yyjson_val *others;   /* array of further entries of sys.path, which an image leaves out */
+};
+
+/* python: an absolute path. Refuses, in one line that says what to do, all that cannot be embedded.
+ */
+int interpreter_ask(const char *python, struct interpreter *ret, struct error *err);
+void interpreter_done(struct interpreter *interpreter);
+
+#define _cleanup_interpreter_ _cleanup_(interpreter_done)

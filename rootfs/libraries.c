@@ -1,0 +1,155 @@
+/*
+ * Asks the dynamic loader (`ld.so --list FILE`) what each program and extension module needs: it
+ * knows RPATH, $ORIGIN, the cache and the hardware's variants as nobody else does. A few run at
+ * once.
+ */
+#include "rootfs/libraries.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rootfs/process.h"
+
+enum {
+        AT_ONCE = 8,
+        LIST_MAX = 60 * 1024, /* fits a pipe: those that wait to be read don't block */
+        LIST_MS = 20 * 1000,
+};
+
+static int read_loader(int fd, char ret[PATH_MAX])
+{
+        Elf64_Ehdr head;
+        Elf64_Phdr part;
+
+        if (pread(fd, &head, sizeof(head), 0) != sizeof(head) ||
+            memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+            head.e_phentsize != sizeof(part))
+                return -ENOEXEC;
+        for (unsigned i = 0; i < head.e_phnum; i++) {
+                off_t at = (off_t)(head.e_phoff + i * sizeof(part));
+                if (pread(fd, &part, sizeof(part), at) != sizeof(part))
+                        return -ENOEXEC;
+                if (part.p_type != PT_INTERP)
+                        continue;
+                if (part.p_filesz < 2 || part.p_filesz >= PATH_MAX ||
+                    pread(fd, ret, part.p_filesz, (off_t)part.p_offset) != (ssize_t)part.p_filesz)
+                        return -ENOEXEC;
+                ret[part.p_filesz] = '\0';
+                return ret[0] == '/' ? 0 : -ENOEXEC;
+        }
+        return -ENOEXEC;
+}
+
+int libraries_loader(const char *program, char **ret, struct error *err)
+{
+        char loader[PATH_MAX] = "";
+        _cleanup_close_ int fd = open(program, O_RDONLY | O_CLOEXEC);
+
+        if (fd < 0)
+                return error_errno(err, errno, "%s", program);
+        int r = read_loader(fd, loader);
+        if (r < 0)
+                return error_set(err, -r,
+                                 "%s is not a dynamically linked 64-bit program: name another "
+                                 "interpreter with --python",
+                                 program);
+        if (!(*ret = strdup(loader)))
+                return error_errno(err, ENOMEM, "%s", program);
+        return 0;
+}
+
+/* One line of `ld.so --list`: "\tNAME => PATH (0xADDRESS)" or "\tPATH (0xADDRESS)". Returns the
+ * path, or NULL for the vdso and for a library that is not found. */
+static char *path_of(char *line)
+{
+        char *arrow = strstr(line, " => ");
+        char *path = arrow ? arrow + 4 : line + strspn(line, " \t");
+        char *address = strstr(path, " (0x");
+
+        if (path[0] != '/' || !address)
+                return NULL;
+        *address = '\0';
+        return path;
+}
+
+static int add_listed(struct plan *plan, struct buffer *list, struct error *err)
+{
+        char *rest = NULL;
+
+        int r = buffer_append(list, "", 1);
+        if (r < 0)
+                return error_errno(err, -r, "list of libraries");
+        for (char *line = strtok_r(buffer_bytes(list), "\n", &rest); line && r >= 0;
+             line = strtok_r(NULL, "\n", &rest)) {
+                const char *path = path_of(line);
+                if (path)
+                        r = plan_path(plan, path, PLAN_REQUIRED, NULL, err);
+        }
+        return r < 0 ? r : 0;
+}
+
+/* A batch of listings that run at once. */
+struct batch {
+        struct process processes[AT_ONCE];
+        size_t n;
+};
+
+static int batch_finish(struct batch *batch, struct plan *plan, struct error *err)
+{
+        int result = 0, status;
+
+        for (size_t i = 0; i < batch->n; i++) {
+                _cleanup_buffer_ struct buffer list = BUFFER_INIT(LIST_MAX);
+                int r = process_finish(&batch->processes[i], LIST_MS, &list, NULL, &status,
+                                       result < 0 ? NULL : err);
+                if (r >= 0 && result >= 0)
+                        r = add_listed(plan, &list, err);
+                if (r < 0 && result >= 0)
+                        result = r;
+        }
+        batch->n = 0;
+        return result;
+}
+
+static int batch_add(struct batch *batch, struct plan *plan, const char *const argv[],
+                     struct error *err)
+{
+        if (batch->n == AT_ONCE) {
+                int r = batch_finish(batch, plan, err);
+                if (r < 0)
+                        return r;
+        }
+        int r = process_start(argv, &batch->processes[batch->n], err);
+        if (r >= 0)
+                batch->n++;
+        return r;
+}
+
+int libraries_add(struct plan *plan, const char *loader, const char *program, struct error *err)
+{
+        /* Names without a slash: the loader looks for them as for any library, and skips what there
+         * is not. */
+        const char *const own[] = {loader,   "--preload", "libgcc_s.so.1 libnss_files.so.2",
+                                   "--list", program,     NULL};
+        struct batch batch = {};
+
+        int r = plan_path(plan, loader, PLAN_REQUIRED, NULL, err);
+        if (r >= 0)
+                r = batch_add(&batch, plan, own, err);
+        /* What is found on the way is not linked itself: a listing holds all that its file needs.
+         */
+        for (size_t i = 0, n = plan->n; i < n && r >= 0; i++) {
+                const char *const argv[] = {loader, "--list", plan->entries[i].path, NULL};
+                if (plan->entries[i].linked)
+                        r = batch_add(&batch, plan, argv, err);
+        }
+        int finished = batch_finish(&batch, plan, r < 0 ? NULL : err);
+        r = r < 0 ? r : finished;
+        return r < 0 ? error_context(err, "shared libraries") : 0;
+}

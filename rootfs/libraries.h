@@ -1,0 +1,14 @@
+/* The shared libraries that the programs of a plan need, found by the host's own dynamic loader. */
+#pragma once
+
+#include "base/error.h"
+#include "rootfs/plan.h"
+
+/* The loader that a program names (PT_INTERP), owned by the caller. -ENOEXEC: it is no dynamically
+ * linked program of this machine. */
+int libraries_loader(const char *program, char **ret, struct error *err);
+
+/* Adds to the plan the loader, all that its linked entries need, and what glibc loads on its own
+ * (libgcc_s for pthread_exit). program is any that this loader can list. A library that the host
+ * lacks too is left out: what needs it fails inside as it does outside. */
+int libraries_add(struct plan *plan, const char *loader, const char *program, struct error *err);

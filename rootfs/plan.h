@@ -1,0 +1,78 @@
+/*
+ * What an image is to contain, as data: collected from the host first, so that its size is known
+ * before the first byte is written, then copied (copy.h).
+ *
+ * Entries are at canonical paths. A path that leads through links on the host does so in the image:
+ * the links become entries of their own (/lib -> usr/lib, python3 -> python3.11, a venv's python),
+ * so that each absolute path means in the image what it means on the host. A parent stands before
+ * what it holds.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+enum plan_kind { PLAN_DIRECTORY, PLAN_FILE, PLAN_LINK, PLAN_TEXT };
+
+struct plan_entry {
+        enum plan_kind kind;
+        bool executable;
+        bool required; /* a file that can't be read is an error, else it is left out */
+        bool linked;   /* a program or library: what it needs has to be found */
+        char *path;    /* absolute; of a file also where it is on the host */
+        char *text;    /* target of a link, content of a text */
+        uint64_t size;
+};
+
+struct plan {
+        struct plan_entry *entries;
+        size_t n, allocated;
+        uint64_t bytes; /* of files and texts, each rounded up to whole blocks of 4 KiB */
+        uint64_t files; /* entries that are not directories */
+        uint64_t stale; /* Python sources without a compiled file */
+        uint64_t left_out;
+        void *index; /* of tsearch(), by path */
+};
+
+/* How files below a directory are taken: see plan_tree(). */
+struct plan_tree_rules {
+        /* Paths relative to the tree's root, "lib2to3/tests"; a last * stands for any rest.
+         * NULL-terminated. */
+        const char *const *without;
+        const char *const
+                *roots; /* links may lead below these only (NULL-terminated); others are left out */
+        const char *cache_tag; /* take compiled Python files of this tag and magic, where they are
+                                  valid; */
+        uint32_t magic;        /* NULL: take no __pycache__ at all */
+};
+
+struct plan *plan_new(void);
+struct plan *plan_free(struct plan *plan);
+DEFINE_CLEANUP(struct plan *, plan_free)
+#define _cleanup_plan_ _cleanup_(cleanup_plan_free)
+
+/* Made by us. A path that is there already is left as it is. */
+int plan_directory(struct plan *plan, const char *path, struct error *err);
+int plan_link(struct plan *plan, const char *path, const char *target, struct error *err);
+int plan_text(struct plan *plan, const char *path, const char *text, bool executable,
+              struct error *err);
+
+enum plan_path_flags { PLAN_REQUIRED = 1, PLAN_LINKED = 2 };
+
+/*
+ * A file or directory (without its content) of the host, with all links that lead to it. Returns 1
+ * when it is a file, 0 when it is a directory, -ENOENT (no error set) when it is missing and not
+ * required. *canonical (may be NULL) is where it lies, owned by the caller.
+ */
+int plan_path(struct plan *plan, const char *path, unsigned flags, char **canonical,
+              struct error *err);
+
+/* A directory of the host with its content: regular files, directories, links that end below
+ * rules->roots. What cannot be read is counted in left_out. Libraries (*.so, *.so.*) are marked as
+ * linked. */
+int plan_tree(struct plan *plan, const char *path, const struct plan_tree_rules *rules,
+              struct error *err);

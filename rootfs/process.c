@@ -1,0 +1,138 @@
+/* Helper programs with a bound and a deadline. */
+#include "rootfs/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+static _Noreturn void child(const char *const argv[], pid_t parent, const int streams[2])
+{
+        sigset_t none;
+        int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
+            dup2(streams[0], STDOUT_FILENO) < 0 || dup2(streams[1], STDERR_FILENO) < 0)
+                _exit(127);
+        execvp(argv[0], (char *const *)argv);
+        dprintf(STDERR_FILENO, "%s\n", strerror(errno));
+        _exit(127);
+}
+
+int process_start(const char *const argv[], struct process *ret, struct error *err)
+{
+        int output[2], errors[2];
+
+        if (pipe2(output, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        if (pipe2(errors, O_CLOEXEC) < 0) {
+                int code = errno;
+                fd_close_many(output, 2);
+                return error_errno(err, code, "pipe");
+        }
+        pid_t parent = getpid(), pid = fork();
+        if (pid == 0)
+                child(argv, parent, (int[]){output[1], errors[1]});
+        int code = errno;
+        close(output[1]);
+        close(errors[1]);
+        if (pid < 0) {
+                close(output[0]);
+                close(errors[0]);
+                return error_errno(err, code, "fork");
+        }
+        fd_set_nonblocking(output[0], 1);
+        fd_set_nonblocking(errors[0], 1);
+        *ret = (struct process){.pid = pid, .output = output[0], .errors = errors[0]};
+        return 0;
+}
+
+static int64_t now_ms(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Reads what there is of one stream. Returns 1 at its end, 0 when there may be more, negative
+ * errno. */
+static int drain(int fd, struct buffer *b, bool drop)
+{
+        char rest[4096];
+
+        for (;;) {
+                ssize_t n = b ? buffer_read_fd(b, fd, 64 * 1024) : -EMSGSIZE;
+                if (n == -EMSGSIZE && drop) {
+                        n = read(fd, rest, sizeof(rest));
+                        if (n < 0)
+                                n = -errno;
+                }
+                if (n == 0)
+                        return 1;
+                if (n == -EAGAIN || n == -EINTR)
+                        return 0;
+                if (n < 0)
+                        return (int)n;
+        }
+}
+
+static int read_streams(struct process *p, int timeout_ms, struct buffer *output,
+                        struct buffer *errors)
+{
+        struct pollfd fds[] = {{.fd = p->output, .events = POLLIN},
+                               {.fd = p->errors, .events = POLLIN}};
+        int64_t deadline = now_ms() + timeout_ms;
+
+        while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+                int64_t left = deadline - now_ms();
+                if (left <= 0)
+                        return -ETIMEDOUT;
+                if (poll(fds, 2, (int)left) < 0 && errno != EINTR)
+                        return -errno;
+                for (int i = 0; i < 2; i++) {
+                        if (fds[i].fd < 0)
+                                continue;
+                        int r = i == 0 ? drain(fds[i].fd, output, false)
+                                       : drain(fds[i].fd, errors, true);
+                        if (r < 0)
+                                return r;
+                        if (r > 0)
+                                fds[i].fd = -1;
+                }
+        }
+        return 0;
+}
+
+int process_finish(struct process *p, int timeout_ms, struct buffer *output, struct buffer *errors,
+                   int *status, struct error *err)
+{
+        int r = read_streams(p, timeout_ms, output, errors);
+
+        if (r < 0)
+                kill(-p->pid, SIGKILL);
+        close(p->output);
+        close(p->errors);
+        while (waitpid(p->pid, status, 0) < 0 && errno == EINTR)
+                ;
+        p->pid = 0;
+        if (r == -ETIMEDOUT)
+                return error_set(err, ETIMEDOUT, "no answer within %d s", timeout_ms / 1000);
+        if (r == -EMSGSIZE)
+                return error_set(err, EMSGSIZE, "answered with more than %zu bytes", output->limit);
+        if (r < 0)
+                return error_errno(err, -r, "read its answer");
+        return 0;
+}

@@ -1,0 +1,29 @@
+/*
+ * Helper programs of a build (the host's interpreter, its dynamic loader, ldconfig): started with
+ * /dev/null or a given descriptor as input, read with a bound and a deadline, dead when the builder
+ * dies.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+struct process {
+        pid_t pid;  /* 0: none */
+        int output; /* read ends, non-blocking */
+        int errors;
+};
+
+/* argv[0] is a path or found in PATH. One that cannot be executed ends with status 127 and says why
+ * in its errors. */
+int process_start(const char *const argv[], struct process *ret, struct error *err);
+
+/*
+ * Reads both streams until they end and reaps. What does not fit into errors is dropped (errors may
+ * be NULL); output beyond its buffer's limit gives -EMSGSIZE, the deadline -ETIMEDOUT; the process
+ * is killed then. Returns 0 with the wait status in *status.
+ */
+int process_finish(struct process *process, int timeout_ms, struct buffer *output,
+                   struct buffer *errors, int *status, struct error *err);

@@ -1,0 +1,65 @@
+/* What a person sees of a build. */
+#include "rootfs/progress.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t now_ms(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void progress_begin(struct progress *progress, const char *name, bool quiet)
+{
+        *progress = (struct progress){
+                .quiet = quiet,
+                .terminal = isatty(STDERR_FILENO) == 1,
+                .name = name,
+                .started_ms = now_ms(),
+        };
+}
+
+void progress_stage(struct progress *progress, const char *format, ...)
+{
+        char text[256];
+        va_list args;
+
+        if (progress->quiet)
+                return;
+        va_start(args, format);
+        vsnprintf(text, sizeof(text), format, args);
+        va_end(args);
+        fprintf(stderr, "%scloister: image %s: %s%s", progress->terminal ? "\r\033[K" : "",
+                progress->name, text, progress->terminal ? " …" : "\n");
+        fflush(stderr);
+        progress->shown_ms = now_ms();
+}
+
+void progress_count(struct progress *progress, const char *what, uint64_t done, uint64_t all)
+{
+        if (progress->quiet || !progress->terminal || now_ms() - progress->shown_ms < 100)
+                return;
+        progress->shown_ms = now_ms();
+        fprintf(stderr, "\r\033[Kcloister: image %s: %s %" PRIu64 " of %" PRIu64, progress->name,
+                what, done, all);
+        fflush(stderr);
+}
+
+void progress_clear(struct progress *progress)
+{
+        if (progress->quiet || !progress->terminal)
+                return;
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+}
+
+double progress_seconds(const struct progress *progress)
+{
+        return (double)(now_ms() - progress->started_ms) / 1000.0;
+}

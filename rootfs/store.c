@@ -1,0 +1,235 @@
+/* The store of images. */
+#include "rootfs/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+#define TEMPORARY ".tmp-"
+#define LOCK      ".lock-"
+
+enum { DEPTH_MAX = 512, LIST_MAX = 10000 };
+
+static int make_directories(const char *path)
+{
+        char part[PATH_MAX];
+
+        if (snprintf(part, sizeof(part), "%s", path) >= (int)sizeof(part))
+                return -ENAMETOOLONG;
+        for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                if (mkdir(part, 0755) < 0 && errno != EEXIST)
+                        return -errno;
+                *slash = '/';
+        }
+        return mkdir(part, 0755) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+int store_open(const char *path, bool make, struct error *err)
+{
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0 && errno == ENOENT && make) {
+                int r = make_directories(path);
+                if (r < 0)
+                        return error_errno(err, -r, "make the image store %s", path);
+                fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        }
+        if (fd < 0)
+                return error_errno(err, errno, "image store %s", path);
+        return fd;
+}
+
+int store_find(int store, const char *name, struct image_info *ret, struct error *err)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+        _cleanup_free_ char *data = NULL;
+        struct stat st;
+        size_t n = 0;
+
+        if (fstatat(store, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT ? 0 : error_errno(err, errno, "image %s", name);
+        snprintf(path, sizeof(path), "%s/image.json", name);
+        _cleanup_close_ int fd = openat(store, path,
+                                        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0)
+                return error_errno(err, errno, "image %s is damaged (remove it): image.json", name);
+        int r = fd_read_whole(fd, IMAGE_JSON_MAX, &data, &n, err);
+        if (r >= 0)
+                r = image_info_parse(data, n, ret, err);
+        return r < 0 ? error_context(err, "image %s", name) : 1;
+}
+
+int store_lock(int store, const char *name, struct error *err)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+
+        snprintf(path, sizeof(path), LOCK "%s", name);
+        _cleanup_close_ int fd = openat(store, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                                        0600);
+        if (fd < 0)
+                return error_errno(err, errno, "lock %s in the image store", path);
+        while (flock(fd, LOCK_EX) < 0)
+                if (errno != EINTR)
+                        return error_errno(err, errno, "lock %s in the image store", path);
+        return take_fd(fd);
+}
+
+static int remove_tree(int parent, const char *name, int depth)
+{
+        if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+                return 0;
+        if ((errno != EISDIR && errno != EPERM) || depth == DEPTH_MAX)
+                return -errno;
+        int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+        if (!stream) {
+                int code = errno;
+                if (fd >= 0)
+                        close(fd);
+                return -code;
+        }
+        int r = 0;
+        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
+                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+                        r = remove_tree(dirfd(stream), d->d_name, depth + 1);
+        closedir(stream);
+        if (r >= 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0)
+                r = -errno;
+        return r;
+}
+
+void store_abandon(int store, const char *name)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+
+        snprintf(path, sizeof(path), TEMPORARY "%s", name);
+        remove_tree(store, path, 0);
+}
+
+/* Removes .tmp-NAME unless its builder lives. */
+static void sweep_one(int store, const char *name)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+
+        if (!image_name_valid(name))
+                return;
+        snprintf(path, sizeof(path), LOCK "%s", name);
+        _cleanup_close_ int fd = openat(store, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                                        0600);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+                store_abandon(store, name);
+}
+
+/* A second descriptor for reading, with an offset of its own. */
+static DIR *open_stream(int store)
+{
+        int fd = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+
+        if (!stream && fd >= 0)
+                close(fd);
+        return stream;
+}
+
+void store_sweep(int store)
+{
+        DIR *stream = open_stream(store);
+
+        if (!stream)
+                return;
+        for (struct dirent *d; (d = readdir(stream));)
+                if (strncmp(d->d_name, TEMPORARY, strlen(TEMPORARY)) == 0)
+                        sweep_one(store, d->d_name + strlen(TEMPORARY));
+        closedir(stream);
+}
+
+int store_begin(int store, const char *name, struct error *err)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+
+        store_abandon(store, name);
+        snprintf(path, sizeof(path), TEMPORARY "%s", name);
+        if (mkdirat(store, path, 0755) < 0)
+                return error_errno(err, errno, "make %s in the image store", path);
+        int fd = openat(store, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd < 0 ? error_errno(err, errno, "open %s in the image store", path) : fd;
+}
+
+static int write_info(int directory, const struct image_info *info)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
+        _cleanup_close_ int fd = openat(directory, "image.json",
+                                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+        if (fd < 0)
+                return -errno;
+        int r = image_info_append(&b, info);
+        return r < 0 ? r : fd_write_all(fd, buffer_bytes(&b), b.length);
+}
+
+int store_commit(int store, const char *name, const struct image_info *info, struct error *err)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+
+        snprintf(path, sizeof(path), TEMPORARY "%s", name);
+        _cleanup_close_ int directory = openat(store, path,
+                                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int r = directory < 0 ? -errno : write_info(directory, info);
+        /* One call for thousands of files; without it a power cut could leave a name with empty
+         * files behind it. */
+        if (r >= 0 && syncfs(directory) < 0)
+                r = -errno;
+        if (r >= 0 && renameat(store, path, store, name) < 0)
+                r = -errno;
+        if (r >= 0)
+                fsync(store);
+        return r < 0 ? error_errno(err, -r, "finish image %s", name) : 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+        const struct image_info *left = a, *right = b;
+        return strcmp(left->name, right->name);
+}
+
+int store_list(int store, struct image_info **ret, struct error *err)
+{
+        _cleanup_free_ struct image_info *images = NULL;
+        int n = 0, room = 0;
+        DIR *stream = open_stream(store);
+
+        if (!stream)
+                return error_errno(err, errno, "read the image store");
+        for (struct dirent *d; n < LIST_MAX && (d = readdir(stream));) {
+                struct image_info info;
+                if (!image_name_valid(d->d_name) || store_find(store, d->d_name, &info, NULL) <= 0)
+                        continue;
+                if (n == room) {
+                        room = room ? room * 2 : 16;
+                        struct image_info *more = reallocarray(images, (size_t)room, sizeof(*more));
+                        if (!more) {
+                                closedir(stream);
+                                return error_errno(err, ENOMEM, "read the image store");
+                        }
+                        images = more;
+                }
+                /* The directory's name counts: people may rename one. */
+                memcpy(info.name, d->d_name, strlen(d->d_name) + 1);
+                images[n++] = info;
+        }
+        closedir(stream);
+        if (n > 1)
+                qsort(images, (size_t)n, sizeof(*images), by_name);
+        *ret = take_ptr(images);
+        return n;
+}

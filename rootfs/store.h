@@ -1,0 +1,35 @@
+/*
+ * The store of images: a directory with one directory an image, and hidden names of its own.
+ *
+ *     STORE/NAME/image.json, STORE/NAME/root/…    a whole image; it appears by one rename
+ *     STORE/.lock-NAME                            held (flock) by the one who builds NAME
+ *     STORE/.tmp-NAME                             what is being built; stale when nobody holds the
+ * lock
+ */
+#pragma once
+
+#include "base/error.h"
+#include "policy/image.h"
+
+/* Opens the store, which is made when missing and `make` says so. Returns a directory descriptor.
+ */
+int store_open(const char *path, bool make, struct error *err);
+
+/* Returns 1 and what the image says of itself, 0 when there is none of that name, negative errno
+ * when there is something else. */
+int store_find(int store, const char *name, struct image_info *ret, struct error *err);
+
+/* Locks a name, waiting if need be. Returns the lock's descriptor: closing unlocks. */
+int store_lock(int store, const char *name, struct error *err);
+
+/* Removes what builds that were killed have left, of any name. */
+void store_sweep(int store);
+
+/* With the name's lock held: makes an empty STORE/.tmp-NAME and opens it. */
+int store_begin(int store, const char *name, struct error *err);
+/* Makes STORE/.tmp-NAME, complete, the image: all of it is on disk before its name is. */
+int store_commit(int store, const char *name, const struct image_info *info, struct error *err);
+void store_abandon(int store, const char *name);
+
+/* All images, sorted by name; *ret is owned by the caller. Returns their number. */
+int store_list(int store, struct image_info **ret, struct error *err);

@@ -1,0 +1,203 @@
+/* image.json, names and places of images. */
+#include "policy/image.h"
+
+#include "tests/unit/test.h"
+
+static const struct image_info example = {
+        .name = "default-0123456789ab",
+        .python = "/usr/bin/python3.11",
+        .libpython = "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0",
+        .version = "3.11.2",
+        .created = "2026-01-02T03:04:05Z",
+        .source = "/usr/bin/python3",
+        .bytes = 5000000000,
+        .files = 1234,
+};
+
+static void test_round_trip(void)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
+        struct image_info info = {};
+        struct error err = {};
+
+        check_eq_int(image_info_append(&b, &example), 0);
+        check_ok(image_info_parse(buffer_bytes(&b), b.length, &info, &err));
+        check_eq_str(info.name, example.name);
+        check_eq_str(info.python, example.python);
+        check_eq_str(info.libpython, example.libpython);
+        check_eq_str(info.version, example.version);
+        check_eq_str(info.created, example.created);
+        check_eq_str(info.source, example.source);
+        check_eq_int(info.bytes, example.bytes);
+        check_eq_int(info.files, example.files);
+}
+
+/* The example with one member replaced must be refused with this text. */
+static void refuse(struct image_info info, const char *part)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
+        struct image_info ret = {.version = "untouched"};
+        struct error err = {};
+
+        check_eq_int(image_info_append(&b, &info), 0);
+        check(image_info_parse(buffer_bytes(&b), b.length, &ret, &err) < 0);
+        check_has(err.text, part);
+        check_eq_str(ret.version, "untouched");
+}
+
+static void test_refused_members(void)
+{
+        static const char *const paths[] = {
+                "usr/bin/python3",    "/usr/../../bin/python3",
+                "/usr/./bin/python3", "//usr/bin/python3",
+                "/usr/bin/",          "/..",
+                "/usr/bin/\npython3",
+        };
+        struct image_info info;
+
+        for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+                info = example;
+                strcpy(info.python, paths[i]);
+                refuse(info, "\"python\"");
+                info = example;
+                strcpy(info.libpython, paths[i]);
+                refuse(info, "\"libpython\"");
+        }
+        info = example;
+        strcpy(info.name, "../evil");
+        refuse(info, "\"name\"");
+        info = example;
+        info.version[0] = '\0';
+        refuse(info, "\"version\"");
+        info = example;
+        info.bytes = UINT64_MAX;
+        refuse(info, "\"bytes\"");
+}
+
+static void test_refused_documents(void)
+{
+        static const char *const documents[] = {
+                "",
+                "[]",
+                "{",
+                "null",
+                "{}",
+                "{\"format\": 2}",
+                "{\"format\": \"1\"}",
+                "{\"format\": 1, \"name\": 5}",
+                "{\"format\": 1, \"name\": \"a\"}",
+        };
+        static char large[IMAGE_JSON_MAX + 1];
+        struct image_info info = {};
+        struct error err = {};
+
+        for (size_t i = 0; i < ARRAY_SIZE(documents); i++)
+                check(image_info_parse(documents[i], strlen(documents[i]), &info, &err) < 0);
+        memset(large, ' ', sizeof(large));
+        check_eq_int(image_info_parse(large, sizeof(large), &info, &err), -EFBIG);
+}
+
+static void test_names(void)
+{
+        char longest[IMAGE_NAME_SIZE + 1];
+
+        check(image_name_valid("a"));
+        check(image_name_valid("default-0123456789ab"));
+        check(image_name_valid("My_image.v2"));
+        check(!image_name_valid(""));
+        check(!image_name_valid("."));
+        check(!image_name_valid(".."));
+        check(!image_name_valid(".hidden"));
+        check(!image_name_valid("a/b"));
+        check(!image_name_valid("a b"));
+        check(!image_name_valid("caf\xc3\xa9"));
+        memset(longest, 'x', sizeof(longest));
+        longest[IMAGE_NAME_SIZE] = '\0';
+        check(!image_name_valid(longest));
+        longest[IMAGE_NAME_SIZE - 1] = '\0';
+        check(image_name_valid(longest));
+}
+
+/* A host with one interpreter, one venv and the packages whose times the tests move. */
+static int64_t packages_time, system_packages_time;
+
+static int look(const char *path, struct image_stamp *ret)
+{
+        *ret = (struct image_stamp){.inode = 1, .size = 2, .mtime_ns = 3};
+        if (strcmp(path, "/home/u/venv/lib/python3.11/site-packages") == 0)
+                ret->mtime_ns = packages_time;
+        else if (strcmp(path, "/usr/lib/python3.11/site-packages") == 0)
+                ret->mtime_ns = system_packages_time;
+        else if (strcmp(path, "/usr/bin/python3") != 0 &&
+                 strcmp(path, "/home/u/venv/bin/python") != 0)
+                return -ENOENT;
+        return 0;
+}
+
+static void test_default_name(void)
+{
+        char a[IMAGE_NAME_SIZE], b[IMAGE_NAME_SIZE];
+        struct error err = {};
+
+        check_ok(image_default_name(NULL, look, a, &err));
+        check_ok(image_default_name("/usr/bin/python3", look, b, &err));
+        check_eq_str(a, b);
+        check(image_name_valid(a));
+        check_eq_int(strlen(a), strlen("default-0123456789ab"));
+        system_packages_time = 9;
+        check_ok(image_default_name(NULL, look, b, &err));
+        check_eq_str(a, b);
+
+        check_ok(image_default_name("/home/u/venv/bin/python", look, b, &err));
+        check(strcmp(a, b) != 0);
+        packages_time = 10;
+        check_ok(image_default_name("/home/u/venv/bin/python", look, a, &err));
+        check(strcmp(a, b) != 0);
+
+        check_eq_int(image_default_name("/no/python", look, a, &err), -ENOENT);
+        check_has(err.text, "/no/python");
+        check_eq_int(image_default_name("python3", look, a, &err), -EINVAL);
+}
+
+static void check_store(uid_t uid, struct image_store_env env, const char *expected)
+{
+        char path[64];
+        struct error err = {};
+
+        int r = image_store_path(uid, &env, path, sizeof(path), &err);
+        if (!expected) {
+                check(r < 0);
+                return;
+        }
+        check_eq_int(r, 0);
+        check_eq_str(path, expected);
+}
+
+static void test_store(void)
+{
+        char longer[80];
+
+        memset(longer, 'x', sizeof(longer));
+        longer[0] = '/';
+        longer[sizeof(longer) - 1] = '\0';
+        check_store(0, (struct image_store_env){.home = "/root"}, "/var/lib/cloister/images");
+        check_store(0, (struct image_store_env){.store = "/s"}, "/s");
+        check_store(1, (struct image_store_env){.home = "/h"}, "/h/.local/share/cloister/images");
+        check_store(1, (struct image_store_env){.data_home = "/d", .home = "/h"},
+                    "/d/cloister/images");
+        check_store(1, (struct image_store_env){.store = "s", .data_home = "d", .home = "/h"},
+                    "/h/.local/share/cloister/images");
+        check_store(1, (struct image_store_env){.data_home = "", .home = ""}, NULL);
+        check_store(1, (struct image_store_env){.home = longer}, NULL);
+}
+
+int main(void)
+{
+        run(test_round_trip);
+        run(test_refused_members);
+        run(test_refused_documents);
+        run(test_names);
+        run(test_default_name);
+        run(test_store);
+        return 0;
+}
