@@ -1,0 +1,168 @@
+/*
+ * The start of the broker.
+ *
+ * Theory of operation. The broker parses everything that is hostile, so it gets namespaces of its own: user, pid,
+ * mount, ipc. In the pid namespace it can neither signal, trace nor limit us. It is exec'd with the user's own id
+ * (its loader has to read the user's files) and four ambient capabilities of its own user namespace, with which it
+ * builds its root; it gives them up before it reads a byte from outside. It is the leader of a session of its own,
+ * so that a terminal's Ctrl-C reaches it once, through us.
+ */
+#include "supervisor/monitor/broker-launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "supervisor/monitor/messages.h"
+#include "supervisor/monitor/userns.h"
+
+enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, FIRST_FREE_FD = 1000 };
+
+static int keep_capabilities(void)
+{
+        static const int keep[] = {CAP_SYS_ADMIN, CAP_SETPCAP, CAP_SETUID, CAP_SETGID};
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct sets[2] = {};
+
+        for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
+                uint32_t bit = 1U << (keep[i] % 32);
+                sets[keep[i] / 32].effective |= bit;
+                sets[keep[i] / 32].permitted |= bit;
+                sets[keep[i] / 32].inheritable |= bit;
+        }
+        if (syscall(SYS_capset, &header, sets) < 0)
+                return -errno;
+        for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
+                if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, keep[i], 0, 0) < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
+static bool is_passed(const struct broker_launch *how, int fd)
+{
+        for (size_t i = 0; i < how->n_pass_fds; i++) {
+                if (how->pass_fds[i] == fd)
+                        return true;
+        }
+        return false;
+}
+
+/* 0 to 2, the link, the filter and what is passed on; everything else is closed. */
+static int place_descriptors(const struct broker_launch *how, int link)
+{
+        int high_link = fcntl(link, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+        int high_filter = fcntl(how->filter_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+
+        if (high_link < 0 || high_filter < 0 || dup2(high_link, MONITOR_FD) < 0 ||
+            dup2(high_filter, FILTER_FD) < 0)
+                return -errno;
+        for (int fd = FILTER_FD + 1; fd < FIRST_FREE_FD; fd++) {
+                if (is_passed(how, fd))
+                        fd_set_cloexec(fd, 0);
+                else
+                        close(fd);
+        }
+        syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0);
+        return 0;
+}
+
+static void broker_exec(const struct broker_launch *how, uid_t uid)
+{
+        char *arguments[ARGUMENTS_MAX + 1];
+        char uid_text[16], filter_text[16];
+        size_t n = 0;
+
+        snprintf(uid_text, sizeof(uid_text), "%u", (unsigned int)uid);
+        snprintf(filter_text, sizeof(filter_text), "%d", FILTER_FD);
+        char *fixed[] = {(char *)"cloister",   (char *)"broker", (char *)"--uid", uid_text,
+                         (char *)"--filter-fd", filter_text};
+        for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
+                arguments[n++] = fixed[i];
+        if (how->state_path) {
+                arguments[n++] = (char *)"--state-path";
+                arguments[n++] = (char *)how->state_path;
+        }
+        for (size_t i = 0; how->arguments[i] && n < ARGUMENTS_MAX; i++)
+                arguments[n++] = how->arguments[i];
+        arguments[n] = NULL;
+        execv(how->program, arguments);
+}
+
+static void broker_child(const struct broker_launch *how, int link, int go, uid_t uid)
+{
+        struct error error = {};
+        sigset_t none;
+        char byte;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_DUMPABLE, 1); /* the map is written to /proc/PID, which is root's otherwise */
+        setsid();
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        if (read(go, &byte, 1) != 1)
+                _exit(1);
+        int r = place_descriptors(how, link);
+        if (r >= 0)
+                r = keep_capabilities();
+        if (r >= 0)
+                broker_exec(how, uid);
+        error_errno(&error, r < 0 ? -r : errno, "cloister: start %s", how->program);
+        dprintf(STDERR_FILENO, "%s\n", error.text);
+        _exit(1);
+}
+
+static pid_t launch(const struct broker_launch *how, struct children *children, int link,
+                    struct error *err)
+{
+        int ends[2];
+        bool range = how->ids->mode != SANDBOX_ROOTLESS;
+        uid_t uid = how->ids->first;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        _cleanup_close_ int go_read = ends[0];
+        _cleanup_close_ int go = ends[1];
+        pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);
+        if (pid < 0)
+                return error_errno(err, -pid, "new user, pid, mount and ipc namespace");
+        if (pid == 0) {
+                close(go);
+                broker_child(how, link, go_read, uid);
+        }
+        int r = children_add(children, pid);
+        if (r < 0)
+                return error_errno(err, -r, "broker");
+        r = userns_map(pid, uid, uid, range ? uid : how->ids->group, 1, err);
+        if (r < 0)
+                return r;
+        r = fd_write_all(go, "g", 1);
+        return r < 0 ? error_errno(err, -r, "go") : pid;
+}
+
+pid_t broker_launch(const struct broker_launch *how, struct children *children, int *link,
+                    struct error *err)
+{
+        int pair[2];
+
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return error_errno(err, errno, "socketpair");
+        _cleanup_close_ int ours = pair[0];
+        _cleanup_close_ int theirs = pair[1];
+        pid_t pid = launch(how, children, theirs, err);
+        if (pid < 0)
+                return error_context(err, "start the broker");
+        *link = take_fd(ours);
+        return pid;
+}

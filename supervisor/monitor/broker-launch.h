@@ -1,0 +1,23 @@
+/* Starts the broker in namespaces of its own. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "supervisor/monitor/children.h"
+#include "supervisor/monitor/ids.h"
+
+struct broker_launch {
+        const struct ids *ids;
+        const char *program;    /* path of `cloister` */
+        int filter_fd;          /* FILTER_BROKER (borrowed) */
+        const char *state_path; /* directory that the broker may write, or NULL */
+        const int *pass_fds;    /* inherited under the same numbers, all above 2 */
+        size_t n_pass_fds;
+        char *const *arguments; /* of the broker: mcp, run…; NULL-terminated */
+};
+
+/* Returns its pid, registered as a child of ours. *link: our end of its SOCK_SEQPACKET pair. */
+pid_t broker_launch(const struct broker_launch *how, struct children *children, int *link,
+                    struct error *err);

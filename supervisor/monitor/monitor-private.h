@@ -1,0 +1,89 @@
+/* What the files of the monitor share: its one object. */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "policy/config.h"
+#include "supervisor/monitor/cgroup.h"
+#include "supervisor/monitor/children.h"
+#include "supervisor/monitor/config-files.h"
+#include "supervisor/monitor/ids.h"
+#include "supervisor/monitor/image-job.h"
+#include "supervisor/monitor/messages.h"
+#include "supervisor/monitor/monitor.h"
+#include "supervisor/monitor/sandbox.h"
+#include "supervisor/monitor/template.h"
+#include "supervisor/monitor/upstream.h"
+
+enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX, MONITOR_GENERATION = 1 };
+
+struct monitor_upstream {
+        struct monitor *monitor;
+        struct upstream *upstream; /* NULL: a free slot */
+        uint32_t instance;
+        pid_t pid;
+        struct event *end;
+};
+
+struct monitor {
+        const struct monitor_options *options;
+        struct event_base *base;
+        struct config *config;
+        struct config_files *files;
+        struct ids ids;
+        struct children *children;
+        struct cgroups *cgroups;
+        int janitor; /* the pipe whose end sets it to work */
+        struct limits limits;
+        uint32_t sessions_max;
+        struct upstream_user user;
+        char program[512];      /* path of `cloister` */
+        char state_path[512];   /* "": none */
+
+        /* the broker */
+        pid_t broker;
+        int broker_pidfd, link;
+        struct event *broker_end, *request, *signals[3], *impatience;
+        int exit_status;
+
+        /* sessions: what waits for a template, and what lives */
+        struct image_choice image;
+        struct image_job *image_job;
+        struct event *early; /* makes the template before it is asked for */
+        struct template *template;
+        struct template_host template_host;
+        struct sandbox_host sandbox_host;
+        bool network_checked;  /* of the present template */
+        uint32_t *waiting;     /* serials, at most sessions_max */
+        size_t n_waiting;
+        struct sandbox **sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
+        uint32_t last_handle;
+
+        struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX];
+        uint32_t last_instance;
+};
+
+/* Sends an event to the broker; one that does not take it is killed. */
+void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n);
+void monitor_send_done(struct monitor *m, uint32_t serial);
+void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error);
+
+/* monitor-requests.c: the table of what the broker may ask. */
+void monitor_on_request(evutil_socket_t fd, short what, void *data);
+
+/* monitor-sessions.c */
+int monitor_sessions_init(struct monitor *m, struct error *err);
+void monitor_sessions_done(struct monitor *m);
+void monitor_sessions_prepare(struct monitor *m); /* image and template, ahead of the first request */
+void monitor_session_create(struct monitor *m, const struct monitor_request *request);
+void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
+void monitor_session_kill(struct monitor *m, const struct monitor_request *request);
+
+/* monitor-upstreams.c */
+void monitor_upstreams_done(struct monitor *m);
+void monitor_upstream_start(struct monitor *m, const struct monitor_request *request);
+void monitor_upstream_stop(struct monitor *m, const struct monitor_request *request);

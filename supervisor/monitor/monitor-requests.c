@@ -1,0 +1,76 @@
+/* What the broker may ask of the monitor: a table, and nothing else. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/monitor/monitor-private.h"
+
+static const struct {
+        const char *name;
+        void (*handle)(struct monitor *m, const struct monitor_request *request);
+} verbs[] = {
+        [MONITOR_SESSION_CREATE] = {"SESSION_CREATE", monitor_session_create},
+        [MONITOR_SESSION_INTERRUPT] = {"SESSION_INTERRUPT", monitor_session_interrupt},
+        [MONITOR_SESSION_KILL] = {"SESSION_KILL", monitor_session_kill},
+        [MONITOR_UPSTREAM_START] = {"UPSTREAM_START", monitor_upstream_start},
+        [MONITOR_UPSTREAM_STOP] = {"UPSTREAM_STOP", monitor_upstream_stop},
+};
+static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "a handler a verb");
+
+/* A broker that breaks the table is broken into: it ends, and all it had with it. */
+static void end_broker(struct monitor *m, const char *why)
+{
+        log_error("the broker %s; ending it", why);
+        kill(m->broker, SIGKILL);
+        event_del(m->request);
+}
+
+void monitor_on_request(evutil_socket_t fd, short what, void *data)
+{
+        struct monitor *m = data;
+        struct monitor_request request;
+
+        (void)what;
+        ssize_t n = fd_receive(fd, &request, sizeof(request), NULL, NULL, NULL, MSG_DONTWAIT);
+        if (n == -EAGAIN)
+                return;
+        if (n == 0) {
+                /* It is ending; its pidfd tells the rest. */
+                event_del(m->request);
+                return;
+        }
+        if (n != sizeof(request) || request.verb == 0 || request.verb >= MONITOR_VERB_MAX ||
+            request.serial == 0) {
+                end_broker(m, "sent a request that is none");
+                return;
+        }
+        log_debug("request %u: %s %u", request.serial, verbs[request.verb].name, request.target);
+        verbs[request.verb].handle(m, &request);
+}
+
+void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n)
+{
+        int r = fd_send(m->link, event, sizeof(*event), fds, n, 0);
+        if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+                end_broker(m, "does not take what the monitor tells it");
+}
+
+void monitor_send_done(struct monitor *m, uint32_t serial)
+{
+        struct monitor_event event = {.kind = MONITOR_DONE, .serial = serial};
+
+        monitor_send(m, &event, NULL, 0);
+}
+
+void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error)
+{
+        struct monitor_event event = {.kind = MONITOR_FAILED, .serial = serial, .error = *error};
+
+        monitor_send(m, &event, NULL, 0);
+}

@@ -1,0 +1,384 @@
+/*
+ * The monitor's life.
+ *
+ * Theory of operation. In this order:
+ *
+ *   1. what the servers are to get back (limits, umask) is remembered; we become non-dumpable.
+ *   2. the config is read, once, into sealed memfds; in the privileged modes only what root owns.
+ *   3. the mode, the ids and the control groups are found by trying. Without a bound on memory and pids there is no
+ *      service; cgroups and rlimits are both such bounds.
+ *   4. the janitor starts, which cleans up if we are killed.
+ *   5. the broker starts, in its namespaces, and is told what it needs: by then it may answer its client.
+ *   6. privilege that is not needed any more goes. We keep no filter and no no_new_privs: npx and newuidmap, which
+ *      we start, would inherit them.
+ *   7. the loop; the image and the template are made when they are needed, or shortly after.
+ *
+ * When the broker ends, so do we, with its status. Everything we made dies with us by the kernel's means:
+ * parent-death signals, pid namespaces, keepers, the janitor.
+ */
+#include "supervisor/monitor/monitor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/monitor/broker-launch.h"
+#include "supervisor/monitor/filter.h"
+#include "supervisor/monitor/janitor.h"
+#include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/programs.h"
+
+enum {
+        EARLY_MS = 50,         /* the client's handshake goes before the template */
+        SEND_SECONDS = 5,      /* a broker that does not read for so long is broken */
+        IMPATIENCE_SECONDS = 2 /* what a broker has to end after SIGTERM */
+};
+
+static bool has_setuid(void)
+{
+        cap_flag_value_t value = CAP_CLEAR;
+        cap_t caps = cap_get_proc();
+
+        if (caps)
+                cap_get_flag(caps, CAP_SETUID, CAP_EFFECTIVE, &value);
+        cap_free(caps);
+        return value == CAP_SET;
+}
+
+static int load_config(struct monitor *m, struct error *err)
+{
+        m->config = config_new();
+        if (!m->config)
+                return error_errno(err, ENOMEM, "config");
+        bool trusted_only = geteuid() == 0 || has_setuid();
+        int r = config_files_open(m->options->configs, m->options->n_configs, trusted_only, m->config,
+                                  &m->files, err);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < m->config->n_warnings; i++)
+                log_warning("%s", m->config->warnings[i]);
+        m->limits = m->config->limits;
+        limits_fit(&m->limits);
+
+        struct sysinfo machine;
+        if (sysinfo(&machine) < 0)
+                return error_errno(err, errno, "sysinfo");
+        m->sessions_max = m->config->sessions_max;
+        if (m->sessions_max == 0)
+                m->sessions_max = limits_sessions_max((uint64_t)machine.totalram * machine.mem_unit);
+        return 0;
+}
+
+static int choose_image(struct monitor *m, struct error *err)
+{
+        const char *name = m->options->image ? m->options->image : m->config->image;
+        const char *python = m->options->python ? m->options->python : m->config->python;
+
+        return image_choose(name, python, &m->image, err);
+}
+
+static int open_cgroups(struct monitor *m, struct error *err)
+{
+        const char *paths[JANITOR_PATHS_MAX];
+        struct error why = {};
+
+        int r = cgroups_open(&m->cgroups, &why, err);
+        if (r < 0)
+                return r;
+        if (cgroups_version(m->cgroups) == CGROUP_NONE) {
+                log_info("limits hold per process, not per session (degraded): %s", why.text);
+                return 0;
+        }
+        cgroups_sweep(m->cgroups);
+        size_t n = cgroups_paths(m->cgroups, paths, ARRAY_SIZE(paths));
+        pid_t pid = janitor_start(paths, n, &m->janitor, err);
+        if (pid < 0)
+                return pid;
+        r = children_add(m->children, pid);
+        return r < 0 ? error_errno(err, -r, "janitor") : 0;
+}
+
+static int choose_user(struct monitor *m, struct error *err)
+{
+        int r = upstream_user_choose(m->ids.mode, m->config->user, getenv("SUDO_UID"), &m->user, err);
+        if (r < 0)
+                return r;
+        if (r == 1 && m->config->n_servers > 0)
+                log_warning("servers run as uid 0 without capabilities; name another user with "
+                            "\"user\" in the config");
+        return m->ids.mode == SANDBOX_ROOTLESS ? 0 : image_store_create(&m->image, &m->user, err);
+}
+
+/* Where the broker keeps its cache. Without one it works, but knows no tools before the servers are up. */
+static void make_state(struct monitor *m)
+{
+        const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+        char *path = m->state_path;
+        size_t size = sizeof(m->state_path);
+
+        if (m->ids.mode != SANDBOX_ROOTLESS)
+                snprintf(path, size, "/var/lib/cloister/state");
+        else if (state && *state == '/')
+                snprintf(path, size, "%s/cloister", state);
+        else if (home && *home == '/')
+                snprintf(path, size, "%s/.local/state/cloister", home);
+        for (char *slash = strchr(path + 1, '/'); *path && slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                mkdir(path, 0755);
+                *slash = '/';
+        }
+        bool made = *path && mkdir(path, 0700) == 0;
+        if (made && m->ids.mode != SANDBOX_ROOTLESS &&
+            lchown(path, m->ids.first, m->ids.group) < 0)
+                log_info("give %s to uid %u: %s", path, m->ids.first, strerrordesc_np(errno));
+        struct stat st;
+        if (!*path || lstat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
+                log_info("no directory for the cache of tools (%s)", *path ? path : "HOME is not set");
+                *path = '\0';
+        }
+}
+
+static int send_hello(struct monitor *m, struct error *err)
+{
+        struct timeval patience = {.tv_sec = SEND_SECONDS};
+        enum cgroup_version version = cgroups_version(m->cgroups);
+        size_t n = config_files_count(m->files);
+        struct monitor_event hello = {
+                .kind = MONITOR_HELLO,
+                .hello = {.generation = MONITOR_GENERATION,
+                          .config_files = (uint32_t)n,
+                          .mode = m->ids.mode,
+                          .degraded = version == CGROUP_NONE,
+                          .facts = version == CGROUP_V1   ? MONITOR_FACTS_CGROUP1
+                                   : version == CGROUP_V2 ? MONITOR_FACTS_CGROUP2
+                                                          : MONITOR_FACTS_PROC,
+                          .sessions_max = m->sessions_max,
+                          .memory_max = m->limits.memory},
+        };
+
+        if (setsockopt(m->link, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
+                return error_errno(err, errno, "SO_SNDTIMEO");
+        monitor_send(m, &hello, NULL, 0);
+        for (size_t i = 0; i < n; i++) {
+                struct monitor_event event = {.kind = MONITOR_CONFIG_FILE};
+                int fd = config_files_fd(m->files, i);
+
+                snprintf(event.path, sizeof(event.path), "%s", config_files_path(m->files, i));
+                monitor_send(m, &event, &fd, 1);
+        }
+        monitor_send(m, &(struct monitor_event){.kind = MONITOR_READY}, NULL, 0);
+        return 0;
+}
+
+static int start_broker(struct monitor *m, struct error *err)
+{
+        _cleanup_close_ int filter = filter_compile(FILTER_BROKER, err);
+        if (filter < 0)
+                return filter;
+        struct broker_launch how = {.ids = &m->ids,
+                                    .program = m->program,
+                                    .filter_fd = filter,
+                                    .state_path = *m->state_path ? m->state_path : NULL,
+                                    .pass_fds = m->options->pass_fds,
+                                    .n_pass_fds = m->options->n_pass_fds,
+                                    .arguments = m->options->broker};
+        m->broker = broker_launch(&how, m->children, &m->link, err);
+        if (m->broker < 0)
+                return m->broker;
+        m->broker_pidfd = (int)syscall(SYS_pidfd_open, m->broker, 0);
+        if (m->broker_pidfd < 0)
+                return error_errno(err, errno, "pidfd_open");
+        /* They were for the broker: an end that we held would never be seen to close. */
+        fd_close_many((int *)m->options->pass_fds, m->options->n_pass_fds);
+        return send_hello(m, err);
+}
+
+static void on_broker_end(evutil_socket_t fd, short what, void *data)
+{
+        struct monitor *m = data;
+        int status = 0;
+
+        (void)fd;
+        (void)what;
+        waitpid(m->broker, &status, 0);
+        children_remove(m->children, m->broker);
+        m->broker = 0;
+        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGKILL)
+                log_error("the broker was killed by signal %d", WTERMSIG(status));
+        m->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        event_base_loopbreak(m->base);
+}
+
+static void on_impatience(evutil_socket_t fd, short what, void *data)
+{
+        struct monitor *m = data;
+
+        (void)fd;
+        (void)what;
+        kill(m->broker, SIGKILL);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *data)
+{
+        struct monitor *m = data;
+        struct timeval patience = {.tv_sec = IMPATIENCE_SECONDS};
+        int signal = number == SIGINT ? SIGINT : SIGTERM;
+
+        (void)what;
+        kill(m->broker, signal);
+        if (signal == SIGTERM)
+                event_add(m->impatience, &patience);
+}
+
+static int watch(struct monitor *m, struct error *err)
+{
+        static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+        struct timeval early = {.tv_usec = EARLY_MS * 1000};
+        bool ok = true;
+
+        m->broker_end = event_new(m->base, m->broker_pidfd, EV_READ, on_broker_end, m);
+        m->request = event_new(m->base, m->link, EV_READ | EV_PERSIST, monitor_on_request, m);
+        m->impatience = evtimer_new(m->base, on_impatience, m);
+        for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+                m->signals[i] = evsignal_new(m->base, signals[i], on_signal, m);
+                ok = ok && m->signals[i] && event_add(m->signals[i], NULL) == 0;
+        }
+        if (!ok || !m->broker_end || !m->request || !m->impatience ||
+            event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
+                return error_errno(err, ENOMEM, "watch the broker");
+        /* A listing of tools makes no session. */
+        if (strcmp(m->options->broker[0], "tools") != 0)
+                event_add(m->early, &early);
+        return 0;
+}
+
+/* libevent starts its epoll here: signals that come earlier wait in the mask. */
+static int set_up(struct monitor *m, struct error *err)
+{
+        m->base = event_base_new();
+        if (!m->base)
+                return error_errno(err, ENOMEM, "event loop");
+        int r = children_new(&m->children, err);
+        if (r >= 0)
+                r = program_path("cloister", m->program, sizeof(m->program), err);
+        if (r >= 0)
+                r = load_config(m, err);
+        if (r >= 0)
+                r = ids_choose(m->config->id_first, m->config->id_count, m->sessions_max + 2, &m->ids, err);
+        if (r >= 0)
+                r = choose_image(m, err);
+        if (r >= 0)
+                r = choose_user(m, err);
+        return r;
+}
+
+static int start(struct monitor *m, struct error *err)
+{
+        int r = set_up(m, err);
+        if (r >= 0)
+                r = open_cgroups(m, err);
+        if (r < 0)
+                return r;
+        make_state(m);
+        r = monitor_sessions_init(m, err);
+        if (r >= 0)
+                r = start_broker(m, err);
+        if (r >= 0)
+                r = ids_drop_privilege(m->ids.mode, cgroups_version(m->cgroups) == CGROUP_V2, err);
+        return r < 0 ? r : watch(m, err);
+}
+
+static void done(struct monitor *m)
+{
+        struct event *events[] = {m->broker_end, m->request,    m->impatience,
+                                  m->signals[0], m->signals[1], m->signals[2]};
+
+        if (m->broker > 0) {
+                kill(m->broker, SIGKILL);
+                waitpid(m->broker, NULL, 0);
+        }
+        if (m->base) {
+                monitor_upstreams_done(m);
+                monitor_sessions_done(m);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+                if (events[i])
+                        event_free(events[i]);
+        }
+        int fds[] = {m->link, m->broker_pidfd, m->janitor};
+        cgroups_free(m->cgroups);
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        upstream_user_done(&m->user);
+        children_free(m->children);
+        config_files_free(m->files);
+        config_free(m->config);
+        if (m->base)
+                event_base_free(m->base);
+        libevent_global_shutdown();
+}
+
+static void monitor_init(struct monitor *m, const struct monitor_options *options)
+{
+        *m = (struct monitor){
+                .options = options, .janitor = -1, .broker_pidfd = -1, .link = -1, .exit_status = 1};
+        upstream_remember();
+        prctl(PR_SET_DUMPABLE, 0);
+        signal(SIGPIPE, SIG_IGN);
+}
+
+int monitor_serve(const struct monitor_options *options)
+{
+        static struct monitor m;
+        struct error error = {};
+
+        monitor_init(&m, options);
+        if (start(&m, &error) < 0)
+                log_error("%s", error.text);
+        else
+                event_base_dispatch(m.base);
+        done(&m);
+        return m.exit_status;
+}
+
+static void on_built(void *data, const struct error *error)
+{
+        struct monitor *m = data;
+
+        /* The builder's own words have been passed on already. */
+        m->exit_status = error ? 1 : 0;
+        event_base_loopbreak(m->base);
+}
+
+int monitor_build_image(const struct monitor_options *options)
+{
+        static struct monitor m;
+        struct error error = {};
+
+        monitor_init(&m, options);
+        int r = set_up(&m, &error);
+        if (r >= 0)
+                r = ids_drop_privilege(m.ids.mode, false, &error);
+        if (r >= 0)
+                r = image_job_start(m.base, m.children, m.program, &m.image, &m.user, options->quiet,
+                                    on_built, &m, &m.image_job, &error);
+        if (r < 0)
+                log_error("%s", error.text);
+        else
+                event_base_dispatch(m.base);
+        done(&m);
+        return m.exit_status;
+}

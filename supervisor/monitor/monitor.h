@@ -1,0 +1,28 @@
+/*
+ * The monitor: the only holder of host privilege, if there is any. Starts the broker, makes, interrupts and kills sandboxes
+ * and starts upstream servers for it; no JSON from the broker, no paths, no network.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { MONITOR_PASS_FDS_MAX = 8, MONITOR_CONFIGS_MAX = 16 };
+
+struct monitor_options {
+        const char *configs[MONITOR_CONFIGS_MAX];
+        size_t n_configs;
+        const char *image, *python; /* or NULL: as the config says */
+        int pass_fds[MONITOR_PASS_FDS_MAX];
+        size_t n_pass_fds;
+        bool quiet;
+        char **broker; /* its arguments, NULL-terminated */
+};
+
+/* Serves until the broker ends. Returns the exit status of the program. */
+int monitor_serve(const struct monitor_options *options);
+
+/* `cloister image build`: builds and waits. Returns the exit status of the program. */
+int monitor_build_image(const struct monitor_options *options);

@@ -1,0 +1,322 @@
+/*
+ * The template as the monitor holds it.
+ *
+ * Theory of operation. The control socket carries one session at a time, by state and message:
+ *
+ *     state      message           does                                          next
+ *     starting   TEMPLATE_READY    -                                             idle
+ *     starting   TEMPLATE_FAILED   tells everybody in line                       ended
+ *     idle       -                 sends SESSION_CREATE for the first in line    asked
+ *     asked      SESSION_HERE      verifies the pid, control group, SESSION_GO   here
+ *     asked|here SESSION_FAILED    tells                                         idle
+ *     here       SESSION_MADE      looks for children nobody asked for, tells    idle
+ *
+ * Anything else, an end of the socket or of the process, or a deadline passed ends the template: it is killed, and a new one
+ * with new outer namespaces is made on the next request; the old ones go with their last session.
+ */
+#include "supervisor/monitor/template.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/monitor/stub.h"
+#include "supervisor/monitor/template-launch.h"
+
+enum template_state {
+        TEMPLATE_STARTING,
+        TEMPLATE_IDLE,
+        TEMPLATE_ASKED,
+        TEMPLATE_HERE,
+        TEMPLATE_ENDED,
+        TEMPLATE_STATE_MAX,
+};
+
+static const char *const state_names[] = {
+        [TEMPLATE_STARTING] = "starting", [TEMPLATE_IDLE] = "idle", [TEMPLATE_ASKED] = "asked",
+        [TEMPLATE_HERE] = "here",         [TEMPLATE_ENDED] = "ended",
+};
+static_assert(ARRAY_SIZE(state_names) == TEMPLATE_STATE_MAX, "a name a state");
+
+/* Imports of a large site-packages take seconds; making a session takes milliseconds. */
+enum { START_SECONDS = 60, SESSION_SECONDS = 10, LINE_MAX_LENGTH = 1024 };
+
+struct waiting {
+        struct sandbox *sandbox;
+        struct limits limits;
+        bool rlimits;
+};
+
+struct template {
+        const struct template_host *host;
+        enum template_state state;
+        struct stub *stub;
+        pid_t pid;
+        int control;
+        struct event *readable, *deadline;
+        struct waiting line[LINE_MAX_LENGTH]; /* the first one is being made */
+        size_t n_line;
+        struct error error;
+};
+
+static void set_deadline(struct template *t, int seconds)
+{
+        struct timeval after = {.tv_sec = seconds};
+
+        event_add(t->deadline, &after);
+}
+
+static void drop_first(struct template *t)
+{
+        memmove(t->line, t->line + 1, --t->n_line * sizeof(t->line[0]));
+}
+
+static void tell_first(struct template *t, const struct error *error)
+{
+        struct sandbox *sandbox = t->line[0].sandbox;
+
+        drop_first(t);
+        t->host->made(t->host->data, sandbox, error);
+}
+
+/* The template is of no use any more: everybody in line hears why. The owner frees it. */
+static void give_up(struct template *t)
+{
+        if (t->state == TEMPLATE_ENDED)
+                return;
+        t->state = TEMPLATE_ENDED;
+        event_del(t->readable);
+        event_del(t->deadline);
+        while (t->n_line > 0)
+                tell_first(t, &t->error);
+        t->host->ended(t->host->data, &t->error);
+}
+
+static void next(struct template *t)
+{
+        struct template_message create = {.kind = SESSION_CREATE};
+
+        if (t->state != TEMPLATE_IDLE || t->n_line == 0)
+                return;
+        struct waiting *first = &t->line[0];
+        create.session = (struct session_plan){.id = sandbox_id(first->sandbox),
+                                               .rlimits = first->rlimits,
+                                               .limits = first->limits};
+        int r = fd_send(t->control, &create, sizeof(create), sandbox_inner_fds(first->sandbox),
+                        SESSION_FD_COUNT, 0);
+        sandbox_close_inner(first->sandbox);
+        if (r < 0) {
+                error_errno(&t->error, -r, "ask the template for a session");
+                give_up(t);
+                return;
+        }
+        t->state = TEMPLATE_ASKED;
+        set_deadline(t, SESSION_SECONDS);
+}
+
+static int handle_here(struct template *t, pid_t pid)
+{
+        struct template_message go = {.kind = SESSION_GO};
+
+        int r = sandbox_adopt(t->line[0].sandbox, pid, t->stub, &t->error);
+        if (r < 0)
+                return r;
+        r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
+        if (r < 0)
+                return error_errno(&t->error, -r, "let the session go on");
+        t->state = TEMPLATE_HERE;
+        return 0;
+}
+
+static int handle_session_end(struct template *t, const struct error *error)
+{
+        event_del(t->deadline);
+        t->state = TEMPLATE_IDLE;
+        int r = children_sweep(t->host->children);
+        if (r > 0)
+                return error_set(&t->error, EPROTO, "the template made processes that nobody asked for");
+        tell_first(t, error);
+        next(t);
+        return 0;
+}
+
+static int handle(struct template *t, struct template_message *message, pid_t pid)
+{
+        if (message->kind == TEMPLATE_FAILED || message->kind == SESSION_FAILED)
+                error_sanitize(&message->error);
+
+        switch (message->kind) {
+        case TEMPLATE_READY:
+                if (t->state != TEMPLATE_STARTING)
+                        break;
+                event_del(t->deadline);
+                t->state = TEMPLATE_IDLE;
+                next(t);
+                return 0;
+        case TEMPLATE_FAILED:
+                if (t->state != TEMPLATE_STARTING)
+                        break;
+                t->error = message->error;
+                return -EIO;
+        case SESSION_HERE:
+                if (t->state != TEMPLATE_ASKED)
+                        break;
+                return handle_here(t, pid);
+        case SESSION_MADE:
+                if (t->state != TEMPLATE_HERE)
+                        break;
+                return handle_session_end(t, NULL);
+        case SESSION_FAILED:
+                if (t->state != TEMPLATE_ASKED && t->state != TEMPLATE_HERE)
+                        break;
+                return handle_session_end(t, &message->error);
+        default:
+                break;
+        }
+        return error_set(&t->error, EPROTO, "the template sent message %u while %s", message->kind,
+                         state_names[t->state]);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+        struct template *t = data;
+        struct template_message message;
+        struct ucred sender;
+
+        (void)what;
+        ssize_t n = fd_receive(fd, &message, sizeof(message), NULL, NULL, &sender, MSG_DONTWAIT);
+        if (n == -EAGAIN)
+                return;
+        int r;
+        if (n == sizeof(message))
+                r = handle(t, &message, sender.pid);
+        else if (n == 0)
+                r = error_set(&t->error, EPIPE, "the template ended unexpectedly");
+        else
+                r = error_set(&t->error, EPROTO, "the template sent what is no message");
+        if (r < 0)
+                give_up(t);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct template *t = data;
+
+        (void)fd;
+        (void)what;
+        error_set(&t->error, ETIMEDOUT, "the template did not answer in time while %s",
+                  state_names[t->state]);
+        give_up(t);
+}
+
+static int send_plan(struct template *t, const struct template_parts *parts, struct error *err)
+{
+        struct template_message message = {.kind = TEMPLATE_PLAN};
+        int fds[TEMPLATE_FD_COUNT] = {
+                [TEMPLATE_FD_IMAGE] = parts->image_fd,
+                [TEMPLATE_FD_WORKER] = parts->worker_fd,
+                [TEMPLATE_FD_INIT] = parts->init_fd,
+                [TEMPLATE_FD_TEMPLATE_FILTER] = parts->template_filter_fd,
+                [TEMPLATE_FD_WORKER_FILTER] = parts->worker_filter_fd,
+                [TEMPLATE_FD_INIT_FILTER] = parts->init_filter_fd,
+        };
+
+        message.plan.mode = t->host->ids->mode;
+        static_assert(sizeof(message.plan.python) == sizeof(parts->image->python), "same size");
+        memcpy(message.plan.python, parts->image->python, sizeof(message.plan.python));
+        memcpy(message.plan.libpython, parts->image->libpython, sizeof(message.plan.libpython));
+        int r = fd_send(t->control, &message, sizeof(message), fds, TEMPLATE_FD_COUNT, 0);
+        return r < 0 ? error_errno(err, -r, "send the template its plan") : 0;
+}
+
+static int launch(struct template *t, const struct template_parts *parts, struct error *err)
+{
+        int pair[2], on = 1;
+
+        int r = stub_start(t->host->ids, parts->stub_filter_fd, t->host->children, &t->stub, err);
+        if (r < 0)
+                return r;
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return error_errno(err, errno, "socketpair");
+        t->control = pair[0];
+        _cleanup_close_ int theirs = pair[1];
+        if (setsockopt(t->control, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+                return error_errno(err, errno, "SO_PASSCRED");
+        r = send_plan(t, parts, err);
+        if (r < 0)
+                return r;
+        t->pid = template_launch(t->stub, t->host->children, theirs, parts->init_fd, err);
+        if (t->pid < 0)
+                return t->pid;
+        t->readable = event_new(t->host->base, t->control, EV_READ | EV_PERSIST, on_readable, t);
+        t->deadline = evtimer_new(t->host->base, on_deadline, t);
+        if (!t->readable || !t->deadline || event_add(t->readable, NULL) < 0)
+                return error_errno(err, ENOMEM, "watch the template");
+        set_deadline(t, START_SECONDS);
+        return 0;
+}
+
+int template_start(const struct template_host *host, const struct template_parts *parts,
+                   struct template **ret, struct error *err)
+{
+        struct template *t = calloc(1, sizeof(*t));
+        if (!t)
+                return error_errno(err, ENOMEM, "template");
+        t->host = host;
+        t->control = -1;
+        int r = launch(t, parts, err);
+        if (r < 0) {
+                template_free(t);
+                return r;
+        }
+        *ret = t;
+        return 0;
+}
+
+struct template *template_free(struct template *t)
+{
+        if (!t)
+                return NULL;
+        if (t->readable)
+                event_free(t->readable);
+        if (t->deadline)
+                event_free(t->deadline);
+        if (t->control >= 0)
+                close(t->control);
+        if (t->pid > 0) {
+                kill(t->pid, SIGKILL);
+                waitpid(t->pid, NULL, 0);
+                children_remove(t->host->children, t->pid);
+        }
+        stub_unref(t->stub);
+        free(t);
+        return NULL;
+}
+
+int template_make(struct template *t, struct sandbox *sandbox, const struct limits *limits,
+                  bool rlimits, struct error *err)
+{
+        if (t->n_line == LINE_MAX_LENGTH)
+                return error_set(err, EAGAIN, "too many sessions are being made at once");
+        t->line[t->n_line++] = (struct waiting){sandbox, *limits, rlimits};
+        next(t);
+        return 0;
+}
+
+void template_forget(struct template *t, const struct sandbox *sandbox)
+{
+        for (size_t i = 1; i < t->n_line; i++) {
+                if (t->line[i].sandbox != sandbox)
+                        continue;
+                memmove(t->line + i, t->line + i + 1, (--t->n_line - i) * sizeof(t->line[0]));
+                return;
+        }
+}
