@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Adds up single test cases from meson's testlog.json files: the last line printed is `N passed, N failed`.
+
+A test program says what it ran in its own words: unittest's "Ran N tests … FAILED (failures=…)", node's TAP
+summary, or one "ok NAME" a test. A program that failed without naming a case counts as one failed.
+"""
+
+import json
+import re
+import sys
+
+
+def number(pattern, text):
+    found = re.findall(pattern, text, re.M)
+    return sum(map(int, found))
+
+
+def count(entry):
+    """(passed, failed, skipped) of one meson test."""
+    text = entry.get("stdout", "") + "\n" + entry.get("stderr", "")
+    if entry["result"] == "SKIP":
+        return 0, 0, 1
+    skipped = 0
+    if re.search(r"^# pass \d+$", text, re.M):
+        passed, failed = number(r"^# pass (\d+)$", text), number(r"^# fail (\d+)$", text)
+    elif re.search(r"^Ran \d+ tests? in", text, re.M):
+        skipped = number(r"\bskipped=(\d+)", text)
+        failed = len(set(re.findall(r"^(?:FAIL|ERROR): (\S+ \([^)]*\))", text, re.M)))
+        passed = max(0, number(r"^Ran (\d+) tests? in", text) - failed - skipped)
+    else:
+        passed, failed = len(re.findall(r"^ok \S+", text, re.M)), 0
+    if entry["result"] not in ("OK", "EXPECTEDFAIL"):
+        failed = max(failed, 1)
+    elif not passed and not skipped:
+        passed = 1
+    return passed, failed, skipped
+
+
+def main():
+    total = [0, 0, 0]
+    for path in sys.argv[1:]:
+        with open(path, encoding="utf-8") as f:
+            entries = [json.loads(line) for line in f]
+        for entry in entries:
+            counts = count(entry)
+            total = [a + b for a, b in zip(total, counts)]
+            if counts[1]:
+                print(f"failed: {entry['name']} ({entry['result'].lower()}), {counts[1]} of {sum(counts)}; see its log above")
+    passed, failed, skipped = total
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return bool(failed or not passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""What the integration tests share: where things are, configs, the oracle for what must not stay behind.
+
+A test process makes itself a subreaper: whatever the server leaves running becomes its descendant, so that
+"nothing is left" is a statement about our own processes and not about the machine's. The environment names the
+build (CLOISTER_BUILD), the npm packages (CLOISTER_NODE) and the virtual environment (CLOISTER_VENV).
+"""
+
+import contextlib
+import ctypes
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.environ.get("CLOISTER_BUILD", os.path.join(SOURCE, "build"))
+CLOISTER = os.path.join(BUILD, "cloister")
+NODE_DIR = os.environ.get("CLOISTER_NODE", os.path.join(SOURCE, "build", "node"))
+NODE = shutil.which("node") or "node"
+FIXTURE = os.path.join(HERE, "fixture-server.py")
+PYTHON = "/usr/bin/python3"
+
+PR_SET_CHILD_SUBREAPER = 36
+# Waits are bounded, and generous: the machine may be slow, and a sanitizer build is.
+PATIENCE = float(os.environ.get("CLOISTER_TEST_PATIENCE", "20"))
+# The budget for an answer "at once"; the design's figure is 100 ms, measured in bench/.
+AT_ONCE = 0.5 * float(os.environ.get("CLOISTER_TEST_SLOWNESS", "1"))
+
+ROOT = os.geteuid() == 0
+
+
+def become_subreaper():
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+become_subreaper()
+
+
+def wait_until(condition, seconds=None, step=0.02):
+    """True once condition() is; False when it was not in time."""
+    end = time.monotonic() + (PATIENCE if seconds is None else seconds)
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(step)
+    return True
+
+
+def environment(**extra):
+    """What a client passes on: little. HOME keeps the image from test to test."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ.get("CLOISTER_TEST_HOME") or os.environ["HOME"],
+        "LANG": "C.UTF-8",
+    }
+    for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
+        if name in os.environ:
+            env[name] = os.environ[name]
+    env.update(extra)
+    return env
+
+
+# ---- processes -------------------------------------------------------------------------------------------------
+
+
+def stat_of(pid):
+    """(parent, state, name), or None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            text = f.read()
+    except OSError:
+        return None
+    name = text[text.index("(") + 1:text.rindex(")")]
+    rest = text[text.rindex(")") + 2:].split()
+    return int(rest[1]), rest[0], name
+
+
+def descendants(of=None):
+    """{pid: name} of all living processes under one (ours by default), zombies reaped or left out."""
+    of = os.getpid() if of is None else of
+    parents, names = {}, {}
+    for entry in os.listdir("/proc"):
+        stat = stat_of(entry) if entry.isdigit() else None
+        if stat and stat[1] not in "ZX":
+            parents[int(entry)], names[int(entry)] = stat[0], stat[2]
+    found, front = {}, {of}
+    while front:
+        front = {pid for pid, parent in parents.items() if parent in front}
+        found.update((pid, names[pid]) for pid in front)
+    return found
+
+
+def reap():
+    """Collects the orphans that were given to us."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+# ---- what must not stay behind -----------------------------------------------------------------------------------
+
+
+def mounts():
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as f:
+        return {line for line in f if "cloister" in line}
+
+
+def cgroups():
+    """Cgroup directories of ours that hold no process: a living one belongs to somebody else's test."""
+    found = set()
+    for directory, _, _ in os.walk("/sys/fs/cgroup"):
+        if "cloister" in os.path.basename(directory):
+            with contextlib.suppress(OSError), open(os.path.join(directory, "cgroup.procs"), encoding="ascii") as f:
+                if not f.read():
+                    found.add(directory)
+    return found
+
+
+def files():
+    """Temporary files, anywhere that programs put them."""
+    places = ["/tmp", "/var/tmp", "/dev/shm", "/run", f"/run/user/{os.getuid()}"]
+    found = {path for place in places for path in glob.glob(os.path.join(place, "*loister*"))}
+    mine = {path for path in found if os.path.basename(path).startswith("cloister-test-")}
+    return found - mine
+
+
+class Residue:
+    """Remembers what was there, and tells what has come and not gone."""
+
+    def __init__(self):
+        self.processes, self.mounts, self.cgroups, self.files = descendants(), mounts(), cgroups(), files()
+
+    def left(self):
+        reap()
+        left = {
+            "processes": {p: n for p, n in descendants().items() if p not in self.processes},
+            "mounts": mounts() - self.mounts,
+            "cgroups": cgroups() - self.cgroups,
+            "files": files() - self.files,
+        }
+        return {kind: what for kind, what in left.items() if what}
+
+    def settle(self, seconds=5.0):
+        """What is still left after a bounded wait: cleaning up takes a moment, forever is a leak."""
+        wait_until(lambda: not self.left(), seconds)
+        return self.left()
+
+
+class Case(unittest.TestCase):
+    """A test case with a temporary folder, after which nothing may be left."""
+
+    maxDiff = 4000
+
+    def setUp(self):
+        self.residue = Residue()
+        self.addCleanup(self.check_residue)
+        self.dir = tempfile.mkdtemp(prefix="cloister-test-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    def check_residue(self):
+        self.assertEqual(self.residue.settle(), {}, "left behind")
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as f:
+            f.write(text)
+        return self.path(name)
+
+    def config(self, servers=None, name="config.json", **rest):
+        return self.write(name, json.dumps({"mcpServers": servers or {}, **rest}))
+
+    def run_cloister(self, *args, timeout=60, env=None, cwd=None, **options):
+        return subprocess.run(
+            [CLOISTER, *args], env=env or environment(), timeout=timeout, cwd=cwd or self.dir,
+            stdin=options.pop("stdin", subprocess.DEVNULL), capture_output=True, check=False, **options,
+        )
+
+
+# ---- servers to put behind ---------------------------------------------------------------------------------------
+
+
+def fixture(*args, **rest):
+    """Our own badly or well behaved server (fixture-server.py)."""
+    return {"command": PYTHON, "args": [FIXTURE, *args], **rest}
+
+
+def official(name, *args, **rest):
+    """One of the official servers from npm."""
+    script = os.path.join(NODE_DIR, "node_modules", "@modelcontextprotocol", name, "dist", "index.js")
+    return {"command": NODE, "args": [script, *args], **rest}
+
+
+def alive(pid):
+    stat = stat_of(pid)
+    return stat is not None and stat[1] not in "ZX"
+
+
+def end(process, sig=signal.SIGKILL):
+    """Ends a child, whatever it is doing."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(sig)
+    return process.wait(PATIENCE)
+
+
+def main():
+    """Runs the file's tests; verbosity 2 so that a log tells each by its name."""
+    unittest.main(module=sys.modules["__main__"], verbosity=2)

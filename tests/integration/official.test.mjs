@@ -1,0 +1,196 @@
+// The official TypeScript client (npm @modelcontextprotocol/sdk 1.x) drives Cloister, with the official servers behind it.
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+
+const nodeDir = process.env.CLOISTER_NODE;
+const require = createRequire(path.join(nodeDir, 'here.js'));
+const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
+const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio.js');
+const cloister = path.join(process.env.CLOISTER_BUILD, 'cloister');
+
+const env = { PATH: process.env.PATH, HOME: process.env.CLOISTER_TEST_HOME ?? process.env.HOME, LANG: 'C.UTF-8' };
+for (const name of ['LD_LIBRARY_PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS']) {
+  if (process.env[name]) env[name] = process.env[name];
+}
+
+const official = (name, ...args) => ({
+  command: process.execPath,
+  args: [path.join(nodeDir, 'node_modules/@modelcontextprotocol', name, 'dist/index.js'), ...args],
+});
+
+async function connect(folder, servers = {}) {
+  const config = path.join(folder, 'config.json');
+  writeFileSync(config, JSON.stringify({ mcpServers: servers }));
+  const transport = new StdioClientTransport({ command: cloister, args: ['mcp', '--config', config], env, cwd: folder, stderr: 'inherit' });
+  const client = new Client({ name: 'official', version: '1' });
+  await client.connect(transport);
+  const run = (code, args = {}, options = {}) =>
+    client.callTool({ name: 'run_python', arguments: { code, ...args } }, undefined, { timeout: 60000, ...options });
+  return { client, transport, run };
+}
+
+describe('the client alone', () => {
+  let folder, client, run;
+
+  before(async () => {
+    folder = mkdtempSync(path.join(tmpdir(), 'cloister-test-'));
+    ({ client, run } = await connect(folder));
+    await client.listTools(); // from here on the client checks results against outputSchema
+  });
+  after(async () => {
+    await client.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  test('names, version and instructions', () => {
+    assert.equal(client.getServerVersion().name, 'cloister');
+    assert.match(client.getInstructions(), /run_python/);
+    assert.ok(client.getServerCapabilities().tools);
+  });
+
+  test('one tool with both schemas', async () => {
+    const { tools } = await client.listTools();
+    assert.deepEqual(tools.map((tool) => tool.name), ['run_python']);
+    assert.equal(tools[0].outputSchema.type, 'object');
+  });
+
+  test('state lives from call to call', async () => {
+    await run('x = 6 * 7');
+    assert.equal((await run('x')).structuredContent.value.json, 42);
+  });
+
+  test('text and structuredContent each stand alone', async () => {
+    const result = await run('print("out")\n1 + 1');
+    const text = result.content.map((block) => block.text).join('');
+    assert.match(text, /out/);
+    assert.match(text, /2/);
+    assert.equal(result.structuredContent.stdout, 'out\n');
+    assert.equal(result.structuredContent.value.json, 2);
+  });
+
+  test('an error is isError, with its traceback in both channels', async () => {
+    const result = await run('def f():\n    return undefined_name\nf()');
+    assert.equal(result.isError, true);
+    assert.match(result.content[0].text, /return undefined_name/);
+    assert.match(result.structuredContent.error.traceback, /NameError/);
+  });
+
+  for (const [what, code, status] of [
+    ['an exit', 'import sys; sys.exit(2)', 'exit'],
+    ['a crash', 'import ctypes; ctypes.string_at(0)', 'killed'],
+    ['a timeout', 'while True: pass', 'timeout'],
+    ['a syntax error', 'def', 'error'],
+    ['no output at all', 'x = 1', 'ok'],
+    ['much output', 'print("y" * 200000)', 'ok'],
+  ]) {
+    test(`the result of ${what} fits the schema`, async () => {
+      const result = await run(code, { session: what.replace(/ /g, '-'), timeout: 1 });
+      assert.equal(result.structuredContent.status, status);
+      assert.ok(result.content[0].text.length > 0);
+    });
+  }
+
+  test('an unknown tool is refused', async () => {
+    await assert.rejects(client.callTool({ name: 'no_such_tool', arguments: {} }), /no_such_tool/);
+  });
+
+  test('undeclared lists are refused at once', async () => {
+    await assert.rejects(client.listPrompts(), /-32601|does not support/);
+  });
+
+  test('sessions run side by side', async () => {
+    const results = await Promise.all([0, 1, 2, 3].map((i) => run(`import time\ntime.sleep(0.3)\n${i}`, { session: `s${i}` })));
+    assert.deepEqual(results.map((result) => result.structuredContent.value.json), [0, 1, 2, 3]);
+  });
+
+  test('progress comes while a cell runs', async () => {
+    const seen = [];
+    await run('import time\ntime.sleep(6)', {}, { onprogress: (progress) => seen.push(progress.progress) });
+    assert.ok(seen.length >= 1);
+  });
+
+  test('an aborted call is cancelled and the state kept', async () => {
+    await run('y = 5', { session: 'abort' });
+    const controller = new AbortController();
+    const call = run('import time\ntime.sleep(60)', { session: 'abort' }, { signal: controller.signal });
+    setTimeout(() => controller.abort(), 500);
+    await assert.rejects(call);
+    assert.equal((await run('y', { session: 'abort' }, { timeout: 10000 })).structuredContent.value.json, 5);
+  });
+
+  test('ping', async () => {
+    await client.ping();
+  });
+});
+
+describe('with the official servers', () => {
+  let folder, client, run;
+
+  before(async () => {
+    folder = mkdtempSync(path.join(tmpdir(), 'cloister-test-'));
+    ({ client, run } = await connect(folder, {
+      everything: official('server-everything'),
+      memory: { ...official('server-memory'), env: { MEMORY_FILE_PATH: path.join(folder, 'memory.jsonl') } },
+      files: official('server-filesystem', folder),
+    }));
+  });
+  after(async () => {
+    await client.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  const ok = async (code) => {
+    const result = await run(code);
+    assert.ok(!result.isError, result.content[0].text);
+    return result.structuredContent;
+  };
+
+  test('server-everything: echo, fifty at once', async () => {
+    const cell = await ok('import asyncio\nr = await asyncio.gather(*(mcp_everything.echo(message=str(i)) for i in range(50)))\nlen(set(r))');
+    assert.equal(cell.value.json, 50);
+    assert.equal(cell.tool_calls_total, 50);
+  });
+
+  test('server-everything: a name that is no identifier, a number', async () => {
+    const cell = await ok('await tools["get-sum"](a=2, b=40)');
+    assert.match(cell.value.json, /42/);
+  });
+
+  test('server-everything: structured content is unwrapped', async () => {
+    const cell = await ok('w = await tools["get-structured-content"](location="Chicago")\nsorted(w)');
+    assert.ok(cell.value.json.includes('temperature'));
+  });
+
+  test('server-everything: an argument of the wrong type is not sent', async () => {
+    const cell = await ok('try:\n    await tools["get-sum"](a="two", b=1)\nexcept ToolArgumentError as e:\n    m = str(e)\nm');
+    assert.match(cell.value.json, /a/);
+    assert.equal(cell.tool_calls, undefined);
+  });
+
+  test('server-memory: a graph goes in and comes out', async () => {
+    const cell = await ok(`
+_ = await mcp_memory.create_entities(entities=[{"name": "Zoë", "entityType": "person", "observations": ["漢字"]}])
+g = await mcp_memory.read_graph()
+g["entities"][0]["observations"][0]`);
+    assert.equal(cell.value.json, '漢字');
+  });
+
+  test('server-filesystem: written by the server, read by us', async () => {
+    await ok(`await mcp_files.write_file(path=${JSON.stringify(path.join(folder, 'a.txt'))}, content="from the sandbox")`);
+    assert.equal(readFileSync(path.join(folder, 'a.txt'), 'utf8'), 'from the sandbox');
+  });
+
+  test('server-filesystem: its refusal is a ToolError', async () => {
+    const cell = await ok('try:\n    await mcp_files.read_text_file(path="/etc/passwd")\nexcept ToolError as e:\n    m = str(e)\nm');
+    assert.match(cell.value.json, /denied|outside/i);
+  });
+
+  test('all are discovered', async () => {
+    const cell = await ok('sorted({t["server"] for t in _discover()})');
+    assert.deepEqual(cell.value.json, ['everything', 'files', 'memory']);
+  });
+});

@@ -1,0 +1,268 @@
+"""The bridge: tools called from code, through the hub, to servers of every temper."""
+
+import json
+import time
+
+import harness
+import rawmcp
+
+
+class Bridge(rawmcp.ServerCase):
+    """One well-behaved server, reached in every way there is."""
+
+    SERVERS = {"fix-ture": harness.fixture()}
+
+    def test_by_subscript(self):
+        self.assertEqual(self.value("await tools['add'](a=2, b=3)"), {"sum": 5})
+
+    def test_by_full_name(self):
+        self.assertEqual(self.value("await tools['fix-ture.add'](a=2, b=3)"), {"sum": 5})
+
+    def test_by_server_object(self):
+        self.assertEqual(self.value("await mcp_fix_ture.add(a=2, b=3)"), {"sum": 5})
+
+    def test_by_bare_name(self):
+        self.assertEqual(self.value("await add(a=2, b=3)"), {"sum": 5})
+
+    def test_identifiers_from_odd_names(self):
+        self.assertEqual(self.value("await mcp_fix_ture.create_event(title='t')")["tool"], "create-event")
+        self.assertEqual(self.value("await tools['create-event'](title='t')")["arguments"], {"title": "t"})
+        self.assertEqual(self.value("await mcp_fix_ture.class_()")["tool"], "class")
+
+    def test_one_positional_dict(self):
+        self.assertEqual(self.value("await tools['add']({'a': 4, 'b': 5})"), {"sum": 9})
+
+    def test_none_for_an_optional_argument_is_left_out(self):
+        self.assertEqual(self.value("await tools['optional'](a='x', b=None)")["arguments"], {"a": "x"})
+
+    def test_await_is_needed_and_calls_are_coroutines(self):
+        self.assertTrue(self.value("import inspect\nc = tools['add'](a=1, b=1)\nr = inspect.isawaitable(c)\n_ = await c\nr"))
+
+    def test_sync(self):
+        self.assertEqual(self.value("tools['add'].sync(a=1, b=2)"), {"sum": 3})
+
+    def test_sync_in_threads(self):
+        code = "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as p:\n    r = list(p.map(lambda i: tools['add'].sync(a=i, b=1)['sum'], range(8)))\nr"
+        self.assertEqual(self.value(code), list(range(1, 9)))
+
+    def test_raw(self):
+        raw = self.value("await tools['add'].raw(a=1, b=2)")
+        self.assertEqual((raw["structuredContent"], raw["content"][0]["type"]), ({"sum": 3}, "text"))
+
+    def test_text_stays_text_unless_it_is_one_object_or_array(self):
+        self.assertEqual(self.value("await tools['text'](text='007')"), "007")
+        self.assertEqual(self.value("await tools['text'](text='true')"), "true")
+        self.assertEqual(self.value("await tools['text'](text='{\"a\": 1}')"), {"a": 1})
+        self.assertEqual(self.value("await tools['text'](text='[1, 2]')"), [1, 2])
+        self.assertEqual(self.value("await tools['text'](text='{broken')"), "{broken")
+
+    def test_wrapped_result(self):
+        self.assertEqual(self.value("await tools['wrapped']()"), [1, 2, 3])
+
+    def test_several_blocks_are_a_list(self):
+        code = "b = await tools['blocks']()\nb[2].save('/workspace/i.png')\n[b[0], b[1], type(b[2].data).__name__, b[2].mime_type, open('/workspace/i.png', 'rb').read(4) == b[2].data[:4]]"
+        self.assertEqual(self.value(code), ["one", "2", "bytes", "image/png", True])
+
+    def test_is_error_raises(self):
+        code = "try:\n    await tools['fail']()\nexcept ToolError as e:\n    r = [e.server, e.tool, 'went wrong' in str(e), isinstance(e, Exception)]\nr"
+        self.assertEqual(self.value(code), ["fix-ture", "fail", True, True])
+
+    def test_uncaught_tool_error_is_the_cells_error(self):
+        result = self.call("await tools['fail']()")
+        self.assertIn("ToolError", result["structuredContent"]["error"]["type"])
+        self.assertIn("it went wrong", self.text(result))
+
+    def test_protocol_error(self):
+        code = "try:\n    await tools['protocol-error']()\nexcept ToolProtocolError as e:\n    r = [e.code, e.data]\nr"
+        self.assertEqual(self.value(code), [-32000, {"why": "test"}])
+
+    def error_of(self, call):
+        """(type, message, is it a ToolError) of what a call raises."""
+        code = f"try:\n    await {call}\n    r = None\nexcept Exception as e:\n    r = [type(e).__name__, str(e), isinstance(e, ToolError)]\nr"
+        return self.value(code)
+
+    def test_unknown_tool_has_a_suggestion(self):
+        kind, message, is_tool_error = self.error_of("tools['creat-event'](title='x')")
+        self.assertEqual((kind, is_tool_error), ("ToolNotFound", True))
+        self.assertIn("create-event", message)
+
+    def test_arguments_are_checked_before_sending(self):
+        before = self.cell("1")
+        for call, part in (
+            ("tools['add'](a=1)", "b"),
+            ("tools['add'](a='one', b=2)", "a"),
+            ("tools['create-event'](titel='x')", "title"),
+        ):
+            kind, message, is_tool_error = self.error_of(call)
+            self.assertEqual((kind, is_tool_error), ("ToolArgumentError", True), message)
+            self.assertIn(part, message)
+        cell = self.cell("try:\n    await tools['add'](a=1)\nexcept ToolArgumentError: pass")
+        self.assertNotIn("tool_calls", cell, "a refused call was sent")
+        self.assertEqual(before["status"], "ok")
+
+    def test_calls_are_listed(self):
+        cell = self.ok("_ = await tools['add'](a=1, b=2)\ntry:\n    await tools['fail']()\nexcept ToolError: pass")
+        self.assertEqual([(c["server"], c["tool"], c["ok"]) for c in cell["tool_calls"]],
+                         [("fix-ture", "add", True), ("fix-ture", "fail", False)])
+        self.assertEqual(cell["tool_calls_total"], 2)
+        self.assertGreaterEqual(cell["tool_calls"][0]["duration_ms"], 0)
+
+    def test_gather_is_concurrent(self):
+        self.ok("await tools['add'](a=1, b=1)")
+        start = time.monotonic()
+        self.ok("import asyncio\n_ = await asyncio.gather(*(tools['sleep'](seconds=0.5) for _ in range(20)))")
+        self.assertLess(time.monotonic() - start, 2.5)
+
+    def test_a_thousand_calls_in_flight(self):
+        code = "import asyncio\nr = await asyncio.gather(*(tools['add'](a=i, b=1) for i in range(1000)))\nsum(x['sum'] for x in r)"
+        cell = self.ok(code)
+        self.assertEqual(cell["value"]["json"], sum(range(1, 1001)))
+        self.assertEqual((cell["tool_calls_total"], len(cell["tool_calls"])), (1000, 100))
+
+    def test_values_cross_unchanged(self):
+        value = {
+            "big": 2**80, "negative": -(2**63) - 1, "float": 1e-300, "one": 1.0, "text": "漢 \u2028 \x00 \\ \" \n",
+            "null": None, "deep": [[[[{"a": [True, False]}]]]], "empty": {}, "": "empty key",
+        }
+        self.assertEqual(self.value(f"await tools['echo'](**{value!r})"), {k: v for k, v in value.items()})
+        self.assertTrue(self.value(f"v = {value!r}\nr = await tools['echo'](**v)\nrepr(r) == repr(v)"))
+
+    def test_a_lone_surrogate_is_refused_before_sending(self):
+        self.assertEqual(self.error_of("tools['text'](text='\\ud800')")[0], "ToolArgumentError")
+
+    def test_nan_is_refused_before_sending(self):
+        self.assertEqual(self.error_of("tools['echo'](x=float('nan'))")[0], "ToolArgumentError")
+
+    def test_a_newline_in_an_argument_is_no_new_message(self):
+        text = 'a\\n{"jsonrpc":"2.0","id":1,"result":{}}\\nb'
+        self.assertEqual(self.value(f"(await tools['echo'](t='{text}'))['t'].count(chr(10))"), 2)
+
+    def test_sixteen_mebibytes_out(self):
+        self.assertEqual(self.value("(await tools['length'](text='x' * (16 << 20)))['length']", wait=60), 16 << 20)
+
+    def test_sixteen_mebibytes_in(self):
+        self.assertEqual(self.value("len(await tools['big'](n=16 << 20))", wait=60), 16 << 20)
+
+    def test_sixteen_mebibytes_unchanged_both_ways(self):
+        code = "t = ''.join(chr(32 + i % 90) for i in range(1 << 16)) * 256\nr = await tools['echo'](t=t)\n[len(t), r['t'] == t]"
+        self.assertEqual(self.value(code, wait=60), [16 << 20, True])
+
+    def test_discover(self):
+        found = self.value("_discover()")
+        add = next(entry for entry in found if entry["name"] == "add")
+        self.assertEqual(add["server"], "fix-ture")
+        self.assertIn("a", add["signature"])
+        self.assertLessEqual(max(len(entry.get("description", "")) for entry in found), 120)
+
+    def test_discover_may_be_awaited(self):
+        self.assertTrue(self.value("len(await _discover()) == len(_discover())"))
+
+    def test_search_ranks(self):
+        found = self.value("_search('image')")
+        self.assertEqual(found[0]["name"], "blocks")
+        self.assertLessEqual(len(self.value("_search('a', limit=2)")), 2)
+
+    def test_schema(self):
+        schema = self.value("_schema('add')")
+        self.assertIn("integer", json.dumps(schema))
+        self.assertIn("sum", json.dumps(schema))
+
+    def test_help_and_repr_read_well(self):
+        self.assertIn("add", self.value("repr(tools['add'])"))
+        self.assertIn("a + b", self.ok("help(tools['add'])")["stdout"])
+
+    def test_call_after_the_cell_timed_out(self):
+        self.assertEqual(self.cell("await tools['sleep'](seconds=30)", timeout=1)["status"], "timeout")
+        self.assertEqual(self.value("await tools['add'](a=1, b=2)"), {"sum": 3})
+
+    def test_completed_calls_are_listed_after_a_timeout(self):
+        cell = self.cell("_ = await tools['add'](a=1, b=2)\nwhile True: pass", timeout=1)
+        self.assertEqual([(c["tool"], c["ok"]) for c in cell["tool_calls"]], [("add", True)])
+
+    def test_crash_of_the_server_in_a_call(self):
+        kind, _, is_tool_error = self.error_of("tools['crash']()")
+        self.assertEqual((kind, is_tool_error), ("ToolUnavailable", True))
+        self.assertTrue(harness.wait_until(lambda: self.error_of("tools['add'](a=1, b=2)") is None, 10), "it never came back")
+
+
+class SameName(rawmcp.ServerCase):
+    """Two servers with tools of the same name."""
+
+    SERVERS = {"one": harness.fixture("--name", "one"), "two": harness.fixture("--name", "two")}
+
+    def test_the_short_name_is_refused_with_both_named(self):
+        result = self.call("_ = _discover()\nawait tools['add'](a=1, b=2)")
+        self.assertTrue(result["isError"])
+        text = self.text(result)
+        self.assertIn("one.add", text)
+        self.assertIn("two.add", text)
+
+    def test_full_names_and_objects_work(self):
+        self.assertEqual(self.value("[await tools['one.add'](a=1, b=1), await mcp_two.add(a=2, b=2)]"), [{"sum": 2}, {"sum": 4}])
+
+    def test_both_are_discovered(self):
+        servers = self.value("sorted(t['server'] for t in _discover() if t['name'] in ('add', 'one.add', 'two.add'))")
+        self.assertEqual(servers, ["one", "two"])
+
+
+class Official(rawmcp.ServerCase):
+    """The official servers, through the sandbox."""
+
+    @classmethod
+    def servers(cls):
+        with open(f"{cls.class_dir}/note.txt", "w", encoding="utf-8") as f:
+            f.write("from the host\n")
+        return {
+            "everything": harness.official("server-everything"),
+            "memory": harness.official("server-memory", env={"MEMORY_FILE_PATH": f"{cls.class_dir}/memory.jsonl"}),
+            "files": harness.official("server-filesystem", cls.class_dir),
+        }
+
+    def test_echo_of_everything(self):
+        self.assertIn("hello", self.value("await mcp_everything.echo(message='hello')"))
+
+    def test_sum_and_structured_content(self):
+        self.assertIn("5", self.value("await tools['get-sum'](a=2, b=3)"))
+        self.assertIn("temperature", self.value("await tools['get-structured-content'](location='New York')"))
+
+    def test_image(self):
+        code = "r = await tools['get-tiny-image']()\n[b.mime_type for b in r if hasattr(b, 'data')]"
+        self.assertEqual(self.value(code), ["image/png"])
+
+    def test_memory_graph_round_trip(self):
+        code = """
+_ = await mcp_memory.create_entities(entities=[{"name": f"e{i}", "entityType": "t", "observations": ["o"]} for i in range(20)])
+g = await mcp_memory.read_graph()
+len(g["entities"])"""
+        self.assertEqual(self.value(code), 20)
+
+    def test_filesystem(self):
+        code = f"r = await mcp_files.read_text_file(path={self.class_dir + '/note.txt'!r})\nr['content'] if isinstance(r, dict) else r"
+        self.assertEqual(self.value(code), "from the host\n")
+
+    def test_the_sandbox_itself_cannot_see_that_file(self):
+        self.assertEqual(self.cell(f"open({self.class_dir + '/note.txt'!r})")["error"]["type"], "FileNotFoundError")
+
+    def test_error_of_a_real_server(self):
+        self.assertIn("ToolError", self.cell("await mcp_files.read_text_file(path='/etc/shadow')")["error"]["type"])
+
+    def test_a_hundred_calls_at_once(self):
+        code = "import asyncio\nr = await asyncio.gather(*(mcp_everything.echo(message=str(i)) for i in range(100)))\nlen(set(r))"
+        self.assertEqual(self.value(code), 100)
+
+    def test_all_three_are_discovered(self):
+        self.assertEqual(self.value("sorted({t['server'] for t in _discover()})"), ["everything", "files", "memory"])
+
+
+class NoTools(harness.Case):
+    """No server at all."""
+
+    def test_tools_without_servers(self):
+        with rawmcp.RawServer("--config", self.config()) as server:
+            server.initialize()
+            self.assertEqual(server.cell("_discover()")["value"]["json"], [])
+            self.assertEqual(server.cell("await tools['x']()")["error"]["type"].split(".")[-1], "ToolNotFound")
+
+
+if __name__ == "__main__":
+    harness.main()

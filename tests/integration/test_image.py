@@ -1,0 +1,90 @@
+"""Images: built once, whole or not at all."""
+
+import glob
+import os
+import subprocess
+import time
+
+import harness
+
+
+class Image(harness.Case):
+    """`cloister image`, and the image made at first use."""
+
+    def setUp(self):
+        super().setUp()
+        self.home = self.path("home")
+        os.mkdir(self.home)
+        self.env = {**harness.environment(), "HOME": self.home}
+
+    def cloister(self, *args):
+        return self.run_cloister(*args, env=self.env, timeout=120)
+
+    def start(self, *args):
+        return subprocess.Popen([harness.CLOISTER, *args], env=self.env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def whole_and_alone(self):
+        """The store holds one image, and nothing half-made."""
+        listed = self.cloister("image", "list")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        described = glob.glob(os.path.join(self.home, "**", "image.json"), recursive=True)
+        for path in described:
+            self.assertTrue(os.path.isdir(os.path.join(os.path.dirname(path), "root")))
+        self.assertEqual(len(described), 1)
+
+    def test_build_and_list(self):
+        self.assertEqual(self.cloister("image", "list").returncode, 0)
+        built = self.cloister("image", "build")
+        self.assertEqual(built.returncode, 0, built.stderr)
+        listed = self.cloister("image", "list").stdout.decode()
+        self.assertIn("3.", listed)
+        self.whole_and_alone()
+
+    def test_made_at_first_use_with_progress(self):
+        done = self.cloister("run", "--config", self.config(), "-c", "print(1)")
+        self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
+        self.assertTrue(done.stderr, "not a word about building an image")
+        again = self.cloister("run", "--config", self.config(), "-c", "print(1)")
+        self.assertEqual((again.stdout, again.stderr), (b"1\n", b""))
+
+    def test_two_starting_at_once(self):
+        both = [self.start("run", "--config", self.config(), "-c", "print(1)") for _ in range(2)]
+        for process in both:
+            out, err = process.communicate(timeout=120)
+            self.assertEqual((process.returncode, out), (0, b"1\n"), err)
+        self.whole_and_alone()
+
+    def test_a_kill_in_the_middle(self):
+        for delay in (0.05, 0.3, 0.8):
+            process = self.start("image", "build")
+            time.sleep(delay)
+            process.kill()
+            process.communicate()
+            self.assertEqual(self.residue.settle(), {})
+        done = self.cloister("run", "--config", self.config(), "-c", "print(1)")
+        self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
+        self.whole_and_alone()
+
+    def test_a_full_disk(self):
+        # In a user and mount namespace of its own, a small tmpfs is the home.
+        script = f'mount -t tmpfs -o size=4m,mode=777 none {self.home} && exec {harness.CLOISTER} image build'
+        done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script], env=self.env,
+                              capture_output=True, timeout=120, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("space", done.stderr.decode().lower(), done.stderr)
+
+    def test_a_python_that_is_not_there(self):
+        done = self.cloister("image", "build", "--python", "/no/such/python3")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("/no/such/python3", done.stderr.decode())
+        self.assertEqual(len(done.stderr.decode().strip().splitlines()), 1)
+
+    def test_a_venv_with_its_packages(self):
+        venv = os.environ.get("CLOISTER_VENV", os.path.join(harness.SOURCE, "build", "venv"))
+        built = self.cloister("image", "build", "--python", os.path.join(venv, "bin", "python"))
+        self.assertEqual(built.returncode, 0, built.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,364 @@
+"""The server as a client meets it: start, eras, malformed lines, the many ways to end."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import harness
+import rawmcp
+
+VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+class Start(harness.Case):
+    """initialize and tools/list at once, whatever else is going on."""
+
+    def first_answers(self, server):
+        """Seconds from start to the answers of initialize and tools/list."""
+        begun = time.monotonic()
+        with server() as running:
+            running.initialize(timeout=10)
+            initialized = time.monotonic() - begun
+            running.ask("tools/list", timeout=10)
+            return initialized, time.monotonic() - begun
+
+    def assert_at_once(self, server):
+        best = min(self.first_answers(server)[1] for _ in range(3))
+        self.assertLess(best, harness.AT_ONCE)
+
+    def test_with_no_server(self):
+        config = self.config()
+        self.assert_at_once(lambda: rawmcp.RawServer("--config", config))
+
+    def test_with_hanging_and_slow_upstreams(self):
+        servers = {f"h{i}": harness.fixture("--hang-start") for i in range(4)}
+        servers["missing"] = {"command": "/no/such/command"}
+        servers["silent"] = harness.fixture("--no-answer", "initialize")
+        config = self.config(servers)
+        self.assert_at_once(lambda: rawmcp.RawServer("--config", config))
+
+    def test_with_no_image_built(self):
+        homes = iter("abc")
+
+        def server():
+            home = self.path(next(homes))
+            os.mkdir(home)
+            return rawmcp.RawServer("--config", self.config(), env={**harness.environment(), "HOME": home})
+
+        self.assert_at_once(server)
+
+    def test_with_home_alone(self):
+        # Some clients pass little more than HOME and PATH.
+        env = {name: harness.environment()[name] for name in ("HOME", "PATH")}
+        with rawmcp.RawServer("--config", self.config(), env=env) as server:
+            server.initialize()
+            self.assertEqual(server.cell("1 + 1")["value"]["json"], 2)
+
+
+class Eras(harness.Case):
+    """The handshake."""
+
+    def test_each_known_version_is_echoed(self):
+        for version in VERSIONS:
+            with self.subTest(version), rawmcp.RawServer("--config", self.config()) as server:
+                result = server.initialize(version)
+                self.assertEqual(result["protocolVersion"], version)
+                self.assertIn("tools", result["capabilities"])
+                self.assertEqual(result["serverInfo"]["name"], "cloister")
+                self.assertEqual([t["name"] for t in server.ask("tools/list")["tools"]], ["run_python"])
+
+    def test_unknown_versions_get_the_newest_we_know(self):
+        for version in ("2026-07-28", "1999-01-01", ""):
+            with self.subTest(version), rawmcp.RawServer("--config", self.config()) as server:
+                self.assertEqual(server.initialize(version)["protocolVersion"], "2025-11-25")
+
+    def test_discover_before_initialize_is_an_unknown_method(self):
+        with rawmcp.RawServer("--config", self.config()) as server:
+            start = time.monotonic()
+            with self.assertRaises(rawmcp.RpcError) as caught:
+                server.ask("server/discover", {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}})
+            self.assertEqual(caught.exception.code, -32601)
+            self.assertLess(time.monotonic() - start, 2)
+            self.assertEqual(server.initialize()["protocolVersion"], "2025-11-25")
+
+    def test_a_second_initialize(self):
+        with rawmcp.RawServer("--config", self.config()) as server:
+            server.initialize()
+            try:
+                server.initialize()
+            except rawmcp.RpcError:
+                pass
+            self.assertEqual(server.cell("1")["status"], "ok")
+
+
+class Protocol(rawmcp.ServerCase):
+    """Messages, well and badly formed."""
+
+    def error(self, data, identifier=None):
+        """Sends bytes and gives the error that comes back for this id."""
+        waiting = self.server.expect(identifier)
+        self.server.send_bytes(data)
+        return waiting.message(10)["error"]["code"]
+
+    def test_ping(self):
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_unknown_methods(self):
+        for method in ("prompts/list", "resources/list", "no/such", "", "tools/listx"):
+            with self.subTest(method), self.assertRaises(rawmcp.RpcError) as caught:
+                self.server.ask(method, timeout=5)
+            self.assertEqual(caught.exception.code, -32601)
+
+    def test_unknown_notifications_are_ignored(self):
+        self.server.notify("notifications/no_such_thing", x=1)
+        self.server.notify("notifications/cancelled")
+        self.server.notify("notifications/initialized")
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_answers_to_nobody_are_ignored(self):
+        self.server.send({"jsonrpc": "2.0", "id": 991, "result": {}})
+        self.server.send({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_not_json(self):
+        self.assertEqual(self.error(b"this is not json\n"), -32700)
+        self.assertEqual(self.error(b'{"jsonrpc":"2.0","id":5,\n'), -32700)
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_not_utf8(self):
+        self.assertEqual(self.error(b'{"jsonrpc":"2.0","id":1,"method":"ping\xff\xfe"}\n'), -32700)
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_code_that_is_not_utf8(self):
+        code = b'{"jsonrpc":"2.0","id":"u","method":"tools/call","params":{"name":"run_python","arguments":{"code":"\xff\xfe"}}}\n'
+        self.assertEqual(self.error(code), -32700)
+        self.assertEqual(self.value("1 + 1"), 2)
+
+    def test_not_a_request(self):
+        for line in (b"5\n", b"null\n", b'"x"\n', b"{}\n", b'{"jsonrpc":"2.0"}\n', b'{"method":5,"id":null}\n'):
+            with self.subTest(line):
+                self.assertEqual(self.error(line), -32600)
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_empty_lines_are_ignored(self):
+        self.server.send_bytes(b"\n\r\n   \n")
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_ids_are_given_back_as_they_came(self):
+        for identifier in ("a string", 0, -5, 2**53, "漢"):
+            self.assertEqual(self.server.request("ping", identifier=identifier).result(5), {})
+
+    def test_wrong_params(self):
+        for params in ([], {"name": 5}, {}, {"name": "run_python", "arguments": []}, {"name": "run_python", "arguments": 5}):
+            with self.subTest(params), self.assertRaises(rawmcp.RpcError) as caught:
+                self.server.ask("tools/call", params)
+            self.assertEqual(caught.exception.code, -32602)
+
+    def test_deep_nesting(self):
+        waiting = self.server.expect(None)
+        self.server.send_bytes(b'{"jsonrpc":"2.0","id":77,"method":"ping","params":' + b'{"a":' * 100000 + b"1" + b"}" * 100000 + b"}\n")
+        other = self.server.expect(77)
+        self.assertTrue(harness.wait_until(lambda: waiting.done() or other.done()))
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_a_line_in_pieces(self):
+        waiting = self.server.expect("pieces")
+        for byte in b'{"jsonrpc":"2.0","id":"pieces","method":"ping"}\n':
+            self.server.send_bytes(bytes([byte]))
+        self.assertEqual(waiting.result(5), {})
+
+    def test_many_requests_in_one_write(self):
+        waiting = [self.server.expect(f"m{i}") for i in range(200)]
+        self.server.send_bytes(b"".join(b'{"jsonrpc":"2.0","id":"m%d","method":"ping"}\n' % i for i in range(200)))
+        for one in waiting:
+            self.assertEqual(one.result(5), {})
+
+    def test_a_line_without_end_is_bounded(self):
+        # Its own server: this one may be ended by it, and must not take the memory.
+        with rawmcp.RawServer("--config", os.path.join(self.class_dir, "config.json")) as server:
+            server.initialize()
+            chunk = b"x" * (1 << 20)
+            try:
+                for _ in range(200):
+                    server.send_bytes(chunk)
+            except BrokenPipeError:
+                pass
+            for pid in harness.descendants(server.process.pid):
+                try:
+                    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+                        size = next((int(line.split()[1]) for line in f if line.startswith("VmRSS")), 0)
+                except OSError:
+                    continue
+                self.assertLess(size, 160 << 10)
+
+    def test_tools_list_is_byte_stable_and_small(self):
+        first, second = (json.dumps(self.server.ask("tools/list")) for _ in range(2))
+        self.assertEqual(first, second)
+        tool = json.loads(first)["tools"][0]
+        self.assertLess(len(tool["description"].encode()), 2048)
+        self.assertEqual(sorted(tool["inputSchema"]["properties"]), ["code", "max_output", "reset", "session", "timeout"])
+        self.assertEqual(tool["inputSchema"]["required"], ["code"])
+        self.assertEqual(tool["outputSchema"]["type"], "object")
+        self.assertTrue(tool["_meta"]["anthropic/alwaysLoad"])
+
+    def test_instructions_say_when_to_use_the_tool(self):
+        instructions = self.initialized["instructions"]
+        self.assertLess(len(instructions), 4000)
+        self.assertIn("run_python", instructions[:240])
+
+    def test_annotations_without_any_upstream_are_harmless(self):
+        annotations = self.server.ask("tools/list")["tools"][0]["annotations"]
+        self.assertEqual((annotations["destructiveHint"], annotations["openWorldHint"], annotations["readOnlyHint"]), (False, False, False))
+
+    def test_progress_at_least_every_five_seconds(self):
+        call = self.server.start_call("import time\ntime.sleep(11.5)", meta={"progressToken": "p1"}, session=self.session)
+        self.assertEqual(call.result(20)["structuredContent"]["status"], "ok")
+        seen = [n["params"] for n in self.server.notes if n.get("method") == "notifications/progress"]
+        seen = [n["progress"] for n in seen if n["progressToken"] == "p1"]
+        self.assertGreaterEqual(len(seen), 2)
+        self.assertEqual(seen, sorted(set(seen)))
+
+    def test_no_progress_without_a_token(self):
+        before = len(self.server.notes)
+        self.cell("import time\ntime.sleep(6)", wait=20)
+        self.assertEqual([n for n in self.server.notes[before:] if n.get("method") == "notifications/progress"], [])
+
+    def test_the_answer_fits_the_output_schema(self):
+        schema = self.server.ask("tools/list")["tools"][0]["outputSchema"]
+        codes = ["1", "1/0", "print('x' * 50000)", "import sys; sys.exit(4)", "def", "import os; os._exit(1)", "{1}"]
+        for code in codes:
+            cell = self.cell(code)
+            missing = set(schema.get("required", ())) - set(cell)
+            self.assertFalse(missing)
+            if schema.get("additionalProperties") is False:
+                self.assertFalse(set(cell) - set(schema["properties"]))
+
+
+class Annotations(harness.Case):
+    """With upstream tools that can do anything, the hints say so."""
+
+    def test_with_an_upstream(self):
+        with rawmcp.RawServer("--config", self.config({"a": harness.fixture()})) as server:
+            server.initialize()
+            self.assertTrue(server.ask("tools/list")["tools"][0]["annotations"]["destructiveHint"])
+
+
+class End(harness.Case):
+    """It ends, soon, whatever way, and leaves nothing."""
+
+    def busy(self):
+        """A server with a session that computes, an idle one, and an upstream."""
+        server = rawmcp.RawServer("--config", self.config({"a": harness.fixture("--ignore-eof")}))
+        self.addCleanup(server.free)
+        server.initialize()
+        self.assertEqual(server.cell("await mcp_a.add(a=1, b=1)", session="idle")["status"], "ok")
+        server.cell("import subprocess\np = subprocess.Popen(['/bin/sh', '-c', 'while :; do :; done'])", session="child")
+        server.start_call("while True: pass", session="spinning")
+        time.sleep(0.3)
+        self.assertGreater(len(harness.descendants(server.process.pid)), 3)
+        return server
+
+    def ends(self, server, seconds=3.0):
+        start = time.monotonic()
+        status = server.process.wait(seconds + 5)
+        self.assertLess(time.monotonic() - start, seconds)
+        self.assertEqual(self.residue.settle(), {})
+        return status
+
+    def test_stdin_closes(self):
+        server = self.busy()
+        server.process.stdin.close()
+        self.assertEqual(self.ends(server), 0)
+
+    def test_sigterm(self):
+        server = self.busy()
+        server.process.terminate()
+        self.assertIn(self.ends(server), (0, -signal.SIGTERM, 128 + signal.SIGTERM))
+
+    def test_sigint(self):
+        server = self.busy()
+        server.process.send_signal(signal.SIGINT)
+        self.assertIn(self.ends(server), (0, -signal.SIGINT, 128 + signal.SIGINT))
+
+    def test_sigint_to_the_whole_group(self):
+        server = self.busy()
+        os.killpg(server.process.pid, signal.SIGINT)
+        self.ends(server)
+
+    def test_sigkill(self):
+        server = self.busy()
+        server.process.kill()
+        self.assertEqual(self.ends(server), -signal.SIGKILL)
+
+    def test_sigkill_while_starting(self):
+        for delay in (0.0, 0.01, 0.03, 0.06, 0.1, 0.2):
+            server = rawmcp.RawServer("--config", self.config({"a": harness.fixture()}))
+            self.addCleanup(server.free)
+            time.sleep(delay)
+            server.process.kill()
+            self.ends(server)
+
+    def test_sigkill_of_any_one_process_of_ours(self):
+        # Whichever dies, the rest follows or goes on; at the end nothing is left.
+        for kill in range(6):
+            server = rawmcp.RawServer("--config", self.config())
+            self.addCleanup(server.free)
+            server.initialize()
+            server.cell("1")
+            below = sorted(harness.descendants(server.process.pid))
+            if kill < len(below):
+                os.kill(below[kill], signal.SIGKILL)
+                time.sleep(0.2)
+            if not server.process.stdin.closed:
+                try:
+                    server.process.stdin.close()
+                except BrokenPipeError:
+                    pass
+            self.ends(server, 5)
+
+    def test_a_client_that_vanishes(self):
+        # The client is the parent of the server: its pipes close with it, nobody waits.
+        script = (
+            "import subprocess, sys, time\n"
+            "p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+            "hello = '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\","
+            "\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}'\n"
+            "call = '{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"run_python\","
+            "\"arguments\":{\"code\":\"1\"}}}'\n"
+            "p.stdin.write((hello + chr(10) + call + chr(10)).encode()); p.stdin.flush()\n"
+            "p.stdout.readline(); p.stdout.readline(); print('ready', flush=True); time.sleep(60)\n"
+        )
+        client = subprocess.Popen([harness.PYTHON, "-c", script, harness.CLOISTER, "mcp", "--config", self.config()],
+                                  stdout=subprocess.PIPE, env=harness.environment())
+        self.assertEqual(client.stdout.readline(), b"ready\n")
+        client.stdout.close()
+        harness.end(client)
+        self.assertEqual(self.residue.settle(), {})
+
+    def test_a_client_that_stops_reading(self):
+        # More answers than a pipe holds while nobody reads: the server neither spins nor dies, and still ends.
+        read, write = os.pipe()
+        process = subprocess.Popen([harness.CLOISTER, "mcp", "--config", self.config()], stdin=subprocess.PIPE,
+                                   stdout=write, stderr=subprocess.DEVNULL, env=harness.environment())
+        os.close(write)
+        for i in range(600):  # as many as the pipe to the server holds, should it stop reading
+            process.stdin.write(b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n' % i)
+        process.stdin.flush()
+        time.sleep(0.5)
+        self.assertIsNone(process.poll())
+        process.stdin.close()
+        process.wait(10)
+        os.close(read)
+
+    def test_nothing_is_left_after_an_ordinary_life(self):
+        with rawmcp.RawServer("--config", self.config()) as server:
+            server.initialize()
+            for i in range(8):
+                server.cell("open('/workspace/f', 'w').write('x')", session=f"s{i}")
+        self.assertEqual(self.residue.settle(), {})
+
+
+if __name__ == "__main__":
+    harness.main()

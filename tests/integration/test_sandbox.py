@@ -1,0 +1,184 @@
+"""What code in the sandbox sees of the machine: nothing that it should not. Each refusal stands beside its control."""
+
+import os
+import re
+
+import harness
+import rawmcp
+
+
+class Sandbox(rawmcp.ServerCase):
+    """Looks out from inside, with plain Python."""
+
+    def status(self):
+        text = self.value("open('/proc/self/status').read()")
+        return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+
+    def test_own_namespaces(self):
+        for kind in ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup"):
+            inside = self.value(f"import os; os.readlink('/proc/self/ns/{kind}')")
+            self.assertNotEqual(inside, os.readlink(f"/proc/self/ns/{kind}"), kind)
+
+    def test_no_capability_no_new_privs_and_a_filter(self):
+        status = self.status()
+        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            self.assertEqual(int(status[name], 16), 0, name)
+        self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
+
+    def test_not_root_inside(self):
+        self.assertEqual(self.value("import os; [os.getuid(), os.geteuid(), os.getgid(), os.getgroups()]"), [1000, 1000, 1000, []])
+
+    def test_host_identity_is_distinct_and_not_root(self):
+        # The worker's uid as this machine sees it.
+        self.ok("1")
+        uids = set()
+        for pid in harness.descendants(self.server.process.pid):
+            try:
+                with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+                    text = f.read()
+            except OSError:
+                continue
+            if re.search(r"^Seccomp_filters:\t[1-9]", text, re.M) and re.search(r"^NSpid:(\t\d+){3,}", text, re.M):
+                uids.add(int(re.search(r"^Uid:\t(\d+)", text, re.M).group(1)))
+        self.assertTrue(uids)
+        if harness.ROOT:
+            self.assertNotIn(0, uids)
+
+    def test_sessions_have_different_host_ids_as_root(self):
+        maps = [self.value("open('/proc/self/uid_map').read().split()[1]", session=f"id{i}") for i in range(2)]
+        if harness.ROOT:
+            self.assertNotEqual(maps[0], maps[1])
+
+    def test_the_root_is_read_only(self):
+        for path in ("/x", "/usr/x", "/etc/x"):
+            self.assertEqual(self.cell(f"open({path!r}, 'w')")["error"]["type"], "OSError", path)
+
+    def test_the_writable_places(self):
+        for path in ("/tmp/x", "/workspace/x", "/dev/shm/x"):
+            self.assertEqual(self.value(f"open({path!r}, 'w').write('12345')"), 5)
+
+    def test_writable_places_are_bounded(self):
+        for path in ("/tmp", "/workspace", "/dev/shm"):
+            code = f"try:\n    with open('{path}/fill', 'wb') as f:\n        for _ in range(300): _ = f.write(b'x' * (1 << 20))\nexcept OSError as e:\n    r = e.errno\nimport os\nos.unlink('{path}/fill')\nr"
+            self.assertEqual(self.value(code, session=f"fill-{os.path.basename(path)}"), 28, path)
+
+    def test_sessions_do_not_share_files(self):
+        self.ok("open('/tmp/mine', 'w').close()", session="file-a")
+        self.assertFalse(self.value("import os; os.path.exists('/tmp/mine')", session="file-b"))
+
+    def test_no_file_of_the_host(self):
+        marker = os.path.join(self.class_dir, "config.json")
+        self.assertTrue(os.path.exists(marker))
+        for path in (marker, harness.SOURCE, "/root", "/home", "/sys/kernel", "/boot", "/proc/1/root/etc"):
+            self.assertFalse(self.value(f"import os; os.path.exists({path!r}) and bool(os.listdir({path!r}) if os.path.isdir({path!r}) else 1)"), path)
+
+    def test_image_files_have_inodes_of_their_own(self):
+        inside = self.value("import os, sys; s = os.stat(os.path.realpath(sys.executable)); [s.st_dev, s.st_ino]")
+        host = os.stat(os.path.realpath(harness.PYTHON))
+        self.assertNotEqual(inside, [host.st_dev, host.st_ino])
+
+    def test_small_dev(self):
+        devices = set(self.value("import os; sorted(os.listdir('/dev'))"))
+        self.assertLessEqual({"null", "zero", "full", "random", "urandom", "fd", "shm", "stdin", "stdout", "stderr"}, devices)
+        self.assertFalse(devices & {"tty", "console", "kmsg", "mem", "kvm", "fuse", "ptmx"}, devices)
+
+    def test_proc_shows_own_processes_only(self):
+        code = "import os; [int(p) for p in os.listdir('/proc') if p.isdigit()]"
+        self.assertLessEqual(len(self.value(code)), 3)
+        for path in ("/proc/sys", "/proc/kcore", "/proc/sysrq-trigger", "/proc/meminfo"):
+            self.assertFalse(self.value(f"import os; os.path.exists({path!r})"), path)
+
+    def test_no_sysfs_and_no_cgroupfs(self):
+        mounts = self.value("open('/proc/self/mountinfo').read()")
+        kinds = {line.split(" - ")[1].split()[0] for line in mounts.splitlines()}
+        self.assertFalse(kinds & {"sysfs", "cgroup", "cgroup2", "devtmpfs", "debugfs"}, kinds)
+
+    def test_no_network(self):
+        code = "import socket\ns = socket.socket()\ns.settimeout(2)\ntry:\n    s.connect(('127.0.0.1', 1))\nexcept OSError as e:\n    r = type(e).__name__\nr"
+        cell = self.cell(code)
+        self.assertTrue(cell["status"] == "error" or cell["value"]["json"] in ("OSError", "PermissionError", "ConnectionRefusedError"), cell)
+        code = "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=2)"
+        self.assertEqual(self.cell(code)["status"], "error")
+
+    def test_abstract_sockets_of_the_host_are_out_of_reach(self):
+        import socket
+        name = f"\0cloister-test-{os.getpid()}"
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(name)
+            s.listen()
+            with socket.socket(socket.AF_UNIX) as control:
+                control.connect(name)
+            self.assertEqual(self.cell(f"import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect({name!r})")["status"], "error")
+
+    def test_empty_environment(self):
+        names = self.value("import os; sorted(os.environ)")
+        self.assertFalse([n for n in names if n not in ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "PWD", "PYTHONUNBUFFERED", "SHELL",
+                                                        "SHLVL", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "PYTHONDONTWRITEBYTECODE")], names)
+        self.assertEqual(self.value("os.environ['HOME']"), "/workspace")
+
+    def test_no_nested_namespaces(self):
+        code = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nr = [libc.unshare(0x10000000), ctypes.get_errno()]\nr"
+        self.assertEqual(self.value(code)[0], -1)
+
+    def test_dangerous_calls_are_refused(self):
+        calls = {"mount": "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)", "ptrace": "libc.ptrace(0, 0, 0, 0)",
+                 "keyctl": "libc.syscall(250, 0, -3, 0)", "bpf": "libc.syscall(321, 0, 0, 0)",
+                 "io_uring_setup": "libc.syscall(425, 1, 0)", "userfaultfd": "libc.syscall(323, 0)",
+                 "perf_event_open": "libc.syscall(298, 0, 0, -1, -1, 0)", "setns": "libc.setns(0, 0)",
+                 "chroot": "libc.chroot(b'/tmp')", "kexec_load": "libc.syscall(246, 0, 0, 0, 0)",
+                 "init_module": "libc.syscall(175, 0, 0, 0)"}
+        for name, call in calls.items():
+            cell = self.cell(f"import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n{call}", session=f"call-{name}")
+            self.assertTrue(cell["status"] == "killed" or cell["value"]["json"] == -1, (name, cell))
+
+    def test_descriptors_at_the_start(self):
+        code = "import os\nfds = {}\nfor f in os.listdir('/proc/self/fd'):\n    try: fds[f] = os.readlink('/proc/self/fd/' + f)\n    except OSError: pass\nfds"
+        fds = self.value(code)
+        others = {fd: what for fd, what in fds.items() if int(fd) > 2}
+        for what in others.values():
+            self.assertRegex(what, r"^(socket:|anon_inode:|pipe:|/proc/)", others)
+
+    def test_no_core_dumps(self):
+        self.assertEqual(self.value("import resource; resource.getrlimit(resource.RLIMIT_CORE)[0]"), 1)
+
+    def test_init_is_out_of_reach(self):
+        self.assertEqual(self.cell("open('/proc/1/environ').read() or 1/0")["status"], "error")
+        self.assertEqual(self.cell("open('/proc/1/mem', 'r+b')")["status"], "error")
+
+    def test_memory_limit_holds_for_children_too(self):
+        code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'b = bytearray(2 << 30)'], capture_output=True).returncode"
+        cell = self.cell(code)
+        self.assertTrue(cell["status"] in ("oom", "killed") or cell["value"]["json"] != 0, cell)
+
+
+class HostProcesses(rawmcp.ServerCase):
+    """The supervisor's own processes, looked at from outside."""
+
+    def statuses(self):
+        self.ok("1")
+        found = []
+        for pid, name in harness.descendants(self.server.process.pid).items():
+            try:
+                with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+                    found.append((name, dict(line.split(":\t", 1) for line in f.read().splitlines() if ":\t" in line)))
+            except OSError:
+                pass
+        return found
+
+    def test_everything_but_the_monitor_is_filtered(self):
+        # The server itself is the monitor; all below it are broker, stub, template, init and worker.
+        for name, status in self.statuses():
+            self.assertEqual((status["Seccomp"], status["NoNewPrivs"]), ("2", "1"), name)
+
+    def test_broker_and_init_have_no_capability(self):
+        for name, status in self.statuses():
+            if name in ("cloister", "cloister-init", "cloister-broker"):
+                self.assertEqual(int(status["CapEff"], 16), 0, name)
+
+    def test_topology(self):
+        names = [name for name, _ in self.statuses()]
+        self.assertGreaterEqual(len(names), 5, names)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Reads every #include "…" of the tree and holds it against the order of the parts.
+
+    include-graph.py [ROOT]
+
+What a part may include is the table below; a quoted include is a full path from the root, so that a crossed
+boundary shows. Prints what breaks the order, one line each, and ends with 1 then.
+"""
+
+import os
+import re
+import sys
+
+# (part, what it may include); the longest part that a file is in counts. Parts that are not named are free.
+RULES = [
+    ("base", ["base/"]),
+    ("policy", ["base/", "policy/"]),
+    ("rpc", ["base/", "rpc/"]),
+    ("rootfs", ["base/", "policy/", "rootfs/"]),
+    ("sandbox-init", ["base/", "policy/", "rpc/frame.h", "sandbox-init/"]),
+    ("supervisor/monitor", ["base/", "policy/", "supervisor/monitor/"]),
+]
+GENERATED = ("cloister-config.h",)
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+
+
+def sources(root):
+    for folder, names, files in os.walk(root):
+        names[:] = [n for n in names if not n.startswith((".", "build")) and n != "tests"]
+        for name in files:
+            if name.endswith((".c", ".h")):
+                yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def allowed_for(path):
+    parts = [(part, allowed) for part, allowed in RULES if path.startswith(part + "/")]
+    return max(parts, key=lambda rule: len(rule[0]))[1] if parts else None
+
+
+def fault(root, path, target):
+    """What is wrong with one include, or None."""
+    if target in GENERATED:
+        return None
+    generated = target.endswith(".inc")
+    if target.startswith(".") or not generated and not os.path.exists(os.path.join(root, target)):
+        return f'"{target}" is not a path from the root of the tree'
+    allowed = allowed_for(path)
+    if allowed is not None and not any(target.startswith(a) for a in allowed):
+        return f'"{target}" is out of bounds: only {", ".join(allowed)}'
+    return None
+
+
+def check(root):
+    faults = []
+    for path in sorted(sources(root)):
+        with open(os.path.join(root, path), encoding="utf-8") as f:
+            for number, line in enumerate(f, 1):
+                match = INCLUDE.match(line)
+                wrong = match and fault(root, path, match.group(1))
+                if wrong:
+                    faults.append(f"{path}:{number}: {wrong}")
+    return faults
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    faults = check(root)
+    print("\n".join(faults), end="\n" if faults else "")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

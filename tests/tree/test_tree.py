@@ -1,0 +1,94 @@
+"""What holds of the tree itself: who may include whom, how long files and functions may grow."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+GRAPH = os.path.join(HERE, "include-graph.py")
+
+
+def graph(root):
+    return subprocess.run([sys.executable, "-B", GRAPH, root], capture_output=True, text=True, check=False)
+
+
+class IncludeGraph(unittest.TestCase):
+    """The order of the parts."""
+
+    def test_the_tree_keeps_the_order(self):
+        done = graph(ROOT)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def crossing(self, path, target):
+        """The findings in a small tree where one file includes another."""
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in ((target, ""), (path, f'#include "{target}"\n')):
+                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+                    f.write(text)
+            return graph(root).stdout
+
+    def test_each_crossing_is_found(self):
+        for path, target in (
+            ("base/a.c", "policy/b.h"),
+            ("policy/a.c", "rpc/b.h"),
+            ("rpc/a.c", "supervisor/hub/b.h"),
+            ("sandbox-init/init/a.c", "rpc/jsonrpc.h"),
+            ("sandbox-init/init/a.c", "supervisor/monitor/messages.h"),
+            ("supervisor/monitor/a.c", "rpc/frame.h"),
+            ("supervisor/monitor/a.c", "supervisor/hub/b.h"),
+            ("rootfs/a.c", "supervisor/monitor/b.h"),
+        ):
+            with self.subTest(path=path, target=target):
+                self.assertIn(target, self.crossing(path, target))
+
+    def test_what_is_allowed_is_not_found(self):
+        for path, target in (
+            ("policy/a.c", "base/b.h"),
+            ("sandbox-init/worker/a.c", "rpc/frame.h"),
+            ("supervisor/monitor/a.c", "policy/b.h"),
+            ("supervisor/broker/a.c", "supervisor/monitor/messages.h"),
+        ):
+            with self.subTest(path=path, target=target):
+                self.assertEqual(self.crossing(path, target), "")
+
+
+class Size(unittest.TestCase):
+    """No file above 600 lines, no function above 100."""
+
+    def sources(self, *endings):
+        done = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False)
+        names = done.stdout.split("\n") if done.returncode == 0 else []
+        return [os.path.join(ROOT, n) for n in names if n.endswith(endings) and os.path.exists(os.path.join(ROOT, n))]
+
+    def test_files(self):
+        long = []
+        for path in self.sources(".c", ".h", ".py"):
+            with open(path, encoding="utf-8") as f:
+                lines = sum(1 for _ in f)
+            if lines > 600:
+                long.append((os.path.relpath(path, ROOT), lines))
+        self.assertEqual(long, [])
+
+    def test_functions(self):
+        long = []
+        for path in self.sources(".c"):
+            start = None
+            with open(path, encoding="utf-8") as f:
+                for number, line in enumerate(f, 1):
+                    if re.match(r"\{", line):
+                        start = number
+                    elif line.startswith("}") and start:
+                        if number - start > 100:
+                            long.append((os.path.relpath(path, ROOT), start, number - start))
+                        start = None
+        self.assertEqual(long, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
