@@ -28,7 +28,7 @@ struct config_server {
         char **env;     /* NAME=value, NULL-terminated */
         size_t n_env;
         char *cwd;      /* or NULL */
-        char *description; /* or NULL */
+        char *description; /* or NULL; any Unicode */
         bool disabled;
         uint32_t timeout_ms;     /* of a call; 0: the default, 60,000 */
         char *problem;  /* why it cannot be used (one line), or NULL */
@@ -63,7 +63,12 @@ struct config *config_free(struct config *config);
  */
 int config_add(struct config *config, const char *name, const char *data, size_t n, struct error *err);
 
+/* A server of one's own to expand, ended with config_server_done(). Returns 0 or -ENOMEM. */
+int config_server_copy(const struct config_server *server, struct config_server *ret);
+void config_server_done(struct config_server *server);
+
 /* Expands ${VAR}, ${VAR:-default} and a leading ~ in command, args, env values and cwd of a server. lookup returns
- * NULL for a variable that is not set: an error that names it. Called by the monitor before a start. */
+ * NULL for a variable that is not set: an error that names it. Called by the monitor before a start, on a copy:
+ * values are not to be expanded twice, and after an error some are. -ELOOP: it turns out to be Cloister itself. */
 int config_server_expand(struct config_server *server, const char *(*lookup)(const char *name),
                          struct error *err);

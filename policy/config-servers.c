@@ -1,0 +1,502 @@
+/*
+ * The servers of a config: entries in the shape that MCP clients share, {"NAME": {"command",
+ * "args", "env", …}}.
+ *
+ * An entry that cannot be used is kept with its problem, so that whoever asks for the server by
+ * name hears why it is not there. Only what has no name to be kept under is an error.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "policy/config-parts.h"
+#include "policy/did-you-mean.h"
+#include "policy/quantity.h"
+#include "policy/server-name.h"
+
+enum {
+        ARGS_MAX = 1024,
+        ENV_MAX = 1024,
+        TIMEOUT_MIN = 100, /* ms */
+        TIMEOUT_MAX = 24 * 3600 * 1000,
+        TIMEOUT_SUSPECT = 3600 * 1000, /* written in milliseconds, as some clients want it? */
+};
+
+struct entry {
+        struct config_reader *reader;
+        struct config_server *server;
+        const char *type; /* as written, or NULL */
+};
+
+/* The first problem of an entry is the one that it keeps. */
+static int problem(struct entry *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int problem(struct entry *e, const char *format, ...)
+{
+        va_list args;
+
+        if (e->server->problem)
+                return 0;
+        va_start(args, format);
+        int r = vasprintf(&e->server->problem, format, args);
+        va_end(args);
+        if (r >= 0)
+                return 0;
+        e->server->problem = NULL;
+        return -ENOMEM;
+}
+
+static int read_text(struct entry *e, const char *key, yyjson_val *value, char **to)
+{
+        const char *text = config_text(value);
+
+        if (!text || *text == '\0')
+                return problem(e, "\"%s\" must be a string that is not empty", key);
+        return config_set_text(to, text);
+}
+
+static int read_command(struct entry *e, const char *key, yyjson_val *value)
+{
+        if (yyjson_is_arr(value))
+                return problem(e, "\"command\" must be a string; its arguments go into \"args\"");
+        return read_text(e, key, value, &e->server->command);
+}
+
+/* Also numbers and booleans, as written: others take them, and their meaning is plain. */
+static const char *word(yyjson_val *value)
+{
+        if (yyjson_is_bool(value))
+                return yyjson_get_bool(value) ? "true" : "false";
+        return yyjson_is_raw(value) ? yyjson_get_raw(value) : config_text(value);
+}
+
+static size_t word_length(yyjson_val *value, const char *text)
+{
+        return yyjson_is_raw(value) ? yyjson_get_len(value) : strlen(text);
+}
+
+static char **list_free(char **list)
+{
+        for (char **item = list; item && *item; item++)
+                free(*item);
+        free(list);
+        return NULL;
+}
+
+DEFINE_CLEANUP(char **, list_free)
+
+static int read_args(struct entry *e, const char *key, yyjson_val *value)
+{
+        yyjson_arr_iter iter = yyjson_arr_iter_with(value);
+        size_t n = yyjson_arr_size(value), i = 0;
+        yyjson_val *item;
+
+        if (!yyjson_is_arr(value))
+                return problem(e, "\"args\" must be an array of strings");
+        if (n > ARGS_MAX)
+                return problem(e, "\"args\" has more than %d items", ARGS_MAX);
+        _cleanup_(cleanup_list_free) char **args = calloc(n + 1, sizeof(char *));
+        if (!args)
+                return -ENOMEM;
+        while ((item = yyjson_arr_iter_next(&iter))) {
+                const char *text = word(item);
+                if (!text)
+                        return problem(e, "\"args\": item %zu must be a string", i + 1);
+                args[i] = strndup(text, word_length(item, text));
+                if (!args[i++])
+                        return -ENOMEM;
+        }
+        list_free(e->server->args);
+        e->server->args = take_ptr(args);
+        e->server->n_args = n;
+        return 0;
+}
+
+static int read_variable(struct entry *e, yyjson_val *name, yyjson_val *value, char **ret)
+{
+        const char *text = word(value);
+        const char *variable = config_text(name);
+
+        if (!variable || *variable == '\0' || strchr(variable, '='))
+                return problem(e, "\"env\": \"%s\" cannot be a variable's name",
+                               variable ? variable : "…");
+        if (!text)
+                return problem(e, "\"env\": %s must be a string", variable);
+        return asprintf(ret, "%s=%.*s", variable, (int)word_length(value, text), text) < 0 ? -ENOMEM
+                                                                                           : 0;
+}
+
+static int read_env(struct entry *e, const char *key, yyjson_val *value)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(value);
+        size_t n = yyjson_obj_size(value), i = 0;
+        yyjson_val *name;
+
+        if (!yyjson_is_obj(value))
+                return problem(e, "\"env\" must be an object of strings");
+        if (n > ENV_MAX)
+                return problem(e, "\"env\" has more than %d variables", ENV_MAX);
+        _cleanup_(cleanup_list_free) char **env = calloc(n + 1, sizeof(char *));
+        if (!env)
+                return -ENOMEM;
+        for (; (name = yyjson_obj_iter_next(&iter)); i++) {
+                char *item = NULL;
+                int r = read_variable(e, name, yyjson_obj_iter_get_val(name), &item);
+                if (r < 0 || !item)
+                        return r;
+                env[i] = item;
+        }
+        list_free(e->server->env);
+        e->server->env = take_ptr(env);
+        e->server->n_env = n;
+        return 0;
+}
+
+static int read_cwd(struct entry *e, const char *key, yyjson_val *value)
+{
+        return read_text(e, key, value, &e->server->cwd);
+}
+
+static int read_url(struct entry *e, const char *key, yyjson_val *value)
+{
+        return read_text(e, key, value, &e->server->url);
+}
+
+static int read_description(struct entry *e, const char *key, yyjson_val *value)
+{
+        const char *text = config_text(value);
+
+        return text ? config_set_text(&e->server->description, text)
+                    : problem(e, "\"description\" must be a string");
+}
+
+static int read_type(struct entry *e, const char *key, yyjson_val *value)
+{
+        e->type = config_text(value);
+        return e->type ? 0 : problem(e, "\"%s\" must be a string", key);
+}
+
+static int read_disabled(struct entry *e, const char *key, yyjson_val *value)
+{
+        if (!yyjson_is_bool(value))
+                return problem(e, "\"%s\" must be true or false", key);
+        e->server->disabled = yyjson_get_bool(value) == (strcmp(key, "disabled") == 0);
+        return 0;
+}
+
+static int read_timeout(struct entry *e, const char *key, yyjson_val *value)
+{
+        uint32_t ms = 0;
+
+        int r = quantity_milliseconds(value, &ms);
+        if (r == -EINVAL)
+                return problem(
+                        e, "\"timeout\" must be a number of seconds or a string such as \"30s\"");
+        if (r < 0 || ms < TIMEOUT_MIN || ms > TIMEOUT_MAX)
+                return problem(e, "\"timeout\" must be from 0.1 to %d seconds", TIMEOUT_MAX / 1000);
+        e->server->timeout_ms = ms;
+        if (ms <= TIMEOUT_SUSPECT || yyjson_is_str(value))
+                return 0;
+        return config_warn(
+                e->reader, NULL,
+                "server \"%s\": timeout is taken as %u seconds; for milliseconds write \"%ums\"",
+                e->server->name, ms / 1000, ms / 1000);
+}
+
+static int ignore(struct entry *e, const char *key, yyjson_val *value)
+{
+        return 0;
+}
+
+/* What can stand in an entry, other clients' keys included. Those without an effect here that
+ * a person would miss are not in it, so that there is a warning. */
+static const struct server_key {
+        const char *name;
+        int (*read)(struct entry *e, const char *key, yyjson_val *value);
+} server_keys[] = {
+        {"command", read_command},
+        {"args", read_args},
+        {"env", read_env},
+        {"cwd", read_cwd},
+        {"url", read_url},
+        {"type", read_type},
+        {"description", read_description},
+        {"disabled", read_disabled},
+        {"timeout", read_timeout},
+        /* the same under other names */
+        {"enabled", read_disabled},
+        {"environment", read_env},
+        {"workingDirectory", read_cwd},
+        {"httpUrl", read_url},
+        {"serverUrl", read_url},
+        {"transport", read_type},
+        {"transportType", read_type},
+        /* a client's own: approval, appearance, where the entry came from */
+        {"alwaysAllow", ignore},
+        {"autoApprove", ignore},
+        {"trust", ignore},
+        {"headers", ignore},
+        {"icon", ignore},
+        {"iconUrl", ignore},
+        {"logoUrl", ignore},
+        {"displayName", ignore},
+        {"gallery", ignore},
+        {"version", ignore},
+        {"metadata", ignore},
+        {"_meta", ignore},
+        {"tags", ignore},
+        {"note", ignore},
+        {"notes", ignore},
+        {"comment", ignore},
+        {"_comment", ignore},
+        {"$schema", ignore},
+        {"longRunning", ignore},
+        {"isActive", read_disabled},
+        {"initializationOptions", ignore},
+        {"requestTimeout", ignore},
+        {"startup_timeout_sec", ignore},
+        {"required", ignore},
+};
+
+static const char *const known_names[] = {
+        "command", "args", "env", "cwd", "url", "type", "description", "disabled", "timeout", NULL,
+};
+
+static int warn_unknown(struct entry *e, const char *key)
+{
+        char where[2 * SERVER_NAME_MAX * 4];
+
+        snprintf(where, sizeof(where), "server \"%s\": ", e->server->name);
+        return config_warn_unknown(e->reader, where, key, known_names);
+}
+
+static int read_member(struct entry *e, const char *key, yyjson_val *value)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(server_keys); i++)
+                if (strcmp(server_keys[i].name, key) == 0)
+                        return server_keys[i].read(e, key, value);
+        return warn_unknown(e, key);
+}
+
+static int read_members(struct entry *e, yyjson_val *object)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(object);
+        yyjson_val *name;
+        char where[2 * SERVER_NAME_MAX * 4];
+
+        snprintf(where, sizeof(where), "server \"%s\": ", e->server->name);
+        while ((name = yyjson_obj_iter_next(&iter))) {
+                int r = config_check_twice(e->reader, where, object, name);
+                if (r >= 0)
+                        r = read_member(e, yyjson_get_str(name), yyjson_obj_iter_get_val(name));
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static bool is_one_of(const char *text, const char *const *list)
+{
+        for (; *list; list++)
+                if (strcasecmp(text, *list) == 0)
+                        return true;
+        return false;
+}
+
+/* A type that contradicts the rest is a problem; without one the rest decides. */
+static int check_kind(struct entry *e)
+{
+        static const char *const stdio[] = {"stdio", "local", "command", NULL};
+        static const char *const http[] = {
+                "http",
+                "sse",
+                "streamable-http",
+                "streamable_http",
+                "streamableHttp",
+                "remote",
+                "ws",
+                "websocket",
+                NULL,
+        };
+        struct config_server *s = e->server;
+        bool by_http = e->type && is_one_of(e->type, http);
+
+        if (e->type && !by_http && !is_one_of(e->type, stdio))
+                return problem(e, "type \"%.40s\" is not known; stdio is", e->type);
+        if (s->command && s->url)
+                return problem(e, "has both a command and a url: remove one");
+        if (s->url || by_http)
+                return problem(e, "reached by HTTP, which this version doesn't speak yet: use a "
+                                  "command that connects to it, such as mcp-remote");
+        if (!s->command)
+                return problem(e, "has no command");
+        return 0;
+}
+
+static uint64_t hash(uint64_t h, const char *text)
+{
+        /* FNV-1a (Fowler, Noll, Vo), the terminator included, so that ["ab"] and ["a", "b"] differ.
+         */
+        for (const char *p = text ? text : "\1";; p++) {
+                h = (h ^ (unsigned char)*p) * 0x100000001b3ull;
+                if (*p == '\0')
+                        return h;
+        }
+}
+
+static uint64_t key_of(const struct config_server *s)
+{
+        uint64_t h = 0xcbf29ce484222325ull;
+
+        h = hash(h, s->command);
+        h = hash(h, s->url);
+        h = hash(h, s->cwd);
+        for (size_t i = 0; i < s->n_args; i++)
+                h = hash(h, s->args[i]);
+        h = hash(h, NULL); /* where args end and env begins */
+        for (size_t i = 0; i < s->n_env; i++)
+                h = hash(h, s->env[i]);
+        return h;
+}
+
+static bool is_taken(const struct config *config, const struct config_server *s)
+{
+        for (size_t i = 0; i < config->n_servers; i++)
+                if (&config->servers[i] != s && strcmp(config->servers[i].name, s->name) == 0)
+                        return true;
+        return false;
+}
+
+static int read_entry(struct config_reader *reader, struct config_server *s, yyjson_val *value)
+{
+        struct entry e = {.reader = reader, .server = s};
+        int r = 0;
+
+        if (is_taken(reader->before, s) || is_taken(reader->into, s))
+                r = problem(&e, "there is a server of this name before it; that one is used");
+        else if (!yyjson_is_obj(value))
+                r = problem(&e, "must be an object: {\"command\": …}");
+        if (r < 0 || !yyjson_is_obj(value))
+                return r;
+        r = read_members(&e, value);
+        if (r >= 0)
+                r = check_kind(&e);
+        if (r >= 0 && config_server_is_ourselves(s))
+                r = problem(&e, "would start Cloister inside Cloister; skipped");
+        s->key = key_of(s);
+        return r;
+}
+
+/* The name as far as it can be shown: without NUL, of bounded length. */
+static int read_name(struct config_reader *reader, struct config_server *s, yyjson_val *name)
+{
+        const char *text = yyjson_get_str(name);
+        size_t length = yyjson_get_len(name);
+        const char *wrong = server_name_wrong(text, length);
+
+        if (wrong && length > SERVER_NAME_MAX)
+                length = server_name_cut(text, length);
+        s->name = strndup(text, length);
+        if (!s->name)
+                return -ENOMEM;
+        struct entry e = {.reader = reader, .server = s};
+        return wrong ? problem(&e, "%s", wrong) : 0;
+}
+
+static struct config_server *new_server(struct config *config)
+{
+        struct config_server *grown = reallocarray(config->servers, config->n_servers + 1,
+                                                   sizeof(*grown));
+        if (!grown)
+                return NULL;
+        config->servers = grown;
+        grown[config->n_servers] = (struct config_server){};
+        return &grown[config->n_servers++];
+}
+
+static int read_server(struct config_reader *reader, yyjson_val *name, yyjson_val *value)
+{
+        if (reader->before->n_servers + reader->into->n_servers >= CONFIG_SERVERS_MAX)
+                return config_wrong(reader, NULL, "more than %d servers in all",
+                                    CONFIG_SERVERS_MAX);
+
+        struct config_server *s = new_server(reader->into);
+        int r = s ? read_name(reader, s, name) : -ENOMEM;
+        if (r >= 0)
+                r = read_entry(reader, s, value);
+        if (r == -ENOMEM)
+                return error_errno(reader->err, ENOMEM, "%s", reader->file);
+        return r;
+}
+
+int config_read_servers(struct config_reader *reader, yyjson_val *servers)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(servers);
+        yyjson_val *name;
+
+        if (!yyjson_is_obj(servers))
+                return config_wrong(reader, "mcpServers",
+                                    "mcpServers must be an object: {\"NAME\": {\"command\": …}}");
+        while ((name = yyjson_obj_iter_next(&iter))) {
+                int r = read_server(reader, name, yyjson_obj_iter_get_val(name));
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+void config_server_done(struct config_server *s)
+{
+        free(s->name);
+        free(s->command);
+        free(s->url);
+        list_free(s->args);
+        list_free(s->env);
+        free(s->cwd);
+        free(s->description);
+        free(s->problem);
+        *s = (struct config_server){};
+}
+
+static int copy_text(char **to, const char *from)
+{
+        return from ? config_set_text(to, from) : 0;
+}
+
+static int copy_list(char ***to, char *const *from, size_t n)
+{
+        if (!from)
+                return 0;
+        *to = calloc(n + 1, sizeof(char *));
+        for (size_t i = 0; *to && i < n; i++)
+                if (config_set_text(&(*to)[i], from[i]) < 0)
+                        return -ENOMEM;
+        return *to ? 0 : -ENOMEM;
+}
+
+int config_server_copy(const struct config_server *from, struct config_server *ret)
+{
+        struct config_server s = {
+                .n_args = from->n_args,
+                .n_env = from->n_env,
+                .disabled = from->disabled,
+                .timeout_ms = from->timeout_ms,
+                .key = from->key,
+        };
+
+        if (copy_text(&s.name, from->name) < 0 || copy_text(&s.command, from->command) < 0 ||
+            copy_text(&s.url, from->url) < 0 || copy_text(&s.cwd, from->cwd) < 0 ||
+            copy_text(&s.description, from->description) < 0 ||
+            copy_text(&s.problem, from->problem) < 0 ||
+            copy_list(&s.args, from->args, from->n_args) < 0 ||
+            copy_list(&s.env, from->env, from->n_env) < 0) {
+                config_server_done(&s);
+                return -ENOMEM;
+        }
+        *ret = s;
+        return 0;
+}

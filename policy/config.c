@@ -1,0 +1,137 @@
+/* The config: its memory, and how a file becomes part of it. */
+#include "policy/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "policy/config-parts.h"
+
+enum { SECOND = 1000 };
+
+DEFINE_CLEANUP(struct config *, config_free)
+
+struct config *config_new(void)
+{
+        struct config *config = calloc(1, sizeof(*config));
+        if (!config)
+                return NULL;
+        limits_default(&config->limits);
+        config->cell_timeout_ms = 120 * SECOND;
+        config->cell_timeout_max_ms = 600 * SECOND;
+        config->session_idle_ms = 30 * 60 * SECOND;
+        config->output_characters = 10000;
+        return config;
+}
+
+struct config *config_free(struct config *config)
+{
+        if (!config)
+                return NULL;
+        for (size_t i = 0; i < config->n_servers; i++)
+                config_server_done(&config->servers[i]);
+        for (size_t i = 0; i < config->n_warnings; i++)
+                free(config->warnings[i]);
+        free(config->servers);
+        free(config->warnings);
+        free(config->image);
+        free(config->python);
+        free(config->user);
+        free(config);
+        return NULL;
+}
+
+/* A file as a config of its own, with the numbers of the earlier ones to start from. */
+static struct config *new_from(const struct config *before)
+{
+        struct config *config = config_new();
+        if (!config)
+                return NULL;
+        config->limits = before->limits;
+        config->cell_timeout_ms = before->cell_timeout_ms;
+        config->cell_timeout_max_ms = before->cell_timeout_max_ms;
+        config->session_idle_ms = before->session_idle_ms;
+        config->sessions_max = before->sessions_max;
+        config->output_characters = before->output_characters;
+        config->id_first = before->id_first;
+        config->id_count = before->id_count;
+        return config;
+}
+
+static void move_text(char **to, char **from)
+{
+        if (!*from)
+                return;
+        free(*to);
+        *to = take_ptr(*from);
+}
+
+/* Grows *array by n items of the given size and moves those of more behind it. */
+static int append_items(void *array, size_t *count, void *more, size_t *n, size_t size)
+{
+        void **to = array, **from = more;
+
+        if (*n == 0)
+                return 0;
+        char *grown = reallocarray(*to, *count + *n, size);
+        if (!grown)
+                return -ENOMEM;
+        memcpy(grown + *count * size, *from, *n * size);
+        *to = grown;
+        *count += *n;
+        *n = 0;
+        return 0;
+}
+
+static int merge(struct config *config, struct config *file)
+{
+        if (append_items(&config->servers, &config->n_servers, &file->servers, &file->n_servers,
+                         sizeof(struct config_server)) < 0 ||
+            append_items(&config->warnings, &config->n_warnings, &file->warnings, &file->n_warnings,
+                         sizeof(char *)) < 0)
+                return -ENOMEM;
+        move_text(&config->image, &file->image);
+        move_text(&config->python, &file->python);
+        move_text(&config->user, &file->user);
+        config->limits = file->limits;
+        config->cell_timeout_ms = file->cell_timeout_ms;
+        config->cell_timeout_max_ms = file->cell_timeout_max_ms;
+        config->session_idle_ms = file->session_idle_ms;
+        config->sessions_max = file->sessions_max;
+        config->output_characters = file->output_characters;
+        config->id_first = file->id_first;
+        config->id_count = file->id_count;
+        return 0;
+}
+
+int config_add(struct config *config, const char *name, const char *data, size_t n,
+               struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        _cleanup_(cleanup_config_free) struct config *file = new_from(config);
+        struct config_reader reader = {
+                .before = config,
+                .into = file,
+                .file = name,
+                .data = data,
+                .n = n,
+                .err = err,
+        };
+
+        if (!file)
+                return error_errno(err, ENOMEM, "%s", name);
+        if (n > CONFIG_FILE_SIZE_MAX)
+                return error_set(err, EFBIG, "%s: larger than 1 MiB", name);
+        int r = json_parse_config(data, n, &doc, err);
+        if (r < 0)
+                return error_context(err, "%s", name);
+        r = config_read_root(&reader, yyjson_doc_get_root(doc));
+        if (r >= 0)
+                r = config_count_warnings(&reader);
+        if (r < 0)
+                return r;
+        r = merge(config, file);
+        return r < 0 ? error_errno(err, -r, "%s", name) : 0;
+}

@@ -1,0 +1,8 @@
+/* The nearest of some names to a word that is none of them, for messages. */
+#pragma once
+
+#include <stddef.h>
+
+/* NULL when nothing is near: more than a third of the word's letters would have to change. Case
+ * does not count. names ends with NULL. */
+const char *did_you_mean(const char *word, const char *const *names);
