@@ -7,7 +7,7 @@
  *
  *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST be dumpable here.
  *   2. tells the monitor that it is there; the kernel adds its pid. The monitor puts it into a cgroup meanwhile.
- *   3. takes propagation off, sets every namespace limit to 0 through the template's whole /proc, which MUST still be
+ *   3. takes propagation off, sets the namespace limits to 0 through the template's whole /proc, which MUST still be
  *      visible, and then covers it with a restricted one.
  *   4. waits for the monitor's word: its first tmpfs MUST be charged to its cgroup.
  *   5. mounts /tmp, /workspace and /dev/shm, sets resource limits.
@@ -42,8 +42,9 @@
 
 enum { STACK_SIZE = 256 * 1024 };
 
+/* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount. */
 static const char *const namespace_limits[] = {
-        "user", "pid", "mnt", "net", "ipc", "uts", "cgroup", "time",
+        "user", "pid", "net", "ipc", "uts", "cgroup", "time",
 };
 
 static int write_file(const char *path, const char *text, struct error *err)
@@ -86,7 +87,8 @@ static int await_go(struct error *err)
         return 0;
 }
 
-static int cover_proc(int root, struct error *err)
+/* *mount_limit: open, to be written once the last mount is made; its file is out of sight by then. */
+static int cover_proc(int root, int *mount_limit, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
@@ -97,6 +99,9 @@ static int cover_proc(int root, struct error *err)
                 if (r < 0)
                         return r;
         }
+        *mount_limit = open("/proc/sys/user/max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
+        if (*mount_limit < 0)
+                return error_errno(err, errno, "open max_mnt_namespaces");
 
         _cleanup_close_ int proc = mount_proc_new(true, err);
         int r = proc < 0 ? proc : mount_attach(proc, root, "proc", err);
@@ -135,8 +140,6 @@ static int set_limits(const struct session_plan *plan, struct error *err)
                 int resource;
                 rlim_t most;
         } list[] = {
-                /* 1, not 0: only that keeps core_pattern's pipe handlers from running too (core(5)). */
-                {RLIMIT_CORE, 1},
                 {RLIMIT_NOFILE, l->open_files},
                 {RLIMIT_MEMLOCK, 8UL * 1024 * 1024},
                 {RLIMIT_MSGQUEUE, 0},
@@ -247,19 +250,22 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
 
 static int become_init(struct session *s, int release, struct error *err)
 {
-        char *const arguments[] = {"init", NULL};
+        const char *const arguments[] = {"init", NULL};
         char *const environment[] = {NULL};
         int init = -1;
 
         int r = place_init_descriptors(s, release, &init, err);
         if (r < 0)
                 return r;
-        execveat(init, "", arguments, environment, AT_EMPTY_PATH);
+        execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);
         return error_errno(err, errno, "exec cloister-init");
 }
 
 static int build(struct session *s, struct error *err)
 {
+        /* Out of the monitor's process group, which kill(0, …) would reach, and away from any terminal. */
+        if (setsid() < 0)
+                return error_errno(err, errno, "setsid");
         int r = map_ids(s, err);
         if (r >= 0)
                 r = announce(err);
@@ -269,11 +275,14 @@ static int build(struct session *s, struct error *err)
         _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (root < 0)
                 return error_errno(err, errno, "open /");
-        r = cover_proc(root, err);
+        _cleanup_close_ int mount_limit = -1;
+        r = cover_proc(root, &mount_limit, err);
         if (r >= 0)
                 r = await_go(err);
         if (r >= 0)
                 r = mount_writable(&s->plan.limits, root, err);
+        if (r >= 0 && write(mount_limit, "0", 1) != 1)
+                r = error_errno(err, errno, "limit mount namespaces");
         if (r >= 0)
                 r = set_limits(&s->plan, err);
         if (r >= 0 && chdir(LAYOUT_WORKSPACE) < 0)

@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -186,19 +187,23 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
 
 static int become_worker(struct template_root *t, struct error *err)
 {
-        char *const environment[] = LAYOUT_ENVIRONMENT;
-        char *const arguments[] = {t->plan.python, t->plan.libpython, NULL};
+        const char *const environment[] = LAYOUT_ENVIRONMENT;
+        const char *const arguments[] = {t->plan.python, t->plan.libpython, NULL};
         int worker = -1;
 
         int r = place_descriptors(t, &worker, err);
         if (r < 0)
                 return r;
+        /* 1, not 0: only that keeps core_pattern's pipe handlers from running too (core(5)). The filter turns
+         * every later write of it into nothing. */
+        if (setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1}) < 0)
+                return error_errno(err, errno, "limit core dumps");
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_errno(err, errno, "no_new_privs");
         r = filter_load(t->fds[TEMPLATE_FD_TEMPLATE_FILTER], err);
         if (r < 0)
                 return r;
-        execveat(worker, "", arguments, environment, AT_EMPTY_PATH);
+        execveat(worker, "", (char *const *)arguments, (char *const *)environment, AT_EMPTY_PATH);
         if (errno == ENOENT)
                 return error_set(err, ENOENT,
                                  "the image has no loader for this machine's programs (its libc differs)");

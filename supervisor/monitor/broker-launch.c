@@ -107,7 +107,6 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
         char byte;
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        prctl(PR_SET_DUMPABLE, 1); /* the map is written to /proc/PID, which is root's otherwise */
         setsid();
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);

@@ -22,6 +22,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/monitor/child.h"
+#include "supervisor/monitor/userns.h"
 #include "supervisor/monitor/ids-range.h"
 
 /* include/linux/proc_ns.h: PROC_USER_INIT_INO, the inode of the initial user namespace. */
@@ -60,37 +61,6 @@ static bool is_initial_namespace(void)
 }
 
 /* ---- the trial ---- */
-
-static int write_text(const char *path, const char *text)
-{
-        _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-        return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
-}
-
-static int write_map(pid_t pid, const char *file, const char *text)
-{
-        char path[64];
-
-        snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-        return write_text(path, text);
-}
-
-static int write_maps(pid_t pid, const struct ids *ids)
-{
-        char uids[64], gids[64];
-
-        snprintf(uids, sizeof(uids), "0 %u %u", ids->first, ids->count);
-        snprintf(gids, sizeof(gids), "0 %u %u", ids->group, ids->count);
-        int r = 0;
-        if (ids->mode == SANDBOX_ROOTLESS)
-                r = write_map(pid, "setgroups", "deny");
-        if (r >= 0)
-                r = write_map(pid, "uid_map", uids);
-        if (r >= 0)
-                r = write_map(pid, "gid_map", gids);
-        return r;
-}
 
 /* In the child, once it is mapped: what a sandbox needs of its namespace. A mount is what
  * AppArmor's restriction of unprivileged user namespaces forbids although their creation succeeds.
@@ -137,13 +107,12 @@ static int try_ids(const struct ids *ids)
                 return -errno;
         read_end = ends[0];
         write_end = ends[1];
-        /* A fork into a new user namespace; nobody else is running in this process. */
-        pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+        pid_t pid = userns_fork(CLONE_NEWUSER);
         if (pid < 0)
-                return -errno;
+                return pid;
         if (pid == 0)
                 trial_child(read_end);
-        int r = write_maps(pid, ids);
+        int r = userns_map(pid, 0, ids->first, ids->group, ids->count, NULL);
         if (r >= 0)
                 r = fd_write_all(write_end, "", 1);
         close(take_fd(write_end));

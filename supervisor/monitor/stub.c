@@ -51,8 +51,6 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
         if (dup2(pipe_fd, STUB_PIPE_FD) < 0 || dup2(ready_fd, STUB_READY_FD) < 0 ||
             dup2(filter_fd, STUB_FILTER_FD) < 0 || syscall(SYS_close_range, 3, ~0U, 0) < 0)
                 _exit(1);
-        prctl(PR_SET_DUMPABLE, 1);
-        stub_say('m');
         if (read(STUB_PIPE_FD, &byte, 1) != 1)
                 _exit(1);
         prctl(PR_SET_DUMPABLE, 0);
@@ -111,10 +109,8 @@ static int set_up(struct stub *s, const struct ids *ids, int ready, struct error
 {
         bool range = ids->mode != SANDBOX_ROOTLESS;
 
-        int r = expect_step(ready, 'm', err);
-        if (r >= 0)
-                r = userns_map(s->pid, 0, ids->first + range, ids->group + range,
-                               range ? ids->count - 1 : 1, err);
+        int r = userns_map(s->pid, 0, ids->first + range, ids->group + range,
+                           range ? ids->count - 1 : 1, err);
         if (r < 0)
                 return r;
         s->user_namespace = open_namespace(s->pid, "user", err);

@@ -6,7 +6,10 @@
 
 #include "base/error.h"
 
-/* fork() into new namespaces: 0 in the child, its pid in the parent, negative errno. flags: CLONE_NEW*. */
+/*
+ * fork() into new namespaces: 0 in the child, its pid in the parent, negative errno. flags: CLONE_NEW*. The child is
+ * dumpable by the time this returns, so that its map can be written; it hides again when that is done.
+ */
 pid_t userns_fork(unsigned long flags);
 
 /*
