@@ -49,10 +49,31 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         monitor_send(m, &event, NULL, 0);
 }
 
+static const char *lookup(const char *name)
+{
+        return getenv(name);
+}
+
+/* Expanded for this start only, so that what a variable holds is nowhere but in the server's own environment. */
+static int start_expanded(struct monitor *m, const struct config_server *configured,
+                          struct monitor_upstream *u, int fds[3], struct error *err)
+{
+        struct config_server server;
+
+        int r = config_server_copy(configured, &server);
+        if (r < 0)
+                return error_errno(err, -r, "expand its config");
+        r = config_server_expand(&server, lookup, err);
+        if (r >= 0)
+                r = upstream_start(&server, &m->user, &u->upstream, fds, err);
+        config_server_done(&server);
+        return r;
+}
+
 static int start(struct monitor *m, const struct config_server *configured, struct monitor_upstream *u,
                  int fds[3], struct error *err)
 {
-        int r = upstream_start(configured, &m->user, &u->upstream, fds, err);
+        int r = start_expanded(m, configured, u, fds, err);
         if (r < 0)
                 return r;
         u->monitor = m;

@@ -1,0 +1,247 @@
+/* A template, its sessions and their ends for real: namespaces, filters, ids, with a stand-in for the interpreter. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "supervisor/monitor/filter.h"
+#include "supervisor/monitor/template.h"
+#include "tests/unit/test.h"
+
+static struct fixture {
+        struct event_base *base;
+        struct children *children;
+        struct cgroups *cgroups;
+        struct ids ids;
+        struct limits limits;
+        struct template_host host;
+        struct sandbox_host sandbox_host;
+        struct template *template;
+        char image[64];
+
+        char order; /* what the worker is told */
+        int fds[SANDBOX_OUTER_FDS];
+        char output[32768];
+        struct monitor_ended how;
+        struct error failed;
+        uint32_t handle;
+} f;
+
+static void on_ended(void *data, struct sandbox *sandbox, const struct monitor_ended *how)
+{
+        f.how = *how;
+        sandbox_free(sandbox);
+        event_base_loopbreak(f.base);
+}
+
+static void on_made(void *data, struct sandbox *sandbox, const struct error *error)
+{
+        struct error err = {};
+
+        if (error) {
+                f.failed = *error;
+                sandbox_free(sandbox);
+                event_base_loopbreak(f.base);
+                return;
+        }
+        check_ok(sandbox_open_outer(sandbox, f.fds, &err));
+        if (f.order == 'K')
+                sandbox_kill(sandbox);
+        else
+                check(write(f.fds[0], &f.order, 1) == 1);
+}
+
+static void on_template_ended(void *data, const struct error *error)
+{
+        f.failed = *error;
+        f.template = template_free(f.template);
+        event_base_loopbreak(f.base);
+}
+
+static int build_file(const char *name)
+{
+        char path[512];
+
+        snprintf(path, sizeof(path), "%s/%s", getenv("CLOISTER_BUILD"), name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        check(fd >= 0);
+        return fd;
+}
+
+static int sealed(const char *name)
+{
+        struct error err = {};
+        _cleanup_close_ int fd = build_file(name);
+        int memfd = fd_sealed_copy(name, fd, &err);
+
+        check(memfd >= 0);
+        return memfd;
+}
+
+static void start_template(const char *worker)
+{
+        struct error err = {};
+        struct image_info info = {.python = "/usr/bin/python3", .libpython = "/usr/lib/libpython3.so"};
+        struct template_parts parts = {
+                .image = &info,
+                .image_fd = open(f.image, O_PATH | O_DIRECTORY | O_CLOEXEC),
+                .worker_fd = sealed(worker),
+                .init_fd = sealed("cloister-init"),
+                .template_filter_fd = filter_compile(FILTER_TEMPLATE, &err),
+                .worker_filter_fd = filter_compile(FILTER_WORKER, &err),
+                .init_filter_fd = filter_compile(FILTER_INIT, &err),
+                .stub_filter_fd = filter_compile(FILTER_STUB, &err),
+        };
+
+        check_ok(template_start(&f.host, &parts, &f.template, &err));
+        int fds[] = {parts.image_fd,           parts.worker_fd,        parts.init_fd,
+                     parts.template_filter_fd, parts.worker_filter_fd, parts.init_filter_fd,
+                     parts.stub_filter_fd};
+        fd_close_many(fds, ARRAY_SIZE(fds));
+}
+
+static void read_output(void)
+{
+        ssize_t n = fd_read_full(f.fds[1], f.output, sizeof(f.output) - 1);
+        check(n >= 0);
+        f.output[n] = '\0';
+        fd_close_many(f.fds, ARRAY_SIZE(f.fds));
+}
+
+static void run_session(char order)
+{
+        struct error err = {};
+        struct sandbox *sandbox;
+        uint32_t id = f.ids.mode == SANDBOX_ROOTLESS ? 0 : 1;
+
+        f.order = order;
+        f.failed = (struct error){};
+        memset(f.fds, -1, sizeof(f.fds));
+        check_ok(sandbox_new(&f.sandbox_host, ++f.handle, id, f.handle, &f.limits, &sandbox, &err));
+        check_ok(template_make(f.template, sandbox, &f.limits,
+                               cgroups_version(f.cgroups) == CGROUP_NONE, &err));
+        event_base_dispatch(f.base);
+        if (!error_is_set(&f.failed))
+                read_output();
+}
+
+static void test_posture(void)
+{
+        run_session('s');
+        check_eq_int(f.failed.code, 0);
+        check(WIFEXITED(f.how.wait_status) && WEXITSTATUS(f.how.wait_status) == 0);
+        check_has(f.output, "pid 2 ppid 1 uid 1000 gid 1000");
+        check_has(f.output, "CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
+                            "CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2");
+        check_has(f.output, "hidepid=ptraceable,subset=pid");
+        check_has(f.output, " / ro,nosuid,nodev");
+        check_has(f.output, "Max core file size        1                    1");
+        check_has(f.output, "\n1000\n"); /* oom_score_adj */
+        check_has(f.output, "/proc/1/environ: ");
+        check_has(f.output, "/proc/sys/user/max_user_namespaces: No such file");
+        check_has(f.output, "stdout opens: 1");
+        check_has(f.output, "workspace writes: 1");
+        check_has(f.output, "image writes: 0");
+}
+
+static void test_ends(void)
+{
+        run_session('x');
+        check(WIFEXITED(f.how.wait_status) && WEXITSTATUS(f.how.wait_status) == 7);
+        run_session('k');
+        check(WIFSIGNALED(f.how.wait_status) && WTERMSIG(f.how.wait_status) == SIGSEGV);
+        run_session('K');
+        check_eq_int(f.how.wait_status, -1);
+}
+
+static void test_memory_is_bounded(void)
+{
+        run_session('m');
+        if (cgroups_version(f.cgroups) == CGROUP_NONE) {
+                check(WIFEXITED(f.how.wait_status) && WEXITSTATUS(f.how.wait_status) == 8);
+                return;
+        }
+        check(WIFSIGNALED(f.how.wait_status) && WTERMSIG(f.how.wait_status) == SIGKILL);
+        check(f.how.oom_kills > 0);
+        check(f.how.memory_peak > f.limits.memory / 2 && f.how.memory_peak <= f.limits.memory);
+}
+
+/* Only children that were asked for live: after a creation, another child of ours is gone. */
+static void test_unasked_children_are_killed(void)
+{
+        pid_t unasked = fork();
+        if (unasked == 0) {
+                pause();
+                _exit(0);
+        }
+        check(children_is_new(f.children, unasked));
+        check_eq_int(children_sweep(f.children), 1);
+        check(kill(unasked, 0) < 0 && errno == ESRCH);
+}
+
+static void test_template_that_fails_says_why(void)
+{
+        f.template = template_free(f.template);
+        start_template("cloister-init"); /* as a worker it ends at once */
+        run_session('s');
+        check_has(f.failed.text, "the template ended");
+        check(f.template == NULL);
+}
+
+static void make_image(void)
+{
+        static const char *const names[] = {"dev", "proc", "tmp", "workspace"};
+
+        strcpy(f.image, "/tmp/cloister-test-image-XXXXXX");
+        check(mkdtemp(f.image) && chmod(f.image, 0755) == 0);
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                char path[128];
+                snprintf(path, sizeof(path), "%s/%s", f.image, names[i]);
+                check(mkdir(path, 0755) == 0);
+        }
+}
+
+static void remove_image(void)
+{
+        char command[128];
+
+        snprintf(command, sizeof(command), "rm -rf '%s'", f.image);
+        check(system(command) == 0);
+}
+
+int main(void)
+{
+        struct error err = {}, why = {};
+
+        prctl(PR_SET_DUMPABLE, 0); /* as the monitor is */
+        f.base = event_base_new();
+        check_ok(children_new(&f.children, &err));
+        check_ok(ids_choose(0, 0, 8, &f.ids, &err));
+        check_ok(cgroups_open(&f.cgroups, &why, &err));
+        limits_default(&f.limits);
+        f.limits.memory = 64UL * 1024 * 1024;
+        limits_fit(&f.limits);
+        f.host = (struct template_host){f.base, f.children, &f.ids, NULL, on_made, on_template_ended};
+        f.sandbox_host = (struct sandbox_host){f.base, f.children, f.cgroups, on_ended, NULL};
+        make_image();
+        start_template("tests/unit/standin-worker");
+
+        run(test_posture);
+        run(test_ends);
+        run(test_memory_is_bounded);
+        run(test_unasked_children_are_killed);
+        run(test_template_that_fails_says_why);
+
+        template_free(f.template);
+        children_free(f.children);
+        cgroups_free(f.cgroups);
+        event_base_free(f.base);
+        remove_image();
+        return 0;
+}
