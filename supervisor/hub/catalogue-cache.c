@@ -1,0 +1,203 @@
+/* The tools of each server, kept from the last run. */
+#include "supervisor/hub/catalogue-cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+
+enum {
+        FORMAT = 1,     /* of the file; another one counts as none */
+        ABANDONED = 60, /* seconds after which a file half written is nobody's */
+        NAME_SIZE = 32,
+};
+
+static void file_name(char to[NAME_SIZE], uint64_t key, const char *suffix)
+{
+        snprintf(to, NAME_SIZE, "%016" PRIx64 ".%s", key, suffix);
+}
+
+static void remove_old(int dir, const char *name, time_t before)
+{
+        struct stat about;
+
+        if (fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(about.st_mode) &&
+            about.st_mtime < before)
+                unlinkat(dir, name, 0);
+}
+
+/* Returns how many files there were, or negative errno. */
+static int sweep(int dir)
+{
+        int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (again < 0)
+                return -errno;
+        DIR *listing = fdopendir(again);
+        if (!listing) {
+                close(again);
+                return -ENOMEM;
+        }
+
+        time_t now = time(NULL);
+        int n = 0;
+        for (struct dirent *entry; (entry = readdir(listing));) {
+                const char *dot = strrchr(entry->d_name, '.');
+                if (dot && strcmp(dot, ".json") == 0)
+                        remove_old(dir, entry->d_name, now - HUB_CACHE_DAYS * 24L * 3600);
+                else if (dot && strcmp(dot, ".new") == 0)
+                        remove_old(dir, entry->d_name, now - ABANDONED);
+                n++;
+        }
+        closedir(listing);
+        return n;
+}
+
+int hub_cache_open(int state_dir)
+{
+        static const char folder[] = "catalogue";
+
+        if (state_dir < 0)
+                return -EBADF;
+        if (mkdirat(state_dir, folder, 0700) < 0 && errno != EEXIST)
+                return -errno;
+        _cleanup_close_ int dir = openat(state_dir, folder,
+                                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0)
+                return -errno;
+        int n = sweep(dir);
+        if (n < 0)
+                return n;
+        return n > HUB_CACHE_FILES_MAX ? -ENOSPC : take_fd(dir);
+}
+
+static int open_to_read(int dir, uint64_t key)
+{
+        char name[NAME_SIZE];
+        struct stat about;
+
+        file_name(name, key, "json");
+        /* O_NONBLOCK: a FIFO of that name must not stop us. */
+        _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &about) < 0)
+                return -errno;
+        if (!S_ISREG(about.st_mode) || about.st_size > HUB_CACHE_FILE_MAX)
+                return -EFBIG;
+        return take_fd(fd);
+}
+
+/* Takes the document apart; anything unexpected makes the file count as none. */
+static int parse(const char *data, size_t n, uint64_t key, struct hub_tools **ret,
+                 char **ret_instructions)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        int64_t format = 0;
+        char expected[NAME_SIZE];
+
+        if (json_parse(data, n, &doc, NULL) < 0)
+                return -EBADMSG;
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        snprintf(expected, sizeof(expected), "%016" PRIx64, key);
+        if (json_int64(yyjson_obj_get(root, "format"), &format) < 0 || format != FORMAT ||
+            !yyjson_equals_str(yyjson_obj_get(root, "key"), expected))
+                return -EBADMSG;
+
+        _cleanup_hub_tools_ struct hub_tools *tools = hub_tools_new();
+        if (!tools)
+                return -ENOMEM;
+        int r = hub_tools_add(tools, yyjson_obj_get(root, "tools"));
+        if (r < 0)
+                return r;
+        hub_tools_seal(tools);
+
+        size_t length = 0;
+        const char *instructions = json_string(root, "instructions", &length);
+        if (length > HUB_INSTRUCTIONS_MAX)
+                return -EBADMSG;
+        char *copy = instructions ? strdup(instructions) : NULL;
+        if (instructions && !copy)
+                return -ENOMEM;
+        *ret_instructions = copy;
+        *ret = take_ptr(tools);
+        return 0;
+}
+
+int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_tools **tools,
+                   char **instructions)
+{
+        _cleanup_free_ char *data = NULL;
+        size_t n = 0;
+
+        if (dir < 0)
+                return 0;
+        _cleanup_close_ int fd = open_to_read(dir, key);
+        if (fd == -ENOENT)
+                return 0;
+        int r = fd < 0 ? fd : fd_read_whole(fd, HUB_CACHE_FILE_MAX, &data, &n, NULL);
+        if (r >= 0)
+                r = parse(data, n, key, tools, instructions);
+        if (r < 0) {
+                log_info("server %s: its cached catalogue is not usable (%s); asking it again",
+                         server, strerrordesc_np(-r));
+                return 0;
+        }
+        /* Says that it is still in use; when that fails it only goes too early. */
+        futimens(fd, NULL);
+        return 1;
+}
+
+static int compose(struct buffer *b, uint64_t key, const struct hub_tools *tools,
+                   const char *instructions)
+{
+        const struct buffer *text = hub_tools_text(tools);
+
+        int r = buffer_printf(b, "{\"format\":%d,\"key\":\"%016" PRIx64 "\"", FORMAT, key);
+        if (r >= 0 && instructions)
+                r = buffer_printf(b, ",\"instructions\":");
+        if (r >= 0 && instructions)
+                r = json_append_string(b, instructions, strlen(instructions));
+        if (r >= 0)
+                r = buffer_printf(b, ",\"tools\":[");
+        if (r >= 0 && text->length > 0)
+                r = buffer_append(b, buffer_bytes(text), text->length);
+        return r < 0 ? r : buffer_append(b, "]}\n", 3);
+}
+
+static int write_file(int dir, const char *name, const struct buffer *content)
+{
+        _cleanup_close_ int fd = openat(dir, name,
+                                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0)
+                return -errno;
+        return fd_write_all(fd, buffer_bytes(content), content->length);
+}
+
+int hub_cache_save(int dir, uint64_t key, const struct hub_tools *tools, const char *instructions)
+{
+        _cleanup_buffer_ struct buffer content = BUFFER_INIT(HUB_CACHE_FILE_MAX);
+        char name[NAME_SIZE], temporary[NAME_SIZE];
+
+        if (dir < 0)
+                return 0;
+        int r = compose(&content, key, tools, instructions);
+        if (r < 0)
+                return r;
+        file_name(name, key, "json");
+        file_name(temporary, key, "new");
+        r = write_file(dir, temporary, &content);
+        /* Somebody else is writing the same thing, unless they died over it: then the next sweep
+         * removes it. */
+        if (r == -EEXIST)
+                return 0;
+        if (r >= 0 && renameat(dir, temporary, dir, name) < 0)
+                r = -errno;
+        if (r < 0)
+                unlinkat(dir, temporary, 0);
+        return r;
+}

@@ -1,0 +1,35 @@
+/* What the hub's own files share: the hub itself. */
+#pragma once
+
+#include "supervisor/hub/call.h"
+#include "supervisor/hub/hub.h"
+#include "supervisor/hub/server.h"
+
+TAILQ_HEAD(hub_wait_list, hub_wait);
+
+struct hub {
+        struct event_base *base;
+        const struct config *config;
+        struct hub_host host;
+        int cache_dir; /* -1: none */
+
+        struct hub_server *servers; /* n_servers, the config's indices */
+        size_t n_servers;
+
+        struct buffer catalogue;
+        uint64_t version;
+        uint64_t told; /* the version that the owner knows of */
+        bool stale;    /* the catalogue is not what the servers say now */
+        struct event changed;
+
+        struct hub_call_list finished; /* their callbacks are due */
+        struct hub_wait_list waits;
+        struct event due; /* runs the callbacks that are due, from the loop */
+        bool *gone;       /* set when the hub is freed within one of them */
+};
+
+/* Something that the catalogue shows has changed, or a server's state. */
+void hub_touch(struct hub *hub);
+
+/* catalogue.c: the payload of a CATALOG frame. Returns 0, -EMSGSIZE, -ENOMEM. */
+int hub_catalogue_build(struct buffer *b, const struct hub *hub);

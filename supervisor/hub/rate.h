@@ -1,0 +1,43 @@
+/* How often something may happen: so many in a window of time. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+struct rate {
+        uint64_t window_us;
+        uint64_t most;  /* in a window */
+        uint64_t since; /* when the window began */
+        uint64_t count;
+        uint64_t over; /* how many came above `most` in this window */
+};
+
+static inline uint64_t monotonic_us(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* Counts n. Returns whether it is within the bound. *missed (may be NULL): how many were over it in
+ * a window that has ended now, told once. */
+static inline bool rate_allow(struct rate *r, uint64_t n, uint64_t *missed)
+{
+        uint64_t now = monotonic_us();
+
+        if (missed)
+                *missed = 0;
+        if (r->since == 0 || now - r->since >= r->window_us) {
+                if (missed)
+                        *missed = r->over;
+                r->since = now;
+                r->count = r->over = 0;
+        }
+        r->count += n;
+        if (r->count <= r->most)
+                return true;
+        r->over += n;
+        return false;
+}

@@ -1,0 +1,260 @@
+/* The tools of one server. */
+#include "supervisor/hub/tools.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hub_tools {
+        struct buffer text;
+        char **names; /* in the order of the list until sealed, then sorted */
+        size_t n;
+        size_t allocated;
+        void *seen; /* the names as a tree (tsearch), to find doubles while adding */
+        bool sealed;
+        size_t n_left_out;
+        struct error why; /* the first was left out */
+};
+
+struct hub_tools *hub_tools_new(void)
+{
+        struct hub_tools *tools = calloc(1, sizeof(*tools));
+        if (tools)
+                buffer_init(&tools->text, HUB_TOOLS_BYTES_MAX);
+        return tools;
+}
+
+static void keep(void *name)
+{
+        (void)name;
+}
+
+struct hub_tools *hub_tools_free(struct hub_tools *tools)
+{
+        if (!tools)
+                return NULL;
+        tdestroy(tools->seen, keep);
+        for (size_t i = 0; i < tools->n; i++)
+                free(tools->names[i]);
+        free(tools->names);
+        buffer_done(&tools->text);
+        free(tools);
+        return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+        return strcmp(a, b);
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+        return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* As in base/json.c, for a value within a document: containers hold the distance to their end. */
+static bool is_too_deep(yyjson_val *root)
+{
+        yyjson_val *ends[HUB_TOOL_DEPTH_MAX];
+        yyjson_val *last = unsafe_yyjson_get_next(root);
+        size_t depth = 0;
+
+        for (yyjson_val *value = root; value < last; value++) {
+                while (depth > 0 && value >= ends[depth - 1])
+                        depth--;
+                if (!yyjson_is_ctn(value))
+                        continue;
+                if (depth == HUB_TOOL_DEPTH_MAX)
+                        return true;
+                ends[depth++] = unsafe_yyjson_get_next(value);
+        }
+        return false;
+}
+
+/* Why this tool cannot be used; NULL when it can. */
+static const char *find_fault(const struct hub_tools *tools, yyjson_val *tool)
+{
+        size_t length = 0;
+        const char *name = json_string(tool, "name", &length);
+        yyjson_val *schema = yyjson_obj_get(tool, "inputSchema");
+
+        if (!name || length == 0)
+                return "it has no name";
+        if (length > HUB_TOOL_NAME_MAX || strlen(name) != length)
+                return "its name is too long or holds a NUL";
+        if (schema && !yyjson_is_obj(schema))
+                return "its inputSchema is not an object";
+        if (is_too_deep(tool))
+                return "it is nested too deep";
+        if (tfind(name, &tools->seen, compare))
+                return "another tool of this server has the same name";
+        return NULL;
+}
+
+static int append_value(struct buffer *b, const char *key, yyjson_val *value)
+{
+        int r = buffer_printf(b, ",\"%s\":", key);
+        return r < 0 ? r : json_append(b, value);
+}
+
+static int append_description(struct buffer *b, yyjson_val *tool)
+{
+        static const char *const keys[] = {"description", "title"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+                yyjson_val *value = yyjson_obj_get(tool, keys[i]);
+                if (yyjson_is_str(value))
+                        return append_value(b, "description", value);
+        }
+        return buffer_printf(b, ",\"description\":\"\"");
+}
+
+static int append_schema(struct buffer *b, yyjson_val *tool)
+{
+        static const char any[] = ",\"inputSchema\":{\"type\":\"object\"}";
+        yyjson_val *schema = yyjson_obj_get(tool, "inputSchema");
+
+        return schema ? append_value(b, "inputSchema", schema) : buffer_append(b, any, strlen(any));
+}
+
+static int append_optional(struct buffer *b, yyjson_val *tool, const char *key)
+{
+        yyjson_val *value = yyjson_obj_get(tool, key);
+
+        return yyjson_is_obj(value) ? append_value(b, key, value) : 0;
+}
+
+/* One tool as the catalogue has it. Returns 0, -EMSGSIZE, -ENOMEM, -EINVAL. */
+static int append_tool(struct buffer *b, yyjson_val *tool)
+{
+        int r = buffer_printf(b, "{\"name\":");
+
+        if (r >= 0)
+                r = json_append(b, yyjson_obj_get(tool, "name"));
+        if (r >= 0)
+                r = append_description(b, tool);
+        if (r >= 0)
+                r = append_schema(b, tool);
+        if (r >= 0)
+                r = append_optional(b, tool, "outputSchema");
+        if (r >= 0)
+                r = append_optional(b, tool, "annotations");
+        return r < 0 ? r : buffer_append(b, "}", 1);
+}
+
+static int add_name(struct hub_tools *tools, const char *name)
+{
+        if (tools->n == tools->allocated) {
+                size_t more = tools->allocated ? tools->allocated * 2 : 16;
+                char **names = reallocarray(tools->names, more, sizeof(*names));
+                if (!names)
+                        return -ENOMEM;
+                tools->names = names;
+                tools->allocated = more;
+        }
+        char *copy = strdup(name);
+        if (!copy || !tsearch(copy, &tools->seen, compare)) {
+                free(copy);
+                return -ENOMEM;
+        }
+        tools->names[tools->n++] = copy;
+        return 0;
+}
+
+static int add_text(struct hub_tools *tools, const struct buffer *text)
+{
+        size_t before = tools->text.length;
+        int r = before > 0 ? buffer_append(&tools->text, ",", 1) : 0;
+
+        if (r >= 0)
+                r = buffer_append(&tools->text, buffer_bytes(text), text->length);
+        if (r < 0)
+                tools->text.length = before;
+        return r;
+}
+
+static void leave_out(struct hub_tools *tools, const char *name, const char *fault)
+{
+        if (tools->n_left_out++ == 0)
+                error_set(&tools->why, EINVAL, "\"%.64s\": %s", name ? name : "?", fault);
+}
+
+/* Returns 1 when the bound on the whole is reached, else 0 or negative errno. */
+static int add_tool(struct hub_tools *tools, yyjson_val *tool)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(HUB_TOOL_BYTES_MAX);
+        const char *name = json_string(tool, "name", NULL);
+        const char *fault = find_fault(tools, tool);
+
+        int r = fault ? 0 : append_tool(&text, tool);
+        if (r == -EMSGSIZE)
+                fault = "it is larger than 1 MiB";
+        else if (r < 0)
+                return r;
+        if (fault) {
+                leave_out(tools, name, fault);
+                return 0;
+        }
+        r = tools->n == HUB_TOOLS_MAX ? -EMSGSIZE : add_text(tools, &text);
+        if (r == -EMSGSIZE) {
+                leave_out(tools, name,
+                          "only 10,000 tools of 16 MiB together are taken of a server");
+                return 1;
+        }
+        return r < 0 ? r : add_name(tools, name);
+}
+
+int hub_tools_add(struct hub_tools *tools, yyjson_val *list)
+{
+        size_t i, n;
+        yyjson_val *tool;
+
+        if (!yyjson_is_arr(list) || tools->sealed)
+                return -EINVAL;
+        yyjson_arr_foreach(list, i, n, tool)
+        {
+                int r = add_tool(tools, tool);
+                if (r != 0)
+                        return r;
+        }
+        return 0;
+}
+
+size_t hub_tools_left_out(const struct hub_tools *tools, const char **why)
+{
+        *why = tools->why.text;
+        return tools->n_left_out;
+}
+
+void hub_tools_seal(struct hub_tools *tools)
+{
+        tdestroy(tools->seen, keep);
+        tools->seen = NULL;
+        if (tools->n > 0)
+                qsort(tools->names, tools->n, sizeof(*tools->names), compare_entries);
+        tools->sealed = true;
+}
+
+size_t hub_tools_count(const struct hub_tools *tools)
+{
+        return tools->n;
+}
+
+bool hub_tools_has(const struct hub_tools *tools, const char *name)
+{
+        return tools->n > 0 &&
+               bsearch(&name, tools->names, tools->n, sizeof(*tools->names), compare_entries);
+}
+
+bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b)
+{
+        return a->text.length == b->text.length &&
+               (a->text.length == 0 ||
+                memcmp(buffer_bytes(&a->text), buffer_bytes(&b->text), a->text.length) == 0);
+}
+
+const struct buffer *hub_tools_text(const struct hub_tools *tools)
+{
+        return &tools->text;
+}

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""An MCP server that does wrong what servers do wrong, on demand; the standard library only.
+
+Options say what is wrong from the start on, tools what goes wrong in a call. Without options it is a proper server.
+"""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+
+lock = threading.Lock()
+out = sys.stdout.buffer
+
+
+def send_text(text):
+    with lock:
+        out.write(text.encode() + b"\n")
+        out.flush()
+
+
+def send(message):
+    send_text(json.dumps(message, separators=(",", ":")))
+
+
+def answer(id, result):
+    send({"jsonrpc": "2.0", "id": id, "result": result})
+
+
+def text_result(text, **more):
+    return {"content": [{"type": "text", "text": text}], **more}
+
+
+def notify(method, **params):
+    send({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+class Server:
+    def __init__(self, options):
+        self.options = options
+        self.extra = []  # tools that came later
+        self.asked = {}  # what we asked the client: id -> [event, answer]
+        self.cancelled = []
+        self.lists = 0
+        self.calls = 0
+
+    # ---- life ----------------------------------------------------------------------------------------------------
+
+    def run(self):
+        o = self.options
+        if o.words:
+            print(o.words, file=sys.stderr, flush=True)
+        if o.die is not None:
+            print("Error: faulty on purpose", file=sys.stderr)
+            print("    at somewhere (in a stack trace)", file=sys.stderr, flush=True)
+            os._exit(o.die)
+        if o.stderr_flood:
+            threading.Thread(target=self.flood_stderr, daemon=True).start()
+        if o.never:
+            time.sleep(3600)
+        time.sleep(o.slow_start)
+        if o.garbage:
+            out.write(b"Starting the server...\n\n   \n\x1b[31mred\x1b[0m\r\n{\"half\": \n\xff\xfe\x00\n")
+            out.write(b"[1, 2]\n[]\n{}\nnull\n" + b"x" * 70000 + b"\n")
+            out.flush()
+        for line in sys.stdin.buffer:
+            self.on_line(line)
+
+    def flood_stderr(self):
+        line = b"noise " * 100 + b"\n"
+        while True:
+            os.write(2, line * 50)
+
+    def on_line(self, line):
+        message = json.loads(line)
+        id, method = message.get("id"), message.get("method")
+        if method is None:
+            event, _ = self.asked.pop(id)
+            event[1] = message
+            event[0].set()
+        elif id is None:
+            self.on_notification(method, message.get("params"))
+        elif method == "initialize":
+            self.on_initialize(id, message["params"])
+        elif method == "tools/list":
+            self.on_list(id, message.get("params") or {})
+        elif method == "tools/call":
+            self.calls += 1
+            params = message["params"]
+            getattr(self, "tool_" + params["name"].replace("-", "_"), self.tool_unknown)(id, params["arguments"])
+        else:
+            send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
+
+    def on_initialize(self, id, params):
+        o = self.options
+        assert params["clientInfo"]["name"] == "cloister" and params["capabilities"] == {}
+        if o.refuse:
+            send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "not today"}})
+            return
+        if o.bad_initialize:
+            send_text(o.bad_initialize.replace("ID", str(id)))
+            return
+        result = {"protocolVersion": o.version or params["protocolVersion"], "serverInfo": {"name": "faulty", "version": "1"}}
+        result["capabilities"] = {"tools": {"listChanged": True}}
+        if o.instructions:
+            result["instructions"] = o.instructions
+        answer(id, result)
+
+    def on_notification(self, method, params):
+        if method == "notifications/initialized" and self.options.burst:
+            for _ in range(5):
+                notify("notifications/tools/list_changed")
+        if method == "notifications/cancelled":
+            self.cancelled.append(params["requestId"])
+
+    # ---- tools/list ----------------------------------------------------------------------------------------------
+
+    def names(self):
+        own = [n[5:].replace("_", "-") for n in dir(self) if n.startswith("tool_") and n != "tool_unknown"]
+        return sorted(own) + [f"many-{i}" for i in range(self.options.many)] + self.extra
+
+    def describe(self, name):
+        pad = "long " * 14000 if self.options.long_list and name == "echo" else ""
+        return {
+            "name": name,
+            "title": name.title(),
+            "description": f"Does {name}. {pad}",
+            "inputSchema": {"type": "object", "properties": {"n": {"type": "number", "maximum": 1.50}}},
+            "annotations": {"readOnlyHint": True},
+            "_meta": {"not": "for us"},
+        }
+
+    def bad_tools(self):
+        deep = {"type": "object"}
+        for _ in range(110):
+            deep = {"not": deep}
+        return [
+            7,
+            {"name": ""},
+            {"name": "x" * 300},
+            {"name": "nul\0"},
+            {"name": "bad-schema", "inputSchema": []},
+            {"name": "echo", "description": "a double"},
+            {"name": "huge", "description": "y" * 1100000},
+            {"name": "deep", "inputSchema": deep},
+            {"name": "bare"},
+        ]
+
+    def on_list(self, id, params):
+        o = self.options
+        self.lists += 1
+        if o.no_tools:
+            send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
+            return
+        if o.bad_list:
+            answer(id, {"tools": {"echo": {}}})
+            return
+        tools = [self.describe(name) for name in self.names()]
+        if o.bad_tools:
+            tools += self.bad_tools()
+        if o.loop_cursor:
+            answer(id, {"tools": tools if "cursor" not in params else [], "nextCursor": "again"})
+            return
+        page = int(params.get("cursor") or 0)
+        size = -(-len(tools) // o.pages)
+        result = {"tools": tools[page * size : (page + 1) * size]}
+        if page + 1 < o.pages:
+            result["nextCursor"] = str(page + 1)
+        answer(id, result)
+        if o.die_after_list is not None:
+            os._exit(o.die_after_list)
+
+    # ---- tools ---------------------------------------------------------------------------------------------------
+
+    def tool_unknown(self, id, arguments):
+        send({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "Unknown tool", "data": {"why": [1.50]}}})
+
+    def tool_echo(self, id, arguments):
+        answer(id, text_result("echo", structuredContent=arguments))
+
+    def tool_raw(self, id, arguments):
+        """Answers with this text as the result, whatever it is."""
+        send_text('{"jsonrpc":"2.0","id":%d,"result":%s}' % (id, arguments["result"]))
+
+    def tool_line(self, id, arguments):
+        """Writes this line instead of an answer."""
+        send_text(arguments["line"].replace("ID", str(id)))
+
+    def tool_error(self, id, arguments):
+        answer(id, text_result("it went wrong", isError=True))
+
+    def tool_crash(self, id, arguments):
+        print("first words", file=sys.stderr)
+        print("RuntimeError: crashed on purpose", file=sys.stderr, flush=True)
+        os._exit(arguments.get("status", 3))
+
+    def tool_kill(self, id, arguments):
+        os.kill(os.getpid(), 9)
+
+    def tool_answer_and_exit(self, id, arguments):
+        answer(id, text_result("last words"))
+        os._exit(0)
+
+    def tool_close(self, id, arguments):
+        """Closes one of its pipes and lives on."""
+        if arguments["fd"] == 1:
+            os.close(1)
+            time.sleep(3600)
+        os.close(0)
+        time.sleep(3600)
+
+    def tool_duplicate(self, id, arguments):
+        for _ in range(3):
+            answer(id, text_result("duplicate"))
+
+    def tool_slow(self, id, arguments):
+        threading.Timer(arguments["seconds"], answer, (id, text_result("slow"))).start()
+
+    def tool_hang(self, id, arguments):
+        pass
+
+    def tool_stop_reading(self, id, arguments):
+        answer(id, text_result("stopped"))
+        time.sleep(arguments["seconds"])
+
+    def tool_wrong_id(self, id, arguments):
+        answer(id + 1000, text_result("wrong"))
+        answer(str(id), text_result("a string"))
+        answer(-1, text_result("negative"))
+        send_text('{"jsonrpc":"2.0","id":%d.0,"result":{"content":[]}}' % id)
+        send_text('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}')
+        answer(id, text_result("right"))
+
+    def tool_batch(self, id, arguments):
+        notification = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
+        send([notification, {"jsonrpc": "2.0", "id": id, "result": text_result("in a batch")}, [1]])
+
+    def tool_big(self, id, arguments):
+        answer(id, text_result("y" * int(arguments["mib"] * 1024 * 1024)))
+
+    def tool_count(self, id, arguments):
+        """How many bytes of text arrived."""
+        answer(id, text_result(str(len(arguments["text"]))))
+
+    def tool_stderr(self, id, arguments):
+        for i in range(arguments["lines"]):
+            print(f"line {i} \x1b[31m", file=sys.stderr)
+        sys.stderr.write("z" * 100000 + "\n")
+        sys.stderr.flush()
+        answer(id, text_result("written"))
+
+    def tool_flood(self, id, arguments):
+        """Notifications, then the answer."""
+        line = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}\n'
+        with lock:
+            for _ in range(arguments["n"] // 100):
+                out.write(line * 100)
+            out.flush()
+        answer(id, text_result("flooded"))
+
+    def tool_change(self, id, arguments):
+        """Another tool appears; the client is told many times."""
+        self.extra.append(arguments["name"])
+        lists = self.lists
+        for _ in range(arguments["times"]):
+            notify("notifications/tools/list_changed")
+        answer(id, text_result(str(lists)))
+
+    def tool_lists(self, id, arguments):
+        """How often the list was asked for, which calls were cancelled, how many calls came."""
+        answer(id, text_result("", structuredContent={"lists": self.lists, "cancelled": self.cancelled, "calls": self.calls}))
+
+    def tool_ask(self, id, arguments):
+        """Asks the client something and returns its answer."""
+
+        def ask():
+            event = [threading.Event(), None]
+            self.asked["q"] = (event, None)
+            send({"jsonrpc": "2.0", "id": "q", "method": arguments["method"], "params": {}})
+            event[0].wait(10)
+            answer(id, text_result("", structuredContent=event[1]))
+
+        threading.Thread(target=ask, daemon=True).start()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--words", help="written on stderr first")
+    p.add_argument("--die", type=int, help="end at once with this status")
+    p.add_argument("--never", action="store_true", help="answer nothing, ever")
+    p.add_argument("--slow-start", type=float, default=0)
+    p.add_argument("--garbage", action="store_true", help="what is not JSON-RPC on stdout")
+    p.add_argument("--stderr-flood", action="store_true")
+    p.add_argument("--refuse", action="store_true", help="an error for initialize")
+    p.add_argument("--bad-initialize", help="this line for initialize, with ID replaced")
+    p.add_argument("--version", help="answer with this protocolVersion")
+    p.add_argument("--instructions")
+    p.add_argument("--burst", action="store_true", help="five list_changed after initialized")
+    p.add_argument("--pages", type=int, default=1)
+    p.add_argument("--many", type=int, default=0, help="so many tools more")
+    p.add_argument("--long-list", action="store_true", help="a description of 70 KB")
+    p.add_argument("--loop-cursor", action="store_true", help="pages without end")
+    p.add_argument("--no-tools", action="store_true", help="tools/list is not known")
+    p.add_argument("--bad-list", action="store_true")
+    p.add_argument("--bad-tools", action="store_true", help="tools that cannot be used beside those that can")
+    p.add_argument("--die-after-list", type=int)
+    Server(p.parse_args()).run()
+
+
+if __name__ == "__main__":
+    main()

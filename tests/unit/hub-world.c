@@ -1,0 +1,373 @@
+/* A hub with real server processes. */
+#include "tests/unit/hub-world.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tests/unit/test.h"
+
+enum { TOO_LONG_S = 20 };
+
+static struct world *current;
+static int real_stderr = -1;
+
+/* Standard error is a file while a world stands, so that a test can read the log; a failed test
+ * shows it. */
+static void show_log(int signal_number)
+{
+        static char text[64 * 1024];
+        ssize_t n = pread(current->log_fd, text, sizeof(text), 0);
+
+        (void)signal_number;
+        if (n > 0 && write(real_stderr, text, (size_t)n) < 0)
+                _exit(1);
+}
+
+static void start_in_child(struct world *w, uint32_t index, int pipes[3][2])
+{
+        dup2(pipes[0][0], 0);
+        dup2(pipes[1][1], 1);
+        dup2(pipes[2][1], 2);
+        close_range(3, ~0U, 0);
+        signal(SIGPIPE, SIG_DFL);
+        execv(w->servers[index].command, w->args[index]);
+        _exit(127);
+}
+
+struct started {
+        struct world *w;
+        uint32_t index, instance;
+        int fds[3];
+};
+
+static void tell_started(evutil_socket_t fd, short what, void *data)
+{
+        struct started *s = data;
+        struct error err = {};
+
+        (void)fd;
+        (void)what;
+        if (s->instance)
+                hub_upstream_started(s->w->hub, s->index, s->instance, s->fds);
+        else
+                hub_upstream_failed(s->w->hub, s->index,
+                                    (error_set(&err, ENOENT, "no-such-program: not found"), &err));
+        free(s);
+}
+
+static void on_start(void *data, uint32_t index)
+{
+        static const struct timeval now = {};
+        struct world *w = data;
+        struct started *s = calloc(1, sizeof(*s));
+        int pipes[3][2];
+
+        check(s && w->n_runs < WORLD_RUNS);
+        *s = (struct started){.w = w, .index = index};
+        if (access(w->servers[index].command, X_OK) == 0) {
+                for (int i = 0; i < 3; i++)
+                        check_eq_int(pipe2(pipes[i], O_CLOEXEC), 0);
+                pid_t pid = fork();
+                if (pid == 0)
+                        start_in_child(w, index, pipes);
+                w->runs[w->n_runs].pid = pid;
+                w->runs[w->n_runs].index = index;
+                s->instance = ++w->n_runs;
+                s->fds[0] = pipes[0][1];
+                s->fds[1] = pipes[1][0];
+                s->fds[2] = pipes[2][0];
+                close(pipes[0][0]);
+                close(pipes[1][1]);
+                close(pipes[2][1]);
+        } else {
+                w->n_runs++;
+        }
+        check_eq_int(event_base_once(w->base, -1, EV_TIMEOUT, tell_started, s, &now), 0);
+}
+
+static void on_stop(void *data, uint32_t instance)
+{
+        struct world *w = data;
+
+        w->n_stops++;
+        if (w->runs[instance - 1].pid > 0)
+                kill(w->runs[instance - 1].pid, SIGKILL);
+}
+
+static void on_changed(void *data)
+{
+        ((struct world *)data)->n_changed++;
+}
+
+static void on_child(evutil_socket_t fd, short what, void *data)
+{
+        struct world *w = data;
+
+        (void)fd;
+        (void)what;
+        for (uint32_t i = 0; i < w->n_runs; i++) {
+                int status = 0;
+                if (w->runs[i].pid <= 0 || waitpid(w->runs[i].pid, &status, WNOHANG) <= 0)
+                        continue;
+                w->runs[i].pid = 0;
+                hub_upstream_ended(w->hub, i + 1, status);
+        }
+}
+
+void world_init(struct world *w)
+{
+        *w = (struct world){};
+        current = w;
+        log_set_level(LOG_LEVEL_INFO);
+        strcpy(w->dir, "/tmp/cloister-test-hub-XXXXXX");
+        check(mkdtemp(w->dir));
+        w->dir_fd = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        w->log_fd = memfd_create("log", MFD_CLOEXEC);
+        check(w->dir_fd >= 0 && w->log_fd >= 0);
+        real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+        dup2(w->log_fd, STDERR_FILENO);
+        signal(SIGABRT, show_log);
+        w->config.servers = w->servers;
+        w->base = event_base_new();
+        check(w->base);
+        evsignal_assign(&w->child, w->base, SIGCHLD, on_child, w);
+}
+
+uint32_t world_add(struct world *w, const char *name, ...)
+{
+        static char program[4096];
+        const char *source = getenv("CLOISTER_SOURCE");
+        uint32_t index = (uint32_t)w->config.n_servers++;
+        size_t n = 0;
+        va_list args;
+
+        snprintf(program, sizeof(program), "%s/tests/integration/servers/faulty.py",
+                 source ? source : ".");
+        w->args[index][n++] = "python3";
+        w->args[index][n++] = "-IS";
+        w->args[index][n++] = program;
+        va_start(args, name);
+        for (char *arg; (arg = va_arg(args, char *)) && n + 1 < WORLD_ARGS;)
+                w->args[index][n++] = arg;
+        va_end(args);
+        w->servers[index] = (struct config_server){
+                .name = (char *)name,
+                .command = "/usr/bin/python3",
+                .key = 0x1000 + index,
+        };
+        return index;
+}
+
+void world_open(struct world *w)
+{
+        const struct hub_host host = {
+                .data = w, .start = on_start, .stop = on_stop, .changed = on_changed};
+        struct error err = {};
+
+        check_ok(hub_new(&w->hub, w->base, &w->config, w->dir_fd, &host, &err));
+        check_eq_int(event_add(&w->child, NULL), 0);
+}
+
+void world_shut(struct world *w)
+{
+        /* What is due by event_base_once() needs the hub. */
+        world_run_ms(w, 1);
+        event_del(&w->child);
+        w->hub = hub_free(w->hub);
+        for (uint32_t i = 0; i < w->n_runs; i++) {
+                if (w->runs[i].pid <= 0)
+                        continue;
+                kill(w->runs[i].pid, SIGKILL);
+                waitpid(w->runs[i].pid, NULL, 0);
+                w->runs[i].pid = 0;
+        }
+}
+
+static int remove_entry(const char *path, const struct stat *about, int kind, struct FTW *where)
+{
+        (void)about;
+        (void)kind;
+        (void)where;
+        return remove(path);
+}
+
+void world_done(struct world *w)
+{
+        world_shut(w);
+        event_base_free(w->base);
+        world_member(NULL, NULL, NULL);
+        dup2(real_stderr, STDERR_FILENO);
+        close(real_stderr);
+        close(w->log_fd);
+        close(w->dir_fd);
+        nftw(w->dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+        signal(SIGABRT, SIG_DFL);
+}
+
+static void too_long(evutil_socket_t fd, short what, void *data)
+{
+        (void)fd;
+        (void)what;
+        test_fail_("%s", (const char *)data);
+}
+
+void world_until(struct world *w, const bool *done)
+{
+        const struct timeval most = {.tv_sec = TOO_LONG_S};
+        struct event guard;
+
+        evtimer_assign(&guard, w->base, too_long, "what was awaited did not come");
+        evtimer_add(&guard, &most);
+        while (!*done)
+                check(event_base_loop(w->base, EVLOOP_ONCE) >= 0);
+        evtimer_del(&guard);
+}
+
+static void set_true(evutil_socket_t fd, short what, void *data)
+{
+        (void)fd;
+        (void)what;
+        *(bool *)data = true;
+}
+
+void world_run_ms(struct world *w, unsigned ms)
+{
+        const struct timeval in = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+        bool done = false;
+
+        event_base_once(w->base, -1, EV_TIMEOUT, set_true, &done, &in);
+        world_until(w, &done);
+}
+
+void world_until_state(struct world *w, const char *server, const char *state)
+{
+        for (int i = 0; i < TOO_LONG_S * 100; i++) {
+                if (strcmp(world_member(w, server, "state"), state) == 0)
+                        return;
+                world_run_ms(w, 10);
+        }
+        test_fail_("%s is %s, not %s", server, world_member(w, server, "state"), state);
+}
+
+static char *text_of(yyjson_val *value)
+{
+        struct buffer b = BUFFER_INIT(80UL * 1024 * 1024);
+
+        if (!value)
+                return NULL;
+        check_eq_int(json_append(&b, value), 0);
+        char *text = strndup(buffer_bytes(&b), b.length);
+        buffer_done(&b);
+        return text;
+}
+
+static void on_told(void *data, const struct hub_result *result)
+{
+        struct told *told = data;
+
+        check(!told->done);
+        told->done = true;
+        told->call = NULL;
+        told->outcome = result->outcome;
+        snprintf(told->message, sizeof(told->message), "%s",
+                 result->message ? result->message : "");
+        told->result = text_of(result->result);
+        told->rpc_data = text_of(result->rpc_data);
+        told->rpc_code = result->rpc_code;
+        told->duration_us = result->duration_us;
+        told->sent = result->sent;
+}
+
+void world_begin(struct world *w, struct told *told, const char *server, const char *tool,
+                 const char *arguments, uint32_t timeout_ms)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct error err = {};
+
+        *told = (struct told){};
+        check_ok(json_parse(arguments, strlen(arguments), &doc, &err));
+        check_ok(hub_call(w->hub, server, tool, yyjson_doc_get_root(doc), timeout_ms, on_told, told,
+                          &told->call, &err));
+        check(!told->done);
+}
+
+struct told *world_call(struct world *w, const char *server, const char *tool,
+                        const char *arguments)
+{
+        struct told *told = calloc(1, sizeof(*told));
+
+        check(told);
+        world_begin(w, told, server, tool, arguments, 0);
+        world_until(w, &told->done);
+        return told;
+}
+
+struct told *told_free(struct told *told)
+{
+        free(told->result);
+        free(told->rpc_data);
+        free(told);
+        return NULL;
+}
+
+static yyjson_val *find_server(yyjson_doc *doc, const char *name)
+{
+        yyjson_val *list = yyjson_obj_get(yyjson_doc_get_root(doc), "servers"), *server;
+        size_t i, n;
+
+        yyjson_arr_foreach(list, i, n, server)
+        {
+                if (yyjson_equals_str(yyjson_obj_get(server, "name"), name))
+                        return server;
+        }
+        return NULL;
+}
+
+static yyjson_doc *catalogue(struct world *w)
+{
+        const struct buffer *b = hub_catalogue(w->hub, NULL);
+        yyjson_doc *doc = NULL;
+        struct error err = {};
+
+        check_ok(json_parse(buffer_bytes(b), b->length, &doc, &err));
+        return doc;
+}
+
+const char *world_member(struct world *w, const char *server, const char *member)
+{
+        static char *text;
+
+        free(text);
+        text = NULL;
+        if (!w)
+                return NULL;
+        _cleanup_json_ yyjson_doc *doc = catalogue(w);
+        yyjson_val *value = yyjson_obj_get(find_server(doc, server), member);
+        text = yyjson_is_str(value) ? strdup(yyjson_get_str(value)) : text_of(value);
+        return text ? text : "";
+}
+
+size_t world_tools(struct world *w, const char *server)
+{
+        _cleanup_json_ yyjson_doc *doc = catalogue(w);
+
+        return yyjson_arr_size(yyjson_obj_get(find_server(doc, server), "tools"));
+}
+
+const char *world_log(struct world *w)
+{
+        static char text[1024 * 1024];
+        ssize_t n = pread(w->log_fd, text, sizeof(text) - 1, 0);
+
+        check(n >= 0);
+        text[n] = '\0';
+        check_eq_int(ftruncate(w->log_fd, 0), 0);
+        check_eq_int(lseek(w->log_fd, 0, SEEK_SET), 0);
+        return text;
+}

@@ -1,0 +1,77 @@
+/*
+ * A hub with real server processes, for its tests: the part of the monitor is played by fork and
+ * exec. The servers are tests/integration/servers/faulty.py with options that say what they do
+ * wrong.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "policy/config.h"
+#include "supervisor/hub/hub.h"
+
+enum { WORLD_SERVERS = 40, WORLD_RUNS = 200, WORLD_ARGS = 12 };
+
+struct world {
+        struct event_base *base;
+        struct hub *hub;
+        struct config config;
+        struct config_server servers[WORLD_SERVERS];
+        char *args[WORLD_SERVERS][WORLD_ARGS];
+        struct {
+                pid_t pid; /* 0: ended and told */
+                uint32_t index;
+        } runs[WORLD_RUNS]; /* the instance is the place, plus 1 */
+        unsigned n_runs, n_stops, n_changed;
+        struct event child;
+        bool is_silent; /* the monitor does not answer */
+        char dir[64];
+        int dir_fd;
+        int log_fd;
+};
+
+/* How a call ended, copied. */
+struct told {
+        bool done;
+        enum hub_outcome outcome;
+        char message[600];
+        char *result; /* JSON; owned */
+        char *rpc_data;
+        int64_t rpc_code;
+        uint64_t duration_us;
+        bool sent;
+        struct hub_call *call;
+};
+
+void world_init(struct world *w);
+/* Adds a server with these options for faulty.py, ended by NULL; before world_open(). Returns its
+ * index. */
+uint32_t world_add(struct world *w, const char *name, ...) __attribute__((sentinel));
+void world_open(struct world *w);
+/* Ends the hub and its processes; world_open() may follow: the same state directory. */
+void world_shut(struct world *w);
+void world_done(struct world *w);
+
+/* Runs the loop until *done, at most 20 s; a test fails after that. */
+void world_until(struct world *w, const bool *done);
+void world_run_ms(struct world *w, unsigned ms);
+/* Until the server is in this state of the catalogue. */
+void world_until_state(struct world *w, const char *server, const char *state);
+
+void world_begin(struct world *w, struct told *told, const char *server, const char *tool,
+                 const char *arguments, uint32_t timeout_ms);
+struct told *world_call(struct world *w, const char *server, const char *tool,
+                        const char *arguments);
+struct told *told_free(struct told *told);
+
+/* Of the catalogue: a member of a server, "" when it is absent; valid until the next call. */
+const char *world_member(struct world *w, const char *server, const char *member);
+/* How many tools of the server it holds. */
+size_t world_tools(struct world *w, const char *server);
+
+/* What was logged since the last time, valid until the next. */
+const char *world_log(struct world *w);
