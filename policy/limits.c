@@ -40,8 +40,8 @@ void limits_default(struct limits *limits)
         set_inodes(limits);
 }
 
-/* value * part / whole, without overflow; part <= whole. */
-static uint64_t share(uint64_t value, uint64_t part, uint64_t whole)
+/* value * part / whole; part <= whole. */
+static uint64_t share(uint64_t value, uint64_t part, unsigned __int128 whole)
 {
         return (uint64_t)((unsigned __int128)value * part / whole);
 }
@@ -52,11 +52,9 @@ void limits_fit(struct limits *limits)
         unsigned __int128 sum = (unsigned __int128)limits->tmp + limits->workspace + limits->shm;
 
         if (sum > most) {
-                /* Each size fits in 62 bits (policy/config.c), so that their sum fits in 64. */
-                uint64_t whole = sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
-                limits->tmp = share(limits->tmp, most, whole);
-                limits->workspace = share(limits->workspace, most, whole);
-                limits->shm = share(limits->shm, most, whole);
+                limits->tmp = share(limits->tmp, most, sum);
+                limits->workspace = share(limits->workspace, most, sum);
+                limits->shm = share(limits->shm, most, sum);
         }
         set_inodes(limits);
 }
