@@ -1,0 +1,84 @@
+/* The command line: finds the command, and what is said when there is none. */
+#include "supervisor/cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "cloister-config.h"
+#include "supervisor/cli/commands.h"
+
+int cli_fail(int status, const struct error *err)
+{
+        bool red = isatty(STDERR_FILENO) == 1;
+
+        fprintf(stderr, "%scloister:%s ", red ? "\033[31m" : "", red ? "\033[0m" : "");
+        /* Paths and names in the text are not ours: none may drive the terminal or forge a line. */
+        for (const unsigned char *c = (const unsigned char *)err->text; *c; c++) {
+                if (*c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
+                        fprintf(stderr, "\\x%02x", *c);
+                else
+                        fputc(*c, stderr);
+        }
+        fputc('\n', stderr);
+        return status;
+}
+
+int cli_help_words(const struct cli_options *o, const char *const *words, size_t n)
+{
+        struct error error = {};
+        size_t used = 0;
+
+        if (n == 0) {
+                cli_help();
+                return 0;
+        }
+        if (n == 1 && cli_help_group(words[0]))
+                return 0;
+        const struct cli_command *command = cli_find_command(words, n, &used, &error);
+        if (!command)
+                return cli_fail(2, &error);
+        cli_help_command(command);
+        return 0;
+}
+
+static int dispatch(const struct cli_options *o)
+{
+        struct error error = {};
+        size_t used = 0;
+
+        if (o->n_words == 0 && (o->given & CLI_VERSION)) {
+                puts("cloister " CLOISTER_VERSION);
+                return 0;
+        }
+        if (o->n_words == 0 && !(o->given & CLI_HELP)) {
+                error_set(&error, EINVAL, "which command? (see 'cloister --help')");
+                return cli_fail(2, &error);
+        }
+        if (o->given & CLI_HELP)
+                return cli_help_words(o, o->words, o->n_words);
+        const struct cli_command *command = cli_find_command(o->words, o->n_words, &used, &error);
+        if (!command || cli_check_command(command, o, o->n_words - used, &error) < 0)
+                return cli_fail(2, &error);
+        if (o->log_level)
+                log_set_level((enum log_level)log_level_from_name(o->log_level));
+        return command->run(o, o->words + used, o->n_words - used);
+}
+
+int cli_main(int argc, char **argv)
+{
+        struct cli_options options;
+        struct error error = {};
+
+        if (cli_options_parse(argc - 1, argv + 1, &options, &error) < 0)
+                return cli_fail(2, &error);
+        int status = dispatch(&options);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+                error_errno(&error, errno, "write to standard output");
+                return cli_fail(1, &error);
+        }
+        return status;
+}

@@ -1,0 +1,329 @@
+/* The commands of `cloister`, and the texts that teach them. */
+#include "supervisor/cli/commands.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "policy/did-you-mean.h"
+
+enum {
+        COMMON = CLI_LOG_LEVEL | CLI_VERBOSE,
+        SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE,
+};
+
+const struct cli_command cli_commands[] = {
+        {
+                .name = "run",
+                .arguments = "FILE | -c CODE | -",
+                .summary = "run Python in a sandbox, with your MCP servers' tools in reach",
+                .options = SERVING | CLI_CODE | CLI_TIMEOUT,
+                .words_max = 1,
+                .run = cli_run,
+                .help = "Runs a file, a line of code or standard input (-) in a fresh sandbox: no "
+                        "network, no\n"
+                        "files of yours, bounded memory, processes and time. Output appears as it "
+                        "is\n"
+                        "printed; Ctrl-C stops the code. The exit status is the code's: 0, what\n"
+                        "sys.exit() says, 1 after an exception, 124 after a timeout.\n"
+                        "\n"
+                        "Tools of the MCP servers in your config are there as coroutines, and a "
+                        "cell may\n"
+                        "await at its top level.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister run -c 'print(sum(range(10)))'\n"
+                        "  cloister run report.py --timeout 30\n"
+                        "  echo 'print(_discover())' | cloister run -\n"
+                        "  cloister run -c 'print(await "
+                        "tools[\"list-events\"](calendarId=\"primary\"))'\n",
+        },
+        {
+                .name = "mcp",
+                .arguments = "",
+                .summary = "serve the tool run_python to an MCP client, over standard input and "
+                           "output",
+                .options = SERVING,
+                .run = cli_mcp,
+                .help = "Started by an MCP client, not by hand. It ends when standard input does.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  claude mcp add cloister -- cloister mcp\n"
+                        "  {\"mcpServers\": {\"cloister\": {\"command\": \"cloister\", \"args\": "
+                        "[\"mcp\"]}}}\n",
+        },
+        {
+                .name = "tools",
+                .arguments = "",
+                .summary = "start your MCP servers and list their tools, as code finds them",
+                .options = SERVING | CLI_JSON,
+                .run = cli_tools,
+                .help = "Names each tool with its Python signature, and each server that could not "
+                        "be\n"
+                        "started with the reason. The exit status is 1 when there is such a "
+                        "server.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister tools\n"
+                        "  cloister tools --json --config ./servers.json\n",
+        },
+        {
+                .name = "image build",
+                .arguments = "",
+                .summary = "make a sandbox image from a Python of this machine",
+                .options = COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET,
+                .run = cli_image_build,
+                .help = "Copies a CPython (3.9 or later, with libpython), its standard library and "
+                        "packages, and\n"
+                        "the shared libraries that they need: no download, no privilege, a second "
+                        "or two.\n"
+                        "Without it the image is made at first use; after an upgrade, or when "
+                        "packages were\n"
+                        "installed, a new one is made by itself. An image that is there already "
+                        "stays.\n"
+                        "\n"
+                        "--python PATH is an interpreter, or the directory of a virtual "
+                        "environment, whose\n"
+                        "packages the sandbox then has. Without it: the config's, else "
+                        "/usr/bin/python3.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister image build\n"
+                        "  cloister image build --python ~/project/.venv\n"
+                        "  cloister image build --python /opt/python/bin/python3.12 --name py312\n"
+                        "  cloister run --image py312 -c 'import sys; print(sys.version)'\n",
+        },
+        {
+                .name = "image list",
+                .arguments = "",
+                .summary = "list the images that are there",
+                .options = COMMON | CLI_JSON | CLI_STORE,
+                .run = cli_image_list,
+                .help = "Examples:\n"
+                        "  cloister image list\n"
+                        "  cloister image list --json\n",
+        },
+        {
+                .name = "image path",
+                .arguments = "[NAME]",
+                .summary = "print where images are, or where one is",
+                .options = COMMON | CLI_STORE,
+                .words_max = 1,
+                .run = cli_image_path,
+                .help = "An image is a directory: remove it to be rid of it.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  du -sh \"$(cloister image path)\"\n"
+                        "  rm -r \"$(cloister image path py312)\"\n",
+        },
+        {
+                .name = "doctor",
+                .arguments = "",
+                .summary = "show each layer of the sandbox on this machine, and how to fix what is "
+                           "missing",
+                .options = COMMON | CLI_JSON | CLI_CONFIG,
+                .run = cli_doctor,
+                .help = "Tries each layer, and says effective, degraded or missing, with the fix. "
+                        "The exit\n"
+                        "status is 1 when a sandbox can't be made here.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister doctor\n"
+                        "  cloister doctor --json\n",
+        },
+        {
+                .name = "help",
+                .arguments = "[COMMAND]",
+                .summary = "explain a command",
+                .words_max = 2,
+                .run = cli_help_words,
+                .help = "Examples:\n"
+                        "  cloister help run\n"
+                        "  cloister help image build\n",
+        },
+        /* Started by cloister-monitor, as the user that images belong to. */
+        {
+                .name = "image-builder",
+                .arguments = "--store DIRECTORY --python PATH --name NAME",
+                .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET,
+                .run = cli_image_builder,
+                .help = "Makes one image. 'cloister image build' is what people want.\n",
+        },
+};
+const size_t cli_n_commands = ARRAY_SIZE(cli_commands);
+
+static const struct {
+        unsigned option;
+        const char *spelling, *text;
+} option_texts[] = {
+        {CLI_CODE, "-c CODE", "the code itself"},
+        {CLI_CONFIG, "--config FILE", "config file, or a directory of *.json; may be repeated"},
+        {CLI_IMAGE, "--image NAME", "image to use, as 'cloister image list' names it"},
+        {CLI_PYTHON, "--python PATH",
+         "interpreter, or virtual environment, to make the image from"},
+        {CLI_NAME, "--name NAME", "name of the image, instead of default-…"},
+        {CLI_TIMEOUT, "--timeout SECONDS", "stop the code after so long (the config's, 120)"},
+        {CLI_JSON, "--json", "for programs"},
+        {CLI_QUIET, "-q, --quiet", "no progress"},
+        {CLI_VERBOSE, "-v, --verbose", "say what is done (twice: all of it)"},
+        {CLI_LOG_LEVEL, "--log-level LEVEL", "error, warning, info or debug"},
+        {CLI_HELP, "-h, --help", "this text"},
+};
+
+/* Words 0 to n of a command's name. */
+static size_t matches(const struct cli_command *command, const char *const *words, size_t n)
+{
+        const char *space = strchr(command->name, ' ');
+
+        if (!space)
+                return n > 0 && strcmp(words[0], command->name) == 0;
+        size_t first = (size_t)(space - command->name);
+        return n > 1 && strlen(words[0]) == first && strncmp(words[0], command->name, first) == 0 &&
+                               strcmp(words[1], space + 1) == 0
+                       ? 2
+                       : 0;
+}
+
+static bool is_group(const char *word)
+{
+        size_t n = strlen(word);
+
+        for (size_t i = 0; i < cli_n_commands; i++)
+                if (strncmp(cli_commands[i].name, word, n) == 0 && cli_commands[i].name[n] == ' ')
+                        return true;
+        return false;
+}
+
+static int not_found_in_group(const char *const *words, size_t n, struct error *err)
+{
+        const char *names[ARRAY_SIZE(cli_commands) + 1] = {};
+        size_t length = strlen(words[0]);
+
+        for (size_t i = 0, k = 0; i < cli_n_commands; i++)
+                if (strncmp(cli_commands[i].name, words[0], length) == 0 &&
+                    cli_commands[i].name[length] == ' ')
+                        names[k++] = cli_commands[i].name + length + 1;
+        if (n < 2)
+                return error_set(err, EINVAL, "%s needs a command (see 'cloister %s --help')",
+                                 words[0], words[0]);
+        const char *nearest = did_you_mean(words[1], names);
+        if (nearest)
+                return error_set(err, EINVAL, "unknown command '%s %s': did you mean '%s %s'?",
+                                 words[0], words[1], words[0], nearest);
+        return error_set(err, EINVAL, "unknown command '%s %s' (see 'cloister %s --help')",
+                         words[0], words[1], words[0]);
+}
+
+static int not_found(const char *const *words, size_t n, struct error *err)
+{
+        const char *names[ARRAY_SIZE(cli_commands) + 2] = {"image"};
+
+        if (is_group(words[0]))
+                return not_found_in_group(words, n, err);
+        if (access(words[0], R_OK) == 0 && strchr(words[0], '.'))
+                return error_set(err, EINVAL,
+                                 "'%s' is no command: to run the file, 'cloister run %s'", words[0],
+                                 words[0]);
+        for (size_t i = 0, k = 1; i < cli_n_commands; i++)
+                if (cli_commands[i].summary)
+                        names[k++] = cli_commands[i].name;
+        const char *nearest = did_you_mean(words[0], names);
+        if (nearest)
+                return error_set(err, EINVAL, "unknown command '%s': did you mean '%s'?", words[0],
+                                 nearest);
+        return error_set(err, EINVAL, "unknown command '%s' (see 'cloister --help')", words[0]);
+}
+
+const struct cli_command *cli_find_command(const char *const *words, size_t n, size_t *used,
+                                           struct error *err)
+{
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                *used = matches(&cli_commands[i], words, n);
+                if (*used > 0)
+                        return &cli_commands[i];
+        }
+        not_found(words, n, err);
+        return NULL;
+}
+
+int cli_check_command(const struct cli_command *command, const struct cli_options *options,
+                      size_t n_words, struct error *err)
+{
+        unsigned foreign = options->given & ~(command->options | CLI_HELP);
+
+        if (foreign)
+                return error_set(err, EINVAL, "%s is no option of '%s' (see 'cloister %s --help')",
+                                 cli_option_name(foreign & -foreign), command->name, command->name);
+        if (n_words > command->words_max)
+                return error_set(
+                        err, E2BIG, "'%s' takes %s (see 'cloister %s --help')", command->name,
+                        *command->arguments ? command->arguments : "no arguments", command->name);
+        return 0;
+}
+
+static void heading(const char *text)
+{
+        bool bold = isatty(STDOUT_FILENO) == 1;
+
+        printf("%s%s%s", bold ? "\033[1m" : "", text, bold ? "\033[0m" : "");
+}
+
+static void print_commands(const char *prefix)
+{
+        for (size_t i = 0; i < cli_n_commands; i++)
+                if (cli_commands[i].summary &&
+                    strncmp(cli_commands[i].name, prefix, strlen(prefix)) == 0)
+                        printf("  %-12s %s\n", cli_commands[i].name, cli_commands[i].summary);
+}
+
+void cli_help(void)
+{
+        heading("Cloister");
+        puts(" runs an AI agent's Python in a sandbox and lets it call your MCP servers' tools.\n");
+        heading("Usage:");
+        puts(" cloister COMMAND [OPTIONS]\n");
+        heading("Commands:\n");
+        print_commands("");
+        puts("");
+        heading("Config:");
+        puts(" --config FILE, else $XDG_CONFIG_HOME/cloister/config.json (~/.config/…), else\n"
+             "/etc/cloister/config.json; its mcpServers has the shape that other MCP clients "
+             "use.\n");
+        heading("Start here:\n");
+        puts("  cloister doctor\n"
+             "  cloister run -c 'print(1 + 1)'\n"
+             "  claude mcp add cloister -- cloister mcp\n"
+             "\n"
+             "'cloister help COMMAND' has more on each.");
+}
+
+bool cli_help_group(const char *word)
+{
+        char prefix[64];
+
+        if (!is_group(word))
+                return false;
+        snprintf(prefix, sizeof(prefix), "%.60s ", word);
+        heading("Usage:");
+        printf(" cloister %s COMMAND [OPTIONS]\n\n", word);
+        heading("Commands:\n");
+        print_commands(prefix);
+        printf("\n'cloister help %sCOMMAND' has more on each.\n", prefix);
+        return true;
+}
+
+void cli_help_command(const struct cli_command *command)
+{
+        heading("Usage:");
+        printf(" cloister %s%s%s [OPTIONS]\n", command->name, *command->arguments ? " " : "",
+               command->arguments);
+        if (command->summary)
+                printf("\n%s.\n", command->summary);
+        printf("\n%s\n", command->help);
+        heading("Options:\n");
+        for (size_t i = 0; i < ARRAY_SIZE(option_texts); i++)
+                if ((command->options | CLI_HELP) & option_texts[i].option)
+                        printf("  %-18s %s\n", option_texts[i].spelling, option_texts[i].text);
+}

@@ -1,0 +1,48 @@
+/* The commands of `cloister`: what each allows, does and teaches. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "supervisor/cli/options.h"
+
+struct cli_command {
+        const char *name;      /* one word, or two: "image build" */
+        const char *arguments; /* for the usage line */
+        const char *summary;   /* NULL: hidden */
+        unsigned options;      /* CLI_… that it takes, besides --help */
+        size_t words_max;      /* of arguments that are no options */
+        int (*run)(const struct cli_options *options, const char *const *words, size_t n_words);
+        const char *help; /* paragraphs and examples below the usage line */
+};
+
+extern const struct cli_command cli_commands[];
+extern const size_t cli_n_commands;
+
+/* The command that the words start with, and how many of them name it. NULL, with one line that
+ * says what may have been meant. */
+const struct cli_command *cli_find_command(const char *const *words, size_t n, size_t *used,
+                                           struct error *err);
+
+/* Checks options and words against what the command takes. */
+int cli_check_command(const struct cli_command *command, const struct cli_options *options,
+                      size_t n_words, struct error *err);
+
+/* Help on standard output: of all, of a command, or of a group ("image"). */
+void cli_help(void);
+void cli_help_command(const struct cli_command *command);
+bool cli_help_group(const char *word);
+
+/* What the commands do. Each returns the exit status. */
+int cli_run(const struct cli_options *o, const char *const *words, size_t n);
+int cli_mcp(const struct cli_options *o, const char *const *words, size_t n);
+int cli_tools(const struct cli_options *o, const char *const *words, size_t n);
+int cli_doctor(const struct cli_options *o, const char *const *words, size_t n);
+int cli_image_build(const struct cli_options *o, const char *const *words, size_t n);
+int cli_image_list(const struct cli_options *o, const char *const *words, size_t n);
+int cli_image_path(const struct cli_options *o, const char *const *words, size_t n);
+int cli_image_builder(const struct cli_options *o, const char *const *words, size_t n);
+int cli_help_words(const struct cli_options *o, const char *const *words, size_t n);
+
+/* One line on standard error, "cloister: …", control characters made visible. Returns status. */
+int cli_fail(int status, const struct error *err);

@@ -1,0 +1,212 @@
+/* The options of `cloister`. */
+#include "supervisor/cli/options.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "policy/did-you-mean.h"
+#include "policy/image.h"
+
+static const struct option {
+        unsigned id;
+        char letter;          /* 0: none */
+        const char *name;     /* NULL: only the letter */
+        const char *argument; /* NULL: takes none */
+} options[] = {
+        {CLI_CODE, 'c', NULL, "CODE"},
+        {CLI_CONFIG, 0, "config", "FILE"},
+        {CLI_HELP, 'h', "help", NULL},
+        {CLI_IMAGE, 0, "image", "NAME"},
+        {CLI_JSON, 0, "json", NULL},
+        {CLI_LOG_LEVEL, 0, "log-level", "LEVEL"},
+        {CLI_NAME, 0, "name", "NAME"},
+        {CLI_PYTHON, 0, "python", "PATH"},
+        {CLI_QUIET, 'q', "quiet", NULL},
+        {CLI_STORE, 0, "store", "DIRECTORY"},
+        {CLI_TIMEOUT, 0, "timeout", "SECONDS"},
+        {CLI_VERBOSE, 'v', "verbose", NULL},
+        {CLI_VERSION, 'V', "version", NULL},
+};
+
+const char *cli_option_name(unsigned option)
+{
+        static const char *const names[] = {"-c",       "--config",    "--help",    "--image",
+                                            "--json",   "--log-level", "--name",    "--python",
+                                            "--quiet",  "--store",     "--timeout", "--verbose",
+                                            "--version"};
+
+        static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(options), "a name an option");
+        for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+                if (options[i].id == option)
+                        return names[i];
+        return "";
+}
+
+static int unknown(const char *word, size_t length, struct error *err)
+{
+        const char *names[ARRAY_SIZE(options) + 1] = {};
+        char name[64] = "";
+
+        for (size_t i = 0, n = 0; i < ARRAY_SIZE(options); i++)
+                if (options[i].name)
+                        names[n++] = options[i].name;
+        if (length < sizeof(name) + 2 && length > 2)
+                memcpy(name, word + 2, length - 2);
+        const char *nearest = did_you_mean(name, names);
+        if (nearest && word[1] == '-')
+                return error_set(err, EINVAL, "unknown option %.*s: did you mean --%s?",
+                                 (int)length, word, nearest);
+        return error_set(err, EINVAL, "unknown option %.*s (see 'cloister --help')", (int)length,
+                         word);
+}
+
+static int check_timeout(const char *text, struct error *err)
+{
+        char *end = NULL;
+        double seconds = strtod(text, &end);
+
+        if (end == text || *end != '\0' || !isfinite(seconds) || seconds <= 0 || seconds > 86400 ||
+            strspn(text, "0123456789.") != strlen(text))
+                return error_set(err, EINVAL,
+                                 "--timeout %s: a positive number of seconds is needed", text);
+        return 0;
+}
+
+static int check_level(const char *text, struct error *err)
+{
+        if (log_level_from_name(text) < 0)
+                return error_set(err, EINVAL,
+                                 "--log-level %s: error, warning, info or debug is needed", text);
+        return 0;
+}
+
+static int check_name(const char *option, const char *text, struct error *err)
+{
+        if (!image_name_valid(text))
+                return error_set(
+                        err, EINVAL,
+                        "%s %s: an image's name has letters, digits, _ . and -, 64 at most", option,
+                        text);
+        return 0;
+}
+
+static int add_config(struct cli_options *o, const char *value, struct error *err)
+{
+        if (o->n_configs == CLI_CONFIGS_MAX)
+                return error_set(err, EINVAL, "--config: more than %d", CLI_CONFIGS_MAX);
+        o->configs[o->n_configs++] = value;
+        return 0;
+}
+
+static int take(struct cli_options *o, const struct option *option, const char *value,
+                struct error *err)
+{
+        bool again = o->given & option->id;
+
+        o->given |= option->id;
+        if (option->argument && value[0] == '\0' && option->id != CLI_CODE)
+                return error_set(err, EINVAL, "%s needs a %s", cli_option_name(option->id),
+                                 option->argument);
+        switch (option->id) {
+        case CLI_CODE:
+                o->code = value;
+                return again ? error_set(err, EINVAL, "-c is given twice") : 0;
+        case CLI_CONFIG:
+                return add_config(o, value, err);
+        case CLI_IMAGE:
+                o->image = value;
+                return check_name("--image", value, err);
+        case CLI_LOG_LEVEL:
+                o->log_level = value;
+                return check_level(value, err);
+        case CLI_NAME:
+                o->name = value;
+                return check_name("--name", value, err);
+        case CLI_PYTHON:
+                o->python = value;
+                return 0;
+        case CLI_STORE:
+                o->store = value;
+                return 0;
+        case CLI_TIMEOUT:
+                o->timeout = value;
+                return check_timeout(value, err);
+        case CLI_VERBOSE:
+                o->log_level = again ? "debug" : "info";
+                return 0;
+        default:
+                return 0;
+        }
+}
+
+/* "--name", "--name=value" or "-c", "-cvalue". Returns the option, and where its value starts in
+ * the same word. */
+static const struct option *find(const char *word, size_t *length, const char **value)
+{
+        bool is_long = word[1] == '-';
+        const char *name = word + (is_long ? 2 : 1);
+
+        *length = is_long ? strcspn(word, "=") : 2;
+        *value = word[*length] == '\0' ? NULL : word + *length + is_long;
+        for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+                const struct option *o = &options[i];
+                if (is_long && o->name && strlen(o->name) == *length - 2 &&
+                    strncmp(name, o->name, *length - 2) == 0)
+                        return o;
+                if (!is_long && o->letter == name[0])
+                        return o;
+        }
+        return NULL;
+}
+
+/* Returns how many words the option took. */
+static int take_option(int argc, char **argv, struct cli_options *o, struct error *err)
+{
+        const char *value = NULL;
+        size_t length = 0;
+        const struct option *option = find(argv[0], &length, &value);
+
+        if (!option)
+                return unknown(argv[0], length, err);
+        if (!option->argument && value)
+                return error_set(err, EINVAL, "%s takes no value", cli_option_name(option->id));
+        int used = 1;
+        if (option->argument && !value) {
+                if (argc < 2)
+                        return error_set(err, EINVAL, "%s needs a %s", cli_option_name(option->id),
+                                         option->argument);
+                value = argv[1];
+                used = 2;
+        }
+        int r = take(o, option, value, err);
+        return r < 0 ? r : used;
+}
+
+int cli_options_parse(int argc, char **argv, struct cli_options *ret, struct error *err)
+{
+        struct cli_options o = {};
+        bool only_words = false;
+
+        for (int i = 0; i < argc;) {
+                if (!only_words && strcmp(argv[i], "--") == 0) {
+                        only_words = true;
+                        i++;
+                } else if (only_words || argv[i][0] != '-' || argv[i][1] == '\0') {
+                        if (o.n_words == CLI_WORDS_MAX)
+                                return error_set(err, E2BIG, "too many arguments: %s", argv[i]);
+                        o.words[o.n_words++] = argv[i++];
+                } else {
+                        int used = take_option(argc - i, argv + i, &o, err);
+                        if (used < 0)
+                                return used;
+                        i += used;
+                }
+        }
+        *ret = o;
+        return 0;
+}

@@ -1,0 +1,47 @@
+/* The options and commands of `cloister`, as tables; options may stand anywhere on the line. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { CLI_CONFIGS_MAX = 64, CLI_WORDS_MAX = 8 };
+
+enum cli_option {
+        CLI_CODE = 1 << 0,
+        CLI_CONFIG = 1 << 1,
+        CLI_HELP = 1 << 2,
+        CLI_IMAGE = 1 << 3,
+        CLI_JSON = 1 << 4,
+        CLI_LOG_LEVEL = 1 << 5,
+        CLI_NAME = 1 << 6,
+        CLI_PYTHON = 1 << 7,
+        CLI_QUIET = 1 << 8,
+        CLI_STORE = 1 << 9,
+        CLI_TIMEOUT = 1 << 10,
+        CLI_VERBOSE = 1 << 11,
+        CLI_VERSION = 1 << 12,
+};
+
+/* What was written, checked; all strings are borrowed from argv. */
+struct cli_options {
+        unsigned given;                   /* CLI_… */
+        const char *words[CLI_WORDS_MAX]; /* the command, then what it is about */
+        size_t n_words;
+        const char *configs[CLI_CONFIGS_MAX];
+        size_t n_configs;
+        const char *code;
+        const char *image;
+        const char *log_level; /* by --log-level or --verbose; NULL: the default */
+        const char *name;
+        const char *python;
+        const char *store;
+        const char *timeout; /* seconds, a positive number */
+};
+
+/* argv without the program's name. The error is one line that says what to write instead. */
+int cli_options_parse(int argc, char **argv, struct cli_options *ret, struct error *err);
+
+/* The name of one option, "--json". */
+const char *cli_option_name(unsigned option);
