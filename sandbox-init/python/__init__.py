@@ -1,0 +1,19 @@
+"""What code in the sandbox may import by name: `from cloister import ToolError, tools`."""
+
+from cloister.errors import (
+    ToolArgumentError,
+    ToolError,
+    ToolNotFound,
+    ToolProtocolError,
+    ToolTimeout,
+    ToolUnavailable,
+)
+
+__all__ = [
+    "ToolArgumentError",
+    "ToolError",
+    "ToolNotFound",
+    "ToolProtocolError",
+    "ToolTimeout",
+    "ToolUnavailable",
+]

@@ -1,0 +1,185 @@
+"""One cell: compiled, run, and what became of it."""
+
+import ast
+import asyncio
+import builtins
+import inspect
+import __future__
+from contextvars import copy_context
+
+from cloister import sources, traces
+from cloister.exact import is_exact, printable
+from cloister.interrupts import gate
+from cloister.loops import keep_context
+
+REPR_MOST = 256 * 1024
+
+_TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_FEATURES = [getattr(__future__, name) for name in __future__.all_feature_names]
+
+
+class Compiler:
+    """Compiles cells; `from __future__ import …` holds for the later ones, as at the prompt."""
+
+    def __init__(self):
+        self._flags = _TOP_LEVEL_AWAIT
+
+    def compile(self, source, filename):
+        """The code objects to evaluate in order; the last one's value is the cell's."""
+        tree = compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        codes = [compile(tree, filename, "exec", self._flags, True)]
+        for feature in _FEATURES:
+            self._flags |= codes[0].co_flags & feature.compiler_flag
+        if last is not None:
+            whole = ast.Expression(last.value)
+            codes.append(compile(whole, filename, "eval", self._flags, True))
+        return codes
+
+
+class Outcome:
+    """error: the exception that ended the cell, else None; value: of its last expression."""
+
+    def __init__(self, value=None, error=None):
+        self.value = value
+        self.error = error
+
+
+def _is_async(code):
+    return bool(code.co_flags & inspect.CO_COROUTINE)
+
+
+def _forgotten(value):
+    """A coroutine, or a gather() of some, as a cell's value: nobody but us can await it any more."""
+    return inspect.iscoroutine(value) or (
+        isinstance(value, asyncio.Future) and not isinstance(value, asyncio.Task)
+    )
+
+
+@gate
+def _evaluate(code, namespace):
+    return eval(code, namespace)
+
+
+class Cells:
+    """Runs cells in a namespace. loops: cloister.loops.Loops, or a stand-in with drive()."""
+
+    def __init__(self, namespace, loops, interrupts):
+        self._namespace = namespace
+        self._loops = loops
+        self._interrupts = interrupts
+        self._compiler = Compiler()
+
+    def run(self, source, filename=None, prepare=None):
+        """prepare: called with the code objects before they run (namespace.py looks at their names)."""
+        filename = sources.add(source, filename)
+        # A warning of an earlier cell's line is none of this one's.
+        self._namespace.pop("__warningregistry__", None)
+        try:
+            codes = self._compiler.compile(source, filename)
+            if prepare is not None:
+                prepare(codes)
+            if any(map(_is_async, codes)):
+                return self._run_async(self._steps(codes))
+            value = None
+            for code in codes:
+                value = _evaluate(code, self._namespace)
+            if _forgotten(value):
+                return self._run_async(self._wait(value))
+            return Outcome(value)
+        except BaseException as error:
+            return Outcome(error=error)
+
+    async def _steps(self, codes):
+        value = None
+        for code in codes:
+            value = _evaluate(code, self._namespace)
+            if _is_async(code):
+                value = await value
+        if _forgotten(value):
+            value = await value
+        return value
+
+    @staticmethod
+    async def _wait(awaitable):
+        return await awaitable
+
+    def _run_async(self, coroutine):
+        async def catch():
+            # A KeyboardInterrupt or SystemExit that left a task would stop the loop.
+            try:
+                return Outcome(await coroutine), copy_context()
+            except BaseException as error:
+                return Outcome(error=error), copy_context()
+
+        result, first = self._loops.drive(catch())
+        coroutine.close()
+        if result is None:
+            return Outcome(error=first or asyncio.CancelledError())
+        outcome, variables = result
+        keep_context(variables)
+        if first is not None and isinstance(outcome.error, asyncio.CancelledError):
+            outcome.error = first
+        return outcome
+
+
+def describe(outcome, interrupted=False):
+    """The payload of a RESULT, as a dict. interrupted: SIGINT arrived while the cell ran."""
+    error = outcome.error
+    if error is None:
+        return _describe_value(outcome.value)
+    if isinstance(error, SystemExit):
+        return describe_exit(error)
+    if interrupted and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+        cancelled = not isinstance(error, KeyboardInterrupt)
+        return {"status": "interrupted", "error": traces.describe(error, cancelled)}
+    return {"status": "error", "error": traces.describe(error)}
+
+
+def _describe_value(value):
+    if value is None:
+        return {"status": "ok"}
+    builtins._ = value
+    described = {"repr": traces.cut(printable(_repr(value)), REPR_MOST)}
+    if is_exact(value):
+        described["json"] = value
+    return {"status": "ok", "value": described}
+
+
+@gate
+def _repr(value):
+    try:
+        return repr(value)
+    except Exception as error:
+        return "<%s: repr() raised %s>" % (type(value).__qualname__, _one_line(error))
+
+
+def _one_line(error):
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    name = type(error).__qualname__
+    return "%s: %s" % (name, text) if text else name
+
+
+def describe_exit(error):
+    """As CPython does at the end of a script: None and 0 are fine, another object is printed and means 1."""
+    from cloister.stdio import complain
+
+    code = error.code
+    if code is None:
+        code = 0
+    elif not isinstance(code, int):
+        complain("%s\n" % _text_of(code))
+        code = 1
+    code &= 0xFF
+    return {"status": "exit", "exit_code": code} if code else {"status": "ok"}
+
+
+@gate
+def _text_of(value):
+    try:
+        return str(value)
+    except Exception:
+        return "<%s>" % type(value).__qualname__

@@ -1,0 +1,191 @@
+"""The frames to and from the broker, and who waits for which.
+
+Whoever waits reads: there is no thread for it. A thread that blocks takes the right to read, waits for frames and
+hands each to whom it is for; others that block wait behind it; an event loop watches the channel as long as a call
+of its tasks is out, and reads when nobody else does. `core` is the module _cloister, or a test's stand-in.
+"""
+
+import asyncio
+from _thread import allocate_lock
+from itertools import count
+
+EXEC, RETURN, CANCEL, CATALOG = 0x01, 0x02, 0x03, 0x04
+RESULT, CALL, LOG, QUERY, DROP = 0x41, 0x42, 0x45, 0x47, 0x48
+
+_running_loop = asyncio._get_running_loop
+
+
+class Waiter:
+    """One call that is out. payload: the answer's bytes, None when there was no memory for them."""
+
+    __slots__ = ("number", "done", "payload", "loop", "future", "lock")
+
+    def __init__(self, number, loop=None):
+        self.number = number
+        self.done = False
+        self.payload = None
+        self.loop = loop
+        self.future = None if loop is None else loop.create_future()
+        self.lock = None if loop is not None else allocate_lock()
+
+    def finish(self, payload):
+        if self.done:
+            return
+        self.payload = payload
+        self.done = True
+        if self.loop is None:
+            self.wake()
+        elif _running_loop() is self.loop:
+            self._settle()
+        else:
+            try:
+                self.loop.call_soon_threadsafe(self._settle)
+            except RuntimeError:
+                pass  # that loop is closed, and its tasks with it
+
+    def _settle(self):
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def wake(self):
+        try:
+            self.lock.release()
+        except RuntimeError:
+            pass  # nobody sleeps on it
+
+
+class Channel:
+    def __init__(self, core, interrupts):
+        self._core = core
+        self._interrupts = interrupts
+        self._numbers = count(1)
+        self._waiters = {}  # number -> Waiter
+        self._inbox = []
+        self._reader = allocate_lock()
+        self._blocked = []  # waiters of threads, in order
+        self._watching = {}  # event loop -> calls that its tasks have out
+        self.on_exec = None  # (id, payload)
+        self.on_catalogue = None  # (version, payload)
+
+    def send(self, kind, number, payload):
+        if self._core.send(kind, number, payload):
+            self.pump()
+
+    def drop(self, waiter):
+        """Nobody waits for this answer any more."""
+        try:
+            self.send(DROP, waiter.number, b"{}")
+        except RuntimeError:
+            pass  # in a child
+
+    def pump(self):
+        """Hands on what has arrived, unless another thread is at it."""
+        if self._reader.acquire(False):
+            try:
+                self._read()
+            finally:
+                self._let_read()
+
+    def call(self, kind, payload):
+        """Sends and blocks; returns the answer's bytes."""
+        waiter = Waiter(next(self._numbers))
+        self._waiters[waiter.number] = waiter
+        try:
+            self.send(kind, waiter.number, payload)
+            self._block(waiter)
+        finally:
+            if self._waiters.pop(waiter.number, None) is not None:
+                self.drop(waiter)
+        self._interrupts.checkpoint()
+        return waiter.payload
+
+    async def call_async(self, kind, payload):
+        loop = asyncio.get_running_loop()
+        waiter = Waiter(next(self._numbers), loop)
+        self._waiters[waiter.number] = waiter
+        self._watch(loop)
+        try:
+            self.send(kind, waiter.number, payload)
+            await waiter.future
+        finally:
+            self._unwatch(loop)
+            if self._waiters.pop(waiter.number, None) is not None:
+                self.drop(waiter)
+        return waiter.payload
+
+    def _watch(self, loop):
+        out = self._watching.get(loop, 0)
+        if out == 0:
+            loop.add_reader(self._core.fileno(), self.pump)
+        self._watching[loop] = out + 1
+
+    def _unwatch(self, loop):
+        out = self._watching[loop] - 1
+        if out:
+            self._watching[loop] = out
+            return
+        del self._watching[loop]
+        try:
+            loop.remove_reader(self._core.fileno())
+        except RuntimeError:
+            pass  # closed, or a child
+
+    def watch_always(self, loop):
+        """For the loop of the main thread, which also waits for the next cell."""
+        self._watching = {other: out for other, out in self._watching.items() if not other.is_closed()}
+        self._watch(loop)
+
+    def _read(self):
+        self._core.read(self._inbox)
+        while self._inbox:
+            # Taken out last: should a signal handler of the guest raise here, it is only delivered twice.
+            self._deliver(*self._inbox[0])
+            del self._inbox[0]
+
+    def _deliver(self, kind, number, payload):
+        if kind == RETURN:
+            waiter = self._waiters.pop(number, None)
+            if waiter is not None:
+                waiter.finish(payload)
+        elif kind == EXEC:
+            self.on_exec(number, payload)
+        elif kind == CATALOG:
+            self.on_catalogue(number, payload)
+
+    def _let_read(self):
+        self._reader.release()
+        self._wake_one()
+
+    def _wake_one(self):
+        for waiter in self._blocked:
+            if not waiter.done:
+                waiter.wake()
+                return
+
+    def _block(self, waiter):
+        self._blocked.append(waiter)
+        try:
+            while not waiter.done:
+                if self._reader.acquire(False):
+                    try:
+                        while not waiter.done:
+                            self._core.wait(-1)
+                            self._read()
+                    finally:
+                        self._let_read()
+                else:
+                    self._park(waiter)
+        finally:
+            self._blocked.remove(waiter)
+            # Should the right to read have been passed to us, it must not be lost.
+            self._wake_one()
+
+    def _park(self, waiter):
+        main = self._interrupts.in_main_thread()
+        if main:
+            self._interrupts.parked = True
+        try:
+            waiter.lock.acquire()
+        finally:
+            if main:
+                self._interrupts.parked = False

@@ -1,0 +1,68 @@
+"""What a tool call may raise."""
+
+import asyncio
+
+
+class ToolError(Exception):
+    """A tool call failed; without a more precise kind below: the tool itself says so.
+
+    server, tool    whose call it was
+    content         the content blocks of the answer, as the server sent them ([] when there was none)
+    """
+
+    def __init__(self, message="", *, server=None, tool=None, content=None):
+        super().__init__(message)
+        self.message = message
+        self.server = server
+        self.tool = tool
+        self.content = [] if content is None else content
+
+    def __str__(self):
+        return str(self.message)
+
+
+class ToolNotFound(ToolError, KeyError, AttributeError):
+    """No server has such a tool, or several have; nothing was sent."""
+
+
+class ToolArgumentError(ToolError, TypeError, ValueError):
+    """The arguments do not fit the tool's schema, or no JSON can carry them; nothing was sent."""
+
+
+class ToolUnavailable(ToolError):
+    """The server cannot be started, has crashed, or its connection is gone."""
+
+
+_TIMEOUTS = tuple(dict.fromkeys((TimeoutError, asyncio.TimeoutError)))
+
+
+class ToolTimeout(ToolError, *_TIMEOUTS):
+    """The server did not answer in time; whether it did the work is unknown. Also a TimeoutError."""
+
+
+class ToolProtocolError(ToolError):
+    """The server answered with a JSON-RPC error, or with what is no answer.
+
+    code, data      of the JSON-RPC error; None when there was none
+    """
+
+    def __init__(self, message="", *, code=None, data=None, **of):
+        super().__init__(message, **of)
+        self.code = code
+        self.data = data
+
+
+KINDS = {
+    kind.__name__: kind
+    for kind in (
+        ToolError,
+        ToolNotFound,
+        ToolArgumentError,
+        ToolUnavailable,
+        ToolTimeout,
+        ToolProtocolError,
+    )
+}
+
+for _kind in KINDS.values():
+    _kind.__module__ = "cloister"

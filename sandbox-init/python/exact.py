@@ -1,0 +1,222 @@
+"""JSON that carries values unchanged, or not at all.
+
+The encoder and decoder are taken from the standard library at boot, the C parts where they exist: code in the
+sandbox may replace whatever it likes in `json` later.
+"""
+
+from json import decoder as _decoder
+from json import encoder as _encoder
+from math import isfinite
+
+MOST_DEPTH = 120  # of nested containers: the supervisor refuses documents deeper than 128
+JSON_BUDGET = 64 * 1024  # characters of a cell's value that still go as JSON
+
+_INFINITE = float("inf")
+
+
+class Unfit(ValueError):
+    """A value that JSON cannot carry unchanged. path: where, as Python would write it behind the whole."""
+
+    def __init__(self, reason, path=""):
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+
+
+def _refuse(value):
+    raise Unfit("%s is not a JSON value" % type(value).__qualname__)
+
+
+def _make_encode():
+    if _encoder.c_make_encoder is None:
+        return _encoder.JSONEncoder(
+            ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_refuse
+        ).encode
+    string = _encoder.c_encode_basestring or _encoder.py_encode_basestring
+    make, join = _encoder.c_make_encoder, "".join
+
+    def encode(value):
+        return join(make({}, _refuse, string, None, ":", ",", False, False, False)(value, 0))
+
+    return encode
+
+
+def _make_decode():
+    def constant(name):
+        raise ValueError("%s is not JSON" % name)
+
+    scan = _decoder.JSONDecoder(parse_constant=constant).scan_once
+
+    def decode(text):
+        text = text.strip(" \t\n\r")
+        try:
+            value, end = scan(text, 0)
+        except StopIteration as stop:
+            raise ValueError("not JSON at character %d" % stop.value) from None
+        if end != len(text):
+            raise ValueError("more than one JSON value")
+        return value
+
+    return decode
+
+
+_encode = _make_encode()
+decode_text = _make_decode()
+
+
+def decode(data):
+    """The value of JSON bytes. ValueError when it is none, or has an integer beyond CPython's digit limit."""
+    return decode_text(data.decode("utf-8"))
+
+
+def printable(text):
+    """The text without what UTF-8 cannot carry: a lone surrogate is written as its escape."""
+    if text.isascii():
+        return str(text)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def encode_own(value):
+    """Bytes of a message whose strings are our own or went through printable()."""
+    return _encode(value).encode("utf-8", "replace")
+
+
+def encode_guest(value):
+    """Bytes of a value that the guest made. Raises Unfit, with the place, for what would not arrive the same."""
+    _check_keys(value)
+    try:
+        return _encode(value).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        _locate(value, "", 0)
+        raise error if isinstance(error, Unfit) else Unfit(str(error)) from None
+
+
+def _check_keys(value):
+    """Keys that json would turn into strings silently, and depth; one pass over the containers only."""
+    if not isinstance(value, (dict, list, tuple)):
+        return
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        below = []
+        for container in level:
+            if isinstance(container, dict):
+                for key in container:
+                    if not isinstance(key, str):
+                        _locate(value, "", 0)
+                container = container.values()
+            below += [item for item in container if isinstance(item, (dict, list, tuple))]
+        if not below:
+            return
+        level = below
+        if len(level) > 100_000_000:
+            break
+    raise Unfit("more than %d levels of lists and dicts" % MOST_DEPTH)
+
+
+def _locate(value, path, depth):
+    """Finds what made encoding fail, for the message."""
+    if depth > MOST_DEPTH:
+        raise Unfit("more than %d levels of lists and dicts" % MOST_DEPTH, path)
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, float):
+        if not isfinite(value):
+            raise Unfit("%r is not a JSON number" % value, path)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        try:
+            int.__repr__(value)
+        except ValueError as error:
+            raise Unfit(_digits(error), path) from None
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise Unfit("a JSON object's keys are strings, not %s" % type(key).__qualname__, path)
+            _check_text(key, path)
+            _locate(item, "%s[%r]" % (path, key), depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _locate(item, "%s[%d]" % (path, index), depth + 1)
+    elif value is not None and not isinstance(value, bool):
+        raise Unfit("%s is not a JSON value%s" % (type(value).__qualname__, _hint(value)), path)
+
+
+def _check_text(text, path):
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Unfit("a lone surrogate (%r) is not text" % text[error.start], path) from None
+
+
+def _digits(error):
+    return "%s (sys.set_int_max_str_digits)" % str(error).partition(";")[0]
+
+
+def _hint(value):
+    if hasattr(value, "tolist"):
+        return ": use .tolist()"
+    if hasattr(value, "isoformat"):
+        return ": use .isoformat()"
+    if isinstance(value, (set, frozenset)):
+        return ": use a list"
+    if isinstance(value, (bytes, bytearray)):
+        return ": use base64 or .decode()"
+    if hasattr(value, "__await__"):
+        return ": await it first"
+    if hasattr(value, "__fspath__"):
+        return ": use str()"
+    return ""
+
+
+def is_exact(value):
+    """Whether JSON says all there is about a value, in reasonable size: exact types, no surprises."""
+    budget = JSON_BUDGET
+    level = [value]
+    for _ in range(MOST_DEPTH // 2):
+        below = []
+        for item in level:
+            cost = _cost(item, budget)
+            if cost is None or cost > budget:
+                return False
+            budget -= cost
+            kind = type(item)
+            if kind is list:
+                below += item
+            elif kind is dict:
+                below += item
+                below += item.values()
+        if not below:
+            return True
+        level = below
+    return False
+
+
+def _cost(value, budget):
+    """Characters that a value takes in JSON, its items not counted; None: it is not exact."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return 5
+    if kind is str:
+        if len(value) > budget:
+            return None
+        try:
+            return len(value.encode("utf-8")) + 3
+        except UnicodeEncodeError:
+            return None
+    if kind is int:
+        return _int_cost(value)
+    if kind is float:
+        return 20 if isfinite(value) else None
+    if kind is list:
+        return len(value) + 2
+    if kind is dict:
+        return len(value) + 2 if all(type(key) is str for key in value) else None
+    return None
+
+
+def _int_cost(value):
+    if value.bit_length() < 10_000:
+        return value.bit_length() // 3 + 2
+    try:
+        return len(int.__repr__(value))
+    except ValueError:
+        return None

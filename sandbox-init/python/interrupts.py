@@ -1,0 +1,122 @@
+"""SIGINT: the broker's way to stop a cell.
+
+The signal may come at any moment, also while none of the guest's code runs. So the handler looks at the stack:
+
+    guest's code, or a library it called      raise KeyboardInterrupt there
+    the event loop, nothing running           cancel the cell's task
+    our own code                              remember it; raised at the end of that
+    no cell                                   a task of an earlier cell keeps us busy: raise there; else ignore
+"""
+
+import asyncio
+import selectors
+import signal
+from _thread import get_ident
+from os import getpid
+
+from cloister import sources, traces
+
+_GATES = {}  # code object of ours that calls the guest's -> whether that is the loop of a cell
+
+
+def gate(function):
+    """Marks a function of ours that calls the guest's code."""
+    _GATES[function.__code__] = False
+    return function
+
+
+def loop_gate(function):
+    """The same for the one that runs the event loop."""
+    _GATES[function.__code__] = True
+    return function
+
+
+_INTERNAL, _GUEST, _OURS = range(3)
+
+
+_ASYNCIO = asyncio.__file__.rpartition("/")[0] + "/"
+
+
+def _is_loop(filename):
+    return filename.startswith(_ASYNCIO) or filename == selectors.__file__
+
+
+def _classify(frame):
+    foreign = False
+    while frame is not None:
+        code = frame.f_code
+        filename = code.co_filename
+        if sources.is_cell(filename):
+            return _GUEST
+        if traces.is_ours(filename):
+            looping = _GATES.get(code)
+            if looping is None:
+                return _OURS
+            return _GUEST if foreign or not looping else _INTERNAL
+        if not _is_loop(filename):
+            foreign = True
+        frame = frame.f_back
+    return _OURS
+
+
+class Interrupts:
+    def __init__(self, core):
+        self._core = core
+        self._pid = None
+        self._thread = None
+        self._wakeup = -1
+        self.cell = False  # a cell runs
+        self.cancel = None  # stops the cell's task, when it has one
+        self.parked = False  # the main thread waits on a lock of ours
+        self.arrived = False  # in this cell
+        self.pending = False  # and not raised yet
+        self.stray = False  # between cells, and it hit something
+
+    def install(self, wakeup=None):
+        """At the start and before each cell: the guest may have put its own in our place."""
+        self._pid = getpid()
+        self._thread = get_ident()
+        if wakeup is not None:
+            self._wakeup = wakeup
+        try:
+            if signal.getsignal(signal.SIGINT) != self._handle:
+                signal.signal(signal.SIGINT, self._handle)
+                signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        except Exception:
+            pass
+
+    def begin(self):
+        self.arrived = self.pending = False
+        self.cancel = None
+        self.cell = True
+
+    def end(self):
+        self.cell = self.pending = False
+        self.cancel = None
+
+    def in_main_thread(self):
+        return get_ident() == self._thread
+
+    def checkpoint(self):
+        """Where our code is about to return to the guest's."""
+        if self.pending and self.in_main_thread():
+            self.pending = False
+            raise KeyboardInterrupt
+
+    def _handle(self, number, frame):
+        if getpid() != self._pid:
+            raise KeyboardInterrupt  # a child: as in any Python
+        kind = _classify(frame)
+        if not self.cell:
+            if kind is _GUEST:
+                self.stray = True
+                raise KeyboardInterrupt
+            return
+        self.arrived = True
+        if kind is _GUEST or self._core.waiting() or self.parked:
+            raise KeyboardInterrupt
+        if self.cancel is not None:
+            self.cancel()
+        else:
+            self.pending = True

@@ -1,0 +1,138 @@
+"""A worker's life: a cell, its result, and the background tasks until the next."""
+
+import sys
+from collections import deque
+from os import _exit, getpid
+
+import __main__
+from cloister import sources, stdio, traces
+from cloister.cell import Cells, Outcome, describe, describe_exit
+from cloister.channel import RESULT, Channel
+from cloister.exact import decode, encode_own
+from cloister.interrupts import Interrupts
+from cloister.loops import Loops
+from cloister.namespace import Namespace
+
+RESERVE = 1024 * 1024  # bytes freed when memory has run out, so that the result can still be written
+SPARE_BELOW_CHANNEL = 8  # where stdio's copies go: out of the way of what code opens
+
+_BUSY = "the cell did not start: a background task of an earlier cell kept the interpreter busy"
+
+
+class Session:
+    """Made in the template, run in each worker. core: the module _cloister."""
+
+    def __init__(self, core):
+        self._core = core
+        self._cells_waiting = deque()
+        self._current = None  # the cell whose result is owed
+        self._interrupts = Interrupts(core)
+        self._channel = Channel(core, self._interrupts)
+        self._channel.on_exec = self._on_exec
+        self._loops = Loops(self._channel, self._interrupts)
+        self._namespace = Namespace(__main__, self._channel)
+        self._channel.on_catalogue = self._namespace.on_catalogue
+        self._cells = Cells(vars(__main__), self._loops, self._interrupts)
+        self._reserve = None
+        sources.teach_inspect()
+        self._loops.teach_asyncio()
+        self._namespace.start()
+
+    def run(self):
+        """Never returns: the process ends with its channel."""
+        self._pid = getpid()
+        stdio.start(max(3, self._core.fileno() - SPARE_BELOW_CHANNEL))
+        self._interrupts.install()
+        while True:
+            # What the guest left behind (a signal handler that raises, say) may strike anywhere below.
+            try:
+                self._reserve = self._reserve or bytearray(RESERVE)
+                self._execute(*self._next())
+            except BaseException as error:
+                self._interrupts.end()
+                if getpid() != self._pid:
+                    self._leave_child(Outcome(error=error))
+                if self._current is not None:
+                    self._send(Outcome(error=error))
+
+    def _on_exec(self, number, payload):
+        self._cells_waiting.append((number, payload))
+        self._loops.stop_idling()
+
+    def _next(self):
+        while not self._cells_waiting:
+            self._channel.pump()
+            if not self._cells_waiting:
+                self._idle()
+        return self._cells_waiting.popleft()
+
+    def _idle(self):
+        try:
+            self._loops.run_idle()
+        except KeyboardInterrupt:
+            stdio.complain("cloister: a background task was interrupted\n")
+        except SystemExit:
+            stdio.complain("cloister: a background task called sys.exit()\n")
+        except BaseException:
+            # The guest has broken asyncio. Cells without await still work.
+            if getpid() != self._pid:
+                _exit(1)
+            self._core.wait(-1)
+            self._channel.pump()
+        if getpid() != self._pid:
+            self._leave_child(Outcome())
+
+    def _execute(self, number, payload):
+        self._current = number
+        if payload is None:
+            raise MemoryError("no memory for the code")
+        request = decode(payload)
+        if self._interrupts.stray:
+            self._interrupts.stray = False
+            raise RuntimeError(_BUSY)
+        self._loops.adopt()
+        self._interrupts.install()
+        stdio.restore()
+        self._namespace.refresh()
+        filename = request.get("filename") or None
+        sys.argv[:] = [""] if filename is None or filename.startswith("<") else [filename]
+        self._interrupts.begin()
+        outcome = self._cells.run(request["code"], filename, self._namespace.prepare)
+        if getpid() != self._pid:
+            self._leave_child(outcome)
+        if isinstance(outcome.error, MemoryError):
+            self._reserve = None
+        self._send(outcome)
+
+    def _send(self, outcome):
+        try:
+            described = describe(outcome, self._interrupts.arrived)
+            stdio.flush(self._core)
+        except KeyboardInterrupt as error:
+            described = describe(Outcome(error=error), True)
+        except BaseException as error:
+            described = self._last_words(outcome.error or error)
+        self._interrupts.end()
+        number, self._current = self._current, None
+        self._core.send(RESULT, number, encode_own(described))
+
+    @staticmethod
+    def _last_words(error):
+        name = traces.printable(type(error).__qualname__)
+        return {
+            "status": "error",
+            "error": {"type": name, "message": "", "traceback": name + "\n"},
+        }
+
+    def _leave_child(self, outcome):
+        """A fork of the guest's that ran to the end of the cell: it ends as a script would."""
+        code = 0
+        if isinstance(outcome.error, SystemExit):
+            code = describe_exit(outcome.error).get("exit_code", 0)
+        elif outcome.error is not None:
+            stdio.complain(traces.describe(outcome.error)["traceback"])
+            code = 1
+        stdio.flush(self._core)
+        _exit(code)
+
+

@@ -1,0 +1,102 @@
+"""The standard streams: as a script finds them, and still there after code has closed or replaced them."""
+
+import io
+import sys
+from fcntl import F_DUPFD_CLOEXEC, fcntl
+from os import O_RDONLY, close, devnull, dup2, fstat
+from os import open as os_open
+
+_NAMES = ("<stdin>", "<stdout>", "<stderr>")
+_own = [None, None, None]
+_spare = {}  # 1, 2 -> a copy of the pipe, for when the code closes its own
+
+
+def _new_stream(fd):
+    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
+    raw.name = _NAMES[fd]
+    buffered = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+    # By line, as on a terminal: what was printed is out when the code hangs and must be killed.
+    stream = io.TextIOWrapper(
+        buffered, encoding="utf-8", errors="backslashreplace", line_buffering=fd != 0
+    )
+    stream.mode = "r" if fd == 0 else "w"
+    return stream
+
+
+def _install(fd):
+    stream = _own[fd] = _new_stream(fd)
+    name = _NAMES[fd].strip("<>")
+    setattr(sys, name, stream)
+    setattr(sys, "__%s__" % name, stream)
+
+
+def start(spare_above):
+    """In a new worker. Copies of stdout and stderr are kept at or above this descriptor number."""
+    for fd in (0, 1, 2):
+        _install(fd)
+    for fd in (1, 2):
+        try:
+            _spare[fd] = fcntl(fd, F_DUPFD_CLOEXEC, spare_above)
+        except OSError:
+            pass
+
+
+def _is_open(fd):
+    try:
+        fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _restore_descriptor(fd):
+    if fd == 0:
+        opened = os_open(devnull, O_RDONLY)
+        if opened != 0:
+            dup2(opened, 0)
+            close(opened)
+    elif fd in _spare:
+        dup2(_spare[fd], fd)
+
+
+def restore():
+    """Before a cell: reopens what was closed. What the code put in the place of a stream stays."""
+    for fd in (0, 1, 2):
+        if not _is_open(fd):
+            try:
+                _restore_descriptor(fd)
+            except OSError:
+                continue
+        stream = getattr(sys, _NAMES[fd].strip("<>"), None)
+        try:
+            usable = stream is not None and not getattr(stream, "closed", False)
+        except Exception:
+            usable = False
+        if not usable:
+            try:
+                _install(fd)
+            except (OSError, ValueError):
+                pass
+
+
+def flush(core):
+    """After a cell. A stream that can't be flushed is the guest's own doing."""
+    seen = []
+    for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), _own[1], _own[2]):
+        if stream is None or any(stream is other for other in seen):
+            continue
+        seen.append(stream)
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    core.flush()
+
+
+def complain(text):
+    """A line on stderr, or nothing."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except Exception:
+        pass

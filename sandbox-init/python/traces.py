@@ -1,0 +1,120 @@
+"""Exceptions as the agent sees them: as the interpreter prints them, with the lines of its own code only."""
+
+import site
+import sysconfig
+import traceback
+
+from cloister import sources
+from cloister.exact import printable
+
+TEXT_MOST = 64 * 1024
+MESSAGE_MOST = 8 * 1024
+
+# The directory of these files, or "<cloister>" where they are embedded.
+OURS = (lambda: 0).__code__.co_filename.rpartition("/")[0] + "/"
+
+
+_LIBRARIES = tuple(
+    {path.rstrip("/") + "/" for path in sysconfig.get_paths().values() if "python" in path}
+    | {path.rstrip("/") + "/" for path in site.getsitepackages()}
+) + ("<frozen ",)
+
+
+def is_ours(filename):
+    return filename.startswith(OURS)
+
+
+def _is_agents(filename):
+    """In a cell, or in a file that is no library's."""
+    return sources.is_cell(filename) or not filename.startswith(_LIBRARIES)
+
+
+def describe(error, interrupted=False):
+    """The `error` member of a RESULT. interrupted: a CancelledError stands for the KeyboardInterrupt asked for."""
+    kind = KeyboardInterrupt if interrupted else type(error)
+    described = {
+        "type": printable(_name(kind)),
+        "message": "" if interrupted else cut(printable(_message(error)), MESSAGE_MOST),
+        "traceback": cut(printable(_text(error, interrupted)), TEXT_MOST),
+    }
+    line = _line(error)
+    if line is not None:
+        described["line"] = line
+    return described
+
+
+def _name(kind):
+    module = kind.__module__
+    if module in ("builtins", "__main__") or not isinstance(module, str):
+        return kind.__qualname__
+    return "%s.%s" % (module, kind.__qualname__)
+
+
+def _message(error):
+    try:
+        return str(error)
+    except Exception as second:
+        return "<str() of the exception raised %s>" % type(second).__qualname__
+
+
+def cut(text, most):
+    if len(text) <= most:
+        return text
+    head, tail = most * 2 // 3, most // 3
+    return "%s\n[… %d characters cut …]\n%s" % (
+        text[:head],
+        len(text) - head - tail,
+        text[-tail:],
+    )
+
+
+def _skip_ours(tb):
+    while tb is not None and is_ours(tb.tb_frame.f_code.co_filename):
+        tb = tb.tb_next
+    return tb
+
+
+def _text(error, interrupted):
+    try:
+        sources.refresh_all()
+        whole = traceback.TracebackException(type(error), error, _skip_ours(error.__traceback__))
+        _strip(whole, set())
+        lines = list(whole.format())
+    except Exception:
+        # The guest has broken what traceback stands on, or there is no memory for it.
+        return "%s: %s\n" % (_name(type(error)), cut(_message(error), MESSAGE_MOST))
+    if interrupted:
+        lines[-1] = "KeyboardInterrupt\n"
+    return "".join(lines)
+
+
+def _strip(report, seen):
+    """Takes our frames and the libraries' out of a report, its causes and its members."""
+    if report is None or id(report) in seen:
+        return
+    seen.add(id(report))
+    if report.stack is not None:
+        known = [frame for frame in report.stack if not is_ours(frame.filename)]
+        # What was raised without a line of the agent's (in a thread of a library) keeps all there is.
+        kept = [frame for frame in known if _is_agents(frame.filename)] or known
+        if len(kept) != len(report.stack):
+            report.stack[:] = kept
+            if not kept and not hasattr(report, "exc_traceback"):
+                report.stack = None
+    _strip(report.__cause__, seen)
+    _strip(report.__context__, seen)
+    for member in getattr(report, "exceptions", None) or ():
+        _strip(member, seen)
+
+
+def _line(error):
+    """The innermost line in the agent's code."""
+    if isinstance(error, SyntaxError) and sources.is_cell(error.filename or ""):
+        return error.lineno
+    found = None
+    tb = error.__traceback__
+    while tb is not None:
+        if sources.is_cell(tb.tb_frame.f_code.co_filename):
+            found = tb.tb_lineno
+        tb = tb.tb_next
+    return found

@@ -1,0 +1,177 @@
+/* The worker's end of the frame channel. */
+#include "sandbox-init/worker/channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+        READ_CHUNK = 256 * 1024,
+        PULL_MOST = 8 * 1024 * 1024, /* read before frames are handed on, unless one is longer */
+        BUFFERED_MOST = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
+};
+
+static struct {
+        int fd;
+        pid_t owner;
+        struct buffer in;
+        pthread_mutex_t sending;
+} channel = {
+        .fd = -1,
+        .in = BUFFER_INIT(BUFFERED_MOST),
+        .sending = PTHREAD_MUTEX_INITIALIZER,
+};
+
+static void close_in_child(void)
+{
+        close(channel.fd);
+        channel.fd = -1;
+}
+
+void channel_open(int fd)
+{
+        channel.fd = fd;
+        channel.owner = getpid();
+        pthread_atfork(NULL, NULL, close_in_child);
+}
+
+int channel_fd(void)
+{
+        /* A child made by a bare clone() has not run close_in_child(). */
+        return channel.owner == getpid() ? channel.fd : -1;
+}
+
+static size_t missing(void)
+{
+        struct frame_header header;
+
+        if (channel.in.length < FRAME_HEADER_SIZE ||
+            frame_header_decode((const uint8_t *)buffer_bytes(&channel.in), FRAME_PAYLOAD_MAX,
+                                &header, NULL) < 0)
+                return 0;
+        size_t whole = FRAME_HEADER_SIZE + (size_t)header.length;
+        return whole > channel.in.length ? whole - channel.in.length : 0;
+}
+
+bool channel_full(void)
+{
+        return channel.in.length > BUFFERED_MOST / 2;
+}
+
+int channel_pull(void)
+{
+        int fd = channel_fd();
+        size_t total = 0;
+
+        while (total < PULL_MOST || missing() > 0) {
+                int r = buffer_reserve(&channel.in, READ_CHUNK);
+                if (r == -EMSGSIZE)
+                        return 0;
+                if (r < 0)
+                        return r;
+                ssize_t n = recv(fd, buffer_tail(&channel.in), READ_CHUNK, MSG_DONTWAIT);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0 && errno == EAGAIN)
+                        return 0;
+                if (n <= 0)
+                        return -EPIPE;
+                buffer_produced(&channel.in, (size_t)n);
+                total += (size_t)n;
+                if (n < READ_CHUNK && missing() == 0)
+                        return 0;
+        }
+        return 0;
+}
+
+int channel_peek(struct frame_header *ret, const char **payload, struct error *err)
+{
+        return frame_peek(&channel.in, FRAME_PAYLOAD_MAX, ret, payload, err);
+}
+
+void channel_next(const struct frame_header *header)
+{
+        buffer_consume(&channel.in, FRAME_HEADER_SIZE + (size_t)header->length);
+}
+
+int channel_wait(int timeout_ms, const sigset_t *unblocked)
+{
+        struct pollfd p = {.fd = channel_fd(), .events = POLLIN};
+        struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+                                   .tv_nsec = timeout_ms % 1000 * 1000000L};
+
+        int r = ppoll(&p, 1, timeout_ms < 0 ? NULL : &timeout, unblocked);
+        if (r < 0)
+                return errno == EINTR ? -EINTR : 1;
+        return r > 0;
+}
+
+/* Waits until the socket takes more; *reading: whether to read in the meantime. Returns 0 or
+ * -EPIPE. */
+static int wait_writable(int fd, bool *reading, bool (*pull)(void *data), void *data)
+{
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+        if (*reading)
+                p.events |= POLLIN;
+        if (poll(&p, 1, -1) < 0)
+                return errno == EINTR ? 0 : -EPIPE;
+        if (p.revents & (POLLNVAL | POLLERR))
+                return -EPIPE;
+        if (!(p.revents & POLLOUT) && p.revents & (POLLIN | POLLHUP))
+                *reading = pull(data);
+        return 0;
+}
+
+static int send_all(int fd, struct iovec *part, size_t parts, bool (*pull)(void *data), void *data)
+{
+        bool reading = true;
+
+        while (parts > 0) {
+                struct msghdr message = {.msg_iov = part, .msg_iovlen = parts};
+                ssize_t n = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0 && errno != EAGAIN)
+                        return -EPIPE;
+                if (n < 0) {
+                        int r = wait_writable(fd, &reading, pull, data);
+                        if (r < 0)
+                                return r;
+                        continue;
+                }
+                for (; parts > 0 && (size_t)n >= part->iov_len; part++, parts--)
+                        n -= (ssize_t)part->iov_len;
+                if (parts > 0) {
+                        part->iov_base = (char *)part->iov_base + n;
+                        part->iov_len -= (size_t)n;
+                }
+        }
+        return 0;
+}
+
+int channel_send(uint8_t type, uint64_t id, const void *payload, size_t n, bool (*pull)(void *data),
+                 void *data)
+{
+        uint8_t header[FRAME_HEADER_SIZE];
+        struct iovec part[] = {
+                {.iov_base = header, .iov_len = sizeof(header)},
+                {.iov_base = (void *)(uintptr_t)payload, .iov_len = n},
+        };
+        int fd = channel_fd();
+
+        if (fd < 0)
+                return -EPIPE;
+        if (n > FRAME_PAYLOAD_MAX)
+                return -EMSGSIZE;
+        frame_header_encode(&(struct frame_header){.length = (uint32_t)n, .type = type, .id = id},
+                            header);
+
+        pthread_mutex_lock(&channel.sending);
+        int r = send_all(fd, part, n > 0 ? 2 : 1, pull, data);
+        pthread_mutex_unlock(&channel.sending);
+        return r;
+}

@@ -1,0 +1,40 @@
+/*
+ * The worker's end of the frame channel (rpc/frame.h): a stream socket to the broker.
+ *
+ * Reading never blocks and is for one thread at a time (the interpreter's lock is held); sending
+ * blocks until the frame has left and is for any thread. While a sender waits, the channel is read
+ * on its behalf, so that two peers who both send first don't wait for each other. Only the process
+ * that opened the channel may use it.
+ */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "rpc/frame.h"
+
+/* Takes the descriptor. Children that fork() makes close it. */
+void channel_open(int fd);
+int channel_fd(void); /* -1 when there is none, or in a child */
+
+/* Reads what has arrived. Returns 0, -EPIPE when the other end or the descriptor is gone, -ENOMEM.
+ */
+int channel_pull(void);
+bool channel_full(void); /* enough is read for now */
+
+/* The first whole frame read: 1 with a view of it, valid until channel_pull() or channel_next(); 0:
+ * none is there; negative errno when the peer breaks the protocol. channel_next() drops it. */
+int channel_peek(struct frame_header *ret, const char **payload, struct error *err);
+void channel_next(const struct frame_header *header);
+
+/* Whether the socket has something to read (also: its end) within timeout_ms, -1: no bound; it
+ * waits with the signal mask `unblocked`. Returns 1, 0, or -EINTR. For any thread. */
+int channel_wait(int timeout_ms, const sigset_t *unblocked);
+
+/* Sends a whole frame; for any thread. pull is called when there is something to read in the
+ * meantime, and returns whether to call it again. Returns 0, -EMSGSIZE, -EPIPE. */
+int channel_send(uint8_t type, uint64_t id, const void *payload, size_t n, bool (*pull)(void *data),
+                 void *data);

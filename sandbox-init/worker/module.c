@@ -1,0 +1,330 @@
+/*
+ * The built-in module _cloister.
+ *
+ *     boot()            runs bootstrap.py; once, from the command line
+ *     source(name)      the bytes of an embedded Python file, None when there is none
+ *     serve()           the template serves here; returns in each worker
+ *     fileno()          the channel, for an event loop to watch; nothing else may touch it
+ *     send(type, id, payload)
+ *                       blocks until sent. True: frames may have been read meanwhile
+ *     read(list)        appends (type, id, bytes) for each frame that is there: to a list, so that
+ *                       no signal handler comes between; None for bytes that find no memory
+ *     wait(timeout_ms)  whether there is something to read; -1: no bound. A signal's handler may
+ *                       raise here
+ *     waiting()         for that handler: it was called from inside wait()
+ *     flush()           C's stdout
+ *
+ * When the broker or the channel is gone there is nobody left to work for: the process ends at
+ * once.
+ */
+#include "sandbox-init/worker/module.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-init/setup/template.h"
+#include "sandbox-init/worker/channel.h"
+#include "sandbox-init/worker/sources.h"
+
+static bool reported; /* template_ready() or template_failed() was called */
+static int in_wait;   /* inside wait()'s look at signals */
+static int pulled;    /* send() has read */
+
+bool module_has_reported(void)
+{
+        return reported;
+}
+
+const struct guest_source *guest_source_find(const char *name)
+{
+        for (size_t i = 0; i < guest_sources_count; i++)
+                if (strcmp(guest_sources[i].name, name) == 0)
+                        return &guest_sources[i];
+        return NULL;
+}
+
+static PyObject *none(void)
+{
+        return py.Py_BuildValue("");
+}
+
+static _Noreturn void leave(const char *why)
+{
+        /* Not through CPython: its exit handlers are the guest's, and nobody waits for them. */
+        if (why)
+                dprintf(STDERR_FILENO, "cloister: %s\n", why);
+        _exit(EXIT_FAILURE);
+}
+
+/* The pending exception as "Type: message" (cut), which it then no longer is. */
+static void exception_text(char *text, size_t n)
+{
+        PyObject *type = NULL, *value = NULL, *traceback = NULL;
+        char *name = NULL, *message = NULL;
+
+        py.PyErr_Fetch(&type, &value, &traceback);
+        py.PyErr_NormalizeException(&type, &value, &traceback);
+        PyObject *name_object = type ? py.PyObject_GetAttrString(type, "__name__") : NULL;
+        PyObject *value_text = value ? py.PyObject_Str(value) : NULL;
+        PyObject *name_bytes = name_object ? py.PyUnicode_AsUTF8String(name_object) : NULL;
+        PyObject *value_bytes = value_text ? py.PyUnicode_AsUTF8String(value_text) : NULL;
+        if (name_bytes)
+                py.PyBytes_AsStringAndSize(name_bytes, &name, NULL);
+        if (value_bytes)
+                py.PyBytes_AsStringAndSize(value_bytes, &message, NULL);
+        snprintf(text, n, "%s: %s", name ? name : "exception", message ? message : "?");
+        for (char *c = text; *c; c++)
+                if (*c == '\n')
+                        *c = ' ';
+        py.PyErr_Clear();
+        py.Py_DecRef(name_object);
+        py.Py_DecRef(value_text);
+        py.Py_DecRef(name_bytes);
+        py.Py_DecRef(value_bytes);
+}
+
+static PyObject *run_source(const char *name)
+{
+        const struct guest_source *source = guest_source_find(name);
+        char filename[64];
+
+        if (!source)
+                return py.PyErr_Format(*py.PyExc_RuntimeError, "%s is not embedded", name);
+        snprintf(filename, sizeof(filename), "<cloister>/%s.py", name);
+        PyObject *code = py.Py_CompileString(source->bytes, filename, Py_file_input);
+        PyObject *globals = code ? py.PyDict_New() : NULL;
+        if (!globals ||
+            py.PyDict_SetItemString(globals, "__builtins__", py.PyEval_GetBuiltins()) < 0)
+                return NULL;
+        return py.PyEval_EvalCode(code, globals, globals);
+}
+
+/* Neither the globals nor the result of the bootstrap are ever released: it ends with the process.
+ */
+static PyObject *cloister_boot(PyObject *self, PyObject *args)
+{
+        char text[400];
+        struct error error = {0};
+
+        if (reported)
+                return py.PyErr_Format(*py.PyExc_RuntimeError, "the worker is booted");
+        if (run_source("bootstrap"))
+                leave(NULL);
+        exception_text(text, sizeof(text));
+        if (reported)
+                leave(text);
+        error_set(&error, ENOEXEC, "start CPython: %s", text);
+        reported = true;
+        template_failed(&error);
+        leave(NULL);
+}
+
+static PyObject *cloister_source(PyObject *self, PyObject *args)
+{
+        const char *name;
+
+        if (!py.PyArg_ParseTuple(args, "s", &name))
+                return NULL;
+        const struct guest_source *source = guest_source_find(name);
+        if (!source)
+                return none();
+        return py.PyBytes_FromStringAndSize(source->bytes, (Py_ssize_t)source->length);
+}
+
+static PyObject *cloister_serve(PyObject *self, PyObject *args)
+{
+        struct template_session session = {.rpc_fd = -1};
+        struct error error = {0};
+
+        if (reported)
+                return py.PyErr_Format(*py.PyExc_RuntimeError, "the worker is serving");
+        struct template_hooks hooks = {
+                .before_fork = py.PyOS_BeforeFork,
+                .after_fork_parent = py.PyOS_AfterFork_Parent,
+                .after_fork_child = py.PyOS_AfterFork_Child,
+        };
+        reported = true;
+        int r = template_ready(&error);
+        if (r >= 0)
+                r = template_serve(&hooks, &session, &error);
+        if (r < 0)
+                leave(error.text);
+        if (r == 0)
+                _exit(EXIT_SUCCESS);
+        channel_open(session.rpc_fd);
+        return none();
+}
+
+/* The descriptor, or -1 with a Python exception. */
+static int own_channel(void)
+{
+        int fd = channel_fd();
+        if (fd < 0)
+                py.PyErr_Format(*py.PyExc_RuntimeError,
+                                "only the session's first process can talk to Cloister");
+        return fd;
+}
+
+static PyObject *cloister_fileno(PyObject *self, PyObject *args)
+{
+        int fd = own_channel();
+        return fd < 0 ? NULL : py.PyLong_FromLong(fd);
+}
+
+static void pull_or_leave(void)
+{
+        int r = channel_pull();
+        if (r == -ENOMEM)
+                leave("out of memory for a message");
+        if (r < 0)
+                leave(NULL);
+}
+
+/* In a sender that waits, which holds no interpreter lock; data is its saved thread state. */
+static bool pull_for_sender(void *data)
+{
+        PyThreadState **state = data;
+
+        py.PyEval_RestoreThread(*state);
+        pull_or_leave();
+        pulled = 1;
+        bool again = !channel_full();
+        *state = py.PyEval_SaveThread();
+        return again;
+}
+
+static PyObject *cloister_send(PyObject *self, PyObject *args)
+{
+        int type;
+        unsigned long long id;
+        PyObject *bytes;
+        char *payload;
+        Py_ssize_t n;
+
+        if (!py.PyArg_ParseTuple(args, "iKO", &type, &id, &bytes) ||
+            py.PyBytes_AsStringAndSize(bytes, &payload, &n) < 0 || own_channel() < 0)
+                return NULL;
+        PyThreadState *state = py.PyEval_SaveThread();
+        int r = channel_send((uint8_t)type, id, payload, (size_t)n, pull_for_sender, &state);
+        py.PyEval_RestoreThread(state);
+        if (r == -EMSGSIZE)
+                return py.PyErr_Format(*py.PyExc_ValueError,
+                                       "%zd bytes are more than a message may have (%d)", n,
+                                       FRAME_PAYLOAD_MAX);
+        if (r < 0)
+                leave(NULL);
+        return py.PyBool_FromLong(pulled);
+}
+
+static int append_frame(PyObject *list, const struct frame_header *header, const char *payload)
+{
+        PyObject *bytes = py.PyBytes_FromStringAndSize(payload, (Py_ssize_t)header->length);
+        if (!bytes) {
+                py.PyErr_Clear();
+                bytes = none();
+        }
+        PyObject *frame = py.Py_BuildValue("(iKN)", (int)header->type,
+                                           (unsigned long long)header->id, bytes);
+        int r = frame ? py.PyList_Append(list, frame) : -1;
+        py.Py_DecRef(frame);
+        return r;
+}
+
+static PyObject *cloister_read(PyObject *self, PyObject *args)
+{
+        struct frame_header header;
+        struct error error = {0};
+        const char *payload;
+        PyObject *list;
+
+        if (!py.PyArg_ParseTuple(args, "O", &list) || own_channel() < 0)
+                return NULL;
+        pulled = 0;
+        pull_or_leave();
+        int r;
+        while ((r = channel_peek(&header, &payload, &error)) > 0) {
+                if (append_frame(list, &header, payload) < 0)
+                        leave("out of memory for a message");
+                channel_next(&header);
+        }
+        if (r < 0)
+                leave(error.text);
+        return none();
+}
+
+static int check_signals(void)
+{
+        in_wait = 1;
+        int r = py.PyErr_CheckSignals();
+        in_wait = 0;
+        return r;
+}
+
+static PyObject *cloister_wait(PyObject *self, PyObject *args)
+{
+        sigset_t interrupt, before;
+        struct frame_header header;
+        const char *payload;
+        int timeout_ms;
+
+        if (!py.PyArg_ParseTuple(args, "i", &timeout_ms) || own_channel() < 0)
+                return NULL;
+        if (channel_peek(&header, &payload, NULL) != 0)
+                return py.PyBool_FromLong(1);
+        /* Between a look at the signals and the sleep none may slip through: the sleep unblocks it.
+         */
+        sigemptyset(&interrupt);
+        sigaddset(&interrupt, SIGINT);
+        pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+        int signalled = check_signals();
+        int ready = 0;
+        if (signalled == 0) {
+                PyThreadState *state = py.PyEval_SaveThread();
+                ready = channel_wait(timeout_ms, &before);
+                py.PyEval_RestoreThread(state);
+        }
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (signalled < 0 || check_signals() < 0)
+                return NULL;
+        return py.PyBool_FromLong(ready > 0);
+}
+
+static PyObject *cloister_waiting(PyObject *self, PyObject *args)
+{
+        return py.PyBool_FromLong(in_wait);
+}
+
+static PyObject *cloister_flush(PyObject *self, PyObject *args)
+{
+        fflush(stdout);
+        return none();
+}
+
+static PyMethodDef methods[] = {
+        {"boot", cloister_boot, METH_NOARGS, NULL},
+        {"source", cloister_source, METH_VARARGS, NULL},
+        {"serve", cloister_serve, METH_NOARGS, NULL},
+        {"fileno", cloister_fileno, METH_NOARGS, NULL},
+        {"send", cloister_send, METH_VARARGS, NULL},
+        {"read", cloister_read, METH_VARARGS, NULL},
+        {"wait", cloister_wait, METH_VARARGS, NULL},
+        {"waiting", cloister_waiting, METH_NOARGS, NULL},
+        {"flush", cloister_flush, METH_NOARGS, NULL},
+        {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT,
+        .m_name = "_cloister",
+        .m_size = -1,
+        .m_methods = methods,
+};
+
+PyObject *module_init(void)
+{
+        return py.PyModule_Create2(&definition, PYTHON_ABI_VERSION);
+}

@@ -1,0 +1,11 @@
+/* The built-in module _cloister: what the guest's Python files need of C (documented in module.c).
+ */
+#pragma once
+
+#include "sandbox-init/worker/python-api.h"
+
+/* For PyImport_AppendInittab(). */
+PyObject *module_init(void);
+
+/* Whether the template has told the monitor that it is ready, or why it is not. */
+bool module_has_reported(void);
