@@ -1,0 +1,81 @@
+/*
+ * The standard library at work under the worker's filter, and the same without as the control.
+ *
+ *     test-filter-python                        the test
+ *     test-filter-python KIND COMMAND ARGS…     runs a command under a filter, "none" for no filter
+ * (docs/seccomp.md)
+ */
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/filter-load.h"
+#include "supervisor/monitor/filter.h"
+#include "tests/unit/test.h"
+
+static const char interpreter[] = "/usr/bin/python3";
+
+static int kind_from_name(const char *name)
+{
+        for (int kind = 0; kind < FILTER_KIND_MAX; kind++)
+                if (strcmp(filter_kind_name((enum filter_kind)kind), name) == 0)
+                        return kind;
+        check_eq_str(name, "none");
+        return -1;
+}
+
+/* Does not return. */
+static void exec_under(int kind, char *const command[])
+{
+        struct error err = {};
+
+        if (kind >= 0) {
+                int fd = filter_compile((enum filter_kind)kind, &err);
+                check_ok(fd);
+                check_eq_int(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+                check_ok(filter_load(fd, &err));
+        }
+        execvp(command[0], command);
+        test_fail_("exec %s: %s", command[0], strerror(errno));
+}
+
+static int run_workload(int kind)
+{
+        const char *source = getenv("CLOISTER_SOURCE");
+        char script[4096];
+        int status = 0;
+
+        snprintf(script, sizeof(script), "%s/tests/unit/filter-workload.py", source ? source : ".");
+        char *const command[] = {(char *)interpreter, (char *)"-I", script,
+                                 kind < 0 ? (char *)"--control" : NULL, NULL};
+        fflush(stdout);
+        pid_t pid = fork();
+        check(pid >= 0);
+        if (pid == 0)
+                exec_under(kind, command);
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        return status;
+}
+
+static void test_control(void)
+{
+        check_eq_int(run_workload(-1), 0);
+}
+
+static void test_under_the_filter(void)
+{
+        check_eq_int(run_workload(FILTER_WORKER), 0);
+}
+
+int main(int argc, char **argv)
+{
+        if (argc > 2)
+                exec_under(kind_from_name(argv[1]), argv + 2);
+        if (access(interpreter, X_OK) < 0) {
+                printf("no %s\n", interpreter);
+                return TEST_SKIP;
+        }
+        run(test_control);
+        run(test_under_the_filter);
+        return 0;
+}
