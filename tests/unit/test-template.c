@@ -123,7 +123,8 @@ static void run_session(char order)
         f.order = order;
         f.failed = (struct error){};
         memset(f.fds, -1, sizeof(f.fds));
-        check_ok(sandbox_new(&f.sandbox_host, ++f.handle, id, f.handle, &f.limits, &sandbox, &err));
+        f.handle++;
+        check_ok(sandbox_new(&f.sandbox_host, f.handle, id, f.handle, &f.limits, &sandbox, &err));
         check_ok(template_make(f.template, sandbox, &f.limits,
                                cgroups_version(f.cgroups) == CGROUP_NONE, &err));
         event_base_dispatch(f.base);
