@@ -63,6 +63,8 @@ def environment(**extra):
     for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
         if name in os.environ:
             env[name] = os.environ[name]
+    # As root the store would be the machine's.
+    env["CLOISTER_IMAGE_STORE"] = os.path.join(env["HOME"], "images")
     env.update(extra)
     return env
 

@@ -13,6 +13,7 @@ const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio
 const cloister = path.join(process.env.CLOISTER_BUILD, 'cloister');
 
 const env = { PATH: process.env.PATH, HOME: process.env.CLOISTER_TEST_HOME ?? process.env.HOME, LANG: 'C.UTF-8' };
+env.CLOISTER_IMAGE_STORE = path.join(env.HOME, 'images');
 for (const name of ['LD_LIBRARY_PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS']) {
   if (process.env[name]) env[name] = process.env[name];
 }

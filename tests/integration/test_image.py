@@ -15,7 +15,7 @@ class Image(harness.Case):
         super().setUp()
         self.home = self.path("home")
         os.mkdir(self.home)
-        self.env = {**harness.environment(), "HOME": self.home}
+        self.env = harness.environment(HOME=self.home, CLOISTER_IMAGE_STORE=os.path.join(self.home, "images"))
 
     def cloister(self, *args):
         return self.run_cloister(*args, env=self.env, timeout=120)

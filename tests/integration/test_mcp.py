@@ -40,18 +40,17 @@ class Start(harness.Case):
         self.assert_at_once(lambda: rawmcp.RawServer("--config", config))
 
     def test_with_no_image_built(self):
-        homes = iter("abc")
+        stores = iter("abc")
 
         def server():
-            home = self.path(next(homes))
-            os.mkdir(home)
-            return rawmcp.RawServer("--config", self.config(), env={**harness.environment(), "HOME": home})
+            store = self.path(next(stores))
+            return rawmcp.RawServer("--config", self.config(), env=harness.environment(CLOISTER_IMAGE_STORE=store))
 
         self.assert_at_once(server)
 
     def test_with_home_alone(self):
         # Some clients pass little more than HOME and PATH.
-        env = {name: harness.environment()[name] for name in ("HOME", "PATH")}
+        env = {name: harness.environment()[name] for name in ("HOME", "PATH", "CLOISTER_IMAGE_STORE")}
         with rawmcp.RawServer("--config", self.config(), env=env) as server:
             server.initialize()
             self.assertEqual(server.cell("1 + 1")["value"]["json"], 2)
