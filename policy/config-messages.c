@@ -40,7 +40,8 @@ size_t config_line_of(const struct config_reader *reader, const char *key)
 }
 
 /* "FILE: line 3: text", allocated; NULL without memory. */
-static char *message(const struct config_reader *reader, const char *key, const char *format,
+__attribute__((format(printf, 3, 0))) static char *
+message(const struct config_reader *reader, const char *key, const char *format,
                      va_list args)
 {
         size_t line = key ? config_line_of(reader, key) : 0;
