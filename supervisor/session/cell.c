@@ -177,6 +177,8 @@ struct cell_call *cell_call_begin(struct cell *cell, uint64_t number, const char
         slot->started_us = clock_us();
         snprintf(slot->server, sizeof(slot->server), "%s", server);
         snprintf(slot->tool, sizeof(slot->tool), "%s", tool);
+        utf8_trim(slot->server);
+        utf8_trim(slot->tool);
         return slot;
 }
 

@@ -42,6 +42,7 @@ const char *cell_state_name(enum cell_state state);
 enum {
         CELL_CODE_MAX = 16 * 1024 * 1024,
         CELL_CALLS_KEPT = 100,
+        CELL_WHY_MAX = 640, /* bytes of a line that tells why, an error of the monitor's included */
         CELL_NAME_MAX = 128, /* bytes of a server's or tool's name in the record */
 };
 
@@ -66,12 +67,13 @@ struct cell_outcome {
         const char *error_type;               /* an error of ours in place of the code's, or NULL */
         bool has_exit_code;
         int exit_code;
-        int signal;       /* 0: none */
-        char why[256];    /* one line on what is unusual about the end, or "" */
-        char before[256]; /* why an earlier state was lost, when this call made a new one, or "" */
-        struct cell_call *calls; /* CELL_CALLS_KEPT of them, or NULL */
-        size_t n_calls;          /* used slots, those that were not sent included */
-        uint64_t calls_total;    /* sent */
+        int signal;                /* 0: none */
+        char why[CELL_WHY_MAX];    /* one line on what is unusual about the end, or "" */
+        char before[CELL_WHY_MAX]; /* why an earlier state was lost, when this call made a new one,
+                                      or "" */
+        struct cell_call *calls;   /* CELL_CALLS_KEPT of them, or NULL */
+        size_t n_calls;            /* used slots, those that were not sent included */
+        uint64_t calls_total;      /* sent */
         uint64_t queued_us, duration_us, cpu_us;
         uint64_t memory_peak; /* bytes, 0: unknown */
 };

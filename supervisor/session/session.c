@@ -133,21 +133,21 @@ static void interrupt(struct session *s, enum cell_status as)
         s->set->host.interrupt(s->set->host.data, s->target);
 }
 
-static void describe_stop(const struct session *s, const struct cell *cell, char to[256])
+static void describe_stop(const struct session *s, const struct cell *cell, char to[CELL_WHY_MAX])
 {
         char text[32];
 
         if (s->stopping_as == CELL_TIMEOUT)
-                snprintf(to, 256, "the call reached its timeout of %s",
+                snprintf(to, CELL_WHY_MAX, "the call reached its timeout of %s",
                          seconds(cell->timeout_ms, text));
         else
-                snprintf(to, 256, "the call was cancelled");
+                snprintf(to, CELL_WHY_MAX, "the call was cancelled");
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *data)
 {
         struct session *s = data;
-        char why[256], text[32];
+        char why[CELL_WHY_MAX], text[32];
 
         switch (s->state) {
         case SESSION_RUNNING:
@@ -173,7 +173,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 static void on_closed(void *data, const struct error *error)
 {
         struct session *s = data;
-        char why[256];
+        char why[CELL_WHY_MAX];
 
         if (s->dead || s->state == SESSION_ENDING)
                 return;
@@ -278,7 +278,7 @@ static void start_cell(struct session *s)
 
 static void create(struct session *s)
 {
-        char why[256];
+        char why[CELL_WHY_MAX];
         struct sessions *set = s->set;
 
         if (set->n_live >= set->hello.sessions_max) {

@@ -81,8 +81,8 @@ struct session {
         struct event *timer; /* deadline, grace, idleness or wait for death, by state */
         enum cell_status stopping_as;
         enum session_end end;
-        char why[256];  /* why the sandbox is being ended */
-        char lost[256]; /* why the last one is gone; told to the next call */
+        char why[CELL_WHY_MAX];  /* why the sandbox is being ended */
+        char lost[CELL_WHY_MAX]; /* why the last one is gone; told to the next call */
 };
 
 int session_new(struct session **ret, struct sessions *set, const char *name, struct error *err);

@@ -176,3 +176,17 @@ size_t utf8_skip_back(const char *text, size_t n, size_t *characters)
         }
         return at;
 }
+
+void utf8_trim(char *text)
+{
+        size_t n = strlen(text);
+
+        for (size_t back = 1; back <= 3 && back <= n; back++) {
+                unsigned char *last = (unsigned char *)text + n - back;
+                if ((*last & 0xc0) == 0x80)
+                        continue;
+                if (utf8_next(last, back) == 0)
+                        *last = '\0';
+                return;
+        }
+}

@@ -39,3 +39,6 @@ size_t utf8_skip(const char *text, size_t n, size_t characters);
 /* Offset where the last *characters characters begin; *characters becomes how many of them were not
  * there. */
 size_t utf8_skip_back(const char *text, size_t n, size_t *characters);
+
+/* Removes half a character that a cut left at the end. */
+void utf8_trim(char *text);

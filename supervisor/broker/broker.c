@@ -1,0 +1,316 @@
+/*
+ * The broker's life.
+ *
+ * Theory of operation. Arguments and the monitor's greeting (config files as descriptors) are read
+ * first, then the broker isolates itself, and only then it looks at what the files say, makes its
+ * parts and runs the loop until the mode, a signal or the monitor ends it. It cleans up nothing
+ * outside itself: sandboxes and servers end with it, by the monitor and the kernel. As PID 1 of its
+ * namespace it gets only signals that it handles, so they are blocked until the loop has them.
+ */
+#include "supervisor/broker/broker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/isolate.h"
+
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
+
+static const struct broker_mode *const modes[] = {
+        [BROKER_MCP] = &broker_mode_mcp,
+        [BROKER_RUN] = &broker_mode_run,
+        [BROKER_TOOLS] = &broker_mode_tools,
+};
+
+struct config_text {
+        char path[512];
+        char *data; /* owned */
+        size_t n;
+};
+
+void broker_end(struct broker *broker, int status)
+{
+        broker->status = status;
+        event_base_loopbreak(broker->base);
+}
+
+static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[5])
+{
+        struct broker *broker = data;
+
+        if (sessions_started(broker->sessions, serial, target, fds) < 0)
+                link_request(broker->link, MONITOR_SESSION_KILL, target, NULL);
+}
+
+static void on_failed(void *data, uint32_t serial, const struct error *error)
+{
+        struct broker *broker = data;
+
+        sessions_failed(broker->sessions, serial, error);
+}
+
+static void on_session_ended(void *data, uint32_t target, const struct monitor_ended *ended)
+{
+        struct broker *broker = data;
+
+        if (sessions_ended(broker->sessions, target, ended) < 0)
+                log_debug("sandbox %u, which is nobody's, has ended", target);
+}
+
+static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
+{
+        struct broker *broker = data;
+
+        hub_upstream_started(broker->hub, index, instance, fds);
+}
+
+static void on_upstream_failed(void *data, uint32_t index, const struct error *error)
+{
+        struct broker *broker = data;
+
+        hub_upstream_failed(broker->hub, index, error);
+}
+
+static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
+{
+        struct broker *broker = data;
+
+        hub_upstream_ended(broker->hub, instance, wait_status);
+}
+
+static void on_link_closed(void *data, const struct error *error)
+{
+        if (error_is_set(error))
+                log_error("%s", error->text);
+        broker_end(data, 1);
+}
+
+static int ask_create(void *data, uint32_t *serial)
+{
+        struct broker *broker = data;
+
+        return link_request(broker->link, MONITOR_SESSION_CREATE, 0, serial);
+}
+
+static void ask_interrupt(void *data, uint32_t target)
+{
+        struct broker *broker = data;
+
+        link_request(broker->link, MONITOR_SESSION_INTERRUPT, target, NULL);
+}
+
+static void ask_kill(void *data, uint32_t target)
+{
+        struct broker *broker = data;
+
+        link_request(broker->link, MONITOR_SESSION_KILL, target, NULL);
+}
+
+static void ask_upstream_start(void *data, uint32_t index)
+{
+        struct broker *broker = data;
+
+        link_request(broker->link, MONITOR_UPSTREAM_START, index, NULL);
+}
+
+static void ask_upstream_stop(void *data, uint32_t instance)
+{
+        struct broker *broker = data;
+
+        link_request(broker->link, MONITOR_UPSTREAM_STOP, instance, NULL);
+}
+
+static void on_catalogue_changed(void *data)
+{
+        struct broker *broker = data;
+
+        if (broker->sessions)
+                sessions_catalogue_changed(broker->sessions);
+        if (broker->mode->catalogue_changed && broker->data)
+                broker->mode->catalogue_changed(broker);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *data)
+{
+        struct broker *broker = data;
+
+        if (number == SIGINT && broker->mode->interrupted)
+                broker->mode->interrupted(broker);
+        else
+                broker_end(broker, broker->options.what == BROKER_MCP ? 0 : 128 + (int)number);
+}
+
+static int take_signals(struct broker *broker, struct error *err)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        for (size_t i = 0; i < ARRAY_SIZE(ending_signals); i++) {
+                broker->signals[i] = evsignal_new(broker->base, ending_signals[i], on_signal,
+                                                  broker);
+                if (!broker->signals[i] || event_add(broker->signals[i], NULL) < 0)
+                        return error_set(err, ENOMEM, "signals");
+                sigaddset(&set, ending_signals[i]);
+        }
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        return 0;
+}
+
+static void hold_signals(void)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        for (size_t i = 0; i < ARRAY_SIZE(ending_signals); i++)
+                sigaddset(&set, ending_signals[i]);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        signal(SIGPIPE, SIG_IGN);
+}
+
+static int read_config_files(struct link_config_file *files, size_t n, struct config_text *texts,
+                             struct error *err)
+{
+        for (size_t i = 0; i < n; i++) {
+                _cleanup_close_ int fd = take_fd(files[i].fd);
+                memcpy(texts[i].path, files[i].path, sizeof(texts[i].path));
+                int r = fd_read_whole(fd, CONFIG_FILE_SIZE_MAX, &texts[i].data, &texts[i].n, err);
+                if (r < 0)
+                        return error_context(err, "%s", texts[i].path);
+        }
+        return 0;
+}
+
+static int parse_config(struct broker *broker, struct config_text *texts, size_t n,
+                        struct error *err)
+{
+        broker->config = config_new();
+        if (!broker->config)
+                return error_errno(err, ENOMEM, "config");
+        for (size_t i = 0; i < n; i++) {
+                int r = config_add(broker->config, texts[i].path, texts[i].data, texts[i].n, err);
+                free(take_ptr(texts[i].data));
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int isolate(struct broker *broker, struct error *err)
+{
+        const struct isolation isolation = {
+                .filter_fd = broker->options.filter_fd,
+                .state_path = broker->options.state_path,
+                .has_uid = broker->options.has_uid,
+                .uid = broker->options.uid,
+                .keep = {broker->options.code_fd, -1, -1, -1},
+        };
+
+        int r = broker_isolate(&isolation, &broker->state_dir, err);
+        return r < 0 ? error_context(err, "isolate the broker") : 0;
+}
+
+/* Before the loop: everything that the monitor gives, and the isolation between. */
+static int prepare(struct broker *broker, struct error *err)
+{
+        static struct link_config_file files[CONFIG_FILES_MAX];
+        static struct config_text texts[CONFIG_FILES_MAX];
+        size_t n = 0;
+
+        int r = link_hello(MONITOR_FD, &broker->hello, files, &n, err);
+        if (r >= 0)
+                r = read_config_files(files, n, texts, err);
+        if (r >= 0)
+                r = isolate(broker, err);
+        return r < 0 ? r : parse_config(broker, texts, n, err);
+}
+
+static int make_parts(struct broker *broker, struct error *err)
+{
+        const struct link_events events = {
+                .data = broker,
+                .session_started = on_started,
+                .session_failed = on_failed,
+                .session_ended = on_session_ended,
+                .upstream_started = on_upstream_started,
+                .upstream_failed = on_upstream_failed,
+                .upstream_ended = on_upstream_ended,
+                .closed = on_link_closed,
+        };
+        const struct hub_host hub_host = {broker, ask_upstream_start, ask_upstream_stop,
+                                          on_catalogue_changed};
+        const struct sessions_host sessions_host = {broker, ask_create, ask_interrupt, ask_kill};
+
+        broker->base = event_base_new();
+        if (!broker->base)
+                return error_set(err, ENOMEM, "event loop");
+        int r = take_signals(broker, err);
+        if (r >= 0)
+                r = link_new(&broker->link, broker->base, MONITOR_FD, broker->hello.generation,
+                             &events, err);
+        if (r >= 0)
+                r = hub_new(&broker->hub, broker->base, broker->config, broker->state_dir,
+                            &hub_host, err);
+        if (r >= 0)
+                r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
+                                 broker->hub, &sessions_host, err);
+        return r < 0 ? r : broker->mode->start(broker, err);
+}
+
+static void broker_done(struct broker *broker)
+{
+        broker->sessions = sessions_free(broker->sessions);
+        if (broker->mode)
+                broker->mode->free(broker);
+        hub_free(broker->hub);
+        link_free(broker->link);
+        for (size_t i = 0; i < ARRAY_SIZE(broker->signals); i++) {
+                if (broker->signals[i])
+                        event_free(broker->signals[i]);
+        }
+        if (broker->base)
+                event_base_free(broker->base);
+        config_free(broker->config);
+        if (broker->state_dir >= 0)
+                close(broker->state_dir);
+}
+
+static int run(struct broker *broker, int argc, char **argv, struct error *err)
+{
+        int r = broker_options_parse(argc, argv, &broker->options, err);
+        if (r < 0)
+                return r;
+        if (broker->options.log_level >= 0)
+                log_set_level((enum log_level)broker->options.log_level);
+        broker->mode = modes[broker->options.what];
+        r = prepare(broker, err);
+        if (r >= 0)
+                r = make_parts(broker, err);
+        if (r < 0)
+                return r;
+        event_base_dispatch(broker->base);
+        broker->mode->stop(broker);
+        return 0;
+}
+
+int broker_main(int argc, char **argv)
+{
+        struct broker broker = {.state_dir = -1};
+        struct error err = {};
+
+        hold_signals();
+        if (run(&broker, argc, argv, &err) < 0) {
+                log_error("%s", err.text);
+                broker.status = 1;
+        }
+        broker_done(&broker);
+        return broker.status;
+}

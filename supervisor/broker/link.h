@@ -1,0 +1,49 @@
+/*
+ * The broker's end of the boundary (supervisor/monitor/messages.h): requests out, events in.
+ *
+ * Every event is checked against the request that it answers: what does not fit ends the broker, as
+ * the monitor's own end does.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "supervisor/monitor/messages.h"
+
+struct link;
+
+/* What the monitor tells; descriptors are the callee's. serial is what link_request() returned. */
+struct link_events {
+        void *data;
+        void (*session_started)(void *data, uint32_t serial, uint32_t target, const int fds[5]);
+        void (*session_failed)(void *data, uint32_t serial, const struct error *error);
+        void (*session_ended)(void *data, uint32_t target, const struct monitor_ended *ended);
+        void (*upstream_started)(void *data, uint32_t index, uint32_t instance, const int fds[3]);
+        void (*upstream_failed)(void *data, uint32_t index, const struct error *error);
+        void (*upstream_ended)(void *data, uint32_t instance, int wait_status);
+        /* The monitor is gone (error not set) or said what it may not. Called once; nothing
+         * follows. */
+        void (*closed)(void *data, const struct error *error);
+};
+
+/* A config file as it arrived: a sealed memfd, owned. */
+struct link_config_file {
+        char path[512];
+        int fd;
+};
+
+/* Before the loop: waits for HELLO, the config files and READY. files has room for
+ * CONFIG_FILES_MAX. */
+int link_hello(int fd, struct monitor_hello *ret, struct link_config_file *files, size_t *n_files,
+               struct error *err);
+
+/* fd is borrowed. */
+int link_new(struct link **ret, struct event_base *base, int fd, uint32_t generation,
+             const struct link_events *events, struct error *err);
+struct link *link_free(struct link *link);
+
+/* Sends a request, now or when the socket takes it. Returns 0 with its serial, or negative errno.
+ */
+int link_request(struct link *link, enum monitor_verb verb, uint32_t target, uint32_t *serial);

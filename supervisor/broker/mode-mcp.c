@@ -1,0 +1,125 @@
+/* `cloister mcp`: the MCP server on standard input and output. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/sink.h"
+#include "supervisor/broker/source.h"
+#include "supervisor/mcp/server.h"
+
+enum {
+        LINE_MAX_BYTES = LINES_MOST + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
+        LAST_FLUSH_MS = 100,
+};
+
+struct mode_mcp {
+        struct sink out;
+        struct source in;
+        struct mcp_server *server;
+};
+
+/* The client does not read: then we do not either, so that nothing grows. */
+static void balance(struct broker *broker)
+{
+        struct mode_mcp *mode = broker->data;
+
+        source_pause(&mode->in, sink_is_full(&mode->out));
+}
+
+static void send_bytes(void *data, const char *bytes, size_t n)
+{
+        struct broker *broker = data;
+        struct mode_mcp *mode = broker->data;
+
+        sink_write(&mode->out, bytes, n);
+        balance(broker);
+}
+
+static void on_line(void *data, const char *line, size_t n)
+{
+        struct broker *broker = data;
+        struct mode_mcp *mode = broker->data;
+
+        mcp_server_line(mode->server, line, n);
+}
+
+static void on_too_long(void *data, size_t most)
+{
+        struct broker *broker = data;
+        struct mode_mcp *mode = broker->data;
+
+        mcp_server_line_too_long(mode->server, most);
+}
+
+static void on_ended(void *data)
+{
+        broker_end(data, 0);
+}
+
+static void on_drained(void *data)
+{
+        balance(data);
+}
+
+static void on_broken(void *data, int code)
+{
+        if (code != EPIPE && code != ECONNRESET)
+                log_error("standard output: %s", strerror(code));
+        broker_end(data, code == EPIPE || code == ECONNRESET ? 0 : 1);
+}
+
+static int start(struct broker *broker, struct error *err)
+{
+        const struct mcp_host host = {.data = broker, .send = send_bytes};
+        const struct sink_owner sink_owner = {broker, on_drained, on_broken};
+        const struct source_owner source_owner = {broker, on_line, on_too_long, on_ended};
+        struct mode_mcp *mode = calloc(1, sizeof(*mode));
+
+        if (!mode)
+                return error_errno(err, ENOMEM, "mcp");
+        broker->data = mode;
+        int r = mcp_server_new(&mode->server, broker->base, broker->config, broker->hub,
+                               broker->sessions, &host, err);
+        if (r >= 0)
+                r = sink_open(&mode->out, broker->base, STDOUT_FILENO, &sink_owner, err);
+        if (r >= 0)
+                r = source_open(&mode->in, broker->base, STDIN_FILENO, LINE_MAX_BYTES,
+                                &source_owner, err);
+        return r;
+}
+
+static void stop(struct broker *broker)
+{
+        struct mode_mcp *mode = broker->data;
+
+        sink_flush(&mode->out, LAST_FLUSH_MS);
+}
+
+static void catalogue_changed(struct broker *broker)
+{
+        struct mode_mcp *mode = broker->data;
+
+        mcp_server_catalogue_changed(mode->server);
+}
+
+static void mode_free(struct broker *broker)
+{
+        struct mode_mcp *mode = broker->data;
+
+        if (!mode)
+                return;
+        mcp_server_free(mode->server);
+        sink_close(&mode->out);
+        source_close(&mode->in);
+        free(mode);
+}
+
+const struct broker_mode broker_mode_mcp = {
+        .start = start,
+        .stop = stop,
+        .catalogue_changed = catalogue_changed,
+        .free = mode_free,
+};

@@ -1,0 +1,249 @@
+/* `cloister run`: one cell, its output as it comes, its exit status as ours. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/sink.h"
+#include "supervisor/broker/terminal.h"
+
+enum {
+        STATUS_TIMEOUT = 124,   /* as timeout(1) */
+        STATUS_SANDBOX = 125,   /* we failed, not the code */
+        STATUS_CANCELLED = 130, /* 128 + SIGINT */
+        LAST_FLUSH_MS = 100,
+        ESCAPED_MAX = 1024 * 1024,
+};
+
+struct output {
+        struct sink sink;
+        bool is_terminal;
+        struct utf8_stream stream;
+};
+
+struct mode_run {
+        struct output outputs[CELL_STREAMS];
+        struct cell *cell; /* while it is under way */
+        struct session *session;
+        bool interrupted, done;
+        int status;
+};
+
+static void write_output(struct output *output, const char *bytes, size_t n)
+{
+        _cleanup_buffer_ struct buffer escaped = BUFFER_INIT(ESCAPED_MAX);
+
+        if (!output->is_terminal) {
+                sink_write(&output->sink, bytes, n);
+                return;
+        }
+        while (n > 0) {
+                size_t piece = n < ESCAPED_MAX / 8 ? n : ESCAPED_MAX / 8;
+                if (terminal_escape(&output->stream, bytes, piece, &escaped) >= 0)
+                        sink_write(&output->sink, buffer_bytes(&escaped), escaped.length);
+                buffer_consume(&escaped, escaped.length);
+                bytes += piece;
+                n -= piece;
+        }
+}
+
+/* Whoever reads our output slowly slows the code down. */
+static void balance(struct mode_run *mode)
+{
+        bool full = false;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                full = full || sink_is_full(&mode->outputs[i].sink);
+        if (mode->session && mode->session->paused != full)
+                session_pause_output(mode->session, full);
+}
+
+static void on_output(void *data, enum cell_stream stream, const char *bytes, size_t n)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+
+        write_output(&mode->outputs[stream], bytes, n);
+        balance(mode);
+}
+
+static void say(struct mode_run *mode, const char *text)
+{
+        write_output(&mode->outputs[CELL_STDERR], text, strlen(text));
+}
+
+/* "cloister: …" for an end that the code's own output does not explain. */
+static void tell_why(struct mode_run *mode, const struct cell_outcome *o)
+{
+        char line[CELL_WHY_MAX + 128];
+
+        if (o->why[0] == '\0' || o->status == CELL_CANCELLED || o->status == CELL_EXIT)
+                return;
+        snprintf(line, sizeof(line), "cloister: %s%s\n", o->why,
+                 o->status == CELL_TIMEOUT ? " (--timeout SECONDS sets another)" : "");
+        say(mode, line);
+}
+
+static int status_of(const struct cell_outcome *o)
+{
+        switch (o->status) {
+        case CELL_OK:
+                return 0;
+        case CELL_EXIT:
+                return o->exit_code;
+        case CELL_TIMEOUT:
+                return STATUS_TIMEOUT;
+        case CELL_CANCELLED:
+                return STATUS_CANCELLED;
+        case CELL_OOM:
+        case CELL_KILLED:
+                return 128 + (o->signal ? o->signal : SIGKILL);
+        default:
+                return o->error_type ? STATUS_SANDBOX : 1;
+        }
+}
+
+/* The loop ends when everything was written. */
+static void end_when_written(struct broker *broker)
+{
+        struct mode_run *mode = broker->data;
+
+        if (mode->done && sink_is_empty(&mode->outputs[CELL_STDOUT].sink) &&
+            sink_is_empty(&mode->outputs[CELL_STDERR].sink))
+                broker_end(broker, mode->status);
+}
+
+static void on_done(void *data, struct cell *cell)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+        const char *traceback = json_string(cell->outcome.error, "traceback", NULL);
+
+        mode->cell = NULL;
+        mode->session = NULL;
+        mode->done = true;
+        mode->status = status_of(&cell->outcome);
+        if (traceback && cell->outcome.status != CELL_TIMEOUT) {
+                say(mode, traceback);
+                if (traceback[0] && traceback[strlen(traceback) - 1] != '\n')
+                        say(mode, "\n");
+        }
+        tell_why(mode, &cell->outcome);
+        end_when_written(broker);
+}
+
+static void on_drained(void *data)
+{
+        struct broker *broker = data;
+
+        balance(broker->data);
+        end_when_written(broker);
+}
+
+/* As if the code itself wrote to a pipe that nobody reads. */
+static void on_broken(void *data, int code)
+{
+        broker_end(data, code == EPIPE || code == ECONNRESET ? 128 + SIGPIPE : STATUS_SANDBOX);
+}
+
+static int open_outputs(struct broker *broker, struct mode_run *mode, struct error *err)
+{
+        static const int fds[CELL_STREAMS] = {STDOUT_FILENO, STDERR_FILENO};
+        const struct sink_owner owner = {broker, on_drained, on_broken};
+
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                int r = sink_open(&mode->outputs[i].sink, broker->base, fds[i], &owner, err);
+                if (r < 0)
+                        return r;
+                mode->outputs[i].is_terminal = isatty(fds[i]) == 1;
+        }
+        return 0;
+}
+
+static bool is_utf8(const char *text, size_t n)
+{
+        for (size_t at = 0; at < n;) {
+                int length = utf8_next((const unsigned char *)text + at, n - at);
+                if (length <= 0)
+                        return false;
+                at += (size_t)length;
+        }
+        return true;
+}
+
+static int start(struct broker *broker, struct error *err)
+{
+        const struct broker_options *options = &broker->options;
+        struct mode_run *mode = calloc(1, sizeof(*mode));
+        _cleanup_free_ char *code = NULL;
+        size_t n = 0;
+
+        if (!mode)
+                return error_errno(err, ENOMEM, "run");
+        broker->data = mode;
+        int r = open_outputs(broker, mode, err);
+        if (r >= 0)
+                r = fd_read_whole(options->code_fd, CELL_CODE_MAX, &code, &n, err);
+        if (r < 0)
+                return error_context(err, "%s", options->name);
+        if (!is_utf8(code, n))
+                return error_set(err, EINVAL, "%s is not UTF-8", options->name);
+
+        const struct cell_request request = {
+                .code = code,
+                .code_length = n,
+                .filename = options->name,
+                .timeout_ms = options->has_timeout ? options->timeout_ms
+                                                   : broker->config->cell_timeout_ms,
+                .done = on_done,
+                .output = on_output,
+                .data = broker,
+        };
+        r = sessions_run(broker->sessions, "default", &request, &mode->cell, err);
+        if (r >= 0)
+                mode->session = mode->cell->session;
+        return r;
+}
+
+static void interrupted(struct broker *broker)
+{
+        struct mode_run *mode = broker->data;
+
+        if (!mode->cell)
+                broker_end(broker, STATUS_CANCELLED);
+        else if (mode->interrupted)
+                cell_kill(mode->cell);
+        else
+                cell_cancel(mode->cell);
+        mode->interrupted = true;
+}
+
+static void stop(struct broker *broker)
+{
+        struct mode_run *mode = broker->data;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                sink_flush(&mode->outputs[i].sink, LAST_FLUSH_MS);
+}
+
+static void mode_free(struct broker *broker)
+{
+        struct mode_run *mode = broker->data;
+
+        for (int i = 0; mode && i < CELL_STREAMS; i++)
+                sink_close(&mode->outputs[i].sink);
+        free(mode);
+}
+
+const struct broker_mode broker_mode_run = {
+        .start = start,
+        .stop = stop,
+        .interrupted = interrupted,
+        .free = mode_free,
+};

@@ -1,0 +1,220 @@
+/* `cloister tools`: what the user's servers offer, for a person or for a program. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/sink.h"
+#include "supervisor/broker/terminal.h"
+#include "supervisor/mcp/tool.h"
+
+enum {
+        WAIT_MS = 30000,
+        TEXT_MAX = 256 * 1024 * 1024,
+        DESCRIPTION_SHOWN = 100, /* characters */
+        LAST_FLUSH_MS = 5000,
+};
+
+struct mode_tools {
+        struct sink out;
+        struct hub_wait *wait;
+        int status;
+        bool done;
+};
+
+static int append_line(struct buffer *to, const char *text, size_t n)
+{
+        return terminal_escape_line(text, n, to);
+}
+
+/* The first line of a description, shortened. */
+static int append_summary(struct buffer *to, yyjson_val *tool)
+{
+        size_t n = 0;
+        const char *text = json_string(tool, "description", &n);
+
+        if (!text || n == 0)
+                return 0;
+        const char *newline = memchr(text, '\n', n);
+        size_t line = newline ? (size_t)(newline - text) : n;
+        size_t shown = utf8_skip(text, line, DESCRIPTION_SHOWN);
+        int r = buffer_append(to, "      ", 6);
+        if (r >= 0)
+                r = append_line(to, text, shown);
+        return r < 0 ? r : buffer_printf(to, shown < line ? " ...\n" : "\n");
+}
+
+static int append_tool(struct buffer *to, yyjson_val *tool)
+{
+        _cleanup_buffer_ struct buffer signature = BUFFER_INIT(TEXT_MAX);
+
+        int r = tool_append_signature(tool, &signature);
+        if (r >= 0)
+                r = buffer_append(to, "  ", 2);
+        if (r >= 0)
+                r = append_line(to, buffer_bytes(&signature), signature.length);
+        if (r >= 0)
+                r = buffer_append(to, "\n", 1);
+        return r < 0 ? r : append_summary(to, tool);
+}
+
+static int append_server(struct buffer *to, yyjson_val *server)
+{
+        const char *name = json_string(server, "name", NULL),
+                   *state = json_string(server, "state", NULL);
+        const char *error = json_string(server, "error", NULL);
+        yyjson_val *tools = yyjson_obj_get(server, "tools"), *tool;
+        size_t i, n;
+
+        int r = append_line(to, name ? name : "?", name ? strlen(name) : 1);
+        if (r >= 0 && error) {
+                r = buffer_printf(to, ": %s: ", state ? state : "failed");
+                if (r >= 0)
+                        r = append_line(to, error, strlen(error));
+        } else if (r >= 0) {
+                r = buffer_printf(to, ": %s, %zu tools", state ? state : "?",
+                                  yyjson_arr_size(tools));
+        }
+        if (r >= 0)
+                r = buffer_append(to, "\n", 1);
+        yyjson_arr_foreach(tools, i, n, tool)
+        {
+                if (r >= 0)
+                        r = append_tool(to, tool);
+        }
+        return r;
+}
+
+static int append_table(struct buffer *to, yyjson_val *servers)
+{
+        yyjson_val *server;
+        size_t i, n;
+        int r = 0;
+
+        if (yyjson_arr_size(servers) == 0)
+                return buffer_printf(
+                        to, "no servers: name some in a config file (cloister tools --help)\n");
+        yyjson_arr_foreach(servers, i, n, server)
+        {
+                if (r >= 0)
+                        r = append_server(to, server);
+        }
+        return r;
+}
+
+/* The catalogue as it is, each tool with its signature. */
+static int append_json(struct buffer *to, yyjson_val *root)
+{
+        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        yyjson_mut_val *copy = yyjson_val_mut_copy(doc, root), *server, *tool;
+        yyjson_val *servers = yyjson_obj_get(root, "servers");
+        size_t i, n, j, m;
+
+        yyjson_mut_arr_foreach(yyjson_mut_obj_get(copy, "servers"), i, n, server)
+        {
+                yyjson_val *tools = yyjson_obj_get(yyjson_arr_get(servers, i), "tools");
+                yyjson_mut_arr_foreach(yyjson_mut_obj_get(server, "tools"), j, m, tool)
+                {
+                        _cleanup_buffer_ struct buffer signature = BUFFER_INIT(TEXT_MAX);
+                        if (tool_append_signature(yyjson_arr_get(tools, j), &signature) < 0)
+                                return -ENOMEM;
+                        yyjson_mut_obj_add_strncpy(doc, tool, "signature", buffer_bytes(&signature),
+                                                   signature.length);
+                }
+        }
+        int r = copy ? json_append_mut(to, copy) : -ENOMEM;
+        return r < 0 ? r : buffer_append(to, "\n", 1);
+}
+
+static bool any_failed(yyjson_val *servers)
+{
+        yyjson_val *server;
+        size_t i, n;
+
+        yyjson_arr_foreach(servers, i, n, server)
+        {
+                const char *state = json_string(server, "state", NULL);
+                if (!state || (strcmp(state, "ready") != 0 && strcmp(state, "disabled") != 0))
+                        return true;
+        }
+        return false;
+}
+
+static void end_when_written(struct broker *broker)
+{
+        struct mode_tools *mode = broker->data;
+
+        if (mode->done && sink_is_empty(&mode->out))
+                broker_end(broker, mode->status);
+}
+
+static void on_waited(void *data)
+{
+        struct broker *broker = data;
+        struct mode_tools *mode = broker->data;
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        uint64_t version;
+
+        mode->wait = NULL;
+        mode->done = true;
+        const struct buffer *catalogue = hub_catalogue(broker->hub, &version);
+        int r = json_parse(buffer_bytes(catalogue), catalogue->length, &doc, NULL);
+        yyjson_val *root = yyjson_doc_get_root(doc), *servers = yyjson_obj_get(root, "servers");
+        if (r >= 0)
+                r = broker->options.json ? append_json(&text, root) : append_table(&text, servers);
+        mode->status = r < 0 || any_failed(servers) ? 1 : 0;
+        sink_write(&mode->out, buffer_bytes(&text), text.length);
+        end_when_written(broker);
+}
+
+static void on_drained(void *data)
+{
+        end_when_written(data);
+}
+
+static void on_broken(void *data, int code)
+{
+        broker_end(data, 1);
+}
+
+static int start(struct broker *broker, struct error *err)
+{
+        const struct sink_owner owner = {broker, on_drained, on_broken};
+        struct mode_tools *mode = calloc(1, sizeof(*mode));
+
+        if (!mode)
+                return error_errno(err, ENOMEM, "tools");
+        broker->data = mode;
+        int r = sink_open(&mode->out, broker->base, STDOUT_FILENO, &owner, err);
+        if (r < 0)
+                return r;
+        hub_start(broker->hub, HUB_ALL);
+        mode->wait = hub_wait(broker->hub, WAIT_MS, on_waited, broker);
+        return mode->wait ? 0 : error_errno(err, ENOMEM, "tools");
+}
+
+static void stop(struct broker *broker)
+{
+        struct mode_tools *mode = broker->data;
+
+        sink_flush(&mode->out, LAST_FLUSH_MS);
+        if (mode->wait)
+                hub_wait_cancel(mode->wait);
+}
+
+static void mode_free(struct broker *broker)
+{
+        struct mode_tools *mode = broker->data;
+
+        if (mode)
+                sink_close(&mode->out);
+        free(mode);
+}
+
+const struct broker_mode broker_mode_tools = {
+        .start = start,
+        .stop = stop,
+        .free = mode_free,
+};

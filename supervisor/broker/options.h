@@ -1,0 +1,28 @@
+/* The broker's arguments. They come from the CLI through the monitor, so that an error in them is
+ * ours. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+enum broker_what { BROKER_MCP, BROKER_RUN, BROKER_TOOLS };
+
+struct broker_options {
+        int filter_fd; /* -1: none */
+        bool has_uid;
+        uid_t uid;
+        const char *state_path; /* or NULL */
+        int log_level;          /* negative: the default */
+        enum broker_what what;
+        int code_fd;      /* run; -1 else */
+        const char *name; /* run: what tracebacks call the code */
+        bool has_timeout;
+        uint32_t timeout_ms; /* run */
+        bool json;           /* tools */
+};
+
+/* Strings are borrowed from argv. argv[0] is skipped. */
+int broker_options_parse(int argc, char **argv, struct broker_options *ret, struct error *err);

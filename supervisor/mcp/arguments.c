@@ -1,0 +1,248 @@
+/* Reading and refusing arguments. */
+#include "supervisor/mcp/arguments.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "supervisor/session/sessions.h"
+
+enum { NAME_MAX_SHOWN = 60 };
+
+static const char *type_name(yyjson_val *value)
+{
+        if (json_is_number(value))
+                return "a number";
+        switch (yyjson_get_type(value)) {
+        case YYJSON_TYPE_BOOL:
+                return "a boolean";
+        case YYJSON_TYPE_STR:
+                return "a string";
+        case YYJSON_TYPE_ARR:
+                return "an array";
+        case YYJSON_TYPE_OBJ:
+                return "an object";
+        default:
+                return "null";
+        }
+}
+
+/* A number, also one in a string: some clients pass on what the model wrote as it was. */
+static int number_of(yyjson_val *value, double *ret)
+{
+        const char *text = yyjson_get_str(value);
+        char *end;
+
+        if (!text)
+                return json_double(value, ret);
+        *ret = strtod(text, &end);
+        return end == text || *end != '\0' || !isfinite(*ret) ? -EINVAL : 0;
+}
+
+static int take_code(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                     struct error *err)
+{
+        if (!yyjson_is_str(value))
+                return error_set(err, EINVAL, "code must be a string, not %s", type_name(value));
+        ret->code = yyjson_get_str(value);
+        ret->code_length = yyjson_get_len(value);
+        if (ret->code_length > CELL_CODE_MAX)
+                return error_set(err, EINVAL, "code has %zu bytes: at most %d are taken",
+                                 ret->code_length, CELL_CODE_MAX);
+        return 0;
+}
+
+static int take_session(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        const char *name = yyjson_get_str(value);
+
+        if (!name)
+                return error_set(err, EINVAL, "session must be a string, not %s", type_name(value));
+        if (!session_name_valid(name, yyjson_get_len(value)))
+                return error_set(err, EINVAL,
+                                 "session must be 1 to %d of the characters A-Z a-z 0-9 _ . -",
+                                 SESSION_NAME_MAX);
+        snprintf(ret->session, sizeof(ret->session), "%s", name);
+        return 0;
+}
+
+static int take_timeout(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        double most = (double)config->cell_timeout_max_ms / 1000, n = 0;
+
+        if (number_of(value, &n) < 0)
+                return error_set(err, EINVAL, "timeout must be a number of seconds, not %s",
+                                 type_name(value));
+        if (!(n > 0) || n > most)
+                return error_set(err, EINVAL,
+                                 "timeout must be more than 0 and at most %g (seconds), not %g",
+                                 most, n);
+        ret->timeout_ms = (uint32_t)ceil(n * 1000);
+        return 0;
+}
+
+static int take_reset(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                      struct error *err)
+{
+        const char *text = yyjson_get_str(value);
+
+        if (yyjson_is_bool(value))
+                ret->reset = yyjson_get_bool(value);
+        else if (text && (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0))
+                ret->reset = strcasecmp(text, "true") == 0;
+        else
+                return error_set(err, EINVAL, "reset must be true or false, not %s",
+                                 type_name(value));
+        return 0;
+}
+
+static int take_max_output(yyjson_val *value, const struct config *config,
+                           struct run_arguments *ret, struct error *err)
+{
+        double n = 0;
+
+        if (number_of(value, &n) < 0 || n != floor(n))
+                return error_set(err, EINVAL, "max_output must be a whole number of characters");
+        if (n < 1 || n > OUTPUT_CHARACTERS_MAX)
+                return error_set(err, EINVAL, "max_output must be 1 to %d (characters), not %.0f",
+                                 OUTPUT_CHARACTERS_MAX, n);
+        ret->max_output = (size_t)n;
+        return 0;
+}
+
+static const struct argument {
+        const char *name;
+        int (*take)(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                    struct error *err);
+} arguments_known[] = {
+        {"code", take_code},       {"session", take_session}, /* early: a refusal names the session
+                                                               */
+        {"timeout", take_timeout}, {"reset", take_reset},     {"max_output", take_max_output},
+};
+
+/* What other systems' tools call the same thing. */
+static const char *const other_names[][2] = {
+        {"script", "code"},
+        {"source", "code"},
+        {"python", "code"},
+        {"input", "code"},
+        {"command", "code"},
+        {"session_id", "session"},
+        {"session_name", "session"},
+        {"timeout_seconds", "timeout"},
+        {"timeout_s", "timeout"},
+        {"timeout_ms", "timeout"},
+        {"restart", "reset"},
+        {"max_length", "max_output"},
+        {"max_output_bytes", "max_output"},
+};
+
+static size_t least(size_t a, size_t b, size_t c)
+{
+        size_t m = a < b ? a : b;
+        return m < c ? m : c;
+}
+
+/* Levenshtein's distance of two short names; a long one is far from all. */
+static size_t distance(const char *a, const char *b)
+{
+        size_t row[24], n = strlen(b);
+
+        if (strlen(a) > 20 || n > 20)
+                return SIZE_MAX;
+        for (size_t j = 0; j <= n; j++)
+                row[j] = j;
+        for (size_t i = 1; a[i - 1]; i++) {
+                size_t diagonal = row[0];
+                row[0] = i;
+                for (size_t j = 1; j <= n; j++) {
+                        size_t above = row[j];
+                        row[j] = least(above + 1, row[j - 1] + 1,
+                                       diagonal + (a[i - 1] != b[j - 1]));
+                        diagonal = above;
+                }
+        }
+        return row[n];
+}
+
+const char *run_arguments_meant(const char *name)
+{
+        const char *best = NULL;
+        size_t least_distance = 3;
+
+        for (size_t i = 0; i < ARRAY_SIZE(other_names); i++) {
+                if (strcasecmp(name, other_names[i][0]) == 0)
+                        return other_names[i][1];
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(arguments_known); i++) {
+                size_t d = distance(name, arguments_known[i].name);
+                if (d < least_distance) {
+                        least_distance = d;
+                        best = arguments_known[i].name;
+                }
+        }
+        return best;
+}
+
+static int refuse_unknown(const char *name, struct error *err)
+{
+        const char *meant = run_arguments_meant(name);
+
+        if (meant)
+                return error_set(err, EINVAL, "unknown argument \"%.*s\": did you mean \"%s\"?",
+                                 NAME_MAX_SHOWN, name, meant);
+        return error_set(
+                err, EINVAL,
+                "unknown argument \"%.*s\": run_python takes code, session, timeout, reset and "
+                "max_output",
+                NAME_MAX_SHOWN, name);
+}
+
+static bool is_known(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(arguments_known); i++) {
+                if (strcmp(arguments_known[i].name, name) == 0)
+                        return true;
+        }
+        return false;
+}
+
+int run_arguments_parse(yyjson_val *arguments, const struct config *config,
+                        struct run_arguments *ret, struct error *err)
+{
+        yyjson_val *key, *value;
+        size_t i, n;
+        struct error first = {};
+
+        *ret = (struct run_arguments){
+                .session = "default",
+                .timeout_ms = config->cell_timeout_ms,
+                .max_output = config->output_characters,
+        };
+        if (arguments && !yyjson_is_obj(arguments))
+                return error_set(err, EINVAL, "arguments must be an object, not %s",
+                                 type_name(arguments));
+
+        for (i = 0; i < ARRAY_SIZE(arguments_known); i++) {
+                struct error why = {};
+                value = yyjson_obj_get(arguments, arguments_known[i].name);
+                if (value && !yyjson_is_null(value) &&
+                    arguments_known[i].take(value, config, ret, &why) < 0 && !error_is_set(&first))
+                        first = why;
+        }
+        yyjson_obj_foreach(arguments, i, n, key, value)
+        {
+                if (!is_known(yyjson_get_str(key)))
+                        return refuse_unknown(yyjson_get_str(key), err);
+        }
+        if (error_is_set(&first))
+                return error_set(err, EINVAL, "%s", first.text);
+        if (!ret->code)
+                return error_set(err, EINVAL, "code is required: a string of Python source");
+        return 0;
+}

@@ -1,0 +1,31 @@
+/* The arguments of run_python, as models write them: "20" for 20, null for absent, a name slightly
+ * wrong. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "policy/config.h"
+#include "supervisor/session/session.h"
+
+struct run_arguments {
+        const char *code; /* in the parsed document */
+        size_t code_length;
+        char session[SESSION_NAME_MAX + 1];
+        uint32_t timeout_ms;
+        bool reset;
+        size_t max_output; /* characters of a stream */
+};
+
+/*
+ * arguments: an object, or NULL. Returns 0 or -EINVAL with what is wrong, said to the model.
+ * ret->session is valid in both cases ("default" when it was not readable).
+ */
+int run_arguments_parse(yyjson_val *arguments, const struct config *config,
+                        struct run_arguments *ret, struct error *err);
+
+/* The known name that was probably meant, or NULL. */
+const char *run_arguments_meant(const char *name);

@@ -1,0 +1,386 @@
+/* Outcome of a cell -> CallToolResult. */
+#include "supervisor/mcp/result.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+
+enum {
+        TEXT_MAX = 64 * 1024 * 1024,
+        QUEUED_WORTH_TELLING_US = 10000,
+        ERROR_TYPE_MAX = 256,
+};
+
+const char result_schema[] =
+        "{\"type\":\"object\",\"properties\":{"
+        "\"status\":{\"type\":\"string\",\"enum\":[\"ok\",\"error\",\"exit\",\"timeout\","
+        "\"cancelled\","
+        "\"oom\",\"killed\"]},"
+        "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
+        "\"value\":{\"type\":\"object\",\"description\":\"of the last expression\",\"properties\":{"
+        "\"repr\":{\"type\":\"string\"},\"json\":{}},\"required\":[\"repr\"]},"
+        "\"error\":{\"type\":\"object\",\"properties\":{\"type\":{\"type\":\"string\"},"
+        "\"message\":{\"type\":\"string\"},\"traceback\":{\"type\":\"string\"},"
+        "\"line\":{\"type\":\"integer\"}},\"required\":[\"type\",\"message\"]},"
+        "\"notice\":{\"type\":\"string\",\"description\":\"what is unusual about the end or the "
+        "state\"},"
+        "\"exit_code\":{\"type\":\"integer\"},\"signal\":{\"type\":\"string\"},"
+        "\"tool_calls\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
+        "\"server\":{\"type\":\"string\"},\"tool\":{\"type\":\"string\"},\"ok\":{\"type\":"
+        "\"boolean\"},"
+        "\"pending\":{\"type\":\"boolean\"},\"duration_ms\":{\"type\":\"number\"}},"
+        "\"required\":[\"server\",\"tool\",\"ok\",\"duration_ms\"]}},"
+        "\"tool_calls_total\":{\"type\":\"integer\"},"
+        "\"duration_ms\":{\"type\":\"number\"},\"queued_ms\":{\"type\":\"number\"},"
+        "\"cpu_ms\":{\"type\":\"number\"},\"peak_memory_bytes\":{\"type\":\"integer\"},"
+        "\"session\":{\"type\":\"string\"},"
+        "\"state\":{\"type\":\"string\",\"enum\":[\"new\",\"kept\",\"restored\",\"lost\"]},"
+        "\"truncated\":{\"type\":\"object\",\"properties\":{\"stdout_bytes\":{\"type\":\"integer\"}"
+        ","
+        "\"stderr_bytes\":{\"type\":\"integer\"}}}"
+        "},\"required\":[\"status\",\"session\"]}";
+
+/* Everything that goes into both channels, cut once. */
+struct parts {
+        struct buffer streams[CELL_STREAMS];
+        bool cut[CELL_STREAMS];
+        struct buffer repr, message, traceback, notice;
+        bool repr_cut;
+        const char *type; /* of the error, or NULL */
+};
+
+static void parts_init(struct parts *p)
+{
+        *p = (struct parts){};
+        for (int i = 0; i < CELL_STREAMS; i++)
+                buffer_init(&p->streams[i], TEXT_MAX);
+        buffer_init(&p->repr, TEXT_MAX);
+        buffer_init(&p->message, TEXT_MAX);
+        buffer_init(&p->traceback, TEXT_MAX);
+        buffer_init(&p->notice, TEXT_MAX);
+}
+
+static void parts_done(struct parts *p)
+{
+        for (int i = 0; i < CELL_STREAMS; i++)
+                buffer_done(&p->streams[i]);
+        buffer_done(&p->repr);
+        buffer_done(&p->message);
+        buffer_done(&p->traceback);
+        buffer_done(&p->notice);
+}
+
+static int append(struct buffer *b, const char *text)
+{
+        return buffer_append(b, text, strlen(text));
+}
+
+static int put_text(void *data, const char *text, size_t n)
+{
+        return buffer_append(data, text, n);
+}
+
+/* A line of ours, which may quote what was cut within a character. */
+static int append_checked(struct buffer *b, const char *text)
+{
+        struct utf8_stream stream = {};
+        int r = utf8_feed(&stream, text, strlen(text), put_text, b);
+
+        return r < 0 ? r : utf8_finish(&stream, put_text, b);
+}
+
+static int cut_member(yyjson_val *object, const char *key, size_t most, struct buffer *to,
+                      bool *cut)
+{
+        size_t n = 0;
+        const char *text = json_string(object, key, &n);
+
+        *cut = false;
+        return text ? output_cut(text, n, most, to, cut) : 0;
+}
+
+static const char *fate_of_state(const struct cell_outcome *o)
+{
+        if (o->state == CELL_STATE_LOST)
+                return "; the session's variables and files are lost";
+        return o->status == CELL_OK || o->state == CELL_STATE_NONE ? "" : "; variables are kept";
+}
+
+/* What a person should know beside status and output: one line each, nothing for a plain end. */
+static int collect_notice(const struct cell_outcome *o, struct buffer *to)
+{
+        int r = 0;
+
+        if (o->before[0]) {
+                r = append(to, "new session: the earlier one's variables and files were lost: ");
+                if (r >= 0)
+                        r = append_checked(to, o->before);
+        }
+        if (r >= 0 && o->why[0] && !o->error_type) {
+                r = append(to, o->before[0] ? "\n" : "");
+                if (r >= 0)
+                        r = append_checked(to, o->why);
+                if (r >= 0)
+                        r = append(to, fate_of_state(o));
+        }
+        return r;
+}
+
+static int collect(const struct cell_outcome *o, size_t most, struct parts *p)
+{
+        bool cut;
+        int r = 0;
+
+        for (int i = 0; i < CELL_STREAMS && r >= 0; i++)
+                r = capture_render(&o->streams[i], most, &p->streams[i], &p->cut[i]);
+        if (r >= 0)
+                r = cut_member(o->value, "repr", most, &p->repr, &p->repr_cut);
+        if (r >= 0)
+                r = cut_member(o->error, "message", most, &p->message, &cut);
+        if (r >= 0)
+                r = cut_member(o->error, "traceback", most, &p->traceback, &cut);
+        if (r >= 0)
+                r = collect_notice(o, &p->notice);
+        if (o->error)
+                p->type = json_string(o->error, "type", NULL);
+        if (o->error_type && r >= 0) {
+                p->type = o->error_type;
+                r = append_checked(&p->message, o->why);
+        }
+        return r;
+}
+
+/* Text that begins on a line of its own. */
+static int append_block(struct buffer *to, const char *before, const struct buffer *text)
+{
+        int r = 0;
+
+        if (text->length == 0)
+                return 0;
+        if (to->length > 0 && buffer_bytes(to)[to->length - 1] != '\n')
+                r = append(to, "\n");
+        if (r >= 0)
+                r = append(to, before);
+        return r < 0 ? r : buffer_append(to, buffer_bytes(text), text->length);
+}
+
+static int append_status(const struct cell_outcome *o, struct buffer *to)
+{
+        const char *line_break = to->length > 0 && buffer_bytes(to)[to->length - 1] != '\n' ? "\n"
+                                                                                            : "";
+        int r = buffer_printf(to, "%sstatus: %s", line_break, cell_status_name(o->status));
+        size_t pending = 0;
+
+        if (r >= 0 && o->has_exit_code)
+                r = buffer_printf(to, " (exit code %d)", o->exit_code);
+        for (size_t i = 0; i < o->n_calls; i++)
+                pending += o->calls[i].pending;
+        if (r >= 0 && o->calls_total > 0)
+                r = buffer_printf(to, "\ntool calls sent: %llu, without an answer: %zu",
+                                  (unsigned long long)o->calls_total, pending);
+        return r;
+}
+
+/* The text channel. Never empty: one client shows "{}" in its place. */
+static int make_text(const struct cell_outcome *o, const struct parts *p, struct buffer *to)
+{
+        int r = append_block(to, "", &p->streams[CELL_STDOUT]);
+
+        if (r >= 0)
+                r = append_block(to, "[stderr]\n", &p->streams[CELL_STDERR]);
+        if (r >= 0)
+                r = append_block(to, "value: ", &p->repr);
+        if (r >= 0)
+                r = append_block(to, "", &p->traceback);
+        if (r >= 0 && p->type && p->traceback.length == 0) {
+                _cleanup_buffer_ struct buffer line = BUFFER_INIT(TEXT_MAX);
+                r = buffer_printf(&line, "%.*s: ", ERROR_TYPE_MAX, p->type);
+                if (r >= 0)
+                        r = buffer_append(&line, buffer_bytes(&p->message), p->message.length);
+                if (r >= 0)
+                        r = append_block(to, "", &line);
+        }
+        if (r >= 0 && o->status != CELL_OK)
+                r = append_status(o, to);
+        if (r >= 0)
+                r = append_block(to, "notice: ", &p->notice);
+        if (r >= 0 && to->length == 0)
+                r = append(to, "ok, no output");
+        return r;
+}
+
+static yyjson_mut_val *string_of(yyjson_mut_doc *doc, const struct buffer *b)
+{
+        return yyjson_mut_strn(doc, buffer_bytes(b), b->length);
+}
+
+static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *to, const char *key,
+                     const struct buffer *b)
+{
+        if (b->length > 0)
+                yyjson_mut_obj_add_val(doc, to, key, string_of(doc, b));
+}
+
+/* Milliseconds with what digits they are worth. */
+static void add_ms(yyjson_mut_doc *doc, yyjson_mut_val *to, const char *key, uint64_t us)
+{
+        if (us < 10000)
+                yyjson_mut_obj_add_real(doc, to, key, (double)(us / 10) / 100);
+        else
+                yyjson_mut_obj_add_uint(doc, to, key, us / 1000);
+}
+
+/* The json of a value stands beside its repr while both fit the budget. */
+static void add_value(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o,
+                      const struct parts *p, size_t most)
+{
+        yyjson_val *json = yyjson_obj_get(o->value, "json");
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(most + 1);
+
+        if (!o->value)
+                return;
+        yyjson_mut_val *value = yyjson_mut_obj_add_obj(doc, to, "value");
+        yyjson_mut_obj_add_val(doc, value, "repr", string_of(doc, &p->repr));
+        if (json && !p->repr_cut && json_append(&text, json) >= 0 &&
+            text.length + p->repr.length <= most)
+                yyjson_mut_obj_add_val(doc, value, "json", yyjson_val_mut_copy(doc, json));
+}
+
+static void add_error(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o,
+                      const struct parts *p)
+{
+        int64_t line;
+
+        if (!p->type)
+                return;
+        yyjson_mut_val *error = yyjson_mut_obj_add_obj(doc, to, "error");
+        size_t n = strnlen(p->type, ERROR_TYPE_MAX);
+        while (n > 0 && n == ERROR_TYPE_MAX && ((unsigned char)p->type[n] & 0xc0) == 0x80)
+                n--;
+        yyjson_mut_obj_add_strn(doc, error, "type", p->type, n);
+        yyjson_mut_obj_add_val(doc, error, "message", string_of(doc, &p->message));
+        add_text(doc, error, "traceback", &p->traceback);
+        if (json_int64(yyjson_obj_get(o->error, "line"), &line) == 0)
+                yyjson_mut_obj_add_sint(doc, error, "line", line);
+}
+
+static void add_calls(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o)
+{
+        if (o->calls_total == 0)
+                return;
+        yyjson_mut_val *calls = yyjson_mut_obj_add_arr(doc, to, "tool_calls");
+        for (size_t i = 0; i < o->n_calls; i++) {
+                const struct cell_call *c = &o->calls[i];
+                if (!c->used)
+                        continue;
+                yyjson_mut_val *call = yyjson_mut_arr_add_obj(doc, calls);
+                yyjson_mut_obj_add_strcpy(doc, call, "server", c->server);
+                yyjson_mut_obj_add_strcpy(doc, call, "tool", c->tool);
+                yyjson_mut_obj_add_bool(doc, call, "ok", c->ok);
+                if (c->pending)
+                        yyjson_mut_obj_add_bool(doc, call, "pending", true);
+                add_ms(doc, call, "duration_ms", c->duration_us);
+        }
+        yyjson_mut_obj_add_uint(doc, to, "tool_calls_total", o->calls_total);
+}
+
+static void add_signal(yyjson_mut_doc *doc, yyjson_mut_val *to, int number)
+{
+        char text[32];
+        const char *name = sigabbrev_np(number);
+
+        if (number == 0)
+                return;
+        snprintf(text, sizeof(text), name ? "SIG%s" : "%s", name ? name : "unknown");
+        yyjson_mut_obj_add_strcpy(doc, to, "signal", text);
+}
+
+static void add_truncated(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o,
+                          const struct parts *p)
+{
+        if (!p->cut[CELL_STDOUT] && !p->cut[CELL_STDERR])
+                return;
+        yyjson_mut_val *truncated = yyjson_mut_obj_add_obj(doc, to, "truncated");
+        if (p->cut[CELL_STDOUT])
+                yyjson_mut_obj_add_uint(doc, truncated, "stdout_bytes",
+                                        o->streams[CELL_STDOUT].bytes);
+        if (p->cut[CELL_STDERR])
+                yyjson_mut_obj_add_uint(doc, truncated, "stderr_bytes",
+                                        o->streams[CELL_STDERR].bytes);
+}
+
+static yyjson_mut_val *make_structured(yyjson_mut_doc *doc, const struct cell_outcome *o,
+                                       const char *session, const struct parts *p, size_t most)
+{
+        yyjson_mut_val *s = yyjson_mut_obj(doc);
+
+        yyjson_mut_obj_add_str(doc, s, "status", cell_status_name(o->status));
+        add_text(doc, s, "stdout", &p->streams[CELL_STDOUT]);
+        add_text(doc, s, "stderr", &p->streams[CELL_STDERR]);
+        add_value(doc, s, o, p, most);
+        add_error(doc, s, o, p);
+        add_text(doc, s, "notice", &p->notice);
+        if (o->has_exit_code)
+                yyjson_mut_obj_add_int(doc, s, "exit_code", o->exit_code);
+        add_signal(doc, s, o->signal);
+        add_calls(doc, s, o);
+        if (o->duration_us > 0) {
+                add_ms(doc, s, "duration_ms", o->duration_us);
+                add_ms(doc, s, "cpu_ms", o->cpu_us);
+        }
+        if (o->queued_us >= QUEUED_WORTH_TELLING_US)
+                add_ms(doc, s, "queued_ms", o->queued_us);
+        if (o->memory_peak > 0)
+                yyjson_mut_obj_add_uint(doc, s, "peak_memory_bytes", o->memory_peak);
+        yyjson_mut_obj_add_str(doc, s, "session", session);
+        if (o->state != CELL_STATE_NONE)
+                yyjson_mut_obj_add_str(doc, s, "state", cell_state_name(o->state));
+        add_truncated(doc, s, o, p);
+        return s;
+}
+
+static int render(const struct cell_outcome *o, const char *session, size_t most, struct parts *p,
+                  struct buffer *to)
+{
+        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+
+        int r = collect(o, most, p);
+        if (r >= 0)
+                r = make_text(o, p, &text);
+        if (r < 0)
+                return r;
+        yyjson_mut_val *root = yyjson_mut_obj(doc);
+        yyjson_mut_val *content = yyjson_mut_obj_add_arr(doc, root, "content");
+        yyjson_mut_val *block = yyjson_mut_arr_add_obj(doc, content);
+        yyjson_mut_obj_add_str(doc, block, "type", "text");
+        yyjson_mut_obj_add_val(doc, block, "text", string_of(doc, &text));
+        yyjson_mut_obj_add_val(doc, root, "structuredContent",
+                               make_structured(doc, o, session, p, most));
+        yyjson_mut_obj_add_bool(doc, root, "isError", o->status != CELL_OK);
+        return root ? json_append_mut(to, root) : -ENOMEM;
+}
+
+int result_render(const struct cell_outcome *outcome, const char *session, size_t max_output,
+                  struct buffer *to)
+{
+        struct parts parts;
+
+        parts_init(&parts);
+        int r = render(outcome, session, max_output, &parts, to);
+        parts_done(&parts);
+        return r;
+}
+
+int result_render_refusal(const char *type, const char *message, const char *session,
+                          struct buffer *to)
+{
+        struct cell_outcome outcome = {.status = CELL_ERROR, .error_type = type};
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&outcome.streams[i]);
+        snprintf(outcome.why, sizeof(outcome.why), "%s", message);
+        return result_render(&outcome, session, OUTPUT_CHARACTERS_MAX, to);
+}

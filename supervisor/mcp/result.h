@@ -1,0 +1,24 @@
+/*
+ * The result of run_python as a CallToolResult: text and structuredContent, each complete by
+ * itself, since some clients show the model only one of them.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "supervisor/session/cell.h"
+
+enum { RESULT_MAX = 512 * 1024 * 1024 };
+
+/* JSON Schema of structuredContent; what result_render() makes always fits it. */
+extern const char result_schema[];
+
+/* Appends {"content": […], "structuredContent": {…}, "isError": …}. Returns 0, -EMSGSIZE or
+ * -ENOMEM. */
+int result_render(const struct cell_outcome *outcome, const char *session, size_t max_output,
+                  struct buffer *to);
+
+/* The same for a call that was refused before it became a cell. */
+int result_render_refusal(const char *type, const char *message, const char *session,
+                          struct buffer *to);

@@ -1,0 +1,42 @@
+/*
+ * The MCP server: messages in as lines, messages out as bytes. Knows nothing of descriptors.
+ *
+ * Revisions 2024-11-05 to 2025-11-25. initialize and tools/list are answered from what is known at
+ * once, whatever sandboxes and upstream servers still do; a call of run_python becomes a cell.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "policy/config.h"
+#include "supervisor/hub/hub.h"
+#include "supervisor/session/sessions.h"
+
+struct mcp_server;
+
+enum {
+        MCP_CALLS_MAX = 1024,    /* under way at once */
+        MCP_HEARTBEAT_MS = 5000, /* progress notifications, where the client gave a token */
+};
+
+struct mcp_host {
+        void *data;
+        /* Bytes for the client, whole messages. */
+        void (*send)(void *data, const char *bytes, size_t n);
+};
+
+int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,
+                   struct hub *hub, struct sessions *sessions, const struct mcp_host *host,
+                   struct error *err);
+/* After the sessions were freed: their cells' ends come here. */
+struct mcp_server *mcp_server_free(struct mcp_server *server);
+
+/* A line of the client. */
+void mcp_server_line(struct mcp_server *server, const char *line, size_t n);
+/* A line above the bound, which was skipped. */
+void mcp_server_line_too_long(struct mcp_server *server, size_t most);
+
+/* The hub's catalogue has changed. */
+void mcp_server_catalogue_changed(struct mcp_server *server);

@@ -1,0 +1,317 @@
+/* Description, schemas and annotations of run_python. */
+#include "supervisor/mcp/tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "supervisor/mcp/result.h"
+#include "supervisor/session/output.h"
+
+enum { SIGNATURE_MAX = 200, LIST_MAX = 1024 * 1024 };
+
+static const char contract[] = "Run Python that computes or calls the user's MCP tools, in a "
+                               "private sandbox that keeps its "
+                               "variables. Use it for loops, filters and joins over tool results: "
+                               "only what you print comes "
+                               "back.\n"
+                               "- Variables, imports and files in /workspace stay between calls of "
+                               "one session. Top-level await "
+                               "works. No network, no host files.\n"
+                               "- The last expression's value is returned; print() the rest. "
+                               "stdout and stderr are cut at %u "
+                               "characters each (max_output), head and tail stay.\n"
+                               "- Tools: r = await tools[\"server.tool\"](arg=1) or await "
+                               "mcp_server.tool(arg=1); many at once with "
+                               "asyncio.gather; .sync(...) outside async code. Results are plain "
+                               "Python values, failures raise "
+                               "ToolError.\n"
+                               "- _search(\"words\") and _discover() find tools, "
+                               "_schema(\"server.tool\") tells the arguments.\n"
+                               "- A call that passes its timeout (%g s) is interrupted; state in "
+                               "the result is kept or lost.\n";
+
+static const char purpose[] = "Use run_python to compute, to work through data, and to call the "
+                              "user's tools from Python when a "
+                              "task takes more than one call: loops, filters and joins run in the "
+                              "sandbox and only what is "
+                              "printed comes back. Variables persist.\n";
+
+/* Text of other servers in ours: one line, no control characters. */
+static int append_clean(struct buffer *to, const char *text, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                char c = text[i];
+                int r = buffer_append(to, (unsigned char)c < 0x20 || c == 0x7f ? " " : &c, 1);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static bool is_required(yyjson_val *schema, const char *name)
+{
+        yyjson_val *required = yyjson_obj_get(schema, "required"), *entry;
+        size_t i, n;
+
+        yyjson_arr_foreach(required, i, n, entry)
+        {
+                if (yyjson_equals_str(entry, name))
+                        return true;
+        }
+        return false;
+}
+
+int tool_append_signature(yyjson_val *tool, struct buffer *to)
+{
+        yyjson_val *schema = yyjson_obj_get(tool, "inputSchema");
+        yyjson_val *properties = yyjson_obj_get(schema, "properties"), *key, *value;
+        size_t i, n, length = 0;
+        const char *name = json_string(tool, "name", &length);
+
+        int r = append_clean(to, name ? name : "?", name ? length : 1);
+        if (r >= 0)
+                r = buffer_append(to, "(", 1);
+        size_t begin = to->length;
+        yyjson_obj_foreach(properties, i, n, key, value)
+        {
+                if (r >= 0 && i > 0)
+                        r = buffer_append(to, ", ", 2);
+                if (r >= 0 && to->length - begin > SIGNATURE_MAX)
+                        return buffer_append(to, "...)", 4);
+                if (r >= 0)
+                        r = append_clean(to, yyjson_get_str(key), yyjson_get_len(key));
+                if (r >= 0 && !is_required(schema, yyjson_get_str(key)))
+                        r = buffer_append(to, "?", 1);
+        }
+        return r < 0 ? r : buffer_append(to, ")", 1);
+}
+
+/* Appends what there is of one server's line within `most` bytes of the whole. */
+static int append_server(yyjson_val *server, size_t most, struct buffer *to)
+{
+        yyjson_val *tools = yyjson_obj_get(server, "tools"), *tool;
+        _cleanup_buffer_ struct buffer signature = BUFFER_INIT(LIST_MAX);
+        size_t i, n, length = 0;
+        const char *name = json_string(server, "name", &length);
+        char rest[64];
+
+        int r = append_clean(to, name ? name : "?", name ? length : 1);
+        if (r >= 0)
+                r = buffer_append(to, ":", 1);
+        if (r >= 0 && yyjson_arr_size(tools) == 0)
+                r = buffer_printf(to, " not known yet");
+        yyjson_arr_foreach(tools, i, n, tool)
+        {
+                if (r < 0)
+                        break;
+                buffer_consume(&signature, signature.length);
+                r = tool_append_signature(tool, &signature);
+                int m = snprintf(rest, sizeof(rest), " and %zu more", n - i);
+                if (r >= 0 && to->length + signature.length + 2 + (size_t)m > most)
+                        return buffer_append(to, rest, (size_t)m);
+                if (r >= 0)
+                        r = buffer_append(to, i > 0 ? "; " : " ", i > 0 ? 2 : 1);
+                if (r >= 0)
+                        r = buffer_append(to, buffer_bytes(&signature), signature.length);
+        }
+        return r;
+}
+
+/* The room that the lines of the servers behind this one need at least. */
+static size_t room_for_rest(yyjson_val *servers, size_t after)
+{
+        size_t i, n, room = 0;
+        yyjson_val *server;
+
+        yyjson_arr_foreach(servers, i, n, server)
+        {
+                if (i > after)
+                        room += yyjson_get_len(yyjson_obj_get(server, "name")) + 20;
+        }
+        return room;
+}
+
+/* Servers in the config's order, each with as many signatures as fit. */
+static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
+{
+        size_t i, n;
+        yyjson_val *server;
+        int r = 0;
+
+        yyjson_arr_foreach(servers, i, n, server)
+        {
+                const char *state = json_string(server, "state", NULL);
+                size_t rest = room_for_rest(servers, i);
+
+                if (state && strcmp(state, "disabled") == 0)
+                        continue;
+                if (r >= 0 &&
+                    to->length + yyjson_get_len(yyjson_obj_get(server, "name")) + 40 > most)
+                        return buffer_printf(to, "and %zu servers more: _discover()\n", n - i);
+                if (r >= 0)
+                        r = append_server(server, rest < most ? most - rest : 0, to);
+                if (r >= 0)
+                        r = buffer_append(to, "\n", 1);
+        }
+        return r;
+}
+
+static int append_description(const struct config *config, yyjson_val *servers, struct buffer *to)
+{
+        int r = buffer_printf(to, contract, config->output_characters,
+                              (double)config->cell_timeout_ms / 1000);
+
+        if (r >= 0 && yyjson_arr_size(servers) > 0)
+                r = buffer_printf(to, "Tools by server:\n");
+        if (r >= 0)
+                r = append_catalogue(servers, TOOL_DESCRIPTION_MAX, to);
+        return r;
+}
+
+/* What the tools of the user's servers may do, by their own hints; the defaults are the
+ * specification's. */
+struct hints {
+        bool destructive, open_world;
+};
+
+static bool hint(yyjson_val *tool, const char *name, bool otherwise)
+{
+        yyjson_val *value = yyjson_obj_get(yyjson_obj_get(tool, "annotations"), name);
+
+        return yyjson_is_bool(value) ? yyjson_get_bool(value) : otherwise;
+}
+
+static struct hints collect_hints(yyjson_val *servers)
+{
+        struct hints hints = {};
+        yyjson_val *server, *tool;
+        size_t i, n, j, m;
+
+        yyjson_arr_foreach(servers, i, n, server)
+        {
+                const char *state = json_string(server, "state", NULL);
+                yyjson_val *tools = yyjson_obj_get(server, "tools");
+                bool usable = !state ||
+                              (strcmp(state, "disabled") != 0 && strcmp(state, "failed") != 0);
+
+                /* A server whose tools are not known yet may have any. */
+                if (usable && state && strcmp(state, "ready") != 0 && yyjson_arr_size(tools) == 0)
+                        hints = (struct hints){true, true};
+                yyjson_arr_foreach(tools, j, m, tool)
+                {
+                        if (!hint(tool, "readOnlyHint", false) &&
+                            hint(tool, "destructiveHint", true))
+                                hints.destructive = true;
+                        if (hint(tool, "openWorldHint", true))
+                                hints.open_world = true;
+                }
+        }
+        return hints;
+}
+
+static int append_input_schema(const struct config *config, struct buffer *to)
+{
+        return buffer_printf(to,
+                             "{\"type\":\"object\",\"properties\":{"
+                             "\"code\":{\"type\":\"string\",\"description\":\"Python source. "
+                             "Top-level await works.\"},"
+                             "\"session\":{\"type\":\"string\",\"description\":\"Sessions have "
+                             "variables of their own; an "
+                             "unknown name makes one. Default: default\"},"
+                             "\"timeout\":{\"type\":\"number\",\"description\":\"Seconds, at most "
+                             "%g. Default: %g\"},"
+                             "\"reset\":{\"type\":\"boolean\",\"description\":\"Begin with a fresh "
+                             "interpreter\"},"
+                             "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of "
+                             "stdout and of stderr, at "
+                             "most %d. Default: %u\"}},"
+                             "\"required\":[\"code\"],\"additionalProperties\":false}",
+                             (double)config->cell_timeout_max_ms / 1000,
+                             (double)config->cell_timeout_ms / 1000, OUTPUT_CHARACTERS_MAX,
+                             config->output_characters);
+}
+
+static int append_annotations(yyjson_val *servers, struct buffer *to)
+{
+        struct hints hints = collect_hints(servers);
+
+        return buffer_printf(
+                to,
+                "{\"title\":\"Run Python\",\"readOnlyHint\":false,\"destructiveHint\":%s,"
+                "\"idempotentHint\":false,\"openWorldHint\":%s}",
+                hints.destructive ? "true" : "false", hints.open_world ? "true" : "false");
+}
+
+static int append_tool(const struct config *config, yyjson_val *servers, struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
+
+        int r = append_description(config, servers, &text);
+        if (r >= 0)
+                r = buffer_printf(to,
+                                  "{\"tools\":[{\"name\":\"%s\",\"title\":\"Run Python\","
+                                  "\"description\":",
+                                  TOOL_NAME);
+        if (r >= 0)
+                r = json_append_string(to, buffer_bytes(&text), text.length);
+        if (r >= 0)
+                r = buffer_printf(to, ",\"inputSchema\":");
+        if (r >= 0)
+                r = append_input_schema(config, to);
+        if (r >= 0)
+                r = buffer_printf(to, ",\"outputSchema\":%s,\"annotations\":", result_schema);
+        if (r >= 0)
+                r = append_annotations(servers, to);
+        if (r >= 0)
+                r = buffer_printf(to, ",\"_meta\":{\"anthropic/alwaysLoad\":true}}]}");
+        return r;
+}
+
+static int parse_catalogue(const struct buffer *catalogue, yyjson_doc **ret, yyjson_val **servers,
+                           struct error *err)
+{
+        *servers = NULL;
+        if (!catalogue || catalogue->length == 0)
+                return 0;
+        int r = json_parse(buffer_bytes(catalogue), catalogue->length, ret, err);
+        if (r < 0)
+                return error_context(err, "catalogue");
+        *servers = yyjson_obj_get(yyjson_doc_get_root(*ret), "servers");
+        return 0;
+}
+
+int tool_append_list(const struct config *config, const struct buffer *catalogue, struct buffer *to,
+                     struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *servers;
+
+        int r = parse_catalogue(catalogue, &doc, &servers, err);
+        if (r < 0)
+                return r;
+        r = append_tool(config, servers, to);
+        return r < 0 ? error_errno(err, -r, "tools/list") : 0;
+}
+
+int tool_append_instructions(const struct config *config, const struct buffer *catalogue,
+                             struct buffer *to, struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *servers;
+
+        int r = parse_catalogue(catalogue, &doc, &servers, err);
+        if (r < 0)
+                return r;
+        r = buffer_append(to, purpose, sizeof(purpose) - 1);
+        if (r >= 0)
+                r = buffer_printf(to,
+                                  "In the code, tools are called with await "
+                                  "tools[\"server.tool\"](argument=value); _discover(), "
+                                  "_search(\"words\") and _schema(\"server.tool\") tell more.\n");
+        if (r >= 0 && yyjson_arr_size(servers) > 0)
+                r = buffer_printf(to, "The user's tools by server:\n");
+        if (r >= 0)
+                r = append_catalogue(servers, TOOL_INSTRUCTIONS_MAX, to);
+        return r < 0 ? error_errno(err, -r, "instructions") : 0;
+}
