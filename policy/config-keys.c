@@ -95,12 +95,21 @@ static int number_of(const struct key *key, yyjson_val *value, uint64_t *ret)
         return r;
 }
 
+static void print_bytes(char *to, size_t n, uint64_t bytes)
+{
+        static const char units[] = "KMGT";
+        size_t unit = 0;
+
+        for (bytes /= 1024; bytes % 1024 == 0 && unit < sizeof(units) - 2; unit++)
+                bytes /= 1024;
+        snprintf(to, n, "%llu%c", (unsigned long long)bytes, units[unit]);
+}
+
 static void print_bound(char *to, size_t n, enum kind kind, uint64_t v)
 {
         switch (kind) {
         case KIND_BYTES:
-                snprintf(to, n, v < MIB ? "%lluK" : "%lluM",
-                         (unsigned long long)(v < MIB ? v / 1024 : v / MIB));
+                print_bytes(to, n, v);
                 return;
         case KIND_TIME:
                 snprintf(to, n, "%g s", (double)v / SECOND);

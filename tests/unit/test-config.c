@@ -113,7 +113,8 @@ static void test_wrong_types_name_file_line_and_key(void)
         refused("{\"mcpServers\": {\"x\": {\"command\": \"c\"}}, \"limits\": []}",
                 "limits must be");
         refused("{\"limits\": {\"memory\": \"lots\"}}", "limits.memory must be a size such as");
-        refused("{\"limits\": {\"memory\": 1}}", "limits.memory must be from 64M to");
+        refused("{\"limits\": {\"memory\": 1}}", "limits.memory must be from 64M to 64T");
+        refused("{\"limits\": {\"tmp\": 0}}", "limits.tmp must be from 64K to 64T");
         refused("{\"limits\": {\"memory\": -5}}", "limits.memory must be from");
         refused("{\"limits\": {\"memory\": 1e400}}", "limits.memory must be from");
         refused("{\"limits\": {\"memory\": 100000000.5}}", "limits.memory must be a size");

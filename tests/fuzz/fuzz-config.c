@@ -1,0 +1,47 @@
+/* A config, and the expansion of what it names. Twice, as it is added beside an earlier file. */
+#include "policy/config.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char *lookup(const char *name)
+{
+        return strlen(name) % 2 ? "value ${A}" : NULL;
+}
+
+static void expand(const struct config *config)
+{
+        for (size_t i = 0; i < config->n_servers; i++) {
+                const struct config_server *s = &config->servers[i];
+                struct config_server copy;
+                struct error err = {};
+
+                assert(s->name && (s->problem || s->command));
+                if (config_server_copy(s, &copy) < 0)
+                        continue;
+                config_server_expand(&copy, lookup, &err);
+                config_server_done(&copy);
+        }
+}
+
+bool fuzz_accepts(const uint8_t *data, size_t n)
+{
+        struct error err = {};
+        struct config *config = config_new();
+        size_t servers = 0;
+
+        assert(config);
+        int r = config_add(config, "file", (const char *)data, n, &err);
+        assert(r >= 0 || (config->n_servers == 0 && error_is_set(&err)));
+        servers = config->n_servers;
+        int again = config_add(config, "file", (const char *)data, n, &err);
+        assert(r < 0 || again == 0 || servers > CONFIG_SERVERS_MAX / 2);
+        for (size_t i = servers; i < config->n_servers; i++)
+                assert(config->servers[i].problem);
+        expand(config);
+        config_free(config);
+        return r >= 0;
+}
+
+FUZZ_TARGET
