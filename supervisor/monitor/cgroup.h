@@ -1,7 +1,9 @@
 /*
- * One sandbox's control group, behind one interface for version 2, version 1 with a version 2 leaf to kill, and none.
+ * One sandbox's control group, behind one interface for version 2, version 1 with a version 2 leaf
+ * to kill, and none.
  *
- * cgroups_open() finds out by trying what this process may use. The tree is <our cgroup>/cloister-<pid>/s-<n>.
+ * cgroups_open() finds out by trying what this process may use. The tree is <our
+ * cgroup>/cloister-<pid>/s-<n>.
  */
 #pragma once
 
@@ -17,26 +19,31 @@ struct cgroup;  /* one sandbox's leaf */
 
 enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
-/* Never fails for want of permission: the version is then CGROUP_NONE and *why tells what to change. */
+/* Never fails for want of permission: the version is then CGROUP_NONE and *why tells what to
+ * change. */
 int cgroups_open(struct cgroups **ret, struct error *why, struct error *err);
-struct cgroups *cgroups_free(struct cgroups *cgroups); /* removes our parent directories too */
+/* Removes all leaves and, where we still may, our parent directories (at a mount's root the janitor
+ * has to). */
+struct cgroups *cgroups_free(struct cgroups *cgroups);
 enum cgroup_version cgroups_version(const struct cgroups *cgroups);
 
 /* Removes what a process of ours that was killed left behind; called at start. */
 void cgroups_sweep(struct cgroups *cgroups);
 
-/* The paths of our parent directories (absolute, at most `most`), for the janitor that outlives us. */
+/* The paths of our parent directories (absolute, at most `most`), for the janitor that outlives us.
+ */
 size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t most);
 
 /* A leaf with these limits set. */
-int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits, struct cgroup **ret,
-               struct error *err);
+int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
+               struct cgroup **ret, struct error *err);
 struct cgroup *cgroup_free(struct cgroup *cgroup); /* kills what is left in it and removes it */
 
 /* Moves a process into the leaf, in all hierarchies in a row. */
 int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
 
-int cgroup_kill(struct cgroup *cgroup); /* everything in it, by cgroup.kill; -EOPNOTSUPP where there is none */
+int cgroup_kill(struct cgroup *cgroup); /* everything in it, by cgroup.kill; -EOPNOTSUPP where there
+                                           is none */
 
 /* Descriptors to read the facts of monitor_facts from (owned by the caller). */
 int cgroup_open_facts(struct cgroup *cgroup, int *cpu_fd, int *memory_fd, struct error *err);

@@ -22,8 +22,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/monitor/child.h"
-#include "supervisor/monitor/userns.h"
 #include "supervisor/monitor/ids-range.h"
+#include "supervisor/monitor/userns.h"
 
 /* include/linux/proc_ns.h: PROC_USER_INIT_INO, the inode of the initial user namespace. */
 #define INITIAL_USER_NAMESPACE 0xEFFFFFFDU
@@ -331,12 +331,12 @@ int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *er
         return 0;
 }
 
-int ids_drop_capabilities(struct error *err)
+int ids_keep_capabilities(uint64_t keep, struct error *err)
 {
-        bound_capabilities(0);
+        bound_capabilities(keep);
         lock_root();
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        int r = set_capabilities(0);
+        int r = set_capabilities(keep);
         if (r < 0)
                 return error_errno(err, -r, "drop capabilities");
         /* What the two above could not bound for want of CAP_SETPCAP, an exec by uid 0 would get
@@ -344,4 +344,9 @@ int ids_drop_capabilities(struct error *err)
         if (geteuid() == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_errno(err, errno, "no_new_privs");
         return 0;
+}
+
+int ids_drop_capabilities(struct error *err)
+{
+        return ids_keep_capabilities(0, err);
 }

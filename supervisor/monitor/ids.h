@@ -53,3 +53,6 @@ int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *er
 /* In a child: every capability set emptied and locked, so that even an exec by uid 0 gains none.
  * Async-signal-safe. */
 int ids_drop_capabilities(struct error *err);
+
+/* The same but for the capabilities in keep (bits, 1 << CAP_…), as far as we have them. */
+int ids_keep_capabilities(uint64_t keep, struct error *err);

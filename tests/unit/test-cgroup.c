@@ -1,0 +1,485 @@
+/* Control groups: where we are, what a leaf bounds, and that none stays. As an ordinary user: that
+ * there is none, and why. */
+#include "supervisor/monitor/cgroup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "supervisor/monitor/cgroup-place.h"
+#include "supervisor/monitor/cgroup-tree.h"
+#include "supervisor/monitor/child.h"
+#include "supervisor/monitor/ids.h"
+#include "supervisor/monitor/janitor.h"
+#include "tests/unit/test.h"
+
+/* ---- where we are ---- */
+
+static void test_places_hybrid(void)
+{
+        static struct cgroup_places places;
+
+        cgroup_places_parse(
+                "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
+                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup "
+                "rw,cpu,cpuacct\n"
+                "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+                "39 31 0:36 / /sys/fs/cgroup/a\\040b rw,relatime - cgroup cgroup rw,pids\n"
+                "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n"
+                "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n",
+                "9:name=systemd:/x\n8:pids:/p\n4:memory:/m/n\n2:cpu,cpuacct:/\n0::/u\n", &places);
+        check_eq_int(places.count, 4);
+        check_eq_str(cgroup_place_of(&places, CGROUP_MEMORY)->own, "/sys/fs/cgroup/memory/m/n");
+        check_eq_str(cgroup_place_of(&places, CGROUP_PIDS)->own, "/sys/fs/cgroup/a b/p");
+        check_eq_str(cgroup_place_of(&places, CGROUP_CPU)->own, "/sys/fs/cgroup/cpu,cpuacct");
+        check(cgroup_place_of(&places, CGROUP_CPU) == cgroup_place_of(&places, CGROUP_CPUACCT));
+        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->own, "/sys/fs/cgroup/unified/u");
+        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->mount, "/sys/fs/cgroup/unified");
+}
+
+static void test_places_in_a_container(void)
+{
+        static struct cgroup_places places;
+        const char *mounts = "35 31 0:32 /docker/abc /cg/memory rw - cgroup cgroup rw,memory\n"
+                             "36 31 0:33 /docker/abc /cg/pids rw - cgroup cgroup rw,pids\n";
+
+        cgroup_places_parse(mounts, "4:memory:/docker/abc/sub\n5:pids:/docker/abcd\n", &places);
+        check_eq_int(places.count, 1); /* pids: "/docker/abcd" is not below "/docker/abc" */
+        check_eq_str(cgroup_place_of(&places, CGROUP_MEMORY)->own, "/cg/memory/sub");
+        cgroup_places_parse("1 2 0:3 / /c rw - cgroup2 cgroup2 rw\n", "0::/../elsewhere\n",
+                            &places);
+        check_eq_int(places.count, 0);
+        cgroup_places_parse("1 2 0:3 / /c rw - cgroup2 cgroup2 rw\n", "0::/\n", &places);
+        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->own, "/c");
+        cgroup_places_parse("", "", &places);
+        check_eq_int(places.count, 0);
+        cgroup_places_parse("nonsense\n - \n1 2 3\n", "::\n:\n0\n", &places);
+        check_eq_int(places.count, 0);
+}
+
+static void test_attribute_files(void)
+{
+        char directory[] = "/tmp/test-cgroup-XXXXXX";
+        char text[8];
+
+        check(mkdtemp(directory));
+        int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        check(fd >= 0);
+        check_eq_int(cgroup_write(fd, "memory.max", "1"), -ENOENT);
+        close(openat(fd, "events", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        check_eq_int(cgroup_write(fd, "events", "low 0\noom 3\noom_kill 7\n"), 0);
+        check_eq_int(cgroup_read_key(fd, "events", "oom_kill"), 7);
+        check_eq_int(cgroup_read_key(fd, "events", "oom"), 3);
+        check_eq_int(cgroup_read_key(fd, "events", "absent"), 0);
+        check_eq_int(cgroup_read(fd, "events", text, sizeof(text)), 7);
+        check_eq_int(unlinkat(fd, "events", 0), 0);
+        check_eq_int(mkdirat(fd, "a", 0700), 0);
+        check_eq_int(mkdirat(fd, "a/b", 0700), 0);
+        check_eq_int(cgroup_tree_remove(fd, "a", 0), 0);
+        check_eq_int(cgroup_tree_remove(fd, "a", 0), 0);
+        close(fd);
+        check_eq_int(rmdir(directory), 0);
+}
+
+/* ---- an ordinary user ---- */
+
+static void test_none_says_why(void)
+{
+        struct cgroups *cgroups;
+        struct error err = {0}, why = {0};
+        struct cgroup *cgroup;
+        struct limits limits;
+        const char *paths[4];
+
+        check_ok(cgroups_open(&cgroups, &why, &err));
+        check_eq_int(cgroups_version(cgroups), CGROUP_NONE);
+        printf("# %s\n", why.text);
+        check_has(why.text, "cgroup");
+        check_has(why.text, "root");
+        check_eq_int(cgroups_paths(cgroups, paths, 4), 0);
+        limits_default(&limits);
+        check(cgroup_new(cgroups, 1, &limits, &cgroup, &err) < 0);
+        cgroups_sweep(cgroups);
+        check(!cgroups_free(cgroups));
+}
+
+/* ---- root ---- */
+
+static struct cgroups *open_cgroups(void)
+{
+        struct cgroups *cgroups;
+        struct error err = {0}, why = {0};
+
+        check_ok(cgroups_open(&cgroups, &why, &err));
+        if (cgroups_version(cgroups) == CGROUP_NONE)
+                fprintf(stderr, "as root, and no cgroup: %s\n", why.text);
+        check(cgroups_version(cgroups) != CGROUP_NONE);
+        return cgroups;
+}
+
+static struct cgroup *new_leaf(struct cgroups *cgroups, uint64_t memory, uint32_t pids)
+{
+        struct limits limits;
+        struct error err = {0};
+        struct cgroup *cgroup;
+
+        limits_default(&limits);
+        limits.memory = memory;
+        limits.pids = pids;
+        check_ok(cgroup_new(cgroups, 7, &limits, &cgroup, &err));
+        return cgroup;
+}
+
+/* A child in the leaf that runs fn and exits with its result. */
+static pid_t run_inside(struct cgroup *cgroup, int (*fn)(void))
+{
+        int ends[2];
+        char byte = 0;
+        struct error err = {0};
+
+        check_eq_int(pipe2(ends, O_CLOEXEC), 0);
+        pid_t pid = fork();
+        check(pid >= 0);
+        if (pid == 0) {
+                /* As a sandbox: it holds neither the lock nor the janitor's pipe. */
+                child_close_all_but(&ends[0], 1);
+                _exit(fd_read_full(ends[0], &byte, 1) == 1 ? fn() : 99);
+        }
+        close(ends[0]);
+        check_ok(cgroup_add(cgroup, pid, &err));
+        check_eq_int(fd_write_all(ends[1], &byte, 1), 0);
+        close(ends[1]);
+        return pid;
+}
+
+static int wait_for(pid_t pid)
+{
+        int status;
+
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        return status;
+}
+
+static int take_memory(void)
+{
+        size_t n = 256UL << 20;
+        char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        for (size_t i = 0; p != MAP_FAILED && i < n; i += 4096)
+                p[i] = 1;
+        return 0;
+}
+
+static int take_little(void)
+{
+        char *p = malloc(1 << 20);
+
+        if (p)
+                memset(p, 1, 1 << 20);
+        return p ? 0 : 1;
+}
+
+static int sleep_long(void)
+{
+        sleep(600);
+        return 0;
+}
+
+static int count_forks(void)
+{
+        int made = 0;
+
+        while (made < 50) {
+                pid_t pid = fork();
+                if (pid == 0)
+                        sleep_long();
+                if (pid < 0)
+                        break;
+                made++;
+        }
+        return made;
+}
+
+static int64_t now_ms(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int spin(void)
+{
+        int64_t start = now_ms();
+
+        while (now_ms() - start < 300)
+                ;
+        return 0;
+}
+
+static void test_memory_is_bounded(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *small = new_leaf(cgroups, 32 << 20, 16);
+        struct cgroup *large = new_leaf(cgroups, 512 << 20, 16);
+
+        check_eq_int(wait_for(run_inside(small, take_little)), 0);
+        check_eq_int(cgroup_oom_kills(small), 0);
+        int status = wait_for(run_inside(small, take_memory));
+        check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        check_eq_int(cgroup_oom_kills(small), 1);
+        check(cgroup_memory_peak(small) > 16 << 20);
+        check(cgroup_memory_peak(small) <= 32 << 20);
+        /* The control. */
+        check_eq_int(wait_for(run_inside(large, take_memory)), 0);
+        check_eq_int(cgroup_oom_kills(large), 0);
+        cgroup_free(small);
+        cgroup_free(large);
+        cgroups_free(cgroups);
+}
+
+static void test_pids_are_bounded(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *small = new_leaf(cgroups, 64 << 20, 5);
+        struct cgroup *large = new_leaf(cgroups, 64 << 20, 100);
+
+        check_eq_int(WEXITSTATUS(wait_for(run_inside(small, count_forks))), 4);
+        check_eq_int(WEXITSTATUS(wait_for(run_inside(large, count_forks))), 50);
+        cgroup_free(small);
+        cgroup_free(large); /* with what they left running */
+        cgroups_free(cgroups);
+}
+
+static void test_cpu_is_bounded_and_counted(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct limits limits;
+        struct error err = {0};
+        struct cgroup *cgroup;
+        int cpu, memory;
+        char text[256];
+
+        limits_default(&limits);
+        limits.cpu_milli = 200;
+        check_ok(cgroup_new(cgroups, 1, &limits, &cgroup, &err));
+        check_eq_int(wait_for(run_inside(cgroup, take_little)), 0);
+        check_eq_int(wait_for(run_inside(cgroup, spin)), 0);
+        uint64_t used = cgroup_cpu_usec(cgroup);
+        check(used > 10 * 1000 && used < 180 * 1000); /* 60 ms of 300, a period of slack */
+
+        check_ok(cgroup_open_facts(cgroup, &cpu, &memory, &err));
+        check(pread(memory, text, sizeof(text), 0) > 0);
+        check(strtoull(text, NULL, 10) > 0);
+        check(pread(cpu, text, sizeof(text), 0) > 0);
+        if (cgroups_version(cgroups) == CGROUP_V1)
+                check(strtoull(text, NULL, 10) / 1000 >= used);
+        else
+                check_has(text, "usage_usec ");
+        close(cpu);
+        close(memory);
+        cgroup_free(cgroup);
+        cgroups_free(cgroups);
+}
+
+static void test_kill_and_free(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 100);
+        pid_t pid = run_inside(cgroup, sleep_long);
+
+        check_eq_int(cgroup_kill(cgroup), 0);
+        check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
+        cgroup_free(cgroup);
+
+        cgroup = new_leaf(cgroups, 64 << 20, 100);
+        pid = run_inside(cgroup, sleep_long);
+        check(!cgroup_free(cgroup));
+        check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
+        cgroups_free(cgroups);
+}
+
+static bool exists(const char *path)
+{
+        return access(path, F_OK) == 0;
+}
+
+static bool gone_within(const char *path, int ms)
+{
+        for (int i = 0; i < ms / 10 && exists(path); i++)
+                nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        return !exists(path);
+}
+
+static void test_free_removes_directories(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        const char *paths[8];
+        char copies[8][512];
+
+        size_t n = cgroups_paths(cgroups, paths, 8);
+        check(n >= 1);
+        for (size_t i = 0; i < n; i++) {
+                snprintf(copies[i], sizeof(copies[i]), "%s", paths[i]);
+                check(exists(paths[i]));
+        }
+        struct cgroup *kept = new_leaf(cgroups, 64 << 20, 10);
+        pid_t pid = run_inside(kept, sleep_long);
+        cgroups_free(cgroups); /* takes what is still in it along */
+        for (size_t i = 0; i < n; i++)
+                check(!exists(copies[i]));
+        check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
+        free(kept); /* its owner is gone; the descriptors go with the process */
+}
+
+/* A "monitor" in a child with a process in a leaf, which then kills itself. Writes its first path
+ * and the pid. */
+static void killed_monitor(bool with_janitor, char path[512], pid_t *sleeper)
+{
+        int ends[2];
+
+        check_eq_int(pipe2(ends, O_CLOEXEC), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                const char *paths[JANITOR_PATHS_MAX];
+                char own[512] = "";
+                struct error err = {0};
+                int janitor;
+
+                struct cgroups *cgroups = open_cgroups();
+                size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
+                if (with_janitor)
+                        check_ok(janitor_start(paths, n, &janitor, &err));
+                snprintf(own, sizeof(own), "%s", paths[0]);
+                pid_t inside = run_inside(new_leaf(cgroups, 64 << 20, 10), sleep_long);
+                check_eq_int(fd_write_all(ends[1], own, sizeof(own)), 0);
+                check_eq_int(fd_write_all(ends[1], &inside, sizeof(inside)), 0);
+                raise(SIGKILL);
+        }
+        close(ends[1]);
+        check_eq_int(fd_read_full(ends[0], path, 512), 512);
+        check_eq_int(fd_read_full(ends[0], sleeper, sizeof(*sleeper)), sizeof(*sleeper));
+        close(ends[0]);
+        check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
+}
+
+static bool is_dead(pid_t pid)
+{
+        char path[32], text[512];
+
+        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+        return cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0 || strstr(text, ") Z ");
+}
+
+/* As a monitor ends in good order: privilege dropped, then free, then the janitor. */
+static int end_in_good_order(void)
+{
+        const char *paths[JANITOR_PATHS_MAX];
+        char copies[JANITOR_PATHS_MAX][512];
+        struct error err = {0};
+        struct cgroups *cgroups = open_cgroups();
+        int janitor, left = 0;
+
+        size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
+        for (size_t i = 0; i < n; i++)
+                snprintf(copies[i], sizeof(copies[i]), "%s", paths[i]);
+        pid_t pid = janitor_start(paths, n, &janitor, &err);
+        check_ok(pid);
+        check_ok(ids_drop_privilege(SANDBOX_ROOT, false, &err));
+        struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 10);
+        run_inside(cgroup, sleep_long);
+        cgroup_free(cgroup);
+        cgroups_free(cgroups);
+        janitor_finish(pid, janitor);
+        for (size_t i = 0; i < n; i++)
+                left += exists(copies[i]);
+        return left;
+}
+
+static void test_good_order(void)
+{
+        int64_t before = now_ms();
+        pid_t pid = fork();
+
+        if (pid == 0)
+                _exit(end_in_good_order());
+        check_eq_int(wait_for(pid), 0);
+        check(now_ms() - before < 400);
+}
+
+static void test_janitor(void)
+{
+        char path[512];
+        pid_t sleeper;
+
+        killed_monitor(true, path, &sleeper);
+        check(gone_within(path, 3000));
+        check(is_dead(sleeper));
+}
+
+static void test_sweep(void)
+{
+        char path[512];
+        pid_t sleeper;
+        struct cgroups *living = open_cgroups();
+        const char *own[1];
+
+        killed_monitor(false, path, &sleeper);
+        check(exists(path)); /* the control: without the janitor it stays */
+        check_eq_int(cgroups_paths(living, own, 1), 1);
+        cgroups_sweep(living);
+        check(gone_within(path, 1000));
+        check(is_dead(sleeper));
+        check(exists(own[0]));
+        cgroups_free(living);
+}
+
+/* A monitor in another pid namespace, whose pid means nothing here: the lock tells. */
+static void test_sweep_leaves_what_is_held(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        const char *own[1];
+        char path[512];
+
+        check_eq_int(cgroups_paths(cgroups, own, 1), 1);
+        snprintf(path, sizeof(path), "%.*s/cloister-999999999-5",
+                 (int)(strrchr(own[0], '/') - own[0]), own[0]);
+        check_eq_int(mkdir(path, 0755), 0);
+        int held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        check_eq_int(flock(held, LOCK_EX | LOCK_NB), 0);
+        cgroups_sweep(cgroups);
+        check(exists(path));
+        close(held);
+        cgroups_sweep(cgroups);
+        check(!exists(path));
+        cgroups_free(cgroups);
+}
+
+int main(void)
+{
+        run(test_places_hybrid);
+        run(test_places_in_a_container);
+        run(test_attribute_files);
+        if (geteuid() != 0) {
+                run(test_none_says_why);
+                return 0;
+        }
+        run(test_memory_is_bounded);
+        run(test_pids_are_bounded);
+        run(test_cpu_is_bounded_and_counted);
+        run(test_kill_and_free);
+        run(test_free_removes_directories);
+        run(test_good_order);
+        run(test_janitor);
+        run(test_sweep);
+        run(test_sweep_leaves_what_is_held);
+        return 0;
+}

@@ -1,0 +1,198 @@
+/* Config files: which are taken, in which order, whose, and that what was read stays. */
+#include "supervisor/monitor/config-files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "tests/unit/test.h"
+
+static char directory[64];
+
+static const char *in_directory(const char *name)
+{
+        static char paths[4][512];
+        static unsigned next;
+        char *path = paths[next++ % 4];
+
+        snprintf(path, 512, "%s/%s", directory, name);
+        return path;
+}
+
+static void write_file(const char *name, const char *text, mode_t mode)
+{
+        int fd = open(in_directory(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+        check(fd >= 0);
+        check_eq_int(fd_write_all(fd, text, strlen(text)), 0);
+        check_eq_int(fchmod(fd, mode), 0);
+        close(fd);
+}
+
+static int open_path(const char *path, bool trusted_only, struct config **config,
+                     struct config_files **files, struct error *err)
+{
+        *config = config_new();
+        *files = NULL;
+        check(*config);
+        return config_files_open(&path, path ? 1 : 0, trusted_only, *config, files, err);
+}
+
+static void done(struct config *config, struct config_files *files)
+{
+        config_files_free(files);
+        config_free(config);
+}
+
+#define SERVER(name) "{\"mcpServers\": {\"" name "\": {\"command\": \"true\"}}}"
+
+static void test_directory_in_order(void)
+{
+        struct config *config;
+        struct config_files *files;
+        struct error err = {0};
+
+        write_file("b.json", SERVER("second"), 0644);
+        write_file("a.json", SERVER("first"), 0644);
+        write_file("broken.json", "{\"mcpServers\": ", 0644);
+        write_file(".hidden.json", SERVER("hidden"), 0644);
+        write_file("notes.txt", "no config", 0644);
+        log_set_level(LOG_LEVEL_ERROR);
+        check_ok(open_path(directory, false, &config, &files, &err));
+        check_eq_int(config_files_count(files), 2);
+        check_eq_str(config_files_path(files, 0), in_directory("a.json"));
+        check_eq_int(config->n_servers, 2);
+        check_eq_str(config->servers[0].name, "first");
+        check_eq_str(config->servers[1].name, "second");
+        done(config, files);
+}
+
+static void test_sealed(void)
+{
+        struct config *config;
+        struct config_files *files;
+        struct error err = {0};
+        char text[256] = "";
+
+        check_ok(open_path(in_directory("a.json"), false, &config, &files, &err));
+        write_file("a.json", SERVER("changed"), 0644);
+        int fd = config_files_fd(files, 0);
+        check_eq_int(read(fd, text, sizeof(text) - 1), strlen(SERVER("first")));
+        check_eq_str(text, SERVER("first"));
+        check(write(fd, "x", 1) < 0);
+        check(ftruncate(fd, 0) < 0);
+        done(config, files);
+        write_file("a.json", SERVER("first"), 0644);
+}
+
+static void check_refused(const char *path, bool trusted_only, const char *why)
+{
+        struct config *config;
+        struct config_files *files;
+        struct error err = {0};
+
+        check(open_path(path, trusted_only, &config, &files, &err) < 0);
+        check_has(err.text, "config: ");
+        check_has(err.text, why);
+        done(config, files);
+}
+
+static void test_named_file_broken(void)
+{
+        check_refused(in_directory("broken.json"), false, "broken.json");
+        check_refused(in_directory("absent.json"), false, "No such file");
+        check_refused("/dev/null", false, "neither a file nor a pipe");
+}
+
+static void test_too_large(void)
+{
+        int fd = open(in_directory("large.json"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+        check(fd >= 0);
+        check_eq_int(ftruncate(fd, CONFIG_FILE_SIZE_MAX + 1), 0);
+        close(fd);
+        check_refused(in_directory("large.json"), false, "limit");
+        check_eq_int(unlink(in_directory("large.json")), 0);
+}
+
+static void test_pipe(void)
+{
+        struct config *config;
+        struct config_files *files;
+        struct error err = {0};
+        char path[32];
+        int ends[2];
+
+        check_eq_int(pipe2(ends, O_CLOEXEC), 0);
+        check_eq_int(fd_write_all(ends[1], SERVER("piped"), strlen(SERVER("piped"))), 0);
+        close(ends[1]);
+        snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
+        check_ok(open_path(path, false, &config, &files, &err));
+        check_eq_str(config->servers[0].name, "piped");
+        done(config, files);
+        close(ends[0]);
+}
+
+static void test_default_place(void)
+{
+        struct config *config;
+        struct config_files *files;
+        struct error err = {0};
+
+        check_eq_int(mkdir(in_directory("cloister"), 0755), 0);
+        write_file("cloister/config.json", SERVER("mine"), 0644);
+        setenv("XDG_CONFIG_HOME", directory, 1);
+        check_ok(open_path(NULL, false, &config, &files, &err));
+        check_eq_int(config->n_servers, 1);
+        done(config, files);
+        setenv("XDG_CONFIG_HOME", "/nowhere", 1);
+        check_ok(open_path(NULL, false, &config, &files, &err));
+        check_eq_int(config_files_count(files), access("/etc/cloister/config.json", F_OK) == 0);
+        done(config, files);
+}
+
+static void test_trusted_only(void)
+{
+        struct config *config;
+        struct config_files *files;
+        struct error err = {0};
+
+        if (geteuid() != 0) {
+                check_refused(in_directory("a.json"), true, "chown root");
+                return;
+        }
+        write_file("b.json", SERVER("second"), 0664);
+        check_refused(in_directory("b.json"), true, "chmod go-w");
+        check_eq_int(chown(in_directory("b.json"), 1, 1), 0);
+        check_refused(in_directory("b.json"), true, "chown root");
+        /* The control, and in a directory the others are taken. */
+        check_ok(open_path(in_directory("a.json"), true, &config, &files, &err));
+        done(config, files);
+        check_ok(open_path(directory, true, &config, &files, &err));
+        check_eq_int(config_files_count(files), 1);
+        done(config, files);
+        check_ok(open_path(directory, false, &config, &files, &err));
+        check_eq_int(config_files_count(files), 2);
+        done(config, files);
+}
+
+int main(void)
+{
+        char command[128];
+
+        snprintf(directory, sizeof(directory), "/tmp/test-config-files-XXXXXX");
+        check(mkdtemp(directory));
+        run(test_directory_in_order);
+        run(test_sealed);
+        run(test_named_file_broken);
+        run(test_too_large);
+        run(test_pipe);
+        run(test_default_place);
+        run(test_trusted_only);
+        snprintf(command, sizeof(command), "rm -r %s", directory);
+        check_eq_int(system(command), 0);
+        return 0;
+}
