@@ -46,11 +46,11 @@ static const struct {
         const char *path, *text;
 } texts[] = {
         {"/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"
-                        "user:x:1000:1000:user:/workspace:/bin/sh\n"
+                        "agent:x:1000:1000:agent:/workspace:/bin/sh\n"
                         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-        {"/etc/group", "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n"},
-        {"/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"},
-        {"/etc/hostname", "sandbox\n"},
+        {"/etc/group", "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n"},
+        {"/etc/hosts", "127.0.0.1 localhost cloister\n::1 localhost\n"},
+        {"/etc/hostname", "cloister\n"},
         {"/etc/host.conf", "multi on\n"},
         {"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\n"
                                "protocols: files\n"},
@@ -164,35 +164,44 @@ static int plan_trees(struct plan *plan, yyjson_val *paths, const struct plan_tr
         return r;
 }
 
+/* Links may lead within the interpreter's own trees and the distribution's; a package that links to
+ * /etc/shadow or into a home must not carry that into the image. The standard library has links to
+ * /etc/python3.11 on Debian. */
 static int plan_modules(struct plan *plan, const struct interpreter *in, struct error *err)
 {
-        const char *const roots[] = {in->prefix, in->base_prefix, "/usr", "/etc", NULL};
+        char settings[64];
+        const char *const standard_roots[] = {in->base_prefix, "/usr/lib", "/usr/share", settings,
+                                              NULL};
+        const char *const package_roots[] = {in->prefix, in->base_prefix, "/usr/lib", "/usr/share",
+                                             NULL};
         struct plan_tree_rules rules = {
                 .without = standard_without,
-                .roots = roots,
+                .roots = standard_roots,
                 .cache_tag = in->cache_tag,
                 .magic = in->magic,
         };
 
+        snprintf(settings, sizeof(settings), "/etc/python%.*s",
+                 (int)(strrchr(in->version, '.') - in->version), in->version);
         int r = plan_trees(plan, in->standard, &rules, err);
         rules.without = NULL;
+        rules.roots = package_roots;
         return r < 0 ? r : plan_trees(plan, in->packages, &rules, err);
 }
 
-/* python and python3 in PATH. Of a venv a link would not do: it is found by the path that was
- * executed. */
+/* python and python3 in PATH (/usr/local/bin:/usr/bin:/bin). Of a venv a link would not do: it is
+ * found by the path that was executed. */
 static int plan_names(struct plan *plan, const struct interpreter *in, struct error *err)
 {
-        static const char *const names[] = {"/usr/bin/python3", "/usr/bin/python"};
-        char wrapper[PATH_MAX + 64];
+        static const char *const names[] = {"python3", "python"};
+        char path[64], wrapper[PATH_MAX + 64];
         int r = 0;
 
         snprintf(wrapper, sizeof(wrapper), "#!/bin/sh\nexec '%s' \"$@\"\n", in->executable);
         for (size_t i = 0; i < ARRAY_SIZE(names) && r >= 0; i++) {
-                if (strcmp(in->executable, names[i]) == 0)
-                        continue;
-                r = in->venv ? plan_text(plan, names[i], wrapper, true, err)
-                             : plan_link(plan, names[i], in->executable, err);
+                snprintf(path, sizeof(path), "/usr/%sbin/%s", in->venv ? "local/" : "", names[i]);
+                r = in->venv ? plan_text(plan, path, wrapper, true, err)
+                             : plan_link(plan, path, in->executable, err);
         }
         return r;
 }
