@@ -5,21 +5,22 @@
  * with the few capabilities in that user namespace that the steps below need, and with our monitor
  * socket. The order matters:
  *
- *  1. limits             Must come before the filter, which lets us change none but the number of
- * descriptors.
- *  2. a root of our own  (root.c) needs CAP_SYS_ADMIN and the host's paths; must come before
+ *  1. limits           Must come before the filter, which lets us change none but the number of
+ *                      descriptors.
+ *  2. our own id       needs CAP_SETUID; must come before the root: what a foreign id makes in a
+ *                      tmpfs has no owner there (EOVERFLOW).
+ *  3. our own root     (root.c) needs CAP_SYS_ADMIN and the host's paths; must come before
  * Landlock, which forbids to change mounts.
- *  3. our own id         needs CAP_SETUID; the files of step 2 were opened as the user.
- *  4. no capabilities    of any set, so that nothing above can be undone.
- *  5. no_new_privs       Landlock and seccomp ask for it; not dumpable: nobody of our uid reads our
- * memory.
- *  6. Landlock           best effort: what the root leaves, once more; signals and abstract sockets
- * stay inside.
- *  7. descriptors        all but the known ones: one that leads out of our root would undo step 2.
- *  8. the filter         last, since it denies most of what the steps above do. No thread exists
- * yet: it holds for all that come.
+ *  4. no capabilities  of any set, so that nothing above can be undone.
+ *  5. no_new_privs     Landlock and seccomp ask for it; not dumpable: nobody of our uid reads our
+ *                      memory.
+ *  6. Landlock         best effort: what the root leaves, once more; signals and abstract sockets
+ *                      stay inside.
+ *  7. descriptors      all but the known ones: one that leads out of our root would undo step 3.
+ *  8. the filter       last, since it denies most of what the steps above do. No thread exists yet:
+ *                      it holds for all that come.
  *
- * 2, 4, 5 and 8 are required.
+ * 2 to 5 and 8 are required. Without its state directory the broker only forgets more.
  */
 #include "supervisor/broker/isolate.h"
 
@@ -128,17 +129,17 @@ int broker_isolate(const struct isolation *how, int *state_dir, struct error *er
         struct error hint = {};
 
         set_limits();
-        int r = root_change(how->state_path, err);
+        int r = become(how, err);
         if (r >= 0)
-                r = become(how, err);
-        if (r >= 0)
-                r = root_open_state(how->state_path, &state, err);
+                r = root_change(how->state_path, err);
         if (r >= 0)
                 r = drop_capabilities(err);
         if (r >= 0)
                 r = no_new_privileges(err);
         if (r < 0)
                 return r;
+        if (root_open_state(how->state_path, &state, &hint) < 0)
+                log_info("nothing is cached: %s", hint.text);
         if (landlock_apply(&hint) < 0)
                 log_info("without Landlock: %s", hint.text);
         r = close_descriptors(how, state, err);
