@@ -298,7 +298,18 @@ static bool excluded(const struct tree *t, const char *path)
         return false;
 }
 
-/* Whether a link ends at something that the image has, or may have. */
+static bool ends_with(const char *text, const char *end)
+{
+        size_t n = strlen(text), m = strlen(end);
+        return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_library(const char *name)
+{
+        return ends_with(name, ".so") || strstr(name, ".so.");
+}
+
+/* Takes a link that ends at something that the image has, or may have. */
 static int tree_link(struct tree *t, const char *path, struct error *err)
 {
         struct walk w;
@@ -314,19 +325,9 @@ static int tree_link(struct tree *t, const char *path, struct error *err)
                 t->plan->left_out++;
                 return 0;
         }
-        int r = plan_path(t->plan, path, 0, NULL, err);
+        unsigned flags = is_library(strrchr(w.done, '/') + 1) ? PLAN_LINKED : 0;
+        int r = plan_path(t->plan, path, flags, NULL, err);
         return r == -ENOENT ? 0 : r;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-        size_t n = strlen(text), m = strlen(end);
-        return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-static bool is_library(const char *name)
-{
-        return ends_with(name, ".so") || strstr(name, ".so.");
 }
 
 /* A .pyc starts with magic, flags, then the source's mtime and size, or (flags & 1) a hash of it.
