@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* yyjson keeps the values of a document in one array, parents before children, each container with the
- * distance to its end: depth is found by walking that array once with a stack of ends. */
+#include "base/utf8.h"
+
+/* yyjson keeps the values of a document in one array, parents before children, each container with
+ * the distance to its end: depth is found by walking that array once with a stack of ends. */
 static bool depth_fits(yyjson_doc *doc)
 {
         yyjson_val *ends[JSON_DEPTH_MAX];
@@ -31,8 +33,8 @@ static int parse(const char *data, size_t n, yyjson_read_flag flags, bool lines,
                  struct error *err)
 {
         yyjson_read_err why = {};
-        _cleanup_json_ yyjson_doc *doc =
-                yyjson_read_opts((char *)data, n, flags | YYJSON_READ_NUMBER_AS_RAW, NULL, &why);
+        _cleanup_json_ yyjson_doc *doc = yyjson_read_opts(
+                (char *)data, n, flags | YYJSON_READ_NUMBER_AS_RAW, NULL, &why);
 
         if (!doc && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
                 return error_errno(err, ENOMEM, "parse JSON");
@@ -144,17 +146,44 @@ int json_append_mut(struct buffer *b, yyjson_mut_val *value)
         return append_written(b, text, n, &why);
 }
 
-int json_append_string(struct buffer *b, const char *text, size_t n)
+static int append_piece(void *data, const char *text, size_t n)
+{
+        return buffer_append(data, text, n);
+}
+
+/* The text with U+FFFD for what is not UTF-8: three bytes for one at most. */
+static int make_valid(struct buffer *to, const char *text, size_t n)
+{
+        struct utf8_stream stream = {};
+
+        if (n > SIZE_MAX / 3)
+                return -EMSGSIZE;
+        buffer_init(to, 3 * n);
+        int r = utf8_feed(&stream, text, n, append_piece, to);
+        return r < 0 ? r : utf8_finish(&stream, append_piece, to);
+}
+
+static int append_string(struct buffer *b, const char *text, size_t n, yyjson_write_err *why)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        if (!doc)
-                return -ENOMEM;
-        yyjson_mut_val *value = yyjson_mut_strn(doc, text, n);
+        yyjson_mut_val *value = doc ? yyjson_mut_strn(doc, text, n) : NULL;
+        size_t length = 0;
+
         if (!value)
                 return -ENOMEM;
+        char *out = yyjson_mut_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, &length, why);
+        return append_written(b, out, length, why);
+}
+
+int json_append_string(struct buffer *b, const char *text, size_t n)
+{
         yyjson_write_err why = {};
-        size_t length = 0;
-        char *out = yyjson_mut_val_write_opts(value, YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL, &length,
-                                              &why);
-        return append_written(b, out, length, &why);
+
+        int r = append_string(b, text, n, &why);
+        if (why.code != YYJSON_WRITE_ERROR_INVALID_STRING)
+                return r;
+        /* yyjson refuses what is not UTF-8, or copies it as it is: neither would be JSON. */
+        _cleanup_buffer_ struct buffer valid = BUFFER_INIT(1);
+        r = make_valid(&valid, text, n);
+        return r < 0 ? r : append_string(b, buffer_bytes(&valid), valid.length, &why);
 }

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,16 +44,28 @@ void log_set_name(const char *name)
         program = name;
 }
 
-/* Bytes from 0x80 on stay: they are UTF-8, and C1 controls are two bytes that start with 0xc2. */
+/* C1 controls are two bytes in UTF-8. Other bytes from 0x80 on stay: they are text. */
+static bool is_c1(const unsigned char *c)
+{
+        return c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
+}
+
 static size_t escape(char *to, size_t size, const char *from)
 {
+        const unsigned char *c = (const unsigned char *)from;
         size_t n = 0;
 
-        for (const unsigned char *c = (const unsigned char *)from; *c && n + 5 < size; c++) {
-                if (*c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
+        while (*c && n + 9 < size) {
+                if (is_c1(c)) {
+                        n += (size_t)snprintf(to + n, size - n, "\\x%02x\\x%02x", c[0], c[1]);
+                        c += 2;
+                        continue;
+                }
+                if (*c < 0x20 || *c == 0x7f)
                         n += (size_t)snprintf(to + n, size - n, "\\x%02x", *c);
                 else
                         to[n++] = (char)*c;
+                c++;
         }
         return n;
 }
@@ -73,7 +86,8 @@ void log_write(enum log_level level, const char *format, ...)
         size_t length = (size_t)n;
         length += escape(line + length, sizeof(line) - length - 1, text);
         line[length++] = '\n';
-        /* One write, so that lines of several processes do not mix; a log that cannot be written is lost. */
+        /* One write, so that lines of several processes do not mix; a log that cannot be written is
+         * lost. */
         ssize_t written = write(STDERR_FILENO, line, length);
         (void)written;
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/buffer.h"
-#include "supervisor/session/utf8.h"
+#include "base/utf8.h"
 
 /* Appends the next piece of a stream. Returns 0, -EMSGSIZE or -ENOMEM. */
 int terminal_escape(struct utf8_stream *stream, const char *bytes, size_t n, struct buffer *to);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "supervisor/session/utf8.h"
+#include "base/utf8.h"
 
 enum {
         CAPTURE_KEEP = 8 * 1024 * 1024,

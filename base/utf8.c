@@ -1,5 +1,5 @@
 /* UTF-8, checked as it arrives. */
-#include "supervisor/session/utf8.h"
+#include "base/utf8.h"
 
 #include <stdbool.h>
 #include <string.h>
