@@ -137,7 +137,7 @@ const char *ids_namespace_hint(int code)
         if (read_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
                 return "sysctl kernel.unprivileged_userns_clone=1 allows them";
         if (code == ENOSPC || read_number("/proc/sys/user/max_user_namespaces", 1) == 0)
-                return "raise sysctl user.max_user_namespaces";
+                return "raise sysctl user.max_user_namespaces and its like (user.max_*_namespaces)";
         if (read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) != 0)
                 return "AppArmor restricts them: sysctl "
                        "kernel.apparmor_restrict_unprivileged_userns=0, or an "
@@ -178,42 +178,49 @@ static int surroundings_read(struct surroundings *s, struct error *err)
         return r;
 }
 
+/* The first free id of the range is the broker's, each time; the run lies behind it. */
 static int choose_in(const struct surroundings *s, struct id_run range, uint32_t needed,
-                     struct id_run *ret)
+                     struct id_run *ret, uid_t *broker)
 {
+        struct id_run first;
         uint32_t start = 0;
 
+        if (id_runs_choose(range, 1, 0, &s->uid_map, &s->gid_map, &s->taken, &first) < 0)
+                return -ENOSPC;
+        struct id_run rest = {first.first + 1, range.count - (first.first + 1 - range.first)};
         /* Not a secret: a collision only makes two monitors share host ids. */
         if (getrandom(&start, sizeof(start), GRND_NONBLOCK) < 0)
                 start = (uint32_t)getpid();
-        return id_runs_choose(range, needed, start, &s->uid_map, &s->gid_map, &s->taken, ret);
+        *broker = first.first;
+        return id_runs_choose(rest, needed - 1, start, &s->uid_map, &s->gid_map, &s->taken, ret);
 }
 
-static int choose_default(const struct surroundings *s, uint32_t needed, struct id_run *ret)
+static int choose_default(const struct surroundings *s, uint32_t needed, struct id_run *ret,
+                          uid_t *broker)
 {
         struct id_run range = {IDS_DEFAULT_FIRST, IDS_DEFAULT_COUNT};
-        int r = choose_in(s, range, needed, ret);
+        int r = choose_in(s, range, needed, ret, broker);
 
         /* In a container: what its own map leaves. */
         for (size_t i = s->uid_map.count; r < 0 && i > 0; i--)
-                r = choose_in(s, s->uid_map.items[i - 1], needed, ret);
+                r = choose_in(s, s->uid_map.items[i - 1], needed, ret, broker);
         return r;
 }
 
 static int choose_range(uint32_t first, uint32_t count, uint32_t needed, struct id_run *ret,
-                        struct error *err)
+                        uid_t *broker, struct error *err)
 {
         _cleanup_(surroundings_done) struct surroundings s = {0};
 
         int r = surroundings_read(&s, err);
         if (r < 0)
                 return error_context(err, "ids of sandboxes");
-        if (count == 0 && choose_default(&s, needed, ret) < 0)
+        if (count == 0 && choose_default(&s, needed, ret, broker) < 0)
                 return error_set(err, ENOSPC,
                                  "no %u free ids for sandboxes in our uid_map; set id_range in the "
                                  "config, or give this container more ids",
                                  needed);
-        if (count != 0 && choose_in(&s, (struct id_run){first, count}, needed, ret) < 0)
+        if (count != 0 && choose_in(&s, (struct id_run){first, count}, needed, ret, broker) < 0)
                 return error_set(
                         err, ENOSPC,
                         "id_range %u+%u has no %u ids in a row that are inside our uid_map "
@@ -224,7 +231,7 @@ static int choose_range(uint32_t first, uint32_t count, uint32_t needed, struct 
 
 static int choose_rootless(struct ids *ret, struct error *err)
 {
-        struct ids ids = {SANDBOX_ROOTLESS, geteuid(), getegid(), 1};
+        struct ids ids = {SANDBOX_ROOTLESS, geteuid(), getegid(), 1, geteuid()};
 
         if (geteuid() == 0 && is_initial_namespace())
                 return error_set(err, EPERM,
@@ -253,14 +260,15 @@ int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, stru
                struct error *err)
 {
         struct id_run run;
+        uid_t broker;
 
         if (!can_map_ids() || is_mapped_alone())
                 return choose_rootless(ret, err);
-        int r = choose_range(range_first, range_count, needed, &run, err);
+        int r = choose_range(range_first, range_count, needed, &run, &broker, err);
         if (r < 0)
                 return r;
         struct ids ids = {geteuid() == 0 ? SANDBOX_ROOT : SANDBOX_CAPABLE, run.first, run.first,
-                          run.count};
+                          run.count, broker};
         r = try_ids(&ids);
         if (r < 0)
                 return error_set(err, -r, "no user namespace for sandboxes with ids %u+%u (%s): %s",

@@ -22,9 +22,11 @@ enum { IDS_DEFAULT_FIRST = 0x70000000, IDS_DEFAULT_COUNT = 0x0ffe0000 };
 
 struct ids {
         enum sandbox_mode mode;
-        uid_t first;    /* of the range, as uid and gid; rootless: our own euid */
-        gid_t group;    /* root and capable: as first; rootless: our own egid */
-        uint32_t count; /* root and capable: as asked for; rootless: 1 */
+        uid_t first; /* of the template and its sessions, as uid and gid; rootless: our own euid */
+        gid_t group; /* root and capable: as first; rootless: our own egid */
+        uint32_t count; /* root and capable: as asked for less the broker's; rootless: 1 */
+        uid_t broker; /* root and capable: the first of the range, the same for every broker, since
+                         it owns the state directory; rootless: our own euid */
 };
 
 /*

@@ -12,11 +12,6 @@
 #include "supervisor/monitor/doctor.h"
 #include "supervisor/monitor/monitor.h"
 
-__attribute__((weak)) int doctor_main(bool json, const char *const *configs, size_t n_configs)
-{
-        return 1;
-}
-
 static int usage(void)
 {
         fputs("cloister-monitor is started by cloister; see 'cloister --help'.\n", stderr);

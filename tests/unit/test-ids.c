@@ -2,6 +2,7 @@
 #include "supervisor/monitor/ids.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/capability.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/monitor/ids-range.h"
+#include "supervisor/monitor/userns.h"
 #include "tests/unit/test.h"
 
 static struct id_runs one(uint32_t first, uint32_t count)
@@ -115,11 +117,13 @@ static void test_mode(void)
                 return;
         }
         check_eq_int(ids.mode, SANDBOX_ROOT);
-        check_eq_int(ids.count, 130);
+        check_eq_int(ids.count, 129);
         check_eq_int(ids.group, ids.first);
-        check(ids.first >= IDS_DEFAULT_FIRST);
+        check_eq_int(ids.broker, IDS_DEFAULT_FIRST);
+        check(ids.first > ids.broker);
         check_ok(ids_choose(3000000, 500, 130, &ids, &err));
-        check_eq_int(ids.first, 3000000);
+        check_eq_int(ids.broker, 3000000);
+        check_eq_int(ids.first, 3000001);
         check(ids_choose(0, 65536, 65536, &ids, &err) < 0); /* root, daemon, … are in it */
         check_has(err.text, "id_range 0+65536");
         check(ids_choose(3000000, 100, 130, &ids, &err) < 0);
@@ -205,6 +209,42 @@ static void test_privilege(void)
         check_eq_int(in_child(drop_with_chown), 0);
 }
 
+/* Root of a container with a map of its own, as rootless engines have it. */
+static int in_container(void)
+{
+        struct error err = {0};
+        struct ids ids;
+        char byte;
+
+        if (fd_read_full(STDIN_FILENO, &byte, 1) != 1 || setresgid(0, 0, 0) < 0 ||
+            setresuid(0, 0, 0) < 0)
+                return 1;
+        if (ids_choose(0, 0, 130, &ids, &err) < 0 || ids.mode != SANDBOX_ROOT)
+                return 2;
+        return ids.broker > 0 && ids.first > ids.broker && ids.first + ids.count <= 65536 ? 0 : 3;
+}
+
+static void test_container(void)
+{
+        int ends[2], status;
+        struct error err = {0};
+
+        if (geteuid() != 0)
+                return;
+        check_eq_int(pipe2(ends, O_CLOEXEC), 0);
+        pid_t pid = userns_fork(CLONE_NEWUSER);
+        if (pid == 0) {
+                dup2(ends[0], STDIN_FILENO);
+                _exit(in_container());
+        }
+        check_ok(userns_map(pid, 0, 1000000, 1000000, 65536, &err));
+        check_eq_int(fd_write_all(ends[1], "", 1), 0);
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        check_eq_int(status, 0);
+        close(ends[0]);
+        close(ends[1]);
+}
+
 static void test_names(void)
 {
         check_eq_str(ids_mode_name(SANDBOX_CAPABLE), "capable");
@@ -219,6 +259,7 @@ int main(void)
         run(test_files);
         run(test_names);
         run(test_mode);
+        run(test_container);
         run(test_privilege);
         return 0;
 }

@@ -1,0 +1,37 @@
+/* What the doctor found, and how it is told. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum doctor_state { DOCTOR_EFFECTIVE, DOCTOR_DEGRADED, DOCTOR_MISSING, DOCTOR_STATE_MAX };
+
+enum { DOCTOR_FINDINGS_MAX = 64 };
+
+struct doctor_finding {
+        const char *name; /* a literal */
+        enum doctor_state state;
+        bool required; /* missing: Cloister does not run */
+        char detail[600];
+        char fix[300]; /* "" where there is nothing to do */
+};
+
+struct doctor {
+        struct doctor_finding items[DOCTOR_FINDINGS_MAX];
+        size_t count;
+};
+
+/* Adds one; what is beyond the maximum is left out. fix may be NULL. */
+void doctor_add(struct doctor *d, const char *name, enum doctor_state state, bool required,
+                const char *fix, const char *format, ...) __attribute__((format(printf, 6, 7)));
+
+/* No required layer is missing. */
+bool doctor_usable(const struct doctor *d);
+
+/* To standard output. Returns 0 or negative errno. */
+int doctor_print_table(const struct doctor *d, bool colour);
+int doctor_print_json(const struct doctor *d);
+
+/* The checks, in the order of the report. */
+void doctor_check_kernel(struct doctor *d);
+void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_configs);

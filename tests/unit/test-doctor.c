@@ -1,0 +1,227 @@
+/* The doctor: what it says of this machine, and that it sees what is taken away. */
+#include "supervisor/monitor/doctor.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "supervisor/monitor/cgroup-tree.h"
+#include "supervisor/monitor/doctor-report.h"
+#include "supervisor/monitor/doctor-trial.h"
+#include "tests/unit/test.h"
+
+/* What fn writes to standard output, in a child. */
+static char *output_of(void (*fn)(void))
+{
+        int ends[2], status;
+        char *text;
+        size_t length;
+        struct error err = {0};
+
+        check_eq_int(pipe2(ends, O_CLOEXEC), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                dup2(ends[1], STDOUT_FILENO);
+                fn();
+                _exit(0);
+        }
+        close(ends[1]);
+        check_ok(fd_read_whole(ends[0], 1 << 20, &text, &length, &err));
+        close(ends[0]);
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        check_eq_int(status, 0);
+        return text;
+}
+
+static struct doctor doctor;
+
+static const struct doctor_finding *find(const char *name)
+{
+        for (size_t i = 0; i < doctor.count; i++) {
+                if (strcmp(doctor.items[i].name, name) == 0)
+                        return &doctor.items[i];
+        }
+        return NULL;
+}
+
+static void test_usable(void)
+{
+        doctor.count = 0;
+        doctor_add(&doctor, "a", DOCTOR_EFFECTIVE, true, "no fix is shown", "fine");
+        doctor_add(&doctor, "b", DOCTOR_DEGRADED, true, NULL, "weak");
+        doctor_add(&doctor, "c", DOCTOR_MISSING, false, NULL, "absent");
+        check(doctor_usable(&doctor));
+        check_eq_str(doctor.items[0].fix, "");
+        doctor_add(&doctor, "d", DOCTOR_MISSING, true, "do this", "absent \"%s\"", "x\033[2J");
+        check(!doctor_usable(&doctor));
+}
+
+static void print_json(void)
+{
+        doctor_print_json(&doctor);
+}
+
+static void print_table(void)
+{
+        doctor_print_table(&doctor, false);
+}
+
+static void print_coloured(void)
+{
+        doctor_print_table(&doctor, true);
+}
+
+static void test_json(void)
+{
+        _cleanup_free_ char *text = output_of(print_json);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct error err = {0};
+
+        check_ok(json_parse(text, strlen(text), &doc, &err));
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        check(yyjson_is_false(yyjson_obj_get(root, "usable")));
+        yyjson_val *layers = yyjson_obj_get(root, "layers");
+        check_eq_int(yyjson_arr_size(layers), 4);
+        check(!yyjson_obj_get(yyjson_arr_get(layers, 0), "fix"));
+        yyjson_val *last = yyjson_arr_get(layers, 3);
+        check_eq_str(json_string(last, "state", NULL), "missing");
+        check_eq_str(json_string(last, "detail", NULL), "absent \"x\033[2J\"");
+        check_eq_str(json_string(last, "fix", NULL), "do this");
+}
+
+static void test_table(void)
+{
+        _cleanup_free_ char *plain = output_of(print_table);
+        _cleanup_free_ char *coloured = output_of(print_coloured);
+
+        check_has(plain, "fix: do this\n");
+        check_has(plain, "cannot run here");
+        check(!strchr(plain, '\033')); /* not even the one in a detail */
+        check_has(coloured, "\033[31mmissing");
+}
+
+static void test_this_machine(void)
+{
+        static const char *const required[] = {"kernel", "privilege", "namespaces",
+                                               "proc",   "seccomp",   "memfd"};
+
+        doctor.count = 0;
+        doctor_check_kernel(&doctor);
+        for (size_t i = 0; i < ARRAY_SIZE(required); i++) {
+                const struct doctor_finding *f = find(required[i]);
+                check(f);
+                if (f->state != DOCTOR_EFFECTIVE)
+                        fprintf(stderr, "%s: %s\n", f->name, f->detail);
+                check_eq_int(f->state, DOCTOR_EFFECTIVE);
+        }
+        check(find("landlock"));
+        check(doctor_usable(&doctor));
+}
+
+static void test_trial(void)
+{
+        struct error err = {0};
+        struct trial trial;
+        struct ids ids;
+
+        check_ok(ids_choose(0, 0, 10, &ids, &err));
+        check_ok(trial_run(&ids, &trial, &err));
+        check_eq_int(trial.mount, 0);
+        check_eq_int(trial.net_namespace, 0);
+        check_eq_int(trial.proc, 0);
+        check_eq_int(trial.proc_subset, 0);
+        check_eq_int(trial.seccomp, 0);
+}
+
+/* In a user namespace where no other, or no network namespace, may be made. */
+static int inside_limited(const char *limit)
+{
+        char path[64], map[64], groups[64];
+
+        snprintf(map, sizeof(map), "0 %u 1", geteuid());
+        snprintf(groups, sizeof(groups), "0 %u 1", getegid());
+        if (unshare(CLONE_NEWUSER) < 0 ||
+            cgroup_write(AT_FDCWD, "/proc/self/setgroups", "deny") < 0 ||
+            cgroup_write(AT_FDCWD, "/proc/self/uid_map", map) < 0 ||
+            cgroup_write(AT_FDCWD, "/proc/self/gid_map", groups) < 0)
+                return 10;
+        snprintf(path, sizeof(path), "/proc/sys/user/%s", limit);
+        if (cgroup_write(AT_FDCWD, path, "0") < 0)
+                return 11;
+        doctor.count = 0;
+        doctor_check_kernel(&doctor);
+        return doctor_usable(&doctor) ? 12 : 0;
+}
+
+static int no_user_namespaces(void)
+{
+        int r = inside_limited("max_user_namespaces");
+        const struct doctor_finding *f = find("privilege");
+
+        if (r != 0)
+                return r;
+        return f && f->state == DOCTOR_MISSING && strstr(f->detail, "max_user_namespaces") ? 0 : 1;
+}
+
+static int no_network_namespaces(void)
+{
+        int r = inside_limited("max_net_namespaces");
+        const struct doctor_finding *f = find("namespaces");
+
+        if (r != 0)
+                return r;
+        return f && f->state == DOCTOR_MISSING && strstr(f->detail, "net: ") ? 0 : 1;
+}
+
+static void check_child(int (*fn)(void))
+{
+        int status;
+        pid_t pid = fork();
+
+        if (pid == 0)
+                _exit(fn());
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        check(WIFEXITED(status));
+        check_eq_int(WEXITSTATUS(status), 0);
+}
+
+static void test_sees_what_is_missing(void)
+{
+        check_child(no_user_namespaces);
+        check_child(no_network_namespaces);
+}
+
+static void test_broken_config(void)
+{
+        char path[] = "/tmp/test-doctor-XXXXXX";
+        const char *paths[] = {path};
+        int fd = mkstemp(path);
+
+        check(fd >= 0);
+        check_eq_int(fd_write_all(fd, "{\"mcpServers\": {", 16), 0);
+        close(fd);
+        doctor.count = 0;
+        doctor_check_host(&doctor, paths, 1);
+        check_eq_int(find("config")->state, DOCTOR_MISSING);
+        check_has(find("config")->detail, "line 1");
+        check(find("limits"));
+        check(find("servers"));
+        check(find("image"));
+        unlink(path);
+}
+
+int main(void)
+{
+        run(test_usable);
+        run(test_json);
+        run(test_table);
+        run(test_this_machine);
+        run(test_trial);
+        run(test_sees_what_is_missing);
+        run(test_broken_config);
+        return 0;
+}
