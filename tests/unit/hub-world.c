@@ -149,8 +149,8 @@ uint32_t world_add(struct world *w, const char *name, ...)
 
         snprintf(program, sizeof(program), "%s/tests/integration/servers/faulty.py",
                  source ? source : ".");
-        w->args[index][n++] = "python3";
-        w->args[index][n++] = "-IS";
+        w->args[index][n++] = (char *)"python3";
+        w->args[index][n++] = (char *)"-IS";
         w->args[index][n++] = program;
         va_start(args, name);
         for (char *arg; (arg = va_arg(args, char *)) && n + 1 < WORLD_ARGS;)
@@ -158,7 +158,7 @@ uint32_t world_add(struct world *w, const char *name, ...)
         va_end(args);
         w->servers[index] = (struct config_server){
                 .name = (char *)name,
-                .command = "/usr/bin/python3",
+                .command = (char *)"/usr/bin/python3",
                 .key = 0x1000 + index,
         };
         return index;
@@ -222,7 +222,7 @@ void world_until(struct world *w, const bool *done)
         const struct timeval most = {.tv_sec = TOO_LONG_S};
         struct event guard;
 
-        evtimer_assign(&guard, w->base, too_long, "what was awaited did not come");
+        evtimer_assign(&guard, w->base, too_long, (char *)"what was awaited did not come");
         evtimer_add(&guard, &most);
         while (!*done)
                 check(event_base_loop(w->base, EVLOOP_ONCE) >= 0);

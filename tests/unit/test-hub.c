@@ -30,7 +30,7 @@ static void test_starts_and_lists(void)
         world_add(&w, "one", "--instructions", "use it \u00e9", NULL);
         world_add(&w, "two", "--pages", "3", NULL);
         w.servers[world_add(&w, "off", NULL)].disabled = true;
-        w.servers[world_add(&w, "odd", NULL)].problem = "it is odd";
+        w.servers[world_add(&w, "odd", NULL)].problem = (char *)"it is odd";
         world_open(&w);
         check_eq_str(world_member(&w, "one", "state"), "starting");
         check_eq_int(w.n_runs, 0);
@@ -138,7 +138,7 @@ static void test_failures_are_told(void)
         world_init(&w);
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
                 world_add(&w, cases[i].name, cases[i].option, cases[i].value, NULL);
-        w.servers[world_add(&w, "missing", NULL)].command = "/nowhere/no-such-program";
+        w.servers[world_add(&w, "missing", NULL)].command = (char *)"/nowhere/no-such-program";
         w.servers[world_add(&w, "far", NULL)].command = NULL;
         world_add(&w, "good", NULL);
         world_open(&w);
@@ -155,7 +155,8 @@ static void test_failures_are_told(void)
 
 static void test_old_revisions(void)
 {
-        static char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"};
+        static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18",
+                                               "2025-11-25"};
         struct world w;
 
         world_init(&w);

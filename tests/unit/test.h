@@ -60,7 +60,7 @@
         do {                                                                                       \
                 const char *a_ = (a), *b_ = (b);                                                   \
                 size_t n_ = (n);                                                                   \
-                if (n_ != strlen(b_) || memcmp(a_, b_, n_) != 0)                                   \
+                if (n_ != strlen(b_) || (n_ > 0 && memcmp(a_, b_, n_) != 0))                       \
                         test_fail_("%s is \"%.*s\", not \"%s\"", #a, (int)n_, a_, b_);             \
         } while (0)
 
@@ -73,7 +73,8 @@
                                    text_ ? text_ : "(null)", part_);                               \
         } while (0)
 
-/* A call that takes a struct error named err in scope: shows its text when the result is negative. */
+/* A call that takes a struct error named err in scope: shows its text when the result is negative.
+ */
 #define check_ok(expr)                                                                             \
         do {                                                                                       \
                 long long r_ = (long long)(expr);                                                  \

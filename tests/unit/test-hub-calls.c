@@ -1,0 +1,457 @@
+/* The hub: calls, and what goes wrong in them. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/unit/hub-world.h"
+#include "tests/unit/test.h"
+
+static void open_one(struct world *w)
+{
+        world_init(w);
+        world_add(w, "s", NULL);
+        world_open(w);
+}
+
+/* Calls and checks the outcome; the message has the part. */
+static void check_call(struct world *w, const char *server, const char *tool, const char *arguments,
+                       enum hub_outcome outcome, const char *part)
+{
+        struct told *told = world_call(w, server, tool, arguments);
+
+        if (told->outcome != outcome || !strstr(told->message, part))
+                test_fail_("%s %s: %s \"%s\", not %s \"%s\"", tool, arguments,
+                           hub_outcome_kind(told->outcome), told->message,
+                           hub_outcome_kind(outcome), part);
+        told_free(told);
+}
+
+static void check_works(struct world *w, const char *server)
+{
+        struct told *told = world_call(w, server, "echo",
+                                       "{\"a\":[1.50,-0,12345678901234567890123]}");
+
+        check_eq_str(told->message, "");
+        check_eq_int(told->outcome, HUB_OK);
+        check(told->sent && told->duration_us > 0);
+        told_free(told);
+}
+
+static void test_call_starts_the_server(void)
+{
+        struct world w;
+        struct told *told;
+
+        open_one(&w);
+        told = world_call(&w, "s", "echo", "{\"text\":\"a\\nb \\u20ac \\\"\"}");
+        check_eq_int(told->outcome, HUB_OK);
+        check_eq_str(told->result, "{\"content\":[{\"type\":\"text\",\"text\":\"echo\"}],"
+                                   "\"structuredContent\":{\"text\":\"a\\nb € \\\"\"}}");
+        told_free(told);
+        check_eq_int(w.n_runs, 1);
+        check_works(&w, "s");
+        told = world_call(&w, "s", "error", "{}");
+        check_eq_int(told->outcome, HUB_OK);
+        check_has(told->result, "\"isError\":true");
+        told_free(told);
+        check_eq_int(w.n_runs, 1);
+        world_done(&w);
+}
+
+/* Numbers cross as they are written; the server's own words are compared byte for byte. */
+static void test_fidelity(void)
+{
+        struct world w;
+        struct told *told;
+
+        open_one(&w);
+        told = world_call(&w, "s", "raw",
+                          "{\"result\":\"{\\\"content\\\":[],\\\"structuredContent\\\":"
+                          "{\\\"n\\\":[1.50,1E400,-0.0,123456789012345678901234567890]}}\"}");
+        check_eq_int(told->outcome, HUB_OK);
+        check_eq_str(told->result, "{\"content\":[],\"structuredContent\":"
+                                   "{\"n\":[1.50,1E400,-0.0,123456789012345678901234567890]}}");
+        told_free(told);
+        world_done(&w);
+}
+
+static void test_not_found(void)
+{
+        struct world w;
+        struct told *told;
+        struct error err = {};
+        struct hub_call *call = NULL;
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        open_one(&w);
+        w.servers[world_add(&w, "off", NULL)].disabled = true;
+        world_shut(&w);
+        world_open(&w);
+        check_call(&w, "nobody", "echo", "{}", HUB_NOT_FOUND, "there is no server \"nobody\"");
+        check_call(&w, "off", "echo", "{}", HUB_UNAVAILABLE, "disabled in the config");
+        check_eq_int(w.n_runs, 0);
+        told = world_call(&w, "s", "nothing", "{}");
+        check_eq_int(told->outcome, HUB_NOT_FOUND);
+        check_eq_str(told->message, "server \"s\" has no tool \"nothing\"");
+        check(!told->sent);
+        told_free(told);
+        told = world_call(&w, "s", "lists", "{}");
+        check_has(told->result, "\"calls\":1");
+        told_free(told);
+        check_eq_int(json_parse("[1]", 3, &doc, &err), 0);
+        check_eq_int(
+                hub_call(w.hub, "s", "echo", yyjson_doc_get_root(doc), 0, NULL, NULL, &call, &err),
+                -EINVAL);
+        world_done(&w);
+}
+
+static void test_thousand_at_once(void)
+{
+        static struct told told[1000];
+        struct world w;
+
+        open_one(&w);
+        check_works(&w, "s");
+        for (int i = 0; i < 1000; i++)
+                world_begin(&w, &told[i], "s", "echo", "{\"n\":1}", 0);
+        for (int i = 0; i < 1000; i++)
+                world_until(&w, &told[i].done);
+        for (int i = 0; i < 1000; i++) {
+                check_eq_int(told[i].outcome, HUB_OK);
+                free(told[i].result);
+        }
+        world_done(&w);
+}
+
+/* A slow call holds up neither another of the same server nor one of another. */
+static void test_calls_are_concurrent(void)
+{
+        struct world w;
+        struct told slow;
+
+        world_init(&w);
+        world_add(&w, "s", NULL);
+        world_add(&w, "mute", "--never", NULL);
+        world_open(&w);
+        hub_start(w.hub, HUB_ALL);
+        world_begin(&w, &slow, "s", "slow", "{\"seconds\":0.5}", 0);
+        check_works(&w, "s");
+        check(!slow.done);
+        world_until(&w, &slow.done);
+        check_eq_int(slow.outcome, HUB_OK);
+        free(slow.result);
+        world_done(&w);
+}
+
+static void test_protocol_errors(void)
+{
+        static const struct {
+                const char *tool, *arguments, *part;
+        } cases[] = {
+                {"raw", "{\"result\":\"7\"}", "the result is not an object"},
+                {"raw", "{\"result\":\"null\"}", "the result is not an object"},
+                {"raw", "{\"result\":\"{\\\"content\\\":{}}\"}", "the content is not an array"},
+                {"raw", "{\"result\":\"{\\\"content\\\":[7]}\"}",
+                 "a block of the content has no type"},
+                {"raw", "{\"result\":\"{\\\"content\\\":[],\\\"isError\\\":1}\"}",
+                 "isError is not"},
+                {"line", "{\"line\":\"{\\\"id\\\":ID,\\\"result\\\":{}}\"}", "jsonrpc is not"},
+                {"line", "{\"line\":\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":ID}\"}",
+                 "neither a method"},
+        };
+        struct world w;
+        struct told *told;
+
+        open_one(&w);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                check_call(&w, "s", cases[i].tool, cases[i].arguments, HUB_PROTOCOL, cases[i].part);
+        told = world_call(
+                &w, "s", "line",
+                "{\"line\":\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":ID,\\\"error\\\":"
+                "{\\\"code\\\":-32602,\\\"message\\\":\\\"no\\\",\\\"data\\\":[1.50]}}\"}");
+        check_eq_int(told->outcome, HUB_PROTOCOL);
+        check_eq_int(told->rpc_code, -32602);
+        check_eq_str(told->message, "no");
+        check_eq_str(told->rpc_data, "[1.50]");
+        told_free(told);
+        check_works(&w, "s");
+        check_eq_int(w.n_runs, 1);
+        world_done(&w);
+}
+
+static void test_odd_answers(void)
+{
+        struct world w;
+        struct told *told;
+
+        open_one(&w);
+        told = world_call(&w, "s", "wrong-id", "{}");
+        check_has(told->result, "right");
+        told_free(told);
+        check_has(world_log(&w), "answer to a request that was not made");
+        told = world_call(&w, "s", "duplicate", "{}");
+        check_has(told->result, "duplicate");
+        told_free(told);
+        told = world_call(&w, "s", "batch", "{}");
+        check_has(told->result, "in a batch");
+        told_free(told);
+        told = world_call(&w, "s", "flood", "{\"n\":30000}");
+        check_has(told->result, "flooded");
+        /* It was held back. */
+        check(told->duration_us > 100000);
+        told_free(told);
+        check_works(&w, "s");
+        world_done(&w);
+}
+
+static void test_requests_of_the_server(void)
+{
+        struct world w;
+        struct told *told;
+
+        open_one(&w);
+        told = world_call(&w, "s", "ask", "{\"method\":\"ping\"}");
+        check_has(told->result,
+                  "\"structuredContent\":{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"result\":{}}");
+        told_free(told);
+        told = world_call(&w, "s", "ask", "{\"method\":\"roots/list\"}");
+        check_has(told->result, "\"code\":-32601");
+        told_free(told);
+        world_done(&w);
+}
+
+static void test_crash_and_restart(void)
+{
+        struct world w;
+        struct told other, *told;
+
+        open_one(&w);
+        check_works(&w, "s");
+        world_begin(&w, &other, "s", "hang", "{}", 0);
+        told = world_call(&w, "s", "crash", "{}");
+        check_eq_int(told->outcome, HUB_UNAVAILABLE);
+        check_eq_str(told->message,
+                     "server \"s\" ended with exit status 3 during the call; its stderr "
+                     "says: RuntimeError: crashed on purpose");
+        check(told->sent);
+        told_free(told);
+        world_until(&w, &other.done);
+        check_eq_int(other.outcome, HUB_UNAVAILABLE);
+        check_eq_str(world_member(&w, "s", "state"), "cached");
+        /* The next call starts it again; what it was asked before is not asked again. */
+        check_works(&w, "s");
+        check_eq_int(w.n_runs, 2);
+        told = world_call(&w, "s", "lists", "{}");
+        check_has(told->result, "\"calls\":2");
+        told_free(told);
+        check_call(&w, "s", "kill", "{}", HUB_UNAVAILABLE, "was killed by SIGKILL during the call");
+        told = world_call(&w, "s", "answer-and-exit", "{}");
+        check_has(told->result, "last words");
+        told_free(told);
+        world_until_state(&w, "s", "cached");
+        check_works(&w, "s");
+        check_eq_int(w.n_runs, 4);
+        world_done(&w);
+}
+
+static void test_closed_pipes(void)
+{
+        struct world w;
+
+        open_one(&w);
+        check_call(&w, "s", "close", "{\"fd\":1}", HUB_UNAVAILABLE,
+                   "closed its output during the call");
+        check_eq_int(w.n_stops, 1);
+        check_works(&w, "s");
+        world_done(&w);
+}
+
+static void test_crash_loop(void)
+{
+        struct world w;
+        struct told *told;
+
+        world_init(&w);
+        world_add(&w, "s", "--die", "1", NULL);
+        world_add(&w, "t", "--die-after-list", "0", NULL);
+        world_open(&w);
+        for (int i = 0; i < 3; i++)
+                check_call(&w, "s", "echo", "{}", HUB_UNAVAILABLE,
+                           "exit status 1 while it was starting");
+        check_eq_int(w.n_runs, 3);
+        /* From now on it is told at once, without a process, until the delay is over. */
+        told = world_call(&w, "s", "echo", "{}");
+        check_eq_int(told->outcome, HUB_UNAVAILABLE);
+        check_has(told->message, "its stderr says: Error: faulty on purpose");
+        check_has(told->message, "(tried 3 times, again in 1 s)");
+        check(told->duration_us < 100000 && !told->sent);
+        told_free(told);
+        check_eq_int(w.n_runs, 3);
+        world_run_ms(&w, 1050);
+        check_call(&w, "s", "echo", "{}", HUB_UNAVAILABLE, "exit status 1");
+        check_eq_int(w.n_runs, 4);
+        /* One that ends right after its list is not started without end for the same call. */
+        check_call(&w, "t", "echo", "{}", HUB_UNAVAILABLE, "ended with exit status 0");
+        check(w.n_runs <= 6);
+        world_done(&w);
+}
+
+static void test_timeouts(void)
+{
+        struct world w;
+        struct told told, *asked;
+
+        world_init(&w);
+        w.servers[world_add(&w, "s", NULL)].timeout_ms = 200;
+        world_add(&w, "mute", "--never", NULL);
+        world_open(&w);
+        check_works(&w, "s");
+        check_call(&w, "s", "hang", "{}", HUB_TIMEOUT, "server \"s\" did not answer within 0.2 s");
+        world_begin(&w, &told, "s", "slow", "{\"seconds\":0.3}", 100);
+        world_until(&w, &told.done);
+        check_eq_int(told.outcome, HUB_TIMEOUT);
+        check(told.duration_us >= 90000 && told.duration_us < 250000);
+        /* The late answer disturbs nobody; the server was told. */
+        world_run_ms(&w, 400);
+        check_works(&w, "s");
+        asked = world_call(&w, "s", "lists", "{}");
+        check_has(asked->result, "\"cancelled\":[4,5]");
+        told_free(asked);
+        world_begin(&w, &told, "mute", "echo", "{}", 100);
+        world_until(&w, &told.done);
+        check_eq_int(told.outcome, HUB_TIMEOUT);
+        check_eq_str(told.message, "server \"mute\" did not start within 0.1 s");
+        check(!told.sent);
+        world_done(&w);
+}
+
+static void test_drop(void)
+{
+        struct world w;
+        struct told waiting, sent, finished, *asked;
+
+        open_one(&w);
+        world_begin(&w, &waiting, "s", "echo", "{}", 0);
+        hub_call_drop(waiting.call);
+        check_works(&w, "s");
+        world_begin(&w, &sent, "s", "hang", "{}", 0);
+        world_run_ms(&w, 20);
+        hub_call_drop(sent.call);
+        world_begin(&w, &finished, "nobody", "hang", "{}", 0);
+        hub_call_drop(finished.call);
+        asked = world_call(&w, "s", "lists", "{}");
+        check_has(asked->result, "\"cancelled\":[4],\"calls\":3");
+        told_free(asked);
+        check(!waiting.done && !sent.done && !finished.done);
+        world_done(&w);
+}
+
+static void free_hub(void *data, const struct hub_result *result)
+{
+        struct world *w = data;
+
+        check_eq_int(result->outcome, HUB_NOT_FOUND);
+        w->hub = hub_free(w->hub);
+}
+
+static void test_callbacks_may_free_the_hub(void)
+{
+        struct hub_call *call = NULL;
+        struct error err = {};
+        struct world w;
+
+        open_one(&w);
+        hub_start(w.hub, HUB_ALL);
+        world_run_ms(&w, 5);
+        check_ok(hub_call(w.hub, "x", "y", NULL, 0, free_hub, &w, &call, &err));
+        check_ok(hub_call(w.hub, "x", "z", NULL, 0, free_hub, &w, &call, &err));
+        while (w.hub)
+                event_base_loop(w.base, EVLOOP_ONCE);
+        event_del(&w.child);
+        world_done(&w);
+}
+
+/* 16 MiB in both directions, without a second's delay. */
+static void test_big_values(void)
+{
+        enum { SIZE = 16 * 1024 * 1024 };
+        char *arguments = malloc(SIZE + 32);
+        struct world w;
+        struct told *told;
+
+        check(arguments);
+        open_one(&w);
+        strcpy(arguments, "{\"text\":\"");
+        memset(arguments + 9, 'x', SIZE);
+        strcpy(arguments + 9 + SIZE, "\"}");
+        told = world_call(&w, "s", "count", arguments);
+        check_has(told->result, "\"16777216\"");
+        check(told->duration_us < 5000000);
+        told_free(told);
+        told = world_call(&w, "s", "big", "{\"mib\":16}");
+        check_eq_int(told->outcome, HUB_OK);
+        check_eq_int(strlen(told->result),
+                     SIZE + strlen("{\"content\":[{\"type\":\"text\",\"text\":\"\"}]}"));
+        check(told->duration_us < 5000000);
+        told_free(told);
+        check_call(&w, "s", "big", "{\"mib\":65}", HUB_PROTOCOL, "larger than 64 MiB");
+        check_works(&w, "s");
+        free(arguments);
+        world_done(&w);
+}
+
+/* A server that does not read: what waits for it is bounded, the others are as fast as ever. */
+static void test_server_that_does_not_read(void)
+{
+        enum { SIZE = 16 * 1024 * 1024, CALLS = 6 };
+        char *arguments = malloc(SIZE + 32);
+        struct told told[CALLS], first;
+        struct world w;
+        int refused = 0;
+
+        check(arguments);
+        world_init(&w);
+        world_add(&w, "s", NULL);
+        world_add(&w, "good", NULL);
+        world_open(&w);
+        strcpy(arguments, "{\"text\":\"");
+        memset(arguments + 9, 'x', SIZE);
+        strcpy(arguments + 9 + SIZE, "\"}");
+        world_begin(&w, &first, "s", "stop-reading", "{\"seconds\":60}", 0);
+        world_until(&w, &first.done);
+        free(first.result);
+        for (int i = 0; i < CALLS; i++)
+                world_begin(&w, &told[i], "s", "count", arguments, 0);
+        world_run_ms(&w, 100);
+        for (int i = 0; i < CALLS; i++) {
+                if (!told[i].done)
+                        continue;
+                refused++;
+                check_eq_int(told[i].outcome, HUB_UNAVAILABLE);
+                check_has(told[i].message, "does not read what it is sent");
+        }
+        check(refused >= 2 && refused < CALLS);
+        check_works(&w, "good");
+        free(arguments);
+        world_done(&w);
+}
+
+int main(void)
+{
+        run(test_call_starts_the_server);
+        run(test_fidelity);
+        run(test_not_found);
+        run(test_thousand_at_once);
+        run(test_calls_are_concurrent);
+        run(test_protocol_errors);
+        run(test_odd_answers);
+        run(test_requests_of_the_server);
+        run(test_crash_and_restart);
+        run(test_closed_pipes);
+        run(test_crash_loop);
+        run(test_timeouts);
+        run(test_drop);
+        run(test_callbacks_may_free_the_hub);
+        run(test_big_values);
+        run(test_server_that_does_not_read);
+        return 0;
+}
