@@ -28,16 +28,17 @@ enum {
 /* Bit 6 is set in what a worker sends. */
 enum frame_type {
         /* broker -> worker */
-        FRAME_EXEC = 0x01,    /* id: cell. {"code": str, "filename": str} */
-        FRAME_RETURN = 0x02,  /* id: of the CALL or QUERY it answers. {"ok": true, "result": …} or
-                                 {"ok": false, "error": {"kind", "message", …}} */
-        FRAME_CANCEL = 0x03,  /* id: cell; reserved: cells are stopped by a signal */
-        FRAME_CATALOG = 0x04, /* id: version. {"servers": [{"name", "state", "error"?, "tools": […]}]} */
+        FRAME_EXEC = 0x01,   /* id: cell. {"code": str, "filename": str} */
+        FRAME_RETURN = 0x02, /* id: of the CALL or QUERY it answers. {"ok": true, "result": …} or
+                                {"ok": false, "error": {"kind", "message", …}} */
+        FRAME_CANCEL = 0x03, /* id: cell; reserved: cells are stopped by a signal */
+        FRAME_CATALOG =
+                0x04, /* id: version. {"servers": [{"name", "state", "error"?, "tools": […]}]} */
         FRAME_RESTORE = 0x05, /* reserved for checkpoints */
         /* worker -> broker */
-        FRAME_RESULT = 0x41,  /* id: cell. {"status", "value"?, "error"?, "exit_code"?} */
-        FRAME_CALL = 0x42,    /* id: the worker's number. {"server", "tool", "arguments": {…}} */
-        FRAME_DISPLAY = 0x43, /* id: cell; reserved for rich output */
+        FRAME_RESULT = 0x41,   /* id: cell. {"status", "value"?, "error"?, "exit_code"?} */
+        FRAME_CALL = 0x42,     /* id: the worker's number. {"server", "tool", "arguments": {…}} */
+        FRAME_DISPLAY = 0x43,  /* id: cell; reserved for rich output */
         FRAME_PROGRESS = 0x44, /* id: cell; reserved */
         FRAME_LOG = 0x45,      /* id: 0. {"level", "message"} */
         FRAME_ASK = 0x46,      /* reserved for approval */
@@ -57,16 +58,16 @@ const char *frame_type_name(uint8_t type); /* "EXEC"…; "unknown" */
 
 void frame_header_encode(const struct frame_header *header, uint8_t to[FRAME_HEADER_SIZE]);
 
-/* Returns 0, or -EBADMSG with the reason (a reserved field that is not 0, a type that is not in the table),
- * -EMSGSIZE when the length is above `most`. */
-int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most, struct frame_header *ret,
-                        struct error *err);
+/* Returns 0, or -EBADMSG with the reason (a reserved field that is not 0, a type that is not in the
+ * table), -EMSGSIZE when the length is above `most`. */
+int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
+                        struct frame_header *ret, struct error *err);
 
 /* Appends a whole frame. Returns 0, -EMSGSIZE (payload or buffer bound), -ENOMEM. */
 int frame_append(struct buffer *b, uint8_t type, uint64_t id, const void *payload, size_t n);
 
-/* Looks for a whole frame at the front of b. Returns 1 with the header and a view of the payload, valid until b
- * changes (the caller then consumes FRAME_HEADER_SIZE + length), 0 when more bytes are needed, negative errno
- * as frame_header_decode(). */
-int frame_peek(const struct buffer *b, uint32_t most, struct frame_header *ret, const char **payload,
-               struct error *err);
+/* Looks for a whole frame at the front of b. Returns 1 with the header and a view of the payload,
+ * valid until b changes (the caller then consumes FRAME_HEADER_SIZE + length), 0 when more bytes
+ * are needed, negative errno as frame_header_decode(). */
+int frame_peek(const struct buffer *b, uint32_t most, struct frame_header *ret,
+               const char **payload, struct error *err);

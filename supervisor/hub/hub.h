@@ -1,11 +1,11 @@
 /*
  * The hub: the user's MCP servers as one catalogue of tools and one way to call them.
  *
- * A server is started when it is first needed, once, concurrently with the others; what it said of its tools is
- * cached in the state directory, keyed by its config, so that the catalogue is there at once on the next run. A
- * server that fails, hangs or floods delays nobody and ends nobody else. Single-threaded: everything here
- * runs in the event loop given to hub_new(), and callbacks are never called from inside the function that takes
- * them.
+ * A server is started when it is first needed, once, concurrently with the others; what it said of
+ * its tools is cached in the state directory, keyed by its config, so that the catalogue is there
+ * at once on the next run. A server that fails, hangs or floods delays nobody and ends nobody else.
+ * Single-threaded: everything here runs in the event loop given to hub_new(), and callbacks are
+ * never called from inside the function that takes them.
  */
 #pragma once
 
@@ -25,7 +25,8 @@ struct hub_wait;
 /* What the hub needs of its owner. */
 struct hub_host {
         void *data;
-        /* Asks the monitor for the server of this index; hub_upstream_started() or _failed() follows. */
+        /* Asks the monitor for the server of this index; hub_upstream_started() or _failed()
+         * follows. */
         void (*start)(void *data, uint32_t index);
         /* Asks the monitor to end an instance; hub_upstream_ended() follows. */
         void (*stop)(void *data, uint32_t instance);
@@ -33,7 +34,8 @@ struct hub_host {
         void (*changed)(void *data);
 };
 
-/* state_dir: descriptor of the directory for the cache (borrowed), or -1: no cache. config is borrowed. */
+/* state_dir: descriptor of the directory for the cache (borrowed), or -1: no cache. config is
+ * borrowed. */
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,
             const struct hub_host *host, struct error *err);
 struct hub *hub_free(struct hub *hub);
@@ -43,13 +45,16 @@ void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, co
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error);
 void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status);
 
-/* Starts the servers whose tools are not in the cache (which = HUB_UNKNOWN) or all that are not running. */
+/* Starts the servers whose tools are not in the cache (which = HUB_UNKNOWN) or all that are not
+ * running. */
 enum hub_which { HUB_UNKNOWN, HUB_ALL };
 void hub_start(struct hub *hub, enum hub_which which);
 
-/* The payload of a CATALOG frame (rpc/frame.h), rebuilt when something changed, with its version, which grows:
+/* The payload of a CATALOG frame (rpc/frame.h), rebuilt when something changed, with its version,
+ * which grows:
  * {"servers": [{"name", "state": "cached" | "starting" | "ready" | "failed" | "disabled", "error"?,
- *   "instructions"?, "tools": [{"name", "description", "inputSchema", "outputSchema"?, "annotations"?}]}]} */
+ *   "instructions"?, "tools": [{"name", "description", "inputSchema", "outputSchema"?,
+ * "annotations"?}]}]} */
 const struct buffer *hub_catalogue(struct hub *hub, uint64_t *version);
 
 /* Calls fn once no server is starting any more, at the latest after timeout_ms. Starts those that
@@ -63,29 +68,30 @@ enum hub_outcome {
         HUB_NOT_FOUND,   /* no such server or tool: not sent */
         HUB_UNAVAILABLE, /* cannot start, crashed */
         HUB_TIMEOUT,
-        HUB_PROTOCOL,    /* JSON-RPC error: rpc_code, rpc_data; or an answer that is not one */
+        HUB_PROTOCOL, /* JSON-RPC error: rpc_code, rpc_data; or an answer that is not one */
         HUB_OUTCOME_MAX,
 };
 const char *hub_outcome_kind(enum hub_outcome outcome); /* "ToolNotFound"… */
 
 struct hub_result {
         enum hub_outcome outcome;
-        yyjson_val *result;   /* HUB_OK; valid during the callback */
-        const char *message;  /* else */
+        yyjson_val *result;  /* HUB_OK; valid during the callback */
+        const char *message; /* else */
         int64_t rpc_code;
         yyjson_val *rpc_data; /* or NULL */
         uint64_t duration_us;
-        bool sent;            /* it left for the server */
+        bool sent; /* it left for the server */
 };
 
 /*
- * Calls a tool; the server is started when it must be. arguments is an object, serialised before this returns.
- * timeout_ms 0: the server's own. fn is called exactly once unless the call is dropped first. *ret is valid
- * until then.
+ * Calls a tool; the server is started when it must be. arguments is an object, serialised before
+ * this returns. timeout_ms 0: the server's own. fn is called exactly once unless the call is
+ * dropped first. *ret is valid until then.
  */
 int hub_call(struct hub *hub, const char *server, const char *tool, yyjson_val *arguments,
-             uint32_t timeout_ms, void (*fn)(void *data, const struct hub_result *result), void *data,
-             struct hub_call **ret, struct error *err);
+             uint32_t timeout_ms, void (*fn)(void *data, const struct hub_result *result),
+             void *data, struct hub_call **ret, struct error *err);
 
-/* Nobody waits for this call any more: the server is sent notifications/cancelled; fn is not called. */
+/* Nobody waits for this call any more: the server is sent notifications/cancelled; fn is not
+ * called. */
 void hub_call_drop(struct hub_call *call);
