@@ -1,0 +1,219 @@
+/* A monitor and a worker for tests of sessions: the test plays both, by hand. */
+#pragma once
+
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "rpc/frame.h"
+#include "supervisor/session/sessions.h"
+#include "tests/unit/fake-hub.h"
+
+struct fake {
+        struct event_base *base;
+        struct config *config;
+        struct sessions *sessions;
+        int creates, interrupts, kills;
+        bool refuse_create;
+        uint32_t serial, target; /* newest */
+        int rpc, out, err;       /* the worker's ends, of the newest sandbox */
+        int cpu, memory;
+        struct buffer in; /* frames that the worker got */
+};
+
+static inline int fake_create(void *data, uint32_t *serial)
+{
+        struct fake *f = data;
+
+        if (f->refuse_create)
+                return -EPIPE;
+        f->creates++;
+        *serial = ++f->serial;
+        return 0;
+}
+
+static inline void fake_interrupt(void *data, uint32_t target)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->interrupts++;
+}
+
+static inline void fake_kill(void *data, uint32_t target)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->kills++;
+}
+
+static inline void fake_open(struct fake *f)
+{
+        const struct monitor_hello hello = {
+                .facts = MONITOR_FACTS_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
+        const struct sessions_host host = {f, fake_create, fake_interrupt, fake_kill};
+        struct error err = {};
+
+        *f = (struct fake){.rpc = -1, .out = -1, .err = -1, .cpu = -1, .memory = -1};
+        signal(SIGPIPE, SIG_IGN);
+        buffer_init(&f->in, 256 * 1024 * 1024);
+        f->base = event_base_new();
+        f->config = config_new();
+        check(f->base && f->config);
+        fake_hub_reset("{\"servers\":[]}");
+        check_ok(sessions_new(&f->sessions, f->base, f->config, &hello, NULL, &host, &err));
+}
+
+static inline void fake_close_worker(struct fake *f)
+{
+        int *fds[] = {&f->rpc, &f->out, &f->err, &f->cpu, &f->memory};
+
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+                if (*fds[i] >= 0)
+                        close(*fds[i]);
+                *fds[i] = -1;
+        }
+        buffer_consume(&f->in, f->in.length);
+}
+
+static inline void fake_done(struct fake *f)
+{
+        f->sessions = sessions_free(f->sessions);
+        fake_close_worker(f);
+        event_base_free(f->base);
+        config_free(f->config);
+        buffer_done(&f->in);
+        check_eq_int(fake_hub.n_calls, 0);
+        buffer_done(&fake_hub.catalogue);
+}
+
+static inline void fake_spin(struct fake *f)
+{
+        for (int i = 0; i < 20; i++)
+                event_base_loop(f->base, EVLOOP_NONBLOCK);
+}
+
+/* Runs the loop until the expression holds, 10 s at most. */
+#define fake_until(f, expr)                                                                        \
+        do {                                                                                       \
+                for (int i_ = 0; i_ < 10000 && !(expr); i_++) {                                    \
+                        fake_spin(f);                                                              \
+                        if (!(expr))                                                               \
+                                usleep(1000);                                                      \
+                }                                                                                  \
+                check(expr);                                                                       \
+        } while (0)
+
+static inline void fake_set_fact(int fd, const char *text)
+{
+        check_eq_int(ftruncate(fd, 0), 0);
+        check_eq_int(pwrite(fd, text, strlen(text), 0), (ssize_t)strlen(text));
+}
+
+/* The monitor's answer to the newest request: a sandbox whose inner ends are in f. */
+static inline void fake_start(struct fake *f)
+{
+        int pair[2], out[2], err_pipe[2];
+
+        fake_close_worker(f);
+        check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        check_eq_int(pipe2(out, O_CLOEXEC), 0);
+        check_eq_int(pipe2(err_pipe, O_CLOEXEC), 0);
+        f->rpc = pair[1];
+        f->out = out[1];
+        f->err = err_pipe[1];
+        f->cpu = memfd_create("cpu", MFD_CLOEXEC);
+        f->memory = memfd_create("memory", MFD_CLOEXEC);
+        fake_set_fact(f->cpu, "1000000\n");
+        fake_set_fact(f->memory, "1048576\n");
+        f->target = f->serial + 100;
+        const int fds[5] = {pair[0], out[0], err_pipe[0], dup(f->cpu), dup(f->memory)};
+        check_eq_int(sessions_started(f->sessions, f->serial, f->target, fds), 0);
+        fake_spin(f);
+}
+
+static inline void fake_end(struct fake *f, int wait_status, uint32_t oom_kills)
+{
+        const struct monitor_ended ended = {.wait_status = wait_status,
+                                            .oom_kills = oom_kills,
+                                            .cpu_usec = 9000,
+                                            .memory_peak = 4096};
+
+        check_eq_int(sessions_ended(f->sessions, f->target, &ended), 0);
+        fake_spin(f);
+}
+
+/* The next frame that the worker gets; the payload is copied, NUL-terminated, into text (size
+ * bytes). */
+static inline struct frame_header fake_read(struct fake *f, char *text, size_t size)
+{
+        struct frame_header header;
+        const char *payload;
+        struct error err = {};
+        int r = 0;
+
+        for (int i = 0; i < 10000; i++) {
+                r = frame_peek(&f->in, FRAME_PAYLOAD_MAX, &header, &payload, &err);
+                if (r != 0)
+                        break;
+                struct pollfd p = {f->rpc, POLLIN, 0};
+                if (poll(&p, 1, 1) == 1)
+                        check(buffer_read_fd(&f->in, f->rpc, 1024 * 1024) > 0);
+                event_base_loop(f->base, EVLOOP_NONBLOCK);
+        }
+        check_eq_int(r, 1);
+        if (text)
+                snprintf(text, size, "%.*s", (int)header.length, payload);
+        buffer_consume(&f->in, FRAME_HEADER_SIZE + header.length);
+        return header;
+}
+
+static inline bool fake_has_frame(struct fake *f)
+{
+        struct pollfd p = {f->rpc, POLLIN, 0};
+
+        fake_spin(f);
+        return f->in.length > 0 || poll(&p, 1, 0) == 1;
+}
+
+static inline void fake_send_bytes(struct fake *f, const void *bytes, size_t n)
+{
+        const char *at = bytes;
+
+        fd_set_nonblocking(f->rpc, 1);
+        for (int i = 0; n > 0 && i < 100000; i++) {
+                ssize_t sent = write(f->rpc, at, n);
+                if (sent > 0) {
+                        at += sent;
+                        n -= (size_t)sent;
+                }
+                event_base_loop(f->base, EVLOOP_NONBLOCK);
+        }
+        check_eq_int(n, 0);
+}
+
+static inline void fake_send(struct fake *f, uint8_t type, uint64_t id, const char *payload)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX + 100);
+
+        check_eq_int(frame_append(&b, type, id, payload, strlen(payload)), 0);
+        fake_send_bytes(f, buffer_bytes(&b), b.length);
+        fake_spin(f);
+}
+
+/* Takes CATALOG, if one comes, and EXEC. Returns the cell's number. */
+static inline uint64_t fake_take_exec(struct fake *f, char *text, size_t size)
+{
+        struct frame_header header = fake_read(f, text, size);
+
+        if (header.type == FRAME_CATALOG)
+                header = fake_read(f, text, size);
+        check_eq_str(frame_type_name(header.type), "EXEC");
+        return header.id;
+}
