@@ -1,1 +1,164 @@
-"""x"""
+"""The tools there are, as the broker last said; read when somebody first asks."""
+
+from cloister.channel import QUERY
+from cloister.errors import ToolNotFound
+from cloister.exact import decode, encode_own
+from cloister.names import by_identifier, did_you_mean, identifier
+
+WAIT_MS = 10_000  # for servers that are starting
+
+
+class Entry:
+    """One tool of one server."""
+
+    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations")
+
+    def __init__(self, server, tool):
+        self.server = server
+        self.name = tool["name"]
+        self.description = tool.get("description") or tool.get("title") or ""
+        self.input_schema = tool.get("inputSchema")
+        self.output_schema = tool.get("outputSchema")
+        self.annotations = tool.get("annotations")
+
+    @property
+    def qualified(self):
+        return "%s.%s" % (self.server, self.name)
+
+
+class Server:
+    """tools: name -> Entry; names: identifier -> name."""
+
+    def __init__(self, described):
+        self.name = described["name"]
+        self.state = described.get("state")
+        self.error = described.get("error")
+        self.instructions = described.get("instructions")
+        tools = [Entry(self.name, tool) for tool in described.get("tools") or ()]
+        self.tools = {entry.name: entry for entry in tools}
+        self.names = by_identifier(self.tools)
+
+
+class Catalogue:
+    def __init__(self, described):
+        self.servers = {}
+        for server in described.get("servers") or ():
+            if server.get("state") != "disabled":
+                self.servers[server["name"]] = Server(server)
+        self.entries = [entry for server in self.servers.values() for entry in server.tools.values()]
+        self.by_name = {}
+        for entry in self.entries:
+            self.by_name.setdefault(entry.name, []).append(entry)
+        self.by_qualified = {}
+        for entry in self.entries:
+            self.by_qualified.setdefault(entry.qualified, []).append(entry)
+        unique = [name for name, entries in self.by_name.items() if len(entries) == 1]
+        # An identifier that a tool of several servers shares is nobody's.
+        taken = {identifier(name) for name in self.by_name} - {identifier(name) for name in unique}
+        self.names = {
+            text: self.by_name[name][0]
+            for text, name in by_identifier(self.by_name).items()
+            if len(self.by_name[name]) == 1 and (text not in taken or text == name)
+        }
+
+    def starting(self):
+        return [server.name for server in self.servers.values() if server.state == "starting"]
+
+    def failed(self):
+        return [server for server in self.servers.values() if server.state == "failed"]
+
+    def find(self, key):
+        """The Entry that tools[key] means, None when there is none; ToolNotFound when it may be several."""
+        if isinstance(key, tuple) and len(key) == 2:
+            server = self.servers.get(key[0])
+            return None if server is None else server.tools.get(key[1])
+        if not isinstance(key, str):
+            raise TypeError("a tool's name is a string, not %s" % type(key).__qualname__)
+        for table in (self.by_qualified, self.by_name):
+            found = table.get(key)
+            if found and len(found) > 1:
+                raise ToolNotFound(self._ambiguous(key, found), tool=key)
+            if found:
+                return found[0]
+        return self.names.get(key)
+
+    @staticmethod
+    def _ambiguous(key, found):
+        if len({entry.qualified for entry in found}) == len(found):
+            ways = " or ".join('tools["%s"]' % entry.qualified for entry in found)
+        else:
+            ways = " or ".join('tools["%s", "%s"]' % (entry.server, entry.name) for entry in found)
+        servers = " and ".join(entry.server for entry in found)
+        return '"%s" is a tool of %s: use %s' % (key, servers, ways)
+
+    def not_found(self, key):
+        """The error for a name that find() does not know."""
+        name = ".".join(key) if isinstance(key, tuple) else key
+        known = list(self.by_name) + list(self.by_qualified)
+        text = 'there is no tool "%s"%s' % (name, did_you_mean(name, known))
+        server = name.partition(".")[0]
+        for other in self.failed():
+            if not self.entries or other.name == server:
+                text += "; the server %s is not available: %s" % (other.name, other.error)
+        return ToolNotFound(text, tool=name)
+
+
+class Library:
+    """The current catalogue, kept up to date by the broker."""
+
+    def __init__(self, channel):
+        self._channel = channel
+        self._raw = None
+        self._version = -1
+        self._read = None
+        self.on_change = None
+
+    def on_frame(self, version, payload):
+        if payload is None or version < self._version:
+            return
+        self._version = version
+        self._raw = payload
+        self._read = None
+        if self.on_change is not None:
+            self.on_change()
+
+    def current(self):
+        """Never waits; empty before the broker said anything."""
+        if self._read is None:
+            try:
+                self._read = Catalogue(decode(self._raw)) if self._raw else Catalogue({})
+            except (ValueError, KeyError, TypeError, AttributeError):
+                self._read = Catalogue({})
+        return self._read
+
+    def is_settled(self):
+        return self._raw is not None and not self.current().starting()
+
+    def refreshed(self):
+        """With what has arrived in the meantime."""
+        self._channel.pump()
+        return self.current()
+
+    def settled(self):
+        """Waits, blocking, until no server is starting any more, 10 s at most."""
+        if not self.is_settled():
+            self._take(self._channel.call(QUERY, self._query()))
+        return self.current()
+
+    async def settled_async(self):
+        if not self.is_settled():
+            self._take(await self._channel.call_async(QUERY, self._query()))
+        return self.current()
+
+    @staticmethod
+    def _query():
+        return encode_own({"what": "catalogue", "wait_ms": WAIT_MS})
+
+    def _take(self, payload):
+        """An answer may bring the catalogue itself; usually a CATALOG frame came before it."""
+        try:
+            result = decode(payload)["result"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+        if isinstance(result, dict) and "servers" in result:
+            self.on_frame(result.get("version", self._version), encode_own(result))

@@ -1,11 +1,14 @@
 """One cell: compiled, run, and what became of it."""
 
 import ast
-import asyncio
 import builtins
-import inspect
 import __future__
+from asyncio import CancelledError
+from asyncio import Future as _Future
+from asyncio import Task as _Task
 from contextvars import copy_context
+from inspect import CO_COROUTINE
+from types import CoroutineType
 
 from cloister import sources, traces
 from cloister.exact import is_exact, printable
@@ -24,9 +27,11 @@ class Compiler:
     def __init__(self):
         self._flags = _TOP_LEVEL_AWAIT
 
-    def compile(self, source, filename):
+    def parse(self, source, filename):
+        return compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
+
+    def compile(self, tree, filename):
         """The code objects to evaluate in order; the last one's value is the cell's."""
-        tree = compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         codes = [compile(tree, filename, "exec", self._flags, True)]
         for feature in _FEATURES:
@@ -46,13 +51,13 @@ class Outcome:
 
 
 def _is_async(code):
-    return bool(code.co_flags & inspect.CO_COROUTINE)
+    return bool(code.co_flags & CO_COROUTINE)
 
 
 def _forgotten(value):
     """A coroutine, or a gather() of some, as a cell's value: nobody but us can await it any more."""
-    return inspect.iscoroutine(value) or (
-        isinstance(value, asyncio.Future) and not isinstance(value, asyncio.Task)
+    return isinstance(value, CoroutineType) or (
+        isinstance(value, _Future) and not isinstance(value, _Task)
     )
 
 
@@ -71,14 +76,16 @@ class Cells:
         self._compiler = Compiler()
 
     def run(self, source, filename=None, prepare=None):
-        """prepare: called with the code objects before they run (namespace.py looks at their names)."""
+        """prepare: called with the syntax tree before it is compiled (namespace.py looks at its names)."""
         filename = sources.add(source, filename)
         # A warning of an earlier cell's line is none of this one's.
         self._namespace.pop("__warningregistry__", None)
         try:
-            codes = self._compiler.compile(source, filename)
+            tree = self._compiler.parse(source, filename)
             if prepare is not None:
-                prepare(codes)
+                prepare(tree)
+            codes = self._compiler.compile(tree, filename)
+            del tree
             if any(map(_is_async, codes)):
                 return self._run_async(self._steps(codes))
             value = None
@@ -115,10 +122,10 @@ class Cells:
         result, first = self._loops.drive(catch())
         coroutine.close()
         if result is None:
-            return Outcome(error=first or asyncio.CancelledError())
+            return Outcome(error=first or CancelledError())
         outcome, variables = result
         keep_context(variables)
-        if first is not None and isinstance(outcome.error, asyncio.CancelledError):
+        if first is not None and isinstance(outcome.error, CancelledError):
             outcome.error = first
         return outcome
 
@@ -130,7 +137,7 @@ def describe(outcome, interrupted=False):
         return _describe_value(outcome.value)
     if isinstance(error, SystemExit):
         return describe_exit(error)
-    if interrupted and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+    if interrupted and isinstance(error, (KeyboardInterrupt, CancelledError)):
         cancelled = not isinstance(error, KeyboardInterrupt)
         return {"status": "interrupted", "error": traces.describe(error, cancelled)}
     return {"status": "error", "error": traces.describe(error)}

@@ -72,16 +72,26 @@ class Interrupts:
         self.pending = False  # and not raised yet
         self.stray = False  # between cells, and it hit something
 
-    def install(self, wakeup=None):
-        """At the start and before each cell: the guest may have put its own in our place."""
+    def wake_through(self, fd):
+        """The event loop's socket, written at each signal: one that comes just before poll() ends it too."""
+        self._wakeup = fd
+        try:
+            signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+        except Exception:
+            pass
+
+    def start(self):
+        """In a new worker; until then, in the template and while it forks, the signal means nothing."""
         self._pid = getpid()
         self._thread = get_ident()
-        if wakeup is not None:
-            self._wakeup = wakeup
+        self.install()
+
+    def install(self):
+        """At the start and before each cell: the guest may have put its own in our place."""
         try:
             if signal.getsignal(signal.SIGINT) != self._handle:
                 signal.signal(signal.SIGINT, self._handle)
-                signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+                self.wake_through(self._wakeup)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
         except Exception:
             pass
@@ -105,6 +115,8 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _handle(self, number, frame):
+        if self._pid is None:
+            return
         if getpid() != self._pid:
             raise KeyboardInterrupt  # a child: as in any Python
         kind = _classify(frame)

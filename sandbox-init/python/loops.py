@@ -11,6 +11,7 @@ from _thread import get_ident
 from contextvars import copy_context
 
 from cloister.interrupts import gate, loop_gate
+from cloister.stdio import restore_descriptors
 
 _set_running_loop = asyncio._set_running_loop
 _running_loop = asyncio._get_running_loop
@@ -19,19 +20,18 @@ _running_loop = asyncio._get_running_loop
 class Loop(asyncio.SelectorEventLoop):
     """Survives what a sandbox must: its descriptors closed, its tasks referred to by nobody."""
 
-    def __init__(self):
+    def __init__(self, on_wakeup_fd):
         # poll, not epoll: no descriptor of its own that could be closed under it.
         super().__init__(selectors.PollSelector())
         self._kept = set()
+        self._on_wakeup_fd = on_wakeup_fd
+        on_wakeup_fd(self._csock.fileno())
 
     def create_task(self, coro, **options):
         task = super().create_task(coro, **options)
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
         return task
-
-    def wakeup_fd(self):
-        return self._csock.fileno()
 
     def _read_from_self(self):
         try:
@@ -40,12 +40,13 @@ class Loop(asyncio.SelectorEventLoop):
             self._renew_self_pipe()
 
     def _renew_self_pipe(self):
-        for end in (self._ssock, self._csock):
-            fd = end.detach()  # the number may be a file of the guest's by now
-            if end is self._ssock or fd == -1:
-                self._remove_reader(fd) if fd != -1 else None
+        # Detached rather than closed: their numbers may be files of the guest's by now.
+        self._remove_reader(self._ssock.detach())
+        self._csock.detach()
         self._internal_fds -= 1
+        restore_descriptors()
         self._make_self_pipe()
+        self._on_wakeup_fd(self._csock.fileno())
 
 
 class Loops:
@@ -59,15 +60,17 @@ class Loops:
     def main(self):
         """The main thread's loop; a new one when the guest has closed it."""
         if self._loop is None or self._loop.is_closed():
-            self._loop = Loop()
+            self._loop = Loop(self._interrupts.wake_through)
             self._channel.watch_always(self._loop)
-            self._interrupts.install(self._loop.wakeup_fd())
         self._thread = get_ident()
         return self._loop
 
     def adopt(self):
         """Before a cell: asyncio.run() leaves no current loop behind."""
-        asyncio.set_event_loop(self.main())
+        try:
+            asyncio.set_event_loop(self.main())
+        except Exception:
+            pass  # the guest has broken asyncio; a cell without await does not need it
 
     def stop_idling(self):
         """A cell has arrived."""
@@ -142,6 +145,7 @@ class Loops:
         asyncio.run = asyncio.runners.run = run_anywhere
 
 
+@gate
 def _nested(outer, run, args, options):
     """asyncio.run() inside a running loop: that loop stands still meanwhile, as with any blocking call."""
     swap = getattr(asyncio.tasks, "_swap_current_task", None)

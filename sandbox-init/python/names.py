@@ -1,1 +1,48 @@
-"""x"""
+"""What a tool or server is called in Python."""
+
+import keyword
+import unicodedata
+from difflib import get_close_matches
+
+
+def identifier(name):
+    """Other characters than letters, digits and _ become _; a leading digit gets a _ before it, a keyword one behind.
+
+    In the normal form that the compiler gives to identifiers.
+    """
+    text = "".join(c if ("a" + c).isidentifier() else "_" for c in unicodedata.normalize("NFKC", name))
+    if not text.isidentifier():
+        text = "_" + text
+    return text + "_" if keyword.iskeyword(text) else text
+
+
+def server_identifiers(name):
+    """mcp_calendar for the server "calendar"; one with capitals goes by both spellings."""
+    text = "mcp_" + identifier("_" + name)[1:]
+    return list(dict.fromkeys((text.lower(), text)))
+
+
+def by_identifier(names):
+    """identifier -> name, where it is clear: of those that would share one, the one named exactly so has it."""
+    shared = {}
+    for name in names:
+        shared.setdefault(identifier(name), []).append(name)
+    return {
+        text: text if text in group else group[0]
+        for text, group in shared.items()
+        if len(group) == 1 or text in group
+    }
+
+
+def did_you_mean(name, known, most=3):
+    """"; did you mean "a" or "b"?", or nothing."""
+    folded = {}
+    for other in known:
+        folded.setdefault(identifier(other).lower().replace("_", ""), other)
+    wanted = identifier(str(name)).lower().replace("_", "")
+    close = get_close_matches(wanted, list(folded), most, 0.6)
+    if not close:
+        close = [text for text in folded if len(wanted) > 3 and (wanted in text or text in wanted)][:most]
+    if not close:
+        return ""
+    return "; did you mean %s?" % " or ".join('"%s"' % folded[text] for text in close)

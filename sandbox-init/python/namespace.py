@@ -1,19 +1,136 @@
-"""temporary"""
+"""The names that code finds in __main__ without importing anything, beside its own.
+
+The catalogue is read, and its names are put there, only for a cell that asks for a name nobody has: `1+1` does not
+pay for a thousand tools. A name of the guest's is never touched.
+"""
+
+import ast
+import builtins
+import importlib
+
+import cloister
+from cloister.calls import ServerTools, Tool, Tools
+from cloister.catalogue import Library
+from cloister.discovery import Discovery
+from cloister.errors import KINDS
+from cloister.names import server_identifiers
+
+MODULES = ("asyncio", "json", "re", "math", "datetime", "collections", "itertools", "functools")
+
+# Code that uses one of these may mean any name.
+_DYNAMIC = {"eval", "exec", "globals", "locals", "vars", "dir"}
 
 
 class Namespace:
     def __init__(self, main, channel):
-        self.main = main
+        self._names = vars(main)
+        self._channel = channel
+        self._library = Library(channel)
+        self._library.on_change = self._on_change
+        self._ours = {}  # names of tools and servers that we put there
+        self._wanted = False  # a cell has asked for such a name
+        self._waited_for = ()  # servers that did not come up in time
 
     def start(self):
-        d = vars(self.main)
-        d.pop("_cloister", None)
+        """In the template: what every session has."""
+        self._names.pop("_cloister", None)
+        discovery = Discovery(self._library)
+        self._names.update((name, importlib.import_module(name)) for name in MODULES)
+        self._names.update(KINDS)
+        cloister.tools = Tools(self._library, self._channel)
+        self._names.update(
+            tools=cloister.tools,
+            _discover=discovery.discover,
+            _search=discovery.search,
+            _schema=discovery.schema,
+        )
 
     def on_catalogue(self, version, payload):
-        pass
+        self._library.on_frame(version, payload)
 
-    def refresh(self):
-        pass
+    def _on_change(self):
+        if self._wanted:
+            self._put()
 
-    def prepare(self, codes):
-        pass
+    def prepare(self, tree):
+        """Before a cell runs; tree: its syntax tree."""
+        free = _free_names(tree) - self._names.keys()
+        dynamic = not free.isdisjoint(_DYNAMIC)
+        free.difference_update(vars(builtins))
+        if self._wanted or free or dynamic:
+            self._wanted = True
+            self._put()
+        if free - self._names.keys() and "*" not in free and not self._library.is_settled():
+            self._wait()
+
+    def _wait(self):
+        """A name may be that of a tool whose server is starting. One that never comes up is waited for once."""
+        starting = self._library.current().starting()
+        if starting and set(starting) <= set(self._waited_for):
+            return
+        self._waited_for = self._library.settled().starting()
+        self._put()
+
+    def _put(self):
+        wanted = self._wanted_names()
+        for name, value in list(self._ours.items()):
+            if name not in wanted:
+                del self._ours[name]
+                if self._names.get(name) is value:
+                    del self._names[name]
+        for name, make in wanted.items():
+            mine = self._ours.get(name)
+            if name in self._names:
+                if mine is None or self._names[name] is not mine:
+                    self._ours.pop(name, None)
+                continue
+            if mine is None:
+                mine = self._ours[name] = make()
+            self._names[name] = mine
+
+    def _wanted_names(self):
+        catalogue = self._library.current()
+        wanted = {}
+        for server in catalogue.servers.values():
+            for name in server_identifiers(server.name):
+                wanted.setdefault(name, self._maker(ServerTools, server.name))
+        for name, entry in catalogue.names.items():
+            if not hasattr(builtins, name):
+                wanted.setdefault(name, self._maker(Tool, (entry.server, entry.name)))
+        return wanted
+
+    def _maker(self, kind, key):
+        return lambda: kind(self._library, self._channel, key)
+
+
+def _free_names(tree):
+    """Names that code reads and does not set itself, too many rather than too few; "*" when it may set any."""
+    read, set_here = set(), set()
+    for node in _walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else set_here).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            set_here.add(node.name)
+        elif isinstance(node, ast.alias) and node.name == "*":
+            read.add("*")
+        elif isinstance(node, ast.alias):
+            set_here.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.arg):
+            set_here.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            set_here.add(node.name)
+    return read - set_here
+
+
+def _walk(tree):
+    """As ast.walk(), which stands on builtins that the guest may have replaced."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
+                waiting.append(value)
+            elif isinstance(value, list):
+                waiting += [item for item in value if isinstance(item, ast.AST)]

@@ -1,1 +1,171 @@
-"""x"""
+"""What a tool call returns: the value that is meant rather than the message that carries it."""
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+
+from cloister.errors import KINDS, ToolError, ToolProtocolError
+from cloister.exact import decode, decode_text
+from cloister.signature import is_wrapped
+
+
+class Blob:
+    """Bytes with a type. data: bytes; mime_type: str or None; save(path) writes them and returns the path."""
+
+    def __init__(self, data, mime_type=None, uri=None, name=None):
+        self.data = data
+        self.mime_type = mime_type
+        self.uri = uri
+        self.name = name
+
+    def save(self, path):
+        with open(path, "wb") as file:
+            file.write(self.data)
+        return path
+
+    def __len__(self):
+        return len(self.data)
+
+    def __bytes__(self):
+        return self.data
+
+    def __eq__(self, other):
+        if not isinstance(other, Blob):
+            return NotImplemented
+        return (self.data, self.mime_type, self.uri) == (other.data, other.mime_type, other.uri)
+
+    def __hash__(self):
+        return hash((self.data, self.mime_type, self.uri))
+
+    def __repr__(self):
+        uri = " %s" % self.uri if self.uri else ""
+        return "<%s%s %s, %s bytes>" % (
+            type(self).__name__,
+            uri,
+            self.mime_type or "of no known type",
+            format(len(self.data), ","),
+        )
+
+
+class Image(Blob):
+    pass
+
+
+class Audio(Blob):
+    pass
+
+
+class File(Blob):
+    """An embedded resource. text: what a text resource says, else None."""
+
+    text = None
+
+
+class Link:
+    """A resource that a server can be asked for: uri, name, mime_type, description."""
+
+    def __init__(self, block):
+        self.uri = block.get("uri")
+        self.name = block.get("name")
+        self.mime_type = block.get("mimeType")
+        self.description = block.get("description")
+
+    def __repr__(self):
+        return "<Link %s %s>" % (self.uri, self.mime_type or "")
+
+
+for _kind in (Blob, Image, Audio, File, Link):
+    _kind.__module__ = "cloister"
+
+
+def read_answer(payload, server, tool):
+    """The CallToolResult of a RETURN, or its error raised."""
+    if payload is None:
+        raise MemoryError("no memory for the result of %s" % tool)
+    try:
+        answer = decode(payload)
+        if answer.get("ok"):
+            return answer["result"]
+        error = answer["error"]
+    except (ValueError, KeyError, AttributeError) as wrong:
+        raise ToolProtocolError(_unreadable(tool, wrong), server=server, tool=tool) from None
+    kind = KINDS.get(error.get("kind"), ToolError)
+    extra = {}
+    if kind is ToolProtocolError:
+        extra = {"code": error.get("code"), "data": error.get("data")}
+    raise kind(error.get("message") or kind.__name__, server=server, tool=tool, **extra)
+
+
+def _unreadable(tool, wrong):
+    text = "the result of %s cannot be read: %s" % (tool, wrong)
+    if "set_int_max_str_digits" in text:
+        text = "the result of %s has an integer of more digits than sys.get_int_max_str_digits() allows" % tool
+    return text
+
+
+def unwrap(result, server, tool, output_schema):
+    """The value of a CallToolResult. Raises ToolError when the tool says that it failed."""
+    if not isinstance(result, dict):
+        raise ToolProtocolError("the result of %s is no object" % tool, server=server, tool=tool)
+    content = result.get("content")
+    content = content if isinstance(content, list) else []
+    if result.get("isError"):
+        raise ToolError(_error_text(content, tool), server=server, tool=tool, content=content)
+    structured = result.get("structuredContent")
+    if structured is not None:
+        if is_wrapped(output_schema) and isinstance(structured, dict) and list(structured) == ["result"]:
+            return structured["result"]
+        return structured
+    values = [_block(block) for block in content]
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else values
+
+
+def _error_text(content, tool):
+    texts = [block.get("text") for block in content if isinstance(block, dict)]
+    text = "\n".join(text for text in texts if isinstance(text, str) and text)
+    return text or "%s failed and does not say why" % tool
+
+
+def _block(block):
+    if not isinstance(block, dict):
+        return block
+    kind = block.get("type")
+    try:
+        if kind == "text":
+            return _text(block["text"])
+        if kind in ("image", "audio"):
+            made = Image if kind == "image" else Audio
+            return made(_bytes(block["data"]), block.get("mimeType"))
+        if kind == "resource":
+            return _file(block["resource"])
+        if kind == "resource_link":
+            return Link(block)
+    except (KeyError, TypeError, AttributeError, ValueError, Base64Error):
+        pass
+    return block
+
+
+def _bytes(text):
+    return a2b_base64(text.replace("-", "+").replace("_", "/"))
+
+
+def _text(text):
+    """Text that is one JSON object or array is what it says; any other is text: "007" stays "007"."""
+    start = text.lstrip(" \t\r\n")[:1]
+    if start in ("{", "["):
+        try:
+            return decode_text(text)
+        except (ValueError, RecursionError):
+            pass
+    return text
+
+
+def _file(resource):
+    if isinstance(resource.get("text"), str):
+        data = resource["text"].encode("utf-8")
+    else:
+        data = _bytes(resource["blob"])
+    file = File(data, resource.get("mimeType"), resource.get("uri"))
+    file.text = resource.get("text")
+    return file

@@ -37,16 +37,17 @@ class Session:
         sources.teach_inspect()
         self._loops.teach_asyncio()
         self._namespace.start()
+        self._interrupts.install()
 
     def run(self):
         """Never returns: the process ends with its channel."""
         self._pid = getpid()
         stdio.start(max(3, self._core.fileno() - SPARE_BELOW_CHANNEL))
-        self._interrupts.install()
+        self._interrupts.start()
         while True:
             # What the guest left behind (a signal handler that raises, say) may strike anywhere below.
             try:
-                self._reserve = self._reserve or bytearray(RESERVE)
+                self._keep_reserve()
                 self._execute(*self._next())
             except BaseException as error:
                 self._interrupts.end()
@@ -54,6 +55,12 @@ class Session:
                     self._leave_child(Outcome(error=error))
                 if self._current is not None:
                     self._send(Outcome(error=error))
+
+    def _keep_reserve(self):
+        try:
+            self._reserve = self._reserve or bytearray(RESERVE)
+        except MemoryError:
+            pass  # the guest holds all there is; the next cell may release it
 
     def _on_exec(self, number, payload):
         self._cells_waiting.append((number, payload))
@@ -93,7 +100,6 @@ class Session:
         self._loops.adopt()
         self._interrupts.install()
         stdio.restore()
-        self._namespace.refresh()
         filename = request.get("filename") or None
         sys.argv[:] = [""] if filename is None or filename.startswith("<") else [filename]
         self._interrupts.begin()
@@ -108,6 +114,7 @@ class Session:
         try:
             described = describe(outcome, self._interrupts.arrived)
             stdio.flush(self._core)
+            stdio.restore_descriptors()
         except KeyboardInterrupt as error:
             described = describe(Outcome(error=error), True)
         except BaseException as error:

@@ -26,7 +26,12 @@ def refresh(name):
     source = _cells[name]
     # Lines as the compiler counts them: str.splitlines() knows more ends than it does.
     lines = io.StringIO(source, newline=None).readlines()
-    linecache.cache[name] = (len(source), None, lines, name)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    try:
+        linecache.cache[name] = (len(source), None, lines, name)
+    except Exception:
+        pass  # the guest has broken linecache; its tracebacks go without source
 
 
 def is_cell(filename):

@@ -59,14 +59,20 @@ def _restore_descriptor(fd):
         dup2(_spare[fd], fd)
 
 
-def restore():
-    """Before a cell: reopens what was closed. What the code put in the place of a stream stays."""
+def restore_descriptors():
+    """After a cell, before anything else can get their numbers."""
     for fd in (0, 1, 2):
         if not _is_open(fd):
             try:
                 _restore_descriptor(fd)
             except OSError:
-                continue
+                pass
+
+
+def restore():
+    """Before a cell: makes anew what was closed. What the code put in the place of a stream stays."""
+    restore_descriptors()
+    for fd in (0, 1, 2):
         stream = getattr(sys, _NAMES[fd].strip("<>"), None)
         try:
             usable = stream is not None and not getattr(stream, "closed", False)

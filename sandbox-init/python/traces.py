@@ -82,9 +82,23 @@ def _text(error, interrupted):
         lines = list(whole.format())
     except Exception:
         # The guest has broken what traceback stands on, or there is no memory for it.
-        return "%s: %s\n" % (_name(type(error)), cut(_message(error), MESSAGE_MOST))
+        return _plain_text(error)
     if interrupted:
         lines[-1] = "KeyboardInterrupt\n"
+    return "".join(lines)
+
+
+def _plain_text(error):
+    lines = []
+    tb = error.__traceback__
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if sources.is_cell(code.co_filename):
+            lines.append('  File "%s", line %d, in %s\n' % (code.co_filename, tb.tb_lineno, code.co_name))
+        tb = tb.tb_next
+    if lines:
+        lines.insert(0, "Traceback (most recent call last):\n")
+    lines.append("%s: %s\n" % (_name(type(error)), cut(_message(error), MESSAGE_MOST)))
     return "".join(lines)
 
 

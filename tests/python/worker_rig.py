@@ -91,7 +91,10 @@ class Worker:
                 view = view[self.channel.send(view[: 1 << 16], socket.MSG_DONTWAIT):]
 
     def receive(self):
-        data = self.channel.recv(1 << 20)
+        try:
+            data = self.channel.recv(1 << 20)
+        except ConnectionResetError:
+            data = b""
         if not data:
             self.ended = True
         self.input += data

@@ -1,0 +1,362 @@
+"""tools, mcp_<server> and what is in them: objects that call."""
+
+from collections.abc import Mapping
+
+from cloister import schema as schemas
+from cloister import signature
+from cloister.channel import CALL
+from cloister.errors import ToolArgumentError, ToolNotFound
+from cloister.exact import Unfit, encode_guest
+from cloister.names import by_identifier, did_you_mean, identifier
+from cloister.results import read_answer, unwrap
+
+MOST_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
+_COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
+
+
+def _allows_null(schema):
+    return schemas.check(None, schema) is None if isinstance(schema, dict) else schema is not False
+
+
+def _required(schema):
+    required = schema.get("required")
+    return required if isinstance(required, list) else []
+
+
+def collect_arguments(entry, args, kwargs):
+    """The arguments object of a call f(**kwargs), f({…}) or f(arguments={…})."""
+    schema = entry.input_schema if isinstance(entry.input_schema, dict) else {}
+    members = schema.get("properties")
+    members = members if isinstance(members, dict) else {}
+    given = dict(kwargs)
+    if len(args) == 1 and isinstance(args[0], Mapping):
+        given = {**args[0], **kwargs}
+    elif args:
+        raise _argument_error(entry, "arguments are given by name, or as one dict")
+    elif list(given) == ["arguments"] and isinstance(given["arguments"], Mapping) and "arguments" not in members:
+        given = dict(given["arguments"])
+    names = by_identifier(members)
+    arguments = {}
+    for key, value in given.items():
+        if isinstance(key, str) and key not in members and names.get(key, key) not in given:
+            key = names.get(key, key)
+        if value is None and key not in _required(schema):
+            continue
+        arguments[key] = value
+    return arguments
+
+
+def check_arguments(entry, arguments):
+    schema = entry.input_schema
+    if not isinstance(schema, dict):
+        return
+    members = schema.get("properties")
+    closed = "additionalProperties" not in schema and not any(word in schema for word in _COMBINING)
+    if schema.get("additionalProperties") is False or closed and isinstance(members, dict) and members:
+        known = members if isinstance(members, dict) else {}
+        patterns = schema.get("patternProperties")
+        for key in arguments if not patterns and "$ref" not in schema else ():
+            if key not in known:
+                raise _argument_error(entry, 'unknown argument "%s"%s' % (key, did_you_mean(key, known)))
+    wrong = schemas.check(arguments, schema)
+    if wrong:
+        raise _argument_error(entry, wrong)
+
+
+def _argument_error(entry, wrong):
+    line = signature.line(entry.name, entry.input_schema)
+    text = "%s: %s. It takes %s" % (entry.name, wrong, line)
+    return ToolArgumentError(text, server=entry.server, tool=entry.name)
+
+
+def make_call(entry, args, kwargs):
+    """The payload of a CALL; everything that is wrong with the arguments is found here."""
+    arguments = collect_arguments(entry, args, kwargs)
+    check_arguments(entry, arguments)
+    try:
+        data = encode_guest({"server": entry.server, "tool": entry.name, "arguments": arguments})
+    except Unfit as wrong:
+        place = wrong.path.replace("['arguments']", "", 1)
+        raise _argument_error(entry, "%s%s" % (wrong.reason, " in arguments%s" % place if place else "")) from None
+    if len(data) > MOST_BYTES:
+        text = "the arguments take %s bytes as JSON; a call can carry %s" % (
+            format(len(data), ","),
+            format(MOST_BYTES, ","),
+        )
+        raise ToolArgumentError("%s: %s" % (entry.name, text), server=entry.server, tool=entry.name)
+    return data
+
+
+class Tool:
+    """await tool(name=value, …) calls it; .sync(…) blocks; .raw(…) gives the whole CallToolResult."""
+
+    def __init__(self, library, channel, key):
+        self._library = library
+        self._channel = channel
+        self._key = key  # (server, name), or what was asked for while servers were starting
+
+    def _entry(self):
+        entry = self._library.current().find(self._key)
+        if entry is not None:
+            self._key = (entry.server, entry.name)
+        return entry
+
+    def _resolved(self, catalogue):
+        entry = catalogue.find(self._key)
+        if entry is None and isinstance(self._key, tuple) and self._key[0] in catalogue.servers:
+            server = catalogue.servers[self._key[0]]
+            entry = server.tools.get(server.names.get(self._key[1]))
+        if entry is None:
+            raise catalogue.not_found(self._key)
+        self._key = (entry.server, entry.name)
+        return entry
+
+    async def _find(self):
+        entry = self._entry()
+        return entry or self._resolved(await self._library.settled_async())
+
+    def _find_blocking(self):
+        return self._entry() or self._resolved(self._library.settled())
+
+    async def _call(self, args, kwargs, raw):
+        entry = await self._find()
+        payload = make_call(entry, args, kwargs)
+        del args, kwargs  # they may be large
+        answer = await self._channel.call_async(CALL, payload)
+        return _value(entry, answer, raw)
+
+    def _call_blocking(self, args, kwargs, raw):
+        entry = self._find_blocking()
+        answer = self._channel.call(CALL, make_call(entry, args, kwargs))
+        return _value(entry, answer, raw)
+
+    def _start(self, args, kwargs, raw):
+        coroutine = self._call(args, kwargs, raw)
+        # For the warning about a coroutine that was never awaited.
+        coroutine.__name__ = coroutine.__qualname__ = 'tools["%s"]' % self._text_key()
+        return coroutine
+
+    def _text_key(self):
+        return self._key if isinstance(self._key, str) else ".".join(self._key)
+
+    def __call__(self, *args, **kwargs):
+        return self._start(args, kwargs, False)
+
+    def sync(self, *args, **kwargs):
+        """Calls it and waits, for threads and for code outside of async functions."""
+        return self._call_blocking(args, kwargs, False)
+
+    @property
+    def raw(self):
+        """await .raw(…) or .raw.sync(…): the whole CallToolResult as a dict; a result that is an error is no exception."""
+        return Raw(self)
+
+    @property
+    def name(self):
+        entry = self._entry()
+        return self._text_key() if entry is None else entry.name
+
+    __name__ = name
+
+    @property
+    def server(self):
+        entry = self._entry()
+        return None if entry is None else entry.server
+
+    @property
+    def description(self):
+        entry = self._entry()
+        return None if entry is None else entry.description
+
+    @property
+    def input_schema(self):
+        entry = self._entry()
+        return None if entry is None else entry.input_schema
+
+    @property
+    def output_schema(self):
+        entry = self._entry()
+        return None if entry is None else entry.output_schema
+
+    @property
+    def __doc__(self):
+        entry = self._entry()
+        if entry is None:
+            return "A tool of a server that is starting, or of none."
+        return _document(entry)
+
+    @property
+    def __signature__(self):
+        return signature.inspectable(self.input_schema or {})
+
+    def __eq__(self, other):
+        if not isinstance(other, Tool):
+            return NotImplemented
+        return (self._entry() and self._key) == (other._entry() and other._key)
+
+    def __hash__(self):
+        return hash(self._text_key())
+
+    def __repr__(self):
+        entry = self._entry()
+        if entry is None:
+            return '<tool "%s", not known yet>' % self._text_key()
+        line = signature.line(entry.name, entry.input_schema, entry.output_schema)
+        return "<tool %s.%s>" % (entry.server, line)
+
+
+class Raw:
+    def __init__(self, tool):
+        self._tool = tool
+
+    def __call__(self, *args, **kwargs):
+        return self._tool._start(args, kwargs, True)
+
+    def sync(self, *args, **kwargs):
+        return self._tool._call_blocking(args, kwargs, True)
+
+    def __repr__(self):
+        return "%r.raw" % self._tool
+
+
+def _value(entry, answer, raw):
+    result = read_answer(answer, entry.server, entry.name)
+    if raw:
+        return result
+    return unwrap(result, entry.server, entry.name, entry.output_schema)
+
+
+def _document(entry):
+    lines = [signature.line(entry.name, entry.input_schema, entry.output_schema), ""]
+    if entry.description:
+        lines += [entry.description.strip(), ""]
+    for key, schema, required in signature.parameters(entry.input_schema):
+        told = schema.get("description") if isinstance(schema, dict) else None
+        kind = signature.type_text(schema, entry.input_schema)
+        lines.append("%s: %s%s%s" % (key, kind, "" if required else ", optional", " – %s" % told if told else ""))
+    lines += ["", 'Call: await tools["%s"](…), or .sync(…) outside of async code.' % entry.qualified]
+    return "\n".join(lines)
+
+
+class ServerTools:
+    """The tools of one server: mcp_calendar.list_events(…), mcp_calendar["list-events"](…)."""
+
+    def __init__(self, library, channel, name):
+        self._library = library
+        self._channel = channel
+        self._name = name
+
+    def _server(self):
+        return self._library.current().servers.get(self._name)
+
+    def _make(self, name):
+        return Tool(self._library, self._channel, (self._name, name))
+
+    def _find(self, name, identified):
+        for get in (self._library.current, self._library.refreshed):
+            server = get().servers.get(self._name)
+            if server is not None:
+                exact = name if name in server.tools else server.names.get(name)
+                if exact is not None:
+                    return self._make(exact)
+        if server is None or server.state == "starting":
+            return self._make(name)
+        known = list(server.names) if identified else list(server.tools)
+        text = '%s has no tool "%s"%s' % (self._name, name, did_you_mean(name, known))
+        if server.error:
+            text += "; it is not available: %s" % server.error
+        raise ToolNotFound(text, server=self._name, tool=name)
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            server = self._server()
+            if server is None or name not in server.names:
+                raise AttributeError(name)
+        return self._find(name, True)
+
+    def __getitem__(self, name):
+        return self._find(name, False)
+
+    def __contains__(self, name):
+        server = self._server()
+        return server is not None and name in server.tools
+
+    def __iter__(self):
+        server = self._server()
+        return iter(() if server is None else list(server.tools))
+
+    def __len__(self):
+        server = self._server()
+        return 0 if server is None else len(server.tools)
+
+    def __dir__(self):
+        server = self._server()
+        return sorted(server.names) if server is not None else []
+
+    def _ipython_key_completions_(self):
+        return list(self)
+
+    def __repr__(self):
+        server = self._server()
+        if server is None:
+            return "<server %s, gone>" % self._name
+        about = server.error or ", ".join(server.tools) or server.state
+        return "<server %s: %s>" % (self._name, about)
+
+
+class Tools(Mapping):
+    """All tools: tools["list-events"], tools["calendar.list-events"], tools.list_events."""
+
+    def __init__(self, library, channel):
+        self._library = library
+        self._channel = channel
+
+    def __getitem__(self, key):
+        if isinstance(key, Tool):
+            return key
+        for get in (self._library.current, self._library.refreshed):
+            catalogue = get()
+            entry = catalogue.find(key)
+            if entry is not None:
+                return Tool(self._library, self._channel, (entry.server, entry.name))
+        if not self._library.is_settled():
+            return Tool(self._library, self._channel, key)
+        raise catalogue.not_found(key)
+
+    def __getattr__(self, name):
+        if name.startswith("_") and name not in self._library.current().names:
+            raise AttributeError(name)
+        for server in self._library.current().servers.values():
+            if name not in self and name in (server.name, identifier(server.name)):
+                return ServerTools(self._library, self._channel, server.name)
+        return self[name]
+
+    def __contains__(self, key):
+        try:
+            return self._library.refreshed().find(key) is not None
+        except (ToolNotFound, TypeError):
+            return False
+
+    def __iter__(self):
+        catalogue = self._library.refreshed()
+        for entry in catalogue.entries:
+            yield entry.name if len(catalogue.by_name[entry.name]) == 1 else entry.qualified
+
+    def __len__(self):
+        return len(self._library.refreshed().entries)
+
+    def __dir__(self):
+        return sorted({*self._library.current().names, *Mapping.__dict__["__abstractmethods__"]} | {"keys", "get"})
+
+    def _ipython_key_completions_(self):
+        return list(self)
+
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def __repr__(self):
+        servers = self._library.refreshed().servers.values()
+        shown = "; ".join("%s: %s" % (s.name, s.error or ", ".join(s.tools) or s.state) for s in servers)
+        return "<tools of %s>" % shown if shown else "<no tools>"

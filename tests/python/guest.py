@@ -1,0 +1,97 @@
+"""The guest's Python files as the package `cloister`, and stand-ins for what surrounds them."""
+
+import importlib.util
+import json
+import os
+import socket
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCES = os.path.join(HERE, "..", "..", "sandbox-init", "python")
+
+
+def _load():
+    path = os.path.normpath(SOURCES)
+    spec = importlib.util.spec_from_file_location(
+        "cloister", os.path.join(path, "__init__.py"), submodule_search_locations=[path]
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["cloister"] = module
+    spec.loader.exec_module(module)
+
+
+sys.dont_write_bytecode = True
+if "cloister" not in sys.modules:
+    _load()
+
+from cloister.channel import CALL, CATALOG, QUERY, RETURN  # noqa: E402
+
+
+class Core:
+    """_cloister with a broker in memory. answer(kind, number, payload) is called for each frame that is sent; it may
+    call reply()."""
+
+    def __init__(self, answer=None):
+        self.sent = []
+        self.frames = []
+        self.answer = answer
+        self._near, self._far = socket.socketpair()
+        self._near.setblocking(False)
+        self._far.setblocking(False)
+
+    def close(self):
+        self._near.close()
+        self._far.close()
+
+    def reply(self, kind, number, payload):
+        data = payload if payload is None or isinstance(payload, bytes) else json.dumps(payload).encode()
+        self.frames.append((kind, number, data))
+        try:
+            self._far.send(b"!")
+        except BlockingIOError:
+            pass  # readable as it is
+
+    def fileno(self):
+        return self._near.fileno()
+
+    def send(self, kind, number, payload):
+        self.sent.append((kind, number, json.loads(payload)))
+        if self.answer is not None:
+            self.answer(kind, number, json.loads(payload))
+        return False
+
+    def read(self, inbox):
+        try:
+            self._near.recv(65536)
+        except BlockingIOError:
+            pass
+        while self.frames:
+            inbox.append(self.frames.pop(0))
+
+    def wait(self, timeout_ms):
+        import select
+
+        return bool(select.select([self._near], [], [], None if timeout_ms < 0 else timeout_ms / 1000)[0])
+
+    def waiting(self):
+        return False
+
+    def flush(self):
+        pass
+
+
+def tool(name, schema=None, **more):
+    described = {"name": name, "description": "", "inputSchema": schema or {"type": "object"}}
+    described.update(more)
+    return described
+
+
+def server(name, *tools, state="ready", **more):
+    return dict({"name": name, "state": state, "tools": list(tools)}, **more)
+
+
+def text_result(text):
+    return {"ok": True, "result": {"content": [{"type": "text", "text": text}]}}
+
+
+__all__ = ["CALL", "CATALOG", "QUERY", "RETURN", "Core", "server", "text_result", "tool"]

@@ -1,0 +1,346 @@
+import asyncio
+import gc
+import inspect
+import pydoc
+import threading
+import unittest
+import warnings
+
+from guest import CALL, CATALOG, QUERY, RETURN, Core, server, text_result, tool
+
+from cloister import ToolArgumentError, ToolError, ToolNotFound
+from cloister.calls import ServerTools, Tools
+from cloister.catalogue import Library
+from cloister.channel import DROP, Channel
+from cloister.discovery import Discovery
+from cloister.interrupts import Interrupts
+
+EVENTS = {
+    "type": "object",
+    "properties": {
+        "calendarId": {"type": "string", "description": "which"},
+        "limit": {"type": "integer", "default": 10},
+        "from": {"type": "string"},
+        "maybe": {"type": ["string", "null"]},
+    },
+    "required": ["calendarId"],
+}
+SERVERS = [
+    server("calendar", tool("list-events", EVENTS, description="Lists the events of a calendar. " * 9), tool("echo")),
+    server("Other Server", tool("echo"), tool("a.b"), tool("a-b"), tool("a_b"), tool("print")),
+    server("broken", state="failed", error="no such command"),
+]
+
+
+class Rig(unittest.TestCase):
+    def setUp(self):
+        self.core = Core(self.answer)
+        interrupts = Interrupts(self.core)
+        interrupts.start()
+        self.channel = Channel(self.core, interrupts)
+        self.library = Library(self.channel)
+        self.channel.on_catalogue = self.library.on_frame
+        self.tools = Tools(self.library, self.channel)
+        self.discovery = Discovery(self.library)
+        self.reply = lambda call: text_result("ok")
+        self.tell(SERVERS)
+
+    def tearDown(self):
+        import signal
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.core.close()
+
+    def tell(self, servers, version=1):
+        self.core.reply(CATALOG, version, {"servers": servers})
+        self.channel.pump()
+
+    def answer(self, kind, number, payload):
+        if kind == CALL:
+            answer = self.reply(payload)
+            if answer is not None:
+                self.core.reply(RETURN, number, answer)
+        elif kind == QUERY:
+            self.on_query(number)
+
+    def on_query(self, number):
+        self.core.reply(RETURN, number, {"ok": True, "result": {"version": 1}})
+
+    def calls(self):
+        return [payload for kind, _, payload in self.core.sent if kind == CALL]
+
+    def arguments(self, *args, **kwargs):
+        self.tools["list-events"].sync(*args, **kwargs)
+        return self.calls()[-1]["arguments"]
+
+
+class Finding(Rig):
+    def test_by_name_and_by_qualified_name(self):
+        self.assertEqual(self.tools["list-events"].server, "calendar")
+        self.assertEqual(self.tools["calendar.list-events"].name, "list-events")
+        self.assertEqual(self.tools["Other Server.echo"].server, "Other Server")
+        self.assertEqual(self.tools["calendar", "echo"].server, "calendar")
+        self.assertEqual(self.tools.list_events.name, "list-events")
+
+    def test_ambiguous_names_both(self):
+        with self.assertRaises(ToolNotFound) as caught:
+            self.tools["echo"]
+        self.assertIn('tools["calendar.echo"]', str(caught.exception))
+        self.assertIn('tools["Other Server.echo"]', str(caught.exception))
+        self.assertNotIn("echo", self.tools)
+
+    def test_unknown_names_suggest(self):
+        with self.assertRaises(KeyError) as caught:
+            self.tools["list_event"]
+        self.assertIsInstance(caught.exception, ToolNotFound)
+        self.assertIn('did you mean "list-events"', str(caught.exception))
+        with self.assertRaises(ToolNotFound) as caught:
+            self.tools["broken.x"]
+        self.assertIn("no such command", str(caught.exception))
+        self.assertIsNone(self.tools.get("nothing"))
+        self.assertFalse(hasattr(self.tools, "nothing"))
+
+    def test_servers_by_attribute(self):
+        other = ServerTools(self.library, self.channel, "Other Server")
+        self.assertEqual(other.a_b.name, "a_b")
+        self.assertEqual(other["a.b"].name, "a.b")
+        self.assertEqual(sorted(dir(other)), ["a_b", "echo", "print"])
+        with self.assertRaises(AttributeError) as caught:
+            other.ecko
+        self.assertIn('"echo"', str(caught.exception))
+        with self.assertRaises(AttributeError) as caught:
+            ServerTools(self.library, self.channel, "broken").anything
+        self.assertIn("no such command", str(caught.exception))
+
+    def test_as_a_mapping(self):
+        self.assertEqual(len(self.tools), 7)
+        self.assertIn("calendar.echo", list(self.tools))
+        self.assertIn("list-events", self.tools)
+        self.assertEqual(set(self.tools._ipython_key_completions_()), set(self.tools))
+        self.assertIn("list_events", dir(self.tools))
+
+    def test_late_servers(self):
+        self.tell([server("late", state="starting")], 2)
+        wanted = self.tools["soon"]
+        self.assertIn("not known yet", repr(wanted))
+
+        def on_query(number):
+            self.core.reply(CATALOG, 3, {"servers": [server("late", tool("soon"))]})
+            Rig.on_query(self, number)
+
+        self.on_query = on_query
+        self.assertEqual(wanted.sync(), "ok")
+        self.assertEqual(self.calls()[-1]["server"], "late")
+
+    def test_a_server_that_never_comes(self):
+        self.tell([server("late", state="starting")], 2)
+        with self.assertRaises(ToolNotFound):
+            asyncio.run(self.tools["never"]())
+        self.assertEqual([payload for kind, _, payload in self.core.sent if kind == QUERY][0]["wait_ms"], 10_000)
+        self.assertEqual(self.calls(), [])
+
+    def test_an_old_catalogue_is_not_believed(self):
+        self.tell([server("new", tool("n"))], 5)
+        self.tell(SERVERS, 4)
+        self.assertEqual(list(self.tools), ["n"])
+
+    def test_nonsense_is_survived(self):
+        for payload in (b"", b"[]", b'{"servers": 5}', b'{"servers": [{}]}', b"\xff"):
+            self.core.reply(CATALOG, 9, payload)
+            self.channel.pump()
+            self.assertEqual(list(self.tools), [])
+
+
+class Arguments(Rig):
+    def test_ways_to_give_them(self):
+        for args, kwargs in (
+            ((), {"calendarId": "a", "limit": 1}),
+            (({"calendarId": "a", "limit": 1},), {}),
+            (({"calendarId": "a"},), {"limit": 1}),
+            ((), {"arguments": {"calendarId": "a", "limit": 1}}),
+            ((), {"calendarId": "a", "limit": 1, "from": None}),
+        ):
+            self.assertEqual(self.arguments(*args, **kwargs), {"calendarId": "a", "limit": 1})
+
+    def test_keywords_by_their_identifier(self):
+        self.assertEqual(self.arguments(calendarId="a", from_="b"), {"calendarId": "a", "from": "b"})
+
+    def refused(self, *args, **kwargs):
+        with self.assertRaises(ToolArgumentError) as caught:
+            self.tools["list-events"].sync(*args, **kwargs)
+        self.assertEqual(self.calls(), [])
+        return str(caught.exception)
+
+    def test_refused_before_they_are_sent(self):
+        self.assertIn('did you mean "calendarId"', self.refused(calendarid="a"))
+        self.assertIn('missing argument "calendarId"', self.refused())
+        self.assertIn("must be integer, not string", self.refused(calendarId="a", limit="5"))
+        self.assertIn("list-events(calendarId: str, limit: int = 10", self.refused("a"))
+        self.assertIn("must be string", self.refused(calendarId=None))
+        self.assertIn("nan is not a JSON number in arguments['x']", self.tool_refuses(x=float("nan")))
+        self.assertIn("lone surrogate", self.tool_refuses(x="\ud800"))
+        self.assertIn("set is not a JSON value", self.tool_refuses(x={1}))
+        self.assertIn("keys are strings", self.tool_refuses(x={1: 2}))
+
+    def tool_refuses(self, **kwargs):
+        with self.assertRaises(ToolArgumentError) as caught:
+            self.tools["calendar.echo"].sync(**kwargs)
+        self.assertIsInstance(caught.exception, ToolError)
+        self.assertEqual(self.calls(), [])
+        return str(caught.exception)
+
+    def test_too_large(self):
+        self.assertIn("67,108,864", self.tool_refuses(x="a" * (64 * 1024 * 1024)))
+
+    def test_no_schema_no_check(self):
+        self.tell([server("s", {"name": "free"})], 2)
+        self.tools["free"].sync(anything=[1])
+        self.assertEqual(self.calls()[-1], {"server": "s", "tool": "free", "arguments": {"anything": [1]}})
+
+
+class Calling(Rig):
+    def test_a_call_is_a_coroutine(self):
+        call = self.tools["list-events"](calendarId="a")
+        self.assertTrue(inspect.iscoroutine(call))
+        self.assertEqual(self.calls(), [])
+        self.assertEqual(asyncio.run(call), "ok")
+
+    def test_never_awaited_warns(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.tools["list-events"](calendarId="a")
+            gc.collect()
+        self.assertIn('tools["calendar.list-events"]', str(caught[0].message))
+
+    def test_a_thousand_at_once(self):
+        held = []
+
+        def answer(kind, number, payload):
+            if kind == CALL:
+                held.append((number, payload["arguments"]["n"]))
+                if len(held) == 1000:
+                    for held_number, n in reversed(held):
+                        self.core.reply(RETURN, held_number, text_result(str(n)))
+
+        self.core.answer = answer
+
+        async def main():
+            echo = self.tools["calendar.echo"]
+            return await asyncio.gather(*(echo(n=n) for n in range(1000)))
+
+        self.assertEqual(asyncio.run(main()), [str(n) for n in range(1000)])
+
+    def test_a_cancelled_call_is_dropped(self):
+        self.reply = lambda call: None
+
+        async def main():
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(self.tools["calendar.echo"](), 0.01)
+
+        asyncio.run(main())
+        (call,) = [number for kind, number, _ in self.core.sent if kind == CALL]
+        self.assertEqual([number for kind, number, _ in self.core.sent if kind == DROP], [call])
+        self.core.reply(RETURN, call, text_result("late"))
+        self.channel.pump()
+
+    def test_raw(self):
+        self.reply = lambda call: {"ok": True, "result": {"content": [], "isError": True}}
+        self.assertEqual(asyncio.run(self.tools["calendar.echo"].raw()), {"content": [], "isError": True})
+        self.assertEqual(self.tools["calendar.echo"].raw.sync(), {"content": [], "isError": True})
+        with self.assertRaises(ToolError):
+            self.tools["calendar.echo"].sync()
+
+    def test_threads_that_block_get_their_own_answers(self):
+        lock = threading.Lock()
+        held = []
+
+        def answer(kind, number, payload):
+            with lock:
+                held.append((number, payload["arguments"]["n"]))
+                if len(held) == 20:
+                    for held_number, n in reversed(held):
+                        self.core.reply(RETURN, held_number, text_result(str(n)))
+
+        self.core.answer = answer
+        results = {}
+
+        def work(n):
+            results[n] = self.tools["calendar.echo"].sync(n=n)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        self.assertEqual(results, {n: str(n) for n in range(20)})
+
+    def test_a_thread_and_a_loop_at_once(self):
+        held = []
+
+        def answer(kind, number, payload):
+            held.append(number)
+            if len(held) == 2:
+                for number in held:
+                    self.core.reply(RETURN, number, text_result("ok"))
+
+        self.core.answer = answer
+        for first in ("thread", "loop"):
+            held.clear()
+
+            async def main():
+                blocking = asyncio.get_running_loop().run_in_executor(None, self.tools["calendar.echo"].sync)
+                if first == "thread":
+                    await asyncio.sleep(0.05)
+                return await asyncio.gather(blocking, self.tools["calendar.echo"]())
+
+            self.assertEqual(asyncio.run(main()), ["ok", "ok"])
+
+    def test_blocking_inside_a_coroutine(self):
+        async def main():
+            return self.tools["calendar.echo"].sync()
+
+        self.assertEqual(asyncio.run(main()), "ok")
+
+
+class Reading(Rig):
+    def test_repr_and_help(self):
+        found = self.tools["list-events"]
+        self.assertTrue(repr(found).startswith("<tool calendar.list-events(calendarId: str, limit: int = 10"))
+        text = pydoc.plain(pydoc.render_doc(found))
+        self.assertIn("Lists the events", text)
+        self.assertIn("calendarId: str – which", text)
+        self.assertEqual(list(inspect.signature(found).parameters), ["calendarId", "limit", "from_", "maybe"])
+        self.assertIn("calendar: list-events, echo", repr(self.tools))
+        self.assertIn("broken: no such command", repr(self.tools))
+
+    def test_discover(self):
+        found = self.discovery.discover()
+        self.assertEqual(found[0]["name"], "list-events")
+        self.assertEqual(set(found[0]), {"name", "server", "description", "signature"})
+        self.assertEqual(len(found[0]["description"]), 120)
+        self.assertEqual(found[-1]["server"], "broken")
+        self.assertEqual(found[-1]["error"], "no such command")
+
+        async def main():
+            return await self.discovery.discover()
+
+        self.assertEqual(asyncio.run(main()), found)
+        self.assertEqual([kind for kind, _, _ in self.core.sent if kind == QUERY], [])
+
+    def test_search_ranks(self):
+        names = [found["name"] for found in self.discovery.search("listing event")]
+        self.assertEqual(names[0], "list-events")
+        self.assertEqual(len(self.discovery.search("echo", limit=1)), 1)
+        self.assertEqual(self.discovery.search("zzzz"), [])
+        self.assertEqual(len(self.discovery.search("")), 7)
+
+    def test_schema(self):
+        whole = self.discovery.schema("list-events")
+        self.assertEqual(whole["inputSchema"], EVENTS)
+        self.assertEqual(self.discovery.schema(self.tools["calendar.echo"])["server"], "calendar")
+        with self.assertRaises(ToolNotFound):
+            self.discovery.schema("nothing")
+
+
+if __name__ == "__main__":
+    unittest.main()

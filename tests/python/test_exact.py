@@ -1,0 +1,116 @@
+import json
+import math
+import sys
+import unittest
+
+import guest  # noqa: F401
+from cloister import exact
+
+
+class Encode(unittest.TestCase):
+    def test_values_cross_unchanged(self):
+        values = [
+            None, True, False, 0, -1, 2**64, 10**4000, 0.1, -0.0, 1e308, 5e-324, "", "é\u2028\x00\U0001f600",
+            [], {}, [[[]]], {"a": {"": None}}, "007", '"\\', "\x7f",
+        ]  # fmt: skip
+        for value in values:
+            with self.subTest(value=repr(value)[:40]):
+                data = exact.encode_guest(value)
+                self.assertEqual(repr(exact.decode(data)), repr(value))
+                data.decode("utf-8")
+
+    def test_what_json_cannot_carry_is_named_with_its_place(self):
+        cases = [
+            (float("nan"), "nan", ""),
+            ({"a": [1, float("inf")]}, "inf", "['a'][1]"),
+            ({"a": {1: 2}}, "keys are strings, not int", "['a']"),
+            ([{1, 2}], "set is not a JSON value: use a list", "[0]"),
+            ({"x": b"1"}, "bytes is not a JSON value", "['x']"),
+            (["a\ud800"], "lone surrogate", "[0]"),
+            ({"\udfff": 1}, "lone surrogate", ""),
+            ([object()], "object is not a JSON value", "[0]"),
+        ]
+        for value, reason, path in cases:
+            with self.subTest(value=repr(value)):
+                with self.assertRaises(exact.Unfit) as caught:
+                    exact.encode_guest(value)
+                self.assertIn(reason, caught.exception.reason)
+                self.assertEqual(caught.exception.path, path)
+
+    @unittest.skipUnless(hasattr(sys, "set_int_max_str_digits"), "this Python has no digit limit")
+    def test_integers_beyond_the_digit_limit_name_the_setting(self):
+        with self.assertRaises(exact.Unfit) as caught:
+            exact.encode_guest({"n": 10**5000})
+        self.assertIn("sys.set_int_max_str_digits", caught.exception.reason)
+        with self.assertRaises(ValueError):
+            exact.decode(b"1" * 5000)
+
+    def test_depth_is_bounded(self):
+        value = []
+        for _ in range(exact.MOST_DEPTH - 2):
+            value = [value]
+        exact.encode_guest(value)
+        for _ in range(10):
+            value = [value]
+        with self.assertRaises(exact.Unfit):
+            exact.encode_guest(value)
+        loop = []
+        loop.append(loop)
+        with self.assertRaises(exact.Unfit):
+            exact.encode_guest(loop)
+
+    def test_tuples_and_subclasses_go_as_what_they_hold(self):
+        class Text(str):
+            pass
+
+        self.assertEqual(json.loads(exact.encode_guest({"a": (1, Text("x"))})), {"a": [1, "x"]})
+
+    def test_own_messages_are_valid_whatever_the_text(self):
+        text = exact.printable("a\ud800b\udcff")
+        self.assertEqual(text, "a\\ud800b\\udcff")
+        self.assertEqual(json.loads(exact.encode_own({"t": text}))["t"], text)
+
+    def test_replaced_json_functions_are_not_used(self):
+        saved = json.encoder.JSONEncoder.default, json.dumps
+        json.encoder.JSONEncoder.default = lambda self, o: "fooled"
+        json.dumps = None
+        try:
+            with self.assertRaises(exact.Unfit):
+                exact.encode_guest([object()])
+        finally:
+            json.encoder.JSONEncoder.default, json.dumps = saved
+
+
+class Decode(unittest.TestCase):
+    def test_refuses_what_is_not_one_json_value(self):
+        for data in (b"", b"{", b"1 2", b"NaN", b"[Infinity]", b"\xff", b"'a'"):
+            with self.subTest(data=data):
+                with self.assertRaises(ValueError):
+                    exact.decode(data)
+
+
+class IsExact(unittest.TestCase):
+    def test_exact(self):
+        for value in (1, 1.5, "x", True, [1, None], {"a": [{}]}, 2**100, [], ""):
+            self.assertTrue(exact.is_exact(value), value)
+
+    def test_not_exact(self):
+        class Number(int):
+            pass
+
+        loop = []
+        loop.append(loop)
+        big = "x" * (exact.JSON_BUDGET + 1)
+        cases = [(1,), {1: 2}, {1}, math.nan, math.inf, Number(1), "\ud800", loop, big, [0] * 40000, b"", object()]
+        for value in cases:
+            self.assertFalse(exact.is_exact(value), repr(value)[:40])
+
+    def test_what_is_exact_fits(self):
+        value = ["é" * 100] * 200
+        self.assertTrue(exact.is_exact(value))
+        self.assertLessEqual(len(exact.encode_own(value)), exact.JSON_BUDGET)
+        self.assertFalse(exact.is_exact(["é" * 100] * 400))
+
+
+if __name__ == "__main__":
+    unittest.main()

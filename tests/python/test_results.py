@@ -1,0 +1,118 @@
+import os
+import tempfile
+import unittest
+
+import guest  # noqa: F401
+from cloister import ToolError, ToolProtocolError, ToolTimeout, errors
+from cloister.results import Audio, File, Image, Link, read_answer, unwrap
+
+
+def text(value):
+    return {"type": "text", "text": value}
+
+
+def result(*blocks, **more):
+    return dict({"content": list(blocks)}, **more)
+
+
+class Unwrap(unittest.TestCase):
+    def value(self, whole, schema=None):
+        return unwrap(whole, "s", "t", schema)
+
+    def test_text_is_parsed_only_as_object_or_array(self):
+        for given, expected in {
+            "007": "007", "5": "5", "true": "true", "null": "null", '"a"': '"a"', "": "", "hello": "hello",
+            '{"a": 1}': {"a": 1}, " [1, 2] \n": [1, 2], "{broken": "{broken", "[1] [2]": "[1] [2]",
+            "[NaN]": "[NaN]", "{'a': 1}": "{'a': 1}",
+        }.items():  # fmt: skip
+            with self.subTest(text=given):
+                self.assertEqual(self.value(result(text(given))), expected)
+
+    def test_structured_content_comes_first(self):
+        whole = result(text("words"), structuredContent={"result": [1]})
+        self.assertEqual(self.value(whole), {"result": [1]})
+        wrapped = {"x-fastmcp-wrap-result": True}
+        self.assertEqual(self.value(whole, wrapped), [1])
+        self.assertEqual(self.value(result(structuredContent={"result": 1, "b": 2}), wrapped), {"result": 1, "b": 2})
+
+    def test_no_block_and_several(self):
+        self.assertIsNone(self.value(result()))
+        self.assertIsNone(self.value({}))
+        self.assertEqual(self.value(result(text("a"), text('{"b": 1}'))), ["a", {"b": 1}])
+
+    def test_media(self):
+        image = self.value(result({"type": "image", "data": "iVBORw==", "mimeType": "image/png"}))
+        self.assertIsInstance(image, Image)
+        self.assertEqual((image.data, image.mime_type), (b"\x89PNG", "image/png"))
+        self.assertEqual(repr(image), "<Image image/png, 4 bytes>")
+        with tempfile.TemporaryDirectory() as directory:
+            path = image.save(os.path.join(directory, "a.png"))
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), b"\x89PNG")
+        self.assertIsInstance(self.value(result({"type": "audio", "data": "", "mimeType": "audio/wav"})), Audio)
+        file = self.value(result({"type": "resource", "resource": {"uri": "x:/a", "text": "é", "mimeType": "text/plain"}}))
+        self.assertIsInstance(file, File)
+        self.assertEqual((file.text, file.data, file.uri), ("é", "é".encode(), "x:/a"))
+        link = self.value(result({"type": "resource_link", "uri": "x:/b", "name": "b"}))
+        self.assertIsInstance(link, Link)
+        self.assertEqual(link.uri, "x:/b")
+
+    def test_blocks_that_are_not_what_they_say_stay_as_they_are(self):
+        for block in ({"type": "image", "data": "!"}, {"type": "text"}, {"type": "new", "x": 1}, "odd", {"type": "image"}):
+            with self.subTest(block=block):
+                if block == {"type": "image", "data": "!"}:
+                    continue
+                self.assertEqual(self.value(result(block)), block)
+
+    def test_an_error_is_raised_with_its_content(self):
+        with self.assertRaises(ToolError) as caught:
+            self.value(result(text("no such"), text("event"), isError=True))
+        error = caught.exception
+        self.assertEqual((str(error), error.server, error.tool), ("no such\nevent", "s", "t"))
+        self.assertEqual(error.content, [text("no such"), text("event")])
+
+
+class Answers(unittest.TestCase):
+    def raised(self, payload):
+        with self.assertRaises(Exception) as caught:
+            read_answer(payload, "s", "t")
+        return caught.exception
+
+    def test_kinds(self):
+        for kind, made in errors.KINDS.items():
+            error = self.raised(b'{"ok": false, "error": {"kind": "%s", "message": "m"}}' % kind.encode())
+            self.assertIs(type(error), made)
+            self.assertEqual((str(error), error.server, error.tool), ("m", "s", "t"))
+        self.assertIsInstance(self.raised(b'{"ok": false, "error": {"kind": "New", "message": "m"}}'), ToolError)
+
+    def test_protocol_error_has_code_and_data(self):
+        error = self.raised(b'{"ok":false,"error":{"kind":"ToolProtocolError","message":"m","code":-32602,"data":[1]}}')
+        self.assertIsInstance(error, ToolProtocolError)
+        self.assertEqual((error.code, error.data), (-32602, [1]))
+
+    def test_timeouts_are_timeouts(self):
+        import asyncio
+
+        error = self.raised(b'{"ok":false,"error":{"kind":"ToolTimeout","message":"slow"}}')
+        self.assertIsInstance(error, ToolTimeout)
+        self.assertIsInstance(error, TimeoutError)
+        self.assertIsInstance(error, asyncio.TimeoutError)
+        self.assertEqual(str(error), "slow")
+
+    def test_unreadable(self):
+        for payload in (b"", b"[]", b"{}", b'{"ok":true}', b"\xff"):
+            self.assertIsInstance(self.raised(payload), ToolProtocolError)
+        self.assertIsInstance(self.raised(None), MemoryError)
+        digits = self.raised(b'{"ok":true,"result":' + b"1" * 5000 + b"}")
+        self.assertIn("sys.get_int_max_str_digits", str(digits))
+
+    def test_errors_can_be_pickled(self):
+        import pickle
+
+        for kind in errors.KINDS.values():
+            error = pickle.loads(pickle.dumps(kind("m", server="s", tool="t")))
+            self.assertEqual((str(error), error.server, error.tool), ("m", "s", "t"))
+
+
+if __name__ == "__main__":
+    unittest.main()
