@@ -175,7 +175,7 @@ int interpreter_ask(const char *python, struct interpreter *ret, struct error *e
         if (r < 0 || (r = ask(python, &answer, err)) < 0)
                 return r;
         const char *line = last_line(&answer);
-        if (!line || (r = json_parse(line, strlen(line), &i.answer, NULL)) < 0)
+        if (!line || json_parse(line, strlen(line), &i.answer, NULL) < 0)
                 return error_set(err, EBADMSG, "%s did not answer as CPython does: \"%.100s\"",
                                  python, line ? line : "");
         if ((r = take_answer(&i, err)) < 0)

@@ -1,6 +1,7 @@
 /* What an image is to contain. */
 #include "rootfs/plan.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -168,6 +169,12 @@ static int add_file(struct plan *plan, const char *path, const struct stat *st, 
         return add_below(plan, entry, err);
 }
 
+/* Between buffers of PATH_MAX bytes, what fits was checked before. */
+static void put(char *to, const char *from)
+{
+        memcpy(to, from, strlen(from) + 1);
+}
+
 /* Where a walk along a path stands: `done` is canonical, `rest` still has to be walked. */
 struct walk {
         char done[PATH_MAX];
@@ -201,7 +208,7 @@ static int walk_link(struct walk *w, struct plan *plan, const char *path, struct
                 return -ELOOP;
         if (snprintf(rest, sizeof(rest), "%s/%s", target, w->rest) >= PATH_MAX)
                 return -ENAMETOOLONG;
-        strcpy(w->rest, rest);
+        put(w->rest, rest);
         if (target[0] == '/')
                 w->done[0] = '\0';
         return plan ? plan_link(plan, path, target, err) : 0;
@@ -227,7 +234,7 @@ static int walk_step(struct walk *w, struct plan *plan, const char *member, stru
                 return walk_link(w, plan, next, err);
         if (!S_ISDIR(w->st.st_mode) && w->rest[strspn(w->rest, "/")] != '\0')
                 return -ENOTDIR;
-        strcpy(w->done, next);
+        put(w->done, next);
         return 0;
 }
 
@@ -244,7 +251,7 @@ static int walk(struct walk *w, struct plan *plan, const char *path, struct erro
         while (r >= 0 && walk_member(w, member))
                 r = walk_step(w, plan, member, err);
         if (r >= 0 && w->done[0] == '\0')
-                strcpy(w->done, "/");
+                put(w->done, "/");
         if (r >= 0 && lstat(w->done, &w->st) < 0)
                 return -errno;
         return r;
@@ -395,7 +402,7 @@ static int tree_entry(struct tree *t, const struct dirent *d, struct error *err)
                 return 0;
         }
         size_t n = strlen(t->path);
-        strcpy(t->path, path);
+        put(t->path, path);
         t->depth++;
         int r = tree_directory(t, err);
         t->depth--;
@@ -432,7 +439,8 @@ int plan_tree(struct plan *plan, const char *path, const struct plan_tree_rules 
         int r = plan_path(plan, path, PLAN_REQUIRED, &root, err);
         if (r != 0) /* a zip file, or an error */
                 return r < 0 ? r : 0;
+        assert(root);
         t.root_length = strlen(root);
-        strcpy(t.path, root);
+        put(t.path, root);
         return tree_directory(&t, err);
 }

@@ -68,6 +68,8 @@ static int unknown(const char *word, size_t length, struct error *err)
 static int check_timeout(const char *text, struct error *err)
 {
         char *end = NULL;
+
+        assert(text);
         double seconds = strtod(text, &end);
 
         if (end == text || *end != '\0' || !isfinite(seconds) || seconds <= 0 || seconds > 86400 ||
@@ -107,6 +109,8 @@ static int take(struct cli_options *o, const struct option *option, const char *
                 struct error *err)
 {
         bool again = o->given & option->id;
+
+        assert(value || !option->argument);
 
         o->given |= option->id;
         if (option->argument && value[0] == '\0' && option->id != CLI_CODE)

@@ -1,5 +1,6 @@
 /* The commands that the monitor and the broker carry out: run, mcp, tools, doctor. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,6 +58,8 @@ int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
         return leave(&handover);
 }
 
+enum { HANDOVER_FD_FIRST = 64 };
+
 /* The code as a sealed memfd that survives the exec, and the name that tracebacks show. */
 static int prepare_code(const struct cli_options *o, const char *path, const char **name,
                         struct error *err)
@@ -75,12 +78,12 @@ static int prepare_code(const struct cli_options *o, const char *path, const cha
         }
         if (r < 0)
                 return r;
-        fd = fd_sealed("code", o->code ? o->code : text, length, err);
-        if (fd >= 0 && (r = fd_set_cloexec(fd, 0)) < 0) {
-                close(fd);
-                return error_errno(err, -r, "pass the code on");
-        }
-        return fd;
+        _cleanup_close_ int sealed = fd_sealed("code", o->code ? o->code : text, length, err);
+        if (sealed < 0)
+                return sealed;
+        /* The low numbers are the monitor's and the broker's own. */
+        fd = fcntl(sealed, F_DUPFD, HANDOVER_FD_FIRST);
+        return fd < 0 ? error_errno(err, errno, "pass the code on") : fd;
 }
 
 static int run_code(const struct cli_options *o, int fd, const char *name)

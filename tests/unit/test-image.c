@@ -57,14 +57,14 @@ static void test_refused_members(void)
 
         for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
                 info = example;
-                strcpy(info.python, paths[i]);
+                snprintf(info.python, sizeof(info.python), "%s", paths[i]);
                 refuse(info, "\"python\"");
                 info = example;
-                strcpy(info.libpython, paths[i]);
+                snprintf(info.libpython, sizeof(info.libpython), "%s", paths[i]);
                 refuse(info, "\"libpython\"");
         }
         info = example;
-        strcpy(info.name, "../evil");
+        snprintf(info.name, sizeof(info.name), "%s", "../evil");
         refuse(info, "\"name\"");
         info = example;
         info.version[0] = '\0';
