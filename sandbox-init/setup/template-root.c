@@ -215,6 +215,8 @@ int template_root_main(void)
         static struct template_root t;
         struct template_message failed = {.kind = TEMPLATE_FAILED};
 
+        /* Not in the monitor's process group, which a terminal or a caller may signal as a whole. */
+        setsid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         int r = receive_plan(&t, &failed.error);
         if (r >= 0)

@@ -127,7 +127,7 @@ static pid_t launch(const struct broker_launch *how, struct children *children, 
 {
         int ends[2];
         bool range = how->ids->mode != SANDBOX_ROOTLESS;
-        uid_t uid = how->ids->first;
+        uid_t uid = how->ids->broker;
 
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return error_errno(err, errno, "pipe");

@@ -23,7 +23,7 @@ static int parse_fd(const char *text)
         char *end;
         long fd = strtol(text, &end, 10);
 
-        return *end == '\0' && fd > 2 && fd < 1000 ? (int)fd : -1;
+        return *end == '\0' && fd >= 64 && fd < 1000 ? (int)fd : -1;
 }
 
 static int parse(int argc, char **argv, struct monitor_options *o, bool *json)

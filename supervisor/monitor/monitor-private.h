@@ -37,6 +37,7 @@ struct monitor {
         struct ids ids;
         struct children *children;
         struct cgroups *cgroups;
+        pid_t janitor_pid;
         int janitor; /* the pipe whose end sets it to work */
         struct limits limits;
         uint32_t sessions_max;

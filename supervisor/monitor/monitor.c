@@ -108,6 +108,7 @@ static int open_cgroups(struct monitor *m, struct error *err)
         pid_t pid = janitor_start(paths, n, &m->janitor, err);
         if (pid < 0)
                 return pid;
+        m->janitor_pid = pid;
         r = children_add(m->children, pid);
         return r < 0 ? error_errno(err, -r, "janitor") : 0;
 }
@@ -141,10 +142,11 @@ static void make_state(struct monitor *m)
                 mkdir(path, 0755);
                 *slash = '/';
         }
-        bool made = *path && mkdir(path, 0700) == 0;
-        if (made && m->ids.mode != SANDBOX_ROOTLESS &&
-            lchown(path, m->ids.first, m->ids.group) < 0)
-                log_info("give %s to uid %u: %s", path, m->ids.first, strerrordesc_np(errno));
+        /* In the privileged modes it is the broker's of today; what another left there is just not used. */
+        bool there = *path && (mkdir(path, 0700) == 0 || errno == EEXIST);
+        if (there && m->ids.mode != SANDBOX_ROOTLESS &&
+            lchown(path, m->ids.broker, m->ids.broker) < 0)
+                log_info("give %s to uid %u: %s", path, m->ids.broker, strerrordesc_np(errno));
         struct stat st;
         if (!*path || lstat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
                 log_info("no directory for the cache of tools (%s)", *path ? path : "HOME is not set");
@@ -319,8 +321,10 @@ static void done(struct monitor *m)
                 if (events[i])
                         event_free(events[i]);
         }
-        int fds[] = {m->link, m->broker_pidfd, m->janitor};
+        int fds[] = {m->link, m->broker_pidfd};
         cgroups_free(m->cgroups);
+        if (m->janitor_pid > 0)
+                janitor_finish(m->janitor_pid, m->janitor);
         fd_close_many(fds, ARRAY_SIZE(fds));
         upstream_user_done(&m->user);
         children_free(m->children);

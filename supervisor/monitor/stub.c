@@ -47,6 +47,8 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
 {
         char byte;
 
+        /* Not in our process group, which a terminal or a caller may signal as a whole. */
+        setsid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (dup2(pipe_fd, STUB_PIPE_FD) < 0 || dup2(ready_fd, STUB_READY_FD) < 0 ||
             dup2(filter_fd, STUB_FILTER_FD) < 0 || syscall(SYS_close_range, 3, ~0U, 0) < 0)
@@ -107,10 +109,7 @@ static int await_filter(pid_t pid, struct error *err)
 
 static int set_up(struct stub *s, const struct ids *ids, int ready, struct error *err)
 {
-        bool range = ids->mode != SANDBOX_ROOTLESS;
-
-        int r = userns_map(s->pid, 0, ids->first + range, ids->group + range,
-                           range ? ids->count - 1 : 1, err);
+        int r = userns_map(s->pid, 0, ids->first, ids->group, ids->count, err);
         if (r < 0)
                 return r;
         s->user_namespace = open_namespace(s->pid, "user", err);

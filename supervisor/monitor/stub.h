@@ -10,7 +10,7 @@
 
 struct stub;
 
-/* filter_fd: FILTER_STUB (borrowed). ids: the template's; uid 0 inside is ids' second (root) or only one. */
+/* filter_fd: FILTER_STUB (borrowed). ids: the template's and its sessions'; the first is uid 0 inside. */
 int stub_start(const struct ids *ids, int filter_fd, struct children *children, struct stub **ret,
                struct error *err);
 

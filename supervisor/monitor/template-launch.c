@@ -1,0 +1,86 @@
+/*
+ * The start of a template's process.
+ *
+ * Theory of operation. Joining a pid namespace takes effect for children only, and the template has to be our own
+ * child for its exit status to be ours: a joiner enters the namespaces and clones with CLONE_PARENT. The
+ * template takes uid 0 of its user namespace BEFORE the exec, which keeps capabilities for that uid only.
+ */
+#include "supervisor/monitor/template-launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "policy/sandbox-plan.h"
+
+static void fail(int control, const char *what)
+{
+        struct template_message failed = {.kind = TEMPLATE_FAILED};
+
+        error_errno(&failed.error, errno, "template: %s", what);
+        fd_send(control, &failed, sizeof(failed), NULL, 0, 0);
+        _exit(1);
+}
+
+static void become_template(int control, int init)
+{
+        const char *const arguments[] = {"cloister-template", NULL};
+        char *const environment[] = {NULL};
+
+        if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+                fail(control, "become uid 0 of its user namespace");
+        int high = fcntl(init, F_DUPFD_CLOEXEC, 64);
+        if (high < 0 || dup2(control, TEMPLATE_CONTROL_FD) < 0 ||
+            syscall(SYS_close_range, TEMPLATE_CONTROL_FD + 1, high - 1, 0) < 0 ||
+            syscall(SYS_close_range, high + 1, ~0U, 0) < 0)
+                fail(control, "place descriptors");
+        execveat(high, "", (char *const *)arguments, environment, AT_EMPTY_PATH);
+        fail(TEMPLATE_CONTROL_FD, "exec cloister-init from a sealed memfd");
+}
+
+static void join_and_clone(const struct stub *stub, int control, int init, int report)
+{
+        if (setns(stub_user_namespace(stub), CLONE_NEWUSER) < 0)
+                fail(control, "join its user namespace");
+        if (setns(stub_pid_namespace(stub), CLONE_NEWPID) < 0)
+                fail(control, "join its pid namespace");
+        long pid = syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, NULL);
+        if (pid < 0)
+                fail(control, "clone");
+        if (pid == 0)
+                become_template(control, init);
+        pid_t known = (pid_t)pid;
+        _exit(fd_write_all(report, &known, sizeof(known)) < 0);
+}
+
+pid_t template_launch(const struct stub *stub, struct children *children, int control, int init,
+                      struct error *err)
+{
+        int ends[2];
+        pid_t pid = 0;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        _cleanup_close_ int report = ends[0];
+        _cleanup_close_ int report_end = ends[1];
+        pid_t joiner = fork();
+        if (joiner < 0)
+                return error_errno(err, errno, "fork");
+        if (joiner == 0)
+                join_and_clone(stub, control, init, report_end);
+        close(take_fd(report_end));
+        ssize_t n = fd_read_full(report, &pid, sizeof(pid));
+        waitpid(joiner, NULL, 0);
+        /* Why is in a message on the control socket then. */
+        if (n != sizeof(pid))
+                return error_set(err, ECHILD, "the template did not start");
+        int r = children_add(children, pid);
+        return r < 0 ? error_errno(err, -r, "template") : pid;
+}
