@@ -8,7 +8,11 @@
 #include "supervisor/mcp/result.h"
 #include "supervisor/session/output.h"
 
-enum { SIGNATURE_MAX = 200, LIST_MAX = 1024 * 1024 };
+enum {
+        SIGNATURE_MAX = 200,
+        LIST_MAX = 1024 * 1024,
+        LINE_OVERHEAD = 40, /* of a server's line beside its name, at least */
+};
 
 static const char contract[] = "Run Python that computes or calls the user's MCP tools, in a "
                                "private sandbox that keeps its "
@@ -118,21 +122,12 @@ static int append_server(yyjson_val *server, size_t most, struct buffer *to)
         return r;
 }
 
-/* The room that the lines of the servers behind this one need at least. */
-static size_t room_for_rest(yyjson_val *servers, size_t after)
+static bool is_disabled(yyjson_val *server)
 {
-        size_t i, n, room = 0;
-        yyjson_val *server;
-
-        yyjson_arr_foreach(servers, i, n, server)
-        {
-                if (i > after)
-                        room += yyjson_get_len(yyjson_obj_get(server, "name")) + 20;
-        }
-        return room;
+        return yyjson_equals_str(yyjson_obj_get(server, "state"), "disabled");
 }
 
-/* Servers in the config's order, each with as many signatures as fit. */
+/* Servers in the config's order, each with as many signatures as its share of the room takes. */
 static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
 {
         size_t i, n;
@@ -141,16 +136,15 @@ static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
 
         yyjson_arr_foreach(servers, i, n, server)
         {
-                const char *state = json_string(server, "state", NULL);
-                size_t rest = room_for_rest(servers, i);
+                size_t room = to->length < most ? most - to->length : 0, share = room / (n - i);
 
-                if (state && strcmp(state, "disabled") == 0)
+                if (is_disabled(server))
                         continue;
                 if (r >= 0 &&
-                    to->length + yyjson_get_len(yyjson_obj_get(server, "name")) + 40 > most)
+                    yyjson_get_len(yyjson_obj_get(server, "name")) + LINE_OVERHEAD > share)
                         return buffer_printf(to, "and %zu servers more: _discover()\n", n - i);
                 if (r >= 0)
-                        r = append_server(server, rest < most ? most - rest : 0, to);
+                        r = append_server(server, to->length + share - 1, to);
                 if (r >= 0)
                         r = buffer_append(to, "\n", 1);
         }

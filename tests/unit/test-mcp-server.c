@@ -1,0 +1,448 @@
+/* The MCP server: lines in, messages out, cells between. */
+#include "supervisor/mcp/server.h"
+
+#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/tool.h"
+#include "tests/unit/fake-monitor.h"
+
+static struct fake f;
+static struct mcp_server *server;
+static struct buffer sent;
+
+static void on_send(void *data, const char *bytes, size_t n)
+{
+        check_eq_int(bytes[n - 1], '\n');
+        check_eq_int(buffer_append(&sent, bytes, n), 0);
+}
+
+static void open_server(void)
+{
+        const struct mcp_host host = {NULL, on_send};
+        struct error err = {};
+
+        fake_open(&f);
+        buffer_init(&sent, 256 * 1024 * 1024);
+        check_ok(mcp_server_new(&server, f.base, f.config, NULL, f.sessions, &host, &err));
+}
+
+static void close_server(void)
+{
+        f.sessions = sessions_free(f.sessions);
+        server = mcp_server_free(server);
+        fake_done(&f);
+        buffer_done(&sent);
+}
+
+static void say(const char *line)
+{
+        mcp_server_line(server, line, strlen(line));
+}
+
+/* The oldest message sent, parsed; the caller frees. */
+static yyjson_doc *heard(void)
+{
+        struct error err = {};
+        yyjson_doc *doc = NULL;
+
+        check(sent.length > 0);
+        const char *end = memchr(buffer_bytes(&sent), '\n', sent.length);
+        size_t n = (size_t)(end - buffer_bytes(&sent));
+        check_ok(json_parse(buffer_bytes(&sent), n, &doc, &err));
+        buffer_consume(&sent, n + 1);
+        return doc;
+}
+
+static void check_heard(const char *expected)
+{
+        const char *end = sent.length ? memchr(buffer_bytes(&sent), '\n', sent.length) : NULL;
+
+        check(end);
+        size_t n = (size_t)(end - buffer_bytes(&sent));
+        check_eq_bytes(buffer_bytes(&sent), n, expected);
+        buffer_consume(&sent, n + 1);
+}
+
+static void check_silence(void)
+{
+        check_eq_int(sent.length, 0);
+}
+
+static void check_error(int64_t code, const char *id_json, const char *part)
+{
+        _cleanup_json_ yyjson_doc *doc = heard();
+        yyjson_val *root = yyjson_doc_get_root(doc), *error = yyjson_obj_get(root, "error");
+        _cleanup_buffer_ struct buffer id = BUFFER_INIT(1024);
+        int64_t n = 0;
+
+        check_eq_int(json_int64(yyjson_obj_get(error, "code"), &n), 0);
+        check_eq_int(n, code);
+        check_eq_int(json_append(&id, yyjson_obj_get(root, "id")), 0);
+        check_eq_bytes(buffer_bytes(&id), id.length, id_json);
+        check_has(json_string(error, "message", NULL), part);
+}
+
+static void test_initialize(void)
+{
+        static const char *const versions[][2] = {
+                {"2024-11-05", "2024-11-05"}, {"2025-03-26", "2025-03-26"},
+                {"2025-06-18", "2025-06-18"}, {"2025-11-25", "2025-11-25"},
+                {"2026-07-28", "2025-11-25"}, {"1.0", "2025-11-25"},
+        };
+        char line[256];
+
+        open_server();
+        for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+                snprintf(line, sizeof(line),
+                         "{\"jsonrpc\":\"2.0\",\"id\":%zu,\"method\":\"initialize\",\"params\":{"
+                         "\"protocolVersion\":\"%s\",\"capabilities\":{}}}",
+                         i, versions[i][0]);
+                say(line);
+                _cleanup_json_ yyjson_doc *doc = heard();
+                yyjson_val *result = yyjson_obj_get(yyjson_doc_get_root(doc), "result");
+                check_eq_str(json_string(result, "protocolVersion", NULL), versions[i][1]);
+                check(yyjson_is_true(yyjson_ptr_get(result, "/capabilities/tools/listChanged")));
+                check_eq_str(json_string(yyjson_obj_get(result, "serverInfo"), "name", NULL),
+                             "cloister");
+                size_t n = 0;
+                const char *instructions = json_string(result, "instructions", &n);
+                check(n < 4000);
+                check_eq_int(strncmp(instructions, "Use run_python", 14), 0);
+        }
+        close_server();
+}
+
+static void test_small_methods(void)
+{
+        open_server();
+        say("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"}");
+        check_heard("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"result\":{}}");
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{}}");
+        check_error(-32601, "1", "method not found");
+        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"logging/"
+            "setLevel\",\"params\":{\"level\":\"info\"}}");
+        check_error(-32601, "2", "method not found");
+        say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\\u0000x\"}");
+        check_error(-32601, "3", "method not found");
+        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/unheard-of\"}");
+        say("{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}");
+        check_silence();
+        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+        check_silence();
+        check_eq_int(fake_hub.started_unknown, 1);
+        close_server();
+}
+
+static void test_malformed(void)
+{
+        open_server();
+        say("not json");
+        check_error(-32700, "null", "not JSON");
+        say("{\"jsonrpc\":\"2.0\",\"id\":12345678901234567890,\"method\":\"tools/"
+            "call\",\"params\":{\"x\":"
+            "\"\xff\"}}");
+        check_error(-32700, "12345678901234567890", "UTF-8");
+        say("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":7}");
+        check_error(-32600, "4", "method");
+        say("17");
+        check_error(-32600, "null", "");
+        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\"}");
+        check_error(-32602, "5", "name");
+        say("{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"tools/"
+            "call\",\"params\":{\"name\":\"run\"}}");
+        check_error(-32602, "6", "unknown tool: run");
+        say("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/"
+            "list\",\"params\":{\"cursor\":\"x\"}}");
+        check_error(-32602, "7", "cursor");
+        mcp_server_line_too_long(server, 1000);
+        check_error(-32600, "null", "1000 bytes");
+        close_server();
+}
+
+static void check_hints(const char *catalogue, bool destructive, bool open_world)
+{
+        fake_hub_change(catalogue);
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/"
+            "list\",\"params\":{\"cursor\":\"\"}}");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        yyjson_val *a = yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools/0/annotations");
+        check(yyjson_is_bool(yyjson_obj_get(a, "destructiveHint")));
+        check_eq_int(yyjson_get_bool(yyjson_obj_get(a, "destructiveHint")), destructive);
+        check_eq_int(yyjson_get_bool(yyjson_obj_get(a, "openWorldHint")), open_world);
+        check(yyjson_is_false(yyjson_obj_get(a, "readOnlyHint")));
+}
+
+static void test_list(void)
+{
+        open_server();
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+        check_eq_int(fake_hub.started_unknown, 1);
+        _cleanup_json_ yyjson_doc *doc = heard();
+        yyjson_val *tools = yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools");
+        check_eq_int(yyjson_arr_size(tools), 1);
+        yyjson_val *tool = yyjson_arr_get_first(tools);
+        check_eq_str(json_string(tool, "name", NULL), "run_python");
+        check(yyjson_is_true(yyjson_ptr_get(tool, "/_meta/anthropic~1alwaysLoad")));
+        check_eq_str(yyjson_get_str(yyjson_ptr_get(tool, "/inputSchema/required/0")), "code");
+        check(yyjson_ptr_get(tool, "/outputSchema/properties/status"));
+
+        check_hints("{\"servers\":[]}", false, false);
+        check_hints("{\"servers\":[{\"name\":\"s\",\"state\":\"starting\",\"tools\":[]}]}", true,
+                    true);
+        check_hints("{\"servers\":[{\"name\":\"s\",\"state\":\"failed\",\"tools\":[]}]}", false,
+                    false);
+        check_hints(
+                "{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[{\"name\":\"t\"}]}]}",
+                true, true);
+        check_hints("{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[{\"name\":\"t\","
+                    "\"annotations\":{\"readOnlyHint\":true,\"openWorldHint\":false}}]}]}",
+                    false, false);
+        check_hints("{\"servers\":[{\"name\":\"s\",\"state\":\"cached\",\"tools\":[{\"name\":\"t\","
+                    "\"annotations\":{\"destructiveHint\":false}}]}]}",
+                    false, true);
+        close_server();
+}
+
+/* Many servers with many tools: the bounds hold, each server is named while there is room. */
+static void test_description_bound(void)
+{
+        _cleanup_buffer_ struct buffer catalogue = BUFFER_INIT(1024 * 1024);
+
+        open_server();
+        buffer_printf(&catalogue, "{\"servers\":[");
+        for (int s = 0; s < 8; s++) {
+                buffer_printf(&catalogue,
+                              "%s{\"name\":\"server%d\",\"state\":\"ready\",\"tools\":[",
+                              s ? "," : "", s);
+                for (int t = 0; t < 50; t++)
+                        buffer_printf(&catalogue,
+                                      "%s{\"name\":\"tool-%d\",\"inputSchema\":{\"properties\":{"
+                                      "\"first\":{},"
+                                      "\"second\":{}},\"required\":[\"first\"]}}",
+                                      t ? "," : "", t);
+                buffer_printf(&catalogue, "]}");
+        }
+        buffer_append(&catalogue, "]}", 3);
+        fake_hub_change(buffer_bytes(&catalogue));
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        size_t n = 0;
+        const char *text = json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools/0"),
+                                       "description", &n);
+        check(n < 2048);
+        check_has(text, "server0: tool-0(first, second?); ");
+        check_has(text, "server7:");
+        check_has(text, " more");
+        close_server();
+}
+
+static void test_list_changed(void)
+{
+        open_server();
+        mcp_server_catalogue_changed(server);
+        check_silence(); /* nobody has asked yet */
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+        yyjson_doc_free(heard());
+        mcp_server_catalogue_changed(server);
+        check_silence(); /* nothing that shows */
+        fake_hub_change("{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[{\"name\":"
+                        "\"t\"}]}]}");
+        mcp_server_catalogue_changed(server);
+        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+        mcp_server_catalogue_changed(server);
+        check_silence();
+        close_server();
+}
+
+#define CALL(id, arguments)                                                                        \
+        "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":"       \
+        "\"run_python\",\"arguments\":" arguments "}}"
+
+static void finish_cell(const char *result)
+{
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), result);
+}
+
+static void test_call(void)
+{
+        open_server();
+        say(CALL("\"abc\"", "{\"code\":\"1+1\"}"));
+        fake_spin(&f);
+        fake_start(&f);
+        check_silence();
+        finish_cell("{\"status\":\"ok\",\"value\":{\"repr\":\"2\",\"json\":2}}");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        check_eq_str(json_string(root, "id", NULL), "abc");
+        check_eq_str(json_string(yyjson_ptr_get(root, "/result/structuredContent"), "status", NULL),
+                     "ok");
+        check_eq_str(json_string(yyjson_ptr_get(root, "/result/structuredContent"), "state", NULL),
+                     "new");
+        check_eq_str(json_string(yyjson_ptr_get(root, "/result/content/0"), "text", NULL),
+                     "value: 2");
+        close_server();
+}
+
+static void test_call_refused(void)
+{
+        open_server();
+        say(CALL("1", "{\"code\":\"1\",\"sesion\":\"a\"}"));
+        _cleanup_json_ yyjson_doc *doc = heard();
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        check(yyjson_is_true(yyjson_ptr_get(root, "/result/isError")));
+        check_has(json_string(yyjson_ptr_get(root, "/result/content/0"), "text", NULL),
+                  "unknown argument \"sesion\": did you mean \"session\"?");
+        check_eq_str(json_string(yyjson_ptr_get(root, "/result/structuredContent"), "status", NULL),
+                     "error");
+        check_eq_int(f.creates, 0);
+        close_server();
+}
+
+static void test_two_sessions(void)
+{
+        open_server();
+        say(CALL("1", "{\"code\":\"1\",\"session\":\"a\"}"));
+        say(CALL("2", "{\"code\":\"2\",\"session\":\"b\"}"));
+        fake_spin(&f);
+        check_eq_int(f.creates, 2);
+        /* The second sandbox is there first; its answer does not wait for the first one's. */
+        fake_start(&f);
+        finish_cell("{\"status\":\"ok\"}");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        int64_t id = 0;
+        check_eq_int(json_int64(yyjson_obj_get(yyjson_doc_get_root(doc), "id"), &id), 0);
+        check_eq_int(id, 2);
+        check_silence();
+        close_server();
+}
+
+static void test_cancel(void)
+{
+        open_server();
+        say(CALL("1", "{\"code\":\"while True: pass\"}"));
+        fake_spin(&f);
+        fake_start(&f);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+            "cancelled\",\"params\":{\"requestId\":99}}");
+        check_eq_int(f.interrupts, 0);
+        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+            "cancelled\",\"params\":{\"requestId\":\"1\"}}");
+        check_eq_int(f.interrupts, 0); /* another id */
+        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+            "cancelled\",\"params\":{\"requestId\":1}}");
+        check_eq_int(f.interrupts, 1);
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
+        check_silence(); /* a cancelled request has no answer */
+        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+            "cancelled\",\"params\":{\"requestId\":1}}");
+        /* The session goes on. */
+        say(CALL("2", "{\"code\":\"1\"}"));
+        fake_spin(&f);
+        finish_cell("{\"status\":\"ok\"}");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        check_eq_str(
+                json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/structuredContent"),
+                            "state", NULL),
+                "kept");
+        close_server();
+}
+
+static void test_progress(void)
+{
+        open_server();
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/"
+            "call\",\"params\":{\"name\":\"run_python\","
+            "\"arguments\":{\"code\":\"1\"},\"_meta\":{\"progressToken\":\"tok\"}}}");
+        say(CALL("2", "{\"code\":\"2\"}")); /* no token: no progress */
+        fake_until(&f, sent.length > 0);
+        _cleanup_json_ yyjson_doc *doc = heard();
+        yyjson_val *root = yyjson_doc_get_root(doc), *params = yyjson_obj_get(root, "params");
+        check_eq_str(json_string(root, "method", NULL), "notifications/progress");
+        check_eq_str(json_string(params, "progressToken", NULL), "tok");
+        check(json_is_number(yyjson_obj_get(params, "progress")));
+        check_silence();
+        close_server();
+}
+
+static void test_batch(void)
+{
+        open_server();
+        say("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
+            "\"protocolVersion\":"
+            "\"2025-03-26\"}}");
+        yyjson_doc_free(heard());
+        say("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"},"
+            "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"},3,"
+            "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"nothing\"}]");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        check_eq_int(yyjson_arr_size(yyjson_doc_get_root(doc)), 3);
+        check_silence();
+        /* Only notifications: no answer at all. */
+        say("[{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}]");
+        check_silence();
+        /* A call within: the array waits for it. */
+        say("[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}," CALL("4",
+                                                                        "{\"code\":\"1\"}") "]");
+        check_silence();
+        fake_spin(&f);
+        fake_start(&f);
+        finish_cell("{\"status\":\"ok\"}");
+        _cleanup_json_ yyjson_doc *second = heard();
+        check_eq_int(yyjson_arr_size(yyjson_doc_get_root(second)), 2);
+        /* Later revisions have none. */
+        say("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
+            "\"protocolVersion\":"
+            "\"2025-06-18\"}}");
+        yyjson_doc_free(heard());
+        say("[{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}]");
+        check_error(-32600, "null", "batch");
+        close_server();
+}
+
+/* 16 MiB of code crosses. */
+static void test_large_code(void)
+{
+        _cleanup_buffer_ struct buffer line = BUFFER_INIT(64 * 1024 * 1024);
+        char *code = malloc(CELL_CODE_MAX + 1);
+
+        open_server();
+        memset(code, '#', CELL_CODE_MAX + 1);
+        for (int over = 0; over < 2; over++) {
+                buffer_consume(&line, line.length);
+                buffer_printf(&line,
+                              "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{"
+                              "\"name\":\"run_python\",\"arguments\":{\"code\":\"");
+                check_eq_int(buffer_append(&line, code, CELL_CODE_MAX + (size_t)over), 0);
+                buffer_printf(&line, "\"}}}");
+                mcp_server_line(server, buffer_bytes(&line), line.length);
+                fake_spin(&f);
+                check_eq_int(f.creates, 1);
+        }
+        _cleanup_json_ yyjson_doc *doc = heard();
+        check_has(json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/content/0"), "text",
+                              NULL),
+                  "at most 16777216 are taken");
+        fake_start(&f);
+        finish_cell("{\"status\":\"ok\"}");
+        yyjson_doc_free(heard());
+        free(code);
+        close_server();
+}
+
+int main(void)
+{
+        run(test_initialize);
+        run(test_small_methods);
+        run(test_malformed);
+        run(test_list);
+        run(test_description_bound);
+        run(test_list_changed);
+        run(test_call);
+        run(test_call_refused);
+        run(test_two_sessions);
+        run(test_cancel);
+        run(test_progress);
+        run(test_batch);
+        run(test_large_code);
+        return 0;
+}

@@ -1,0 +1,137 @@
+/* The arguments of run_python as models and clients write them. */
+#include "supervisor/mcp/arguments.h"
+
+#include "tests/unit/fake-hub.h" /* what the library links */
+
+static struct config *config;
+
+/* Parses JSON arguments. Returns the error's text, or NULL. */
+static const char *parse(const char *json, struct run_arguments *ret)
+{
+        static struct error err;
+        static yyjson_doc *doc; /* the result points into it */
+        struct error why = {};
+
+        yyjson_doc_free(doc);
+        doc = NULL;
+        err = (struct error){};
+        if (!json)
+                return run_arguments_parse(NULL, config, ret, &err) < 0 ? err.text : NULL;
+        check_eq_int(json_parse(json, strlen(json), &doc, &why), 0);
+        int r = run_arguments_parse(yyjson_doc_get_root(doc), config, ret, &err);
+        const char *text = r < 0 ? err.text : NULL;
+        if (r < 0) {
+                yyjson_doc_free(doc);
+                doc = NULL;
+        }
+        return text;
+}
+
+static void test_defaults(void)
+{
+        struct run_arguments a;
+
+        check_eq_str(parse("{\"code\":\"1+1\"}", &a), NULL);
+        check_eq_bytes(a.code, a.code_length, "1+1");
+        check_eq_str(a.session, "default");
+        check_eq_int(a.timeout_ms, config->cell_timeout_ms);
+        check_eq_int(a.max_output, config->output_characters);
+        check(!a.reset);
+        /* null is absent */
+        check_eq_str(parse("{\"code\":\"\",\"session\":null,\"timeout\":null,\"reset\":null,"
+                           "\"max_output\":null}",
+                           &a),
+                     NULL);
+        check_eq_int(a.code_length, 0);
+}
+
+static void test_all(void)
+{
+        struct run_arguments a;
+
+        check_eq_str(parse("{\"code\":\"x\",\"session\":\"a.B-1_\",\"timeout\":2.5,\"reset\":true,"
+                           "\"max_output\":50}",
+                           &a),
+                     NULL);
+        check_eq_str(a.session, "a.B-1_");
+        check_eq_int(a.timeout_ms, 2500);
+        check(a.reset);
+        check_eq_int(a.max_output, 50);
+}
+
+static void test_strings_for_numbers(void)
+{
+        struct run_arguments a;
+
+        check_eq_str(parse("{\"code\":\"x\",\"timeout\":\"20\",\"reset\":\"true\",\"max_output\":"
+                           "\"77\"}",
+                           &a),
+                     NULL);
+        check_eq_int(a.timeout_ms, 20000);
+        check_eq_int(a.max_output, 77);
+        check(a.reset);
+        check_eq_str(parse("{\"code\":\"x\",\"reset\":\"False\"}", &a), NULL);
+        check(!a.reset);
+}
+
+static void test_refused(void)
+{
+        static const struct {
+                const char *json, *why;
+        } cases[] = {
+                {NULL, "code is required"},
+                {"{}", "code is required"},
+                {"[]", "arguments must be an object, not an array"},
+                {"{\"code\":1}", "code must be a string, not a number"},
+                {"{\"code\":[\"x\"]}", "code must be a string, not an array"},
+                {"{\"code\":\"x\",\"timeout\":0}", "timeout must be more than 0 and at most 600"},
+                {"{\"code\":\"x\",\"timeout\":-1}", "not -1"},
+                {"{\"code\":\"x\",\"timeout\":601}", "at most 600"},
+                {"{\"code\":\"x\",\"timeout\":1e400}", "timeout must be"},
+                {"{\"code\":\"x\",\"timeout\":\"soon\"}", "number of seconds, not a string"},
+                {"{\"code\":\"x\",\"timeout\":\"\"}", "number of seconds"},
+                {"{\"code\":\"x\",\"timeout\":true}", "number of seconds, not a boolean"},
+                {"{\"code\":\"x\",\"session\":\"a/b\"}", "session must be 1 to 64 of"},
+                {"{\"code\":\"x\",\"session\":\"\"}", "session must be"},
+                {"{\"code\":\"x\",\"session\":7}", "session must be a string"},
+                {"{\"code\":\"x\",\"reset\":1}", "reset must be true or false, not a number"},
+                {"{\"code\":\"x\",\"max_output\":0}", "max_output must be 1 to 2000000"},
+                {"{\"code\":\"x\",\"max_output\":1.5}", "whole number"},
+                {"{\"code\":\"x\",\"max_output\":99999999999}", "max_output must be 1 to"},
+                {"{\"cod\":\"x\"}", "unknown argument \"cod\": did you mean \"code\"?"},
+                {"{\"code\":\"x\",\"Timeout\":1}", "did you mean \"timeout\"?"},
+                {"{\"code\":\"x\",\"timeout_seconds\":1}", "did you mean \"timeout\"?"},
+                {"{\"script\":\"x\"}", "did you mean \"code\"?"},
+                {"{\"code\":\"x\",\"servers\":[]}", "run_python takes code, session"},
+        };
+        struct run_arguments a;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const char *why = parse(cases[i].json, &a);
+                check(why);
+                check_has(why, cases[i].why);
+        }
+}
+
+/* The refusal of a call names its session where that was readable. */
+static void test_session_of_refusal(void)
+{
+        struct run_arguments a;
+
+        check(parse("{\"code\":\"x\",\"timeout\":-1,\"session\":\"mine\"}", &a));
+        check_eq_str(a.session, "mine");
+        check(parse("{\"code\":\"x\",\"session\":\"a/b\"}", &a));
+        check_eq_str(a.session, "default");
+}
+
+int main(void)
+{
+        config = config_new();
+        run(test_defaults);
+        run(test_all);
+        run(test_strings_for_numbers);
+        run(test_refused);
+        run(test_session_of_refusal);
+        config_free(config);
+        return 0;
+}
