@@ -36,15 +36,25 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/filter-load.h"
-#include "sandbox-init/setup/landlock.h"
+#include "base/landlock.h"
+#include "base/mount.h"
 #include "sandbox-init/setup/layout.h"
-#include "sandbox-init/setup/mount.h"
 
 enum { STACK_SIZE = 256 * 1024 };
 
 /* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount. */
 static const char *const namespace_limits[] = {
         "user", "pid", "net", "ipc", "uts", "cgroup", "time",
+};
+
+/* What the mounts allow, once more. */
+static const struct landlock_rule landlock_rules[] = {
+        {"/", LANDLOCK_EXECUTE | LANDLOCK_READ},
+        {"/dev", LANDLOCK_READ | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_DEVICE_IOCTL},
+        {"/proc", LANDLOCK_READ | LANDLOCK_WRITE_FILE},
+        {"/dev/shm", LANDLOCK_ALL},
+        {"/tmp", LANDLOCK_ALL},
+        {"/workspace", LANDLOCK_ALL},
 };
 
 static int write_file(const char *path, const char *text, struct error *err)
@@ -203,7 +213,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
         int filter = fcntl(LAYOUT_WORKER_FILTER_FD, F_DUPFD_CLOEXEC, s->rpc_fd + 1);
         if (filter < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
                 return error_errno(err, errno, "close the template's descriptors");
-        int r = landlock_confine(err);
+        int r = landlock_confine(landlock_rules, ARRAY_SIZE(landlock_rules), false, err);
         /* The kernel's first victim; raising needs no privilege, lowering would. */
         if (r >= 0)
                 r = write_file("/proc/self/oom_score_adj", "1000", err);

@@ -36,8 +36,8 @@
 #include "base/fd.h"
 #include "policy/sandbox-plan.h"
 #include "base/filter-load.h"
+#include "base/mount.h"
 #include "sandbox-init/setup/layout.h"
-#include "sandbox-init/setup/mount.h"
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
 
@@ -138,21 +138,12 @@ static int fill_dev(struct template_root *t, struct error *err)
 
 static int become_root(struct template_root *t, struct error *err)
 {
-        if (move_mount(t->image, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-                return error_errno(err, errno, "attach the image");
-        int r = fill_dev(t, err);
+        int r = mount_over_root(t->image, err);
+        if (r >= 0)
+                r = fill_dev(t, err);
         if (r >= 0)
                 r = mount_attach(t->proc, t->image, "proc", err);
-        if (r < 0)
-                return r;
-        /* pivot_root(2), "pivot_root(".", ".")": the old root is stacked on the new one and then taken off. */
-        if (fchdir(t->image) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-                return error_errno(err, errno, "pivot_root");
-        if (umount2(".", MNT_DETACH) < 0)
-                return error_errno(err, errno, "detach the old root");
-        if (chdir("/") < 0)
-                return error_errno(err, errno, "enter the new root");
-        return 0;
+        return r < 0 ? r : mount_become_root(t->image, err);
 }
 
 static int place(int fd, int at)

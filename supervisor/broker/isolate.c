@@ -34,10 +34,16 @@
 
 #include "base/cleanup.h"
 #include "base/filter-load.h"
+#include "base/landlock.h"
 #include "base/log.h"
-#include "supervisor/broker/landlock.h"
 #include "supervisor/broker/root.h"
 #include "supervisor/monitor/messages.h"
+
+/* Everything in the root is there for reading; the mounts keep it read-only as well. */
+static const struct landlock_rule landlock_rules[] = {
+        {"/", LANDLOCK_READ},
+        {ROOT_STATE, LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE},
+};
 
 /* A session has five descriptors of ours; 1,024 sessions are more than the usual soft limit. */
 static void set_limits(void)
@@ -140,7 +146,7 @@ int broker_isolate(const struct isolation *how, int *state_dir, struct error *er
                 return r;
         if (root_open_state(how->state_path, &state, &hint) < 0)
                 log_info("nothing is cached: %s", hint.text);
-        if (landlock_apply(&hint) < 0)
+        if (landlock_confine(landlock_rules, ARRAY_SIZE(landlock_rules), true, &hint) < 0)
                 log_info("without Landlock: %s", hint.text);
         r = close_descriptors(how, state, err);
         if (r >= 0)

@@ -13,27 +13,18 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/mount.h"
 
-const char *const root_read_only[] = {
+enum { TMPFS_SIZE = 64 * 1024, TMPFS_INODES = 256 };
+
+/* Directories beside /etc that are bound when they are there, read-only. */
+static const char *const read_only[] = {
         "/usr/share/ca-certificates",
         "/usr/local/share/ca-certificates",
         "/usr/share/pki",
         "/var/lib/ca-certificates",
         NULL,
 };
-
-static int new_tmpfs(struct error *err)
-{
-        _cleanup_close_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
-
-        if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", "64k", 0) < 0 ||
-            fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
-            fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-                return error_errno(err, errno, "make a tmpfs");
-        int mount = fsmount(fs, FSMOUNT_CLOEXEC,
-                            MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-        return mount < 0 ? error_errno(err, errno, "make a tmpfs") : mount;
-}
 
 /* Makes each directory of an absolute path below root. */
 static int make_path(int root, const char *path, struct error *err)
@@ -103,7 +94,7 @@ static int fill(int root, const char *state_path, struct error *err)
 {
         int r = bind_directory(root, "/etc", "/etc", false, err);
 
-        for (const char *const *path = root_read_only; *path; path++) {
+        for (const char *const *path = read_only; *path; path++) {
                 if (access(*path, F_OK) == 0)
                         bind_directory(root, *path, *path, false, NULL);
         }
@@ -114,16 +105,13 @@ static int fill(int root, const char *state_path, struct error *err)
         return r;
 }
 
-/* The new root is mounted over the old one, so that pivot_root(".", ".") stacks the old one on top,
- * where it comes off (pivot_root(2), "pivot_root(".", ".")"). */
 static int pivot(int root, struct error *err)
 {
         struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
 
-        if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-                return error_errno(err, errno, "change the broker's root");
-        if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-                return error_errno(err, errno, "let go of the host's root");
+        int r = mount_become_root(root, err);
+        if (r < 0)
+                return error_context(err, "the broker's root");
         if (mount_setattr(AT_FDCWD, "/", 0, &attr, sizeof(attr)) < 0)
                 return error_errno(err, errno, "make the broker's root read-only");
         return 0;
@@ -133,13 +121,16 @@ int root_change(const char *state_path, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make the broker's mounts private");
-        _cleanup_close_ int root = new_tmpfs(err);
+        _cleanup_close_ int root = mount_tmpfs_new(TMPFS_SIZE, TMPFS_INODES, 0755,
+                                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                                            MOUNT_ATTR_NOEXEC,
+                                                    err);
         if (root < 0)
                 return root;
         /* Trees can be moved only onto a mount that is attached. */
-        if (move_mount(root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-                return error_errno(err, errno, "mount the broker's root");
-        int r = fill(root, state_path, err);
+        int r = mount_over_root(root, err);
+        if (r >= 0)
+                r = fill(root, state_path, err);
         return r < 0 ? r : pivot(root, err);
 }
 

@@ -12,9 +12,6 @@
 
 #define ROOT_STATE "/state"
 
-/* Directories beside /etc that are bound when they are there, read-only; NULL-terminated. */
-extern const char *const root_read_only[];
-
 /* Builds it and makes it the root; the old one is gone. state_path may be NULL. Needs
  * CAP_SYS_ADMIN. */
 int root_change(const char *state_path, struct error *err);

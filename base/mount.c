@@ -1,5 +1,5 @@
 /* Mounts by descriptor. */
-#include "sandbox-init/setup/mount.h"
+#include "base/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,6 +105,25 @@ int mount_attach(int mount, int root, const char *path, struct error *err)
                 return target;
         if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
                 return error_errno(err, errno, "mount on /%s", path);
+        return 0;
+}
+
+int mount_over_root(int mount, struct error *err)
+{
+        if (move_mount(mount, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+                return error_errno(err, errno, "mount over /");
+        return 0;
+}
+
+int mount_become_root(int mount, struct error *err)
+{
+        /* pivot_root(2), "pivot_root(".", ".")": the old root is stacked on the new one and then taken off. */
+        if (fchdir(mount) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+                return error_errno(err, errno, "pivot_root");
+        if (umount2(".", MNT_DETACH) < 0)
+                return error_errno(err, errno, "detach the old root");
+        if (chdir("/") < 0)
+                return error_errno(err, errno, "enter the new root");
         return 0;
 }
 

@@ -21,6 +21,11 @@ int mount_proc_new(bool restricted, struct error *err);
 /* Attaches a detached mount at path below root. */
 int mount_attach(int mount, int root, const char *path, struct error *err);
 
-/* tmpfs or proc, made and attached. */
+/* Attaches a detached mount over "/", where others can be attached below it, and makes it the root: the old one is
+ * gone, and "/" is the working directory. */
+int mount_over_root(int mount, struct error *err);
+int mount_become_root(int mount, struct error *err);
+
+/* A tmpfs, made and attached. */
 int mount_tmpfs_at(int root, const char *path, uint64_t size, uint32_t inodes, uint32_t mode,
                    struct error *err);
