@@ -23,7 +23,7 @@ enum { LAYOUT_RPC_FD_MARGIN = 24 };
 /* The whole environment of the guest. */
 #define LAYOUT_ENVIRONMENT                                                                         \
         {                                                                                          \
-                "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" LAYOUT_WORKSPACE, "USER=agent",       \
+                "PATH=/usr/local/bin:/usr/bin:/bin", ("HOME=" LAYOUT_WORKSPACE), "USER=agent",       \
                         "LOGNAME=agent", "SHELL=/bin/sh", "LANG=C.UTF-8", "LC_ALL=C.UTF-8",        \
                         "TMPDIR=/tmp", "TZ=UTC", "TERM=dumb", NULL                                 \
         }

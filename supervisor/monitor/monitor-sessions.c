@@ -293,7 +293,7 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .ended = on_sandbox_ended,
                                                 .data = m};
         m->waiting = calloc(m->sessions_max, sizeof(m->waiting[0]));
-        m->sandboxes = calloc(m->sessions_max, sizeof(m->sandboxes[0]));
+        m->sandboxes = calloc(m->sessions_max, sizeof(struct sandbox *));
         m->early = evtimer_new(m->base, on_early, m);
         if (!m->waiting || !m->sandboxes || !m->early)
                 return error_errno(err, ENOMEM, "sessions");
