@@ -136,7 +136,8 @@ static void compile(struct build *b)
 
         if (b->plan->stale == 0)
                 return;
-        progress_stage(&b->progress, "compiling %" PRIu64 " modules", b->plan->stale);
+        progress_stage(&b->progress, "compiling %" PRIu64 " module%s", b->plan->stale,
+                       b->plan->stale == 1 ? "" : "s");
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 yyjson_arr_foreach(lists[i], k, n, path)
                 {
