@@ -11,7 +11,6 @@
 #include "supervisor/cli/handover.h"
 #include "supervisor/cli/source.h"
 
-enum { PASSED_FD_MIN = 20 };
 
 static int leave(struct handover *handover)
 {
