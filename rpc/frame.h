@@ -23,6 +23,7 @@
 enum {
         FRAME_HEADER_SIZE = 16,
         FRAME_PAYLOAD_MAX = 64 * 1024 * 1024,
+        FRAME_EXIT_LOST = 113, /* exit status of a worker whose channel was closed or broke */
 };
 
 /* Bit 6 is set in what a worker sends. */

@@ -211,9 +211,10 @@ static int make_text(const struct cell_outcome *o, const struct parts *p, struct
         return r;
 }
 
+/* An empty buffer may have no bytes at all, which yyjson takes for a failure. */
 static yyjson_mut_val *string_of(yyjson_mut_doc *doc, const struct buffer *b)
 {
-        return yyjson_mut_strn(doc, buffer_bytes(b), b->length);
+        return yyjson_mut_strn(doc, b->length > 0 ? buffer_bytes(b) : "", b->length);
 }
 
 static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *to, const char *key,
@@ -227,7 +228,7 @@ static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *to, const char *key,
 static void add_ms(yyjson_mut_doc *doc, yyjson_mut_val *to, const char *key, uint64_t us)
 {
         if (us < 10000)
-                yyjson_mut_obj_add_real(doc, to, key, (double)(us / 10) / 100);
+                yyjson_mut_obj_add_real(doc, to, key, (double)(us - us % 10) / 1000);
         else
                 yyjson_mut_obj_add_uint(doc, to, key, us / 1000);
 }
@@ -293,7 +294,10 @@ static void add_signal(yyjson_mut_doc *doc, yyjson_mut_val *to, int number)
 
         if (number == 0)
                 return;
-        snprintf(text, sizeof(text), name ? "SIG%s" : "%s", name ? name : "unknown");
+        if (name)
+                snprintf(text, sizeof(text), "SIG%s", name);
+        else
+                snprintf(text, sizeof(text), "SIG%d", number);
         yyjson_mut_obj_add_strcpy(doc, to, "signal", text);
 }
 

@@ -9,7 +9,7 @@ void capture_init(struct capture *c)
 {
         *c = (struct capture){
                 .head = BUFFER_INIT(CAPTURE_KEEP),
-                .tail = BUFFER_INIT(CAPTURE_KEEP),
+                .tail = BUFFER_INIT(2 * CAPTURE_KEEP),
         };
 }
 
@@ -20,15 +20,16 @@ void capture_done(struct capture *c)
         capture_init(c);
 }
 
-/* The tail holds the newest CAPTURE_KEEP bytes; it may then begin within a character. */
+/* The tail holds the newest bytes, CAPTURE_KEEP to twice as many, so that what is kept is moved
+ * once for each time that as much came; it may begin within a character. */
 static int append_tail(struct buffer *tail, const char *text, size_t n)
 {
         if (n > CAPTURE_KEEP) {
                 text += n - CAPTURE_KEEP;
                 n = CAPTURE_KEEP;
         }
-        if (tail->length + n > CAPTURE_KEEP)
-                buffer_consume(tail, tail->length + n - CAPTURE_KEEP);
+        if (tail->length + n > tail->limit)
+                buffer_consume(tail, tail->length - CAPTURE_KEEP);
         return buffer_append(tail, text, n);
 }
 

@@ -45,6 +45,8 @@ static const char *const state_names[] = {
 };
 static_assert(ARRAY_SIZE(state_names) == SESSION_STATE_MAX, "a name a state");
 
+static const char closed_text[] = "the code closed Cloister's channel";
+
 const char *session_state_name(enum session_state state)
 {
         return state_names[state];
@@ -184,7 +186,7 @@ static void on_closed(void *data, const struct error *error)
         }
         set_state(s, SESSION_ENDING);
         s->end = END_CLOSED;
-        snprintf(s->why, sizeof(s->why), "the code closed Cloister's channel");
+        snprintf(s->why, sizeof(s->why), "%s", closed_text);
         start_timer(s, SESSION_CLOSED_MS);
 }
 
@@ -427,6 +429,11 @@ static void describe_death(const struct session *s, const struct monitor_ended *
         int status = ended->wait_status;
         const char *name;
 
+        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == FRAME_EXIT_LOST) {
+                o->status = CELL_KILLED;
+                snprintf(o->why, sizeof(o->why), "%s", closed_text);
+                return;
+        }
         if (status != -1 && WIFEXITED(status)) {
                 o->status = CELL_EXIT;
                 o->has_exit_code = true;

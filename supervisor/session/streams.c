@@ -120,7 +120,7 @@ void streams_begin(struct session *session, struct cell *cell)
 
                 if (stray->bytes == 0)
                         continue;
-                _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * CAPTURE_KEEP + 4096);
+                _cleanup_buffer_ struct buffer text = BUFFER_INIT(4 * CAPTURE_KEEP);
                 bool cut;
                 capture_finish(stray);
                 int r = capture_render(stray, OUTPUT_CHARACTERS_MAX, &text, &cut);

@@ -138,6 +138,22 @@ static void test_error(void)
         outcome_done(&o);
 }
 
+/* What the schema requires is there, empty or not. */
+static void test_empty_strings(void)
+{
+        struct cell_outcome o;
+
+        outcome_init(&o);
+        o.status = CELL_ERROR;
+        outcome_result(&o, "{\"value\":{\"repr\":\"\"},\"error\":{\"type\":\"E\",\"message\":\"\","
+                           "\"traceback\":\"E\\n\"}}");
+        yyjson_val *root = render(&o, 1000);
+        check_json(yyjson_obj_get(structured(root), "value"), "{\"repr\":\"\"}");
+        check_json(yyjson_obj_get(structured(root), "error"),
+                   "{\"type\":\"E\",\"message\":\"\",\"traceback\":\"E\\n\"}");
+        outcome_done(&o);
+}
+
 static void test_ends(void)
 {
         struct cell_outcome o;
@@ -289,6 +305,7 @@ int main(void)
         run(test_output_and_value);
         run(test_types_do_not_depend);
         run(test_error);
+        run(test_empty_strings);
         run(test_ends);
         run(test_refusal);
         run(test_cut);

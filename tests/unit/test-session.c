@@ -188,6 +188,7 @@ static void test_deaths(void)
                 {-1, 1, CELL_OOM, 0, "out of memory"},
                 {-1, 0, CELL_KILLED, 0, "the sandbox was killed"},
                 {0, 0, CELL_EXIT, 0, "exit code 0"},
+                {FRAME_EXIT_LOST << 8, 0, CELL_KILLED, 0, "the code closed Cloister's channel"},
         };
         struct fake f;
         struct end end;
