@@ -122,11 +122,11 @@ static bool is_delegated(const char *path)
                getxattr(path, "user.delegate", value, sizeof(value)) > 0;
 }
 
-/* Gives a group's children the controllers. */
+/* Gives a group's children the controllers; cpu where it can be had. */
 static int enable(int dir_fd, const char *path, struct error *why)
 {
         const char file[] = "cgroup.subtree_control";
-        int r = cgroup_write(dir_fd, file, "+memory +pids");
+        int r = controls(dir_fd, file) ? 0 : cgroup_write(dir_fd, file, "+memory +pids");
 
         if (r == -EBUSY)
                 return error_set(
@@ -153,7 +153,7 @@ static int move_aside(int dir_fd, const char *path, struct error *why)
 
 static int host_in(struct cgroups *cgroups, int dir_fd, const char *path, struct error *why)
 {
-        int r = controls(dir_fd, "cgroup.subtree_control") ? 0 : enable(dir_fd, path, why);
+        int r = enable(dir_fd, path, why);
 
         if (r >= 0)
                 r = cgroup_add_hierarchy(cgroups, CGROUP_UNIFIED, path, why);
