@@ -144,6 +144,17 @@ int fd_set_cloexec(int fd, int on)
         return set_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on);
 }
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+void fd_refuse_rights(int socket)
+{
+        int off = 0;
+
+        setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
+}
+
 void fd_close_many(int *fds, size_t count)
 {
         for (size_t i = 0; i < count; i++) {

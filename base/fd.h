@@ -41,4 +41,8 @@ int fd_send(int socket, const void *data, size_t n, const int *fds, size_t count
 ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, struct ucred *creds,
                    int flags);
 
+/* No descriptors come in on this socket: a sender that tries gets EPERM. Best effort: Linux 6.16; before that, who
+ * receives has to close them. */
+void fd_refuse_rights(int socket);
+
 void fd_close_many(int *fds, size_t count);

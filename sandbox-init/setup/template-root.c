@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -208,6 +209,8 @@ int template_root_main(void)
 
         /* Not in the monitor's process group, which a terminal or a caller may signal as a whole. */
         setsid();
+        /* Nor with the user's session keyring in possession; a kernel without keys has nothing to leave. */
+        syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         int r = receive_plan(&t, &failed.error);
         if (r >= 0)

@@ -158,6 +158,7 @@ pid_t broker_launch(const struct broker_launch *how, struct children *children, 
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_errno(err, errno, "socketpair");
         _cleanup_close_ int ours = pair[0];
+        fd_refuse_rights(ours);
         _cleanup_close_ int theirs = pair[1];
         pid_t pid = launch(how, children, theirs, err);
         if (pid < 0)

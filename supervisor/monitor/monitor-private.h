@@ -42,6 +42,7 @@ struct monitor {
         struct limits limits;
         uint32_t sessions_max;
         struct upstream_user user;
+        int worker_file, init_file; /* our executables, opened while we may still read them */
         char program[512];      /* path of `cloister` */
         char state_path[512];   /* "": none */
 

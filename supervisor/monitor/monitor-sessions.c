@@ -17,7 +17,6 @@
 #include "supervisor/monitor/filter.h"
 #include "supervisor/monitor/monitor-private.h"
 #include "supervisor/monitor/network-check.h"
-#include "supervisor/monitor/programs.h"
 
 static void make_waiting(struct monitor *m);
 
@@ -128,12 +127,20 @@ static int compile_filters(struct template_parts *parts, struct error *err)
         return 0;
 }
 
-static int gather_parts(struct template_parts *parts, struct error *err)
+/* What enters a sandbox is a sealed copy, never reachable as a file. */
+static int seal_program(const char *name, int file, struct error *err)
 {
-        parts->worker_fd = program_sealed("cloister-worker", err);
+        if (lseek(file, 0, SEEK_SET) < 0)
+                return error_errno(err, errno, "%s", name);
+        return fd_sealed_copy(name, file, err);
+}
+
+static int gather_parts(const struct monitor *m, struct template_parts *parts, struct error *err)
+{
+        parts->worker_fd = seal_program("cloister-worker", m->worker_file, err);
         if (parts->worker_fd < 0)
                 return parts->worker_fd;
-        parts->init_fd = program_sealed("cloister-init", err);
+        parts->init_fd = seal_program("cloister-init", m->init_file, err);
         return parts->init_fd < 0 ? parts->init_fd : compile_filters(parts, err);
 }
 
@@ -149,7 +156,7 @@ static int start_template(struct monitor *m, const struct image_info *info, int 
                                        .init_filter_fd = -1,
                                        .stub_filter_fd = -1};
 
-        int r = gather_parts(&parts, err);
+        int r = gather_parts(m, &parts, err);
         if (r >= 0)
                 r = template_start(&m->template_host, &parts, &m->template, err);
         int fds[] = {parts.worker_fd,       parts.init_fd,        parts.template_filter_fd,

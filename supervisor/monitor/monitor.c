@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,7 +269,16 @@ static int watch(struct monitor *m, struct error *err)
         return 0;
 }
 
-/* libevent starts its epoll here: signals that come earlier wait in the mask. */
+/* Before privilege goes: a build tree below a home directory is closed to a root without CAP_DAC_OVERRIDE. */
+static int open_programs(struct monitor *m, struct error *err)
+{
+        m->worker_file = program_open("cloister-worker", err);
+        if (m->worker_file < 0)
+                return m->worker_file;
+        m->init_file = program_open("cloister-init", err);
+        return m->init_file < 0 ? m->init_file : 0;
+}
+
 static int set_up(struct monitor *m, struct error *err)
 {
         m->base = event_base_new();
@@ -277,6 +287,8 @@ static int set_up(struct monitor *m, struct error *err)
         int r = children_new(&m->children, err);
         if (r >= 0)
                 r = program_path("cloister", m->program, sizeof(m->program), err);
+        if (r >= 0)
+                r = open_programs(m, err);
         if (r >= 0)
                 r = load_config(m, err);
         if (r >= 0)
@@ -296,6 +308,9 @@ static int start(struct monitor *m, struct error *err)
         if (r < 0)
                 return r;
         make_state(m);
+        /* Root's groups are nobody's business below. An ordinary user's cannot be given up, and are his own. */
+        if (m->ids.mode != SANDBOX_ROOTLESS && setgroups(0, NULL) < 0)
+                return error_errno(err, errno, "give up supplementary groups");
         r = monitor_sessions_init(m, err);
         if (r >= 0)
                 r = start_broker(m, err);
@@ -321,7 +336,7 @@ static void done(struct monitor *m)
                 if (events[i])
                         event_free(events[i]);
         }
-        int fds[] = {m->link, m->broker_pidfd};
+        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->init_file};
         cgroups_free(m->cgroups);
         if (m->janitor_pid > 0)
                 janitor_finish(m->janitor_pid, m->janitor);
@@ -338,7 +353,7 @@ static void done(struct monitor *m)
 static void monitor_init(struct monitor *m, const struct monitor_options *options)
 {
         *m = (struct monitor){
-                .options = options, .janitor = -1, .broker_pidfd = -1, .link = -1, .exit_status = 1};
+                .options = options, .worker_file = -1, .init_file = -1, .janitor = -1, .broker_pidfd = -1, .link = -1, .exit_status = 1};
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);
         signal(SIGPIPE, SIG_IGN);

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
 #include "cloister-config.h"
 
 static int try_path(const char *directory, const char *name, char *ret, size_t size)
@@ -37,15 +35,13 @@ int program_path(const char *name, char *ret, size_t size, struct error *err)
                          CLOISTER_LIBEXECDIR);
 }
 
-int program_sealed(const char *name, struct error *err)
+int program_open(const char *name, struct error *err)
 {
         char path[PATH_MAX];
 
         int r = program_path(name, path, sizeof(path), err);
         if (r < 0)
                 return r;
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-                return error_errno(err, errno, "open %s", path);
-        return fd_sealed_copy(name, fd, err);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }

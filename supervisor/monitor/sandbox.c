@@ -51,6 +51,7 @@ static int make_channels(struct sandbox *s, struct error *err)
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_errno(err, errno, "socketpair");
         s->rpc = pair[0];
+        fd_refuse_rights(s->rpc);
         s->inner[SESSION_FD_RPC] = pair[1];
         int r = new_pipe(&s->out, &s->inner[SESSION_FD_STDOUT], true, err);
         if (r >= 0)

@@ -247,6 +247,7 @@ static int launch(struct template *t, const struct template_parts *parts, struct
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_errno(err, errno, "socketpair");
         t->control = pair[0];
+        fd_refuse_rights(t->control);
         _cleanup_close_ int theirs = pair[1];
         if (setsockopt(t->control, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
                 return error_errno(err, errno, "SO_PASSCRED");
