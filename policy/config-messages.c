@@ -40,9 +40,9 @@ size_t config_line_of(const struct config_reader *reader, const char *key)
 }
 
 /* "FILE: line 3: text", allocated; NULL without memory. */
-__attribute__((format(printf, 3, 0))) static char *
-message(const struct config_reader *reader, const char *key, const char *format,
-                     va_list args)
+__attribute__((format(printf, 3, 0))) static char *message(const struct config_reader *reader,
+                                                           const char *key, const char *format,
+                                                           va_list args)
 {
         size_t line = key ? config_line_of(reader, key) : 0;
         _cleanup_free_ char *text = NULL;

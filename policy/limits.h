@@ -1,4 +1,5 @@
-/* What a sandbox may use, computed from config and machine without a syscall (DESIGN: defaults in docs/config.md). */
+/* What a sandbox may use, computed from config and machine without a syscall (defaults in
+ * docs/config.md). */
 #pragma once
 
 #include <stdbool.h>
@@ -19,8 +20,8 @@ struct limits {
 
 void limits_default(struct limits *limits);
 
-/* Cuts /tmp, /workspace and /dev/shm in proportion so that together they take at most half of the memory
- * limit: tmpfs pages are charged to the sandbox and survive an out-of-memory kill. */
+/* Cuts /tmp, /workspace and /dev/shm in proportion so that together they take at most half of the
+ * memory limit: tmpfs pages are charged to the sandbox and survive an out-of-memory kill. */
 void limits_fit(struct limits *limits);
 
 /* Most live sessions for a machine: a quarter of RAM / 4 MiB, 16 to 1,024. */

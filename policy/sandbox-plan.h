@@ -1,15 +1,15 @@
 /*
- * What the monitor tells the processes of a sandbox, as messages of fixed size: the template's set-up
- * (struct template_plan) and each session (struct session_plan), both over the template's control socket, a
- * SOCK_SEQPACKET pair. Monitor, cloister-init and cloister-worker are one build.
+ * What the monitor tells the processes of a sandbox, as messages of fixed size: the template's
+ * set-up (struct template_plan) and each session (struct session_plan), both over the template's
+ * control socket, a SOCK_SEQPACKET pair. Monitor, cloister-init and cloister-worker are one build.
  *
  *     monitor                    template
- *       TEMPLATE_PLAN + fds  ->             mount the image, filter, exec cloister-worker, boot CPython
+ *       TEMPLATE_PLAN + fds  ->             mounts the image, loads its filter, boots CPython
  *                            <-  TEMPLATE_READY | TEMPLATE_FAILED
  *       SESSION_CREATE + fds ->             clone3
- *                            <-  SESSION_HERE (from the new session's PID 1, SCM_CREDENTIALS tell its pid)
- *       SESSION_GO           ->             (read by PID 1: it is in its cgroup)
- *                            <-  SESSION_MADE | SESSION_FAILED (from the template, once PID 1 exec'd)
+ *                            <-  SESSION_HERE, from the new PID 1; SCM_CREDENTIALS tell its pid
+ *       SESSION_GO           ->             read by PID 1: it is in its cgroup
+ *                            <-  SESSION_MADE | SESSION_FAILED, once PID 1 exec'd
  */
 #pragma once
 
@@ -40,7 +40,7 @@ enum {
         SESSION_FD_STDOUT,  /* write ends of pipes */
         SESSION_FD_STDERR,
         SESSION_FD_REPORT,  /* init writes struct init_report */
-        SESSION_FD_CONTROL, /* init reads one byte commands, enum init_command; EOF ends the session */
+        SESSION_FD_CONTROL, /* init reads bytes, enum init_command; EOF ends the session */
         SESSION_FD_COUNT,
 
         /* Where PID 1 finds its own. */
@@ -74,7 +74,7 @@ struct template_plan {
 };
 
 struct session_plan {
-        uint32_t id;      /* of the session in the template's user namespace: 0 when there is but one */
+        uint32_t id; /* of the session in the template's user namespace: 0 when there is but one */
         uint32_t rlimits; /* 1: bound memory and pids by rlimits, no cgroup does */
         struct limits limits;
 };

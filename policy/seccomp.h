@@ -21,7 +21,7 @@
 #include "base/error.h"
 
 enum filter_kind {
-        FILTER_WORKER,   /* the guest: DESIGN §3 */
+        FILTER_WORKER,   /* the guest */
         FILTER_TEMPLATE, /* the worker's plus what making a session needs */
         FILTER_INIT,     /* PID 1 of a sandbox */
         FILTER_STUB,     /* PID 1 of the outer pid namespace: read and exit */
