@@ -8,10 +8,10 @@ import _cloister
 
 # What most code imports. It is shared by all sessions, so it costs each of them nothing.
 PRELOADED = (
-    "asyncio base64 bisect calendar collections concurrent.futures contextlib copy dataclasses datetime decimal"
-    " enum functools glob hashlib heapq importlib.util inspect io itertools json linecache logging math operator"
-    " os pathlib pickle pprint queue random re secrets shutil signal statistics string struct subprocess tempfile"
-    " textwrap threading time traceback types typing urllib.parse uuid warnings weakref"
+    "asyncio base64 bisect collections concurrent.futures contextlib copy dataclasses datetime decimal enum functools"
+    " hashlib heapq importlib.util inspect io itertools json linecache logging math operator os pathlib pickle queue"
+    " random re shutil signal string struct subprocess tempfile textwrap threading time traceback types typing"
+    " urllib.parse warnings"
 )
 
 

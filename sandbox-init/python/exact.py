@@ -11,8 +11,6 @@ from math import isfinite
 MOST_DEPTH = 120  # of nested containers: the supervisor refuses documents deeper than 128
 JSON_BUDGET = 64 * 1024  # characters of a cell's value that still go as JSON
 
-_INFINITE = float("inf")
-
 
 class Unfit(ValueError):
     """A value that JSON cannot carry unchanged. path: where, as Python would write it behind the whole."""
@@ -91,25 +89,29 @@ def encode_guest(value):
         raise error if isinstance(error, Unfit) else Unfit(str(error)) from None
 
 
+_CONTAINERS = (dict, list, tuple)
+
+
+def _holds(items, kinds):
+    """Whether some items are of these kinds; by their types, as there may be millions of items."""
+    return any(issubclass(kind, kinds) for kind in set(map(type, items)))
+
+
 def _check_keys(value):
-    """Keys that json would turn into strings silently, and depth; one pass over the containers only."""
-    if not isinstance(value, (dict, list, tuple)):
-        return
-    level = [value]
+    """Keys that json would turn into strings silently, and depth; looks at the containers only."""
+    level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(MOST_DEPTH):
         below = []
         for container in level:
             if isinstance(container, dict):
-                for key in container:
-                    if not isinstance(key, str):
-                        _locate(value, "", 0)
+                if not all(issubclass(kind, str) for kind in set(map(type, container))):
+                    _locate(value, "", 0)
                 container = container.values()
-            below += [item for item in container if isinstance(item, (dict, list, tuple))]
+            if _holds(container, _CONTAINERS):
+                below += [item for item in container if isinstance(item, _CONTAINERS)]
         if not below:
             return
         level = below
-        if len(level) > 100_000_000:
-            break
     raise Unfit("more than %d levels of lists and dicts" % MOST_DEPTH)
 
 

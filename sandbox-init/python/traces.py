@@ -1,7 +1,7 @@
 """Exceptions as the agent sees them: as the interpreter prints them, with the lines of its own code only."""
 
+import os
 import site
-import sysconfig
 import traceback
 
 from cloister import sources
@@ -14,10 +14,9 @@ MESSAGE_MOST = 8 * 1024
 OURS = (lambda: 0).__code__.co_filename.rpartition("/")[0] + "/"
 
 
-_LIBRARIES = tuple(
-    {path.rstrip("/") + "/" for path in sysconfig.get_paths().values() if "python" in path}
-    | {path.rstrip("/") + "/" for path in site.getsitepackages()}
-) + ("<frozen ",)
+_LIBRARIES = (os.__file__.rpartition("/")[0] + "/", "<frozen ") + tuple(
+    path.rstrip("/") + "/" for path in site.getsitepackages()
+)
 
 
 def is_ours(filename):
