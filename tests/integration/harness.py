@@ -10,6 +10,7 @@ import ctypes
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -115,13 +116,13 @@ def mounts():
 
 
 def cgroups():
-    """Cgroup directories of ours that hold no process: a living one belongs to somebody else's test."""
+    """Cgroups whose supervisor is gone: they are named cloister-PID-…, and a living one may be somebody else's."""
     found = set()
-    for directory, _, _ in os.walk("/sys/fs/cgroup"):
-        if "cloister" in os.path.basename(directory):
-            with contextlib.suppress(OSError), open(os.path.join(directory, "cgroup.procs"), encoding="ascii") as f:
-                if not f.read():
-                    found.add(directory)
+    for directory, names, _ in os.walk("/sys/fs/cgroup"):
+        for name in names:
+            match = re.match(r"cloister-(\d+)", name)
+            if match and not alive(match.group(1)):
+                found.add(os.path.join(directory, name))
     return found
 
 

@@ -78,8 +78,8 @@ class Bridge(rawmcp.ServerCase):
 
     def error_of(self, call):
         """(type, message, is it a ToolError) of what a call raises."""
-        code = f"try:\n    await {call}\n    r = None\nexcept Exception as e:\n    r = [type(e).__name__, str(e), isinstance(e, ToolError)]\nr"
-        return self.value(code)
+        code = f"try:\n    await {call}\n    r = None\nexcept Exception as e:\n    r = [type(e).__name__, str(e), isinstance(e, ToolError)]\n[r]"
+        return self.value(code)[0]
 
     def test_unknown_tool_has_a_suggestion(self):
         kind, message, is_tool_error = self.error_of("tools['creat-event'](title='x')")
@@ -122,9 +122,9 @@ class Bridge(rawmcp.ServerCase):
     def test_values_cross_unchanged(self):
         value = {
             "big": 2**80, "negative": -(2**63) - 1, "float": 1e-300, "one": 1.0, "text": "漢 \u2028 \x00 \\ \" \n",
-            "null": None, "deep": [[[[{"a": [True, False]}]]]], "empty": {}, "": "empty key",
+            "null": [None], "deep": [[[[{"a": [True, False]}]]]], "empty": {}, "": "empty key",
         }
-        self.assertEqual(self.value(f"await tools['echo'](**{value!r})"), {k: v for k, v in value.items()})
+        self.assertEqual(self.value(f"await tools['echo'](**{value!r})"), value)
         self.assertTrue(self.value(f"v = {value!r}\nr = await tools['echo'](**v)\nrepr(r) == repr(v)"))
 
     def test_a_lone_surrogate_is_refused_before_sending(self):
@@ -148,7 +148,7 @@ class Bridge(rawmcp.ServerCase):
         self.assertEqual(self.value(code, wait=60), [16 << 20, True])
 
     def test_discover(self):
-        found = self.value("_discover()")
+        found = self.value("list(_discover())")
         add = next(entry for entry in found if entry["name"] == "add")
         self.assertEqual(add["server"], "fix-ture")
         self.assertIn("a", add["signature"])
@@ -158,9 +158,9 @@ class Bridge(rawmcp.ServerCase):
         self.assertTrue(self.value("len(await _discover()) == len(_discover())"))
 
     def test_search_ranks(self):
-        found = self.value("_search('image')")
+        found = self.value("list(_search('image'))")
         self.assertEqual(found[0]["name"], "blocks")
-        self.assertLessEqual(len(self.value("_search('a', limit=2)")), 2)
+        self.assertLessEqual(self.value("len(_search('a', limit=2))"), 2)
 
     def test_schema(self):
         schema = self.value("_schema('add')")
@@ -260,7 +260,7 @@ class NoTools(harness.Case):
     def test_tools_without_servers(self):
         with rawmcp.RawServer("--config", self.config()) as server:
             server.initialize()
-            self.assertEqual(server.cell("_discover()")["value"]["json"], [])
+            self.assertEqual(server.cell("list(_discover())")["value"]["json"], [])
             self.assertEqual(server.cell("await tools['x']()")["error"]["type"].split(".")[-1], "ToolNotFound")
 
 

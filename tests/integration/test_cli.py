@@ -90,7 +90,7 @@ class Run(harness.Case):
         harness.end(process)
 
     def test_ctrl_c_stops_the_cell(self):
-        process = self.start("import time\nprint('ready', flush=True)\ntry:\n    time.sleep(60)\nfinally:\n    print('finally', flush=True)",
+        process = self.start("import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nfinally:\n    print('finally', flush=True)",
                              start_new_session=True)
         process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)

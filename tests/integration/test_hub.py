@@ -14,7 +14,7 @@ class Hub(harness.Case):
     """One server process per test, with a config of its own."""
 
     def server(self, servers=None, *, config=None, env=None, **rest):
-        server = rawmcp.RawServer("--config", config or self.config(servers, **rest), env=env, cwd=self.dir)
+        server = rawmcp.RawServer("--log-level", "debug", "--config", config or self.config(servers, **rest), env=env, cwd=self.dir)
         self.addCleanup(server.free)
         server.initialize()
         return server
@@ -119,7 +119,7 @@ class Hub(harness.Case):
         self.assertEqual(kind, "ToolUnavailable")
         self.assertIn("/no/such/command", message)
         self.assertEqual(self.value(server, "await mcp_b.add(a=1, b=1)"), {"sum": 2})
-        self.assertIn("gone", json.dumps(self.value(server, "_discover()")))
+        self.assertIn("gone", self.value(server, "repr(_discover())"))
         server.close()
 
     def test_server_that_exits_at_start(self):
@@ -197,7 +197,7 @@ class Hub(harness.Case):
         server.close()
 
     def test_timeout_of_a_call(self):
-        server = self.server({"a": harness.fixture(timeout=1000)})
+        server = self.server({"a": harness.fixture(timeout=1)})
         code = "try:\n    await mcp_a.sleep(seconds=30)\nexcept ToolTimeout as e:\n    r = isinstance(e, TimeoutError)\nr"
         start = time.monotonic()
         self.assertTrue(self.value(server, code))

@@ -106,9 +106,10 @@ class Protocol(rawmcp.ServerCase):
 
     def test_unknown_methods(self):
         for method in ("prompts/list", "resources/list", "no/such", "", "tools/listx"):
-            with self.subTest(method), self.assertRaises(rawmcp.RpcError) as caught:
-                self.server.ask(method, timeout=5)
-            self.assertEqual(caught.exception.code, -32601)
+            with self.subTest(method):
+                with self.assertRaises(rawmcp.RpcError) as caught:
+                    self.server.ask(method, timeout=5)
+                self.assertEqual(caught.exception.code, -32601)
 
     def test_unknown_notifications_are_ignored(self):
         self.server.notify("notifications/no_such_thing", x=1)
@@ -151,9 +152,10 @@ class Protocol(rawmcp.ServerCase):
 
     def test_wrong_params(self):
         for params in ([], {"name": 5}, {}, {"name": "run_python", "arguments": []}, {"name": "run_python", "arguments": 5}):
-            with self.subTest(params), self.assertRaises(rawmcp.RpcError) as caught:
-                self.server.ask("tools/call", params)
-            self.assertEqual(caught.exception.code, -32602)
+            with self.subTest(params):
+                with self.assertRaises(rawmcp.RpcError) as caught:
+                    self.server.ask("tools/call", params)
+                self.assertEqual(caught.exception.code, -32602)
 
     def test_deep_nesting(self):
         waiting = self.server.expect(None)
