@@ -24,6 +24,8 @@ struct cgroup_operations {
         enum cgroup_version version;
         int (*set_limits)(const struct cgroup *cgroup, const struct limits *limits,
                           struct error *err);
+        const char *cpu_limit_file; /* in a leaf of cpu_limit_controller, where that is to be had */
+        enum cgroup_controller cpu_limit_controller;
         const char *cpu_file; /* of the facts; where to find it: cpu_controller */
         const char *memory_file;
         enum cgroup_controller cpu_controller, memory_controller;
@@ -36,6 +38,7 @@ struct cgroups {
         struct hierarchy items[CGROUP_PLACES_MAX];
         size_t count;
         char name[48]; /* of our parent directories */
+        bool bounds_cpu;
         uint32_t serial;
         char **leftovers; /* names of leaves that would not go yet, tried again with the next one */
         size_t n_leftovers;

@@ -117,9 +117,13 @@ static int try_leaf(struct cgroups *cgroups, struct error *err)
 
         limits_default(&limits);
         int r = cgroup_new(cgroups, 0, &limits, &trial, err);
-        if (r >= 0)
-                cgroup_free(trial);
-        return r;
+        if (r < 0)
+                return r;
+        const struct cgroup_operations *o = cgroups->operations;
+        int fd = cgroup_leaf_fd(trial, o->cpu_limit_controller);
+        cgroups->bounds_cpu = fd >= 0 && faccessat(fd, o->cpu_limit_file, F_OK, 0) == 0;
+        cgroup_free(trial);
+        return 0;
 }
 
 static int try_version(struct cgroups *cgroups, const struct cgroup_operations *operations,
@@ -197,6 +201,11 @@ struct cgroups *cgroups_free(struct cgroups *cgroups)
 enum cgroup_version cgroups_version(const struct cgroups *cgroups)
 {
         return cgroups->operations ? cgroups->operations->version : CGROUP_NONE;
+}
+
+bool cgroups_bounds_cpu(const struct cgroups *cgroups)
+{
+        return cgroups->bounds_cpu;
 }
 
 size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t most)

@@ -26,6 +26,8 @@ int cgroups_open(struct cgroups **ret, struct error *why, struct error *err);
  * has to). */
 struct cgroups *cgroups_free(struct cgroups *cgroups);
 enum cgroup_version cgroups_version(const struct cgroups *cgroups);
+bool cgroups_bounds_cpu(
+        const struct cgroups *cgroups); /* memory and pids are bounded in any case */
 
 /* Removes what a process of ours that was killed left behind; called at start. */
 void cgroups_sweep(struct cgroups *cgroups);

@@ -51,6 +51,8 @@ static uint32_t oom_kills(const struct cgroup *cgroup)
 const struct cgroup_operations cgroup1_operations = {
         .version = CGROUP_V1,
         .set_limits = set_limits,
+        .cpu_limit_file = "cpu.cfs_quota_us",
+        .cpu_limit_controller = CGROUP_CPU,
         .cpu_file = "cpuacct.usage",
         .cpu_controller = CGROUP_CPUACCT,
         .memory_file = "memory.max_usage_in_bytes",

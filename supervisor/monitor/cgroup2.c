@@ -67,6 +67,8 @@ static uint32_t oom_kills(const struct cgroup *cgroup)
 const struct cgroup_operations cgroup2_operations = {
         .version = CGROUP_V2,
         .set_limits = set_limits,
+        .cpu_limit_file = "cpu.max",
+        .cpu_limit_controller = CGROUP_UNIFIED,
         .cpu_file = "cpu.stat",
         .cpu_controller = CGROUP_UNIFIED,
         .memory_file = "memory.peak",

@@ -24,6 +24,21 @@ enum { PYTHON_TIMEOUT_S = 10, PYTHON_ANSWER_MAX = 4096 };
 
 /* ---- limits ---- */
 
+static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
+{
+        int version = cgroups_version(cgroups) == CGROUP_V1 ? 1 : 2;
+
+        if (cgroups_bounds_cpu(cgroups))
+                doctor_add(d, "limits", DOCTOR_EFFECTIVE, true, NULL,
+                           "memory, pids and cpu of a session by cgroup version %d", version);
+        else
+                doctor_add(d, "limits", DOCTOR_DEGRADED, true,
+                           "have the cpu controller delegated as well (systemd: Delegate=cpu "
+                           "memory pids)",
+                           "memory and pids of a session by cgroup version %d, but not its cpu",
+                           version);
+}
+
 static void check_limits(struct doctor *d)
 {
         struct cgroups *cgroups = NULL;
@@ -36,9 +51,7 @@ static void check_limits(struct doctor *d)
         switch (cgroups_version(cgroups)) {
         case CGROUP_V1:
         case CGROUP_V2:
-                doctor_add(d, "limits", DOCTOR_EFFECTIVE, true, NULL,
-                           "memory, pids and cpu of a session by cgroup version %d",
-                           cgroups_version(cgroups) == CGROUP_V1 ? 1 : 2);
+                check_cgroups(d, cgroups);
                 break;
         case CGROUP_NONE:
                 doctor_add(d, "limits", DOCTOR_DEGRADED, true,

@@ -268,6 +268,7 @@ static void test_cpu_is_bounded_and_counted(void)
         int cpu, memory;
         char text[256];
 
+        check(cgroups_bounds_cpu(cgroups));
         limits_default(&limits);
         limits.cpu_milli = 200;
         check_ok(cgroup_new(cgroups, 1, &limits, &cgroup, &err));
