@@ -149,7 +149,11 @@ static void on_drained(void *data)
 /* As if the code itself wrote to a pipe that nobody reads. */
 static void on_broken(void *data, int code)
 {
-        broker_end(data, code == EPIPE || code == ECONNRESET ? 128 + SIGPIPE : STATUS_SANDBOX);
+        bool unread = code == EPIPE || code == ECONNRESET;
+
+        if (!unread)
+                log_error("write the output: %s", strerror(code));
+        broker_end(data, unread ? 128 + SIGPIPE : STATUS_SANDBOX);
 }
 
 static int open_outputs(struct broker *broker, struct mode_run *mode, struct error *err)

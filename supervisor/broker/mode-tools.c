@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/sink.h"
 #include "supervisor/broker/terminal.h"
@@ -176,6 +177,8 @@ static void on_drained(void *data)
 
 static void on_broken(void *data, int code)
 {
+        if (code != EPIPE)
+                log_error("write the list: %s", strerror(code));
         broker_end(data, 1);
 }
 

@@ -224,7 +224,7 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                 .timeout_ms = config->cell_timeout_ms,
                 .max_output = config->output_characters,
         };
-        if (arguments && !yyjson_is_obj(arguments))
+        if (arguments && !yyjson_is_null(arguments) && !yyjson_is_obj(arguments))
                 return error_set(err, EINVAL, "arguments must be an object, not %s",
                                  type_name(arguments));
 

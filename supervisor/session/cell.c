@@ -128,6 +128,7 @@ static int take_status(struct cell_outcome *outcome, yyjson_val *root, struct er
                 return error_set(err, EBADMSG, "RESULT without a status");
         if (strcmp(status, "exit") == 0)
                 return take_exit(outcome, root, err);
+        outcome->interrupted = strcmp(status, "interrupted") == 0;
         if (strcmp(status, "ok") == 0)
                 outcome->status = CELL_OK;
         else if (strcmp(status, "error") == 0 || strcmp(status, "interrupted") == 0)

@@ -61,6 +61,7 @@ struct cell_call {
 struct cell_outcome {
         enum cell_status status;
         enum cell_state state;
+        bool interrupted;                     /* the worker says that it was stopped */
         struct capture streams[CELL_STREAMS]; /* empty when they were streamed */
         yyjson_doc *result;                   /* payload of RESULT, or NULL */
         yyjson_val *value, *error;            /* in it, of the promised shape, or NULL */

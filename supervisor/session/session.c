@@ -21,15 +21,14 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/session/clock.h"
+#include "supervisor/session/ending.h"
 #include "supervisor/session/facts.h"
 #include "supervisor/session/frame-table.h"
 #include "supervisor/session/sessions.h"
@@ -44,8 +43,6 @@ static const char *const state_names[] = {
         [SESSION_ENDING] = "ending",
 };
 static_assert(ARRAY_SIZE(state_names) == SESSION_STATE_MAX, "a name a state");
-
-static const char closed_text[] = "the code closed Cloister's channel";
 
 const char *session_state_name(enum session_state state)
 {
@@ -75,16 +72,6 @@ static void set_state(struct session *s, enum session_state state)
 static void kick(struct session *s)
 {
         event_active(s->kick, EV_TIMEOUT, 0);
-}
-
-/* Seconds for a person: "120 s", "0.5 s". */
-static const char *seconds(uint64_t ms, char to[32])
-{
-        if (ms % 1000 == 0)
-                snprintf(to, 32, "%llu s", (unsigned long long)(ms / 1000));
-        else
-                snprintf(to, 32, "%.3g s", (double)ms / 1000);
-        return to;
 }
 
 /* Takes a cell out of the queue and ends it. */
@@ -135,17 +122,6 @@ static void interrupt(struct session *s, enum cell_status as)
         s->set->host.interrupt(s->set->host.data, s->target);
 }
 
-static void describe_stop(const struct session *s, const struct cell *cell, char to[CELL_WHY_MAX])
-{
-        char text[32];
-
-        if (s->stopping_as == CELL_TIMEOUT)
-                snprintf(to, CELL_WHY_MAX, "the call reached its timeout of %s",
-                         seconds(cell->timeout_ms, text));
-        else
-                snprintf(to, CELL_WHY_MAX, "the call was cancelled");
-}
-
 static void on_timer(evutil_socket_t fd, short what, void *data)
 {
         struct session *s = data;
@@ -156,12 +132,18 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 interrupt(s, CELL_TIMEOUT);
                 break;
         case SESSION_INTERRUPTING:
-                describe_stop(s, s->cells, why);
+                ending_describe_stop(s, s->cells, why);
                 kill_sandbox(s, s->stopping_as == CELL_TIMEOUT ? END_TIMEOUT : END_CANCELLED, why);
                 break;
         case SESSION_IDLE:
+                if (s->settling) {
+                        s->settling = false;
+                        set_state(s, SESSION_IDLE);
+                        kick(s);
+                        break;
+                }
                 snprintf(why, sizeof(why), "it had been idle for %s",
-                         seconds(s->set->config->session_idle_ms, text));
+                         ending_seconds(s->set->config->session_idle_ms, text));
                 kill_sandbox(s, END_IDLE, why);
                 break;
         case SESSION_ENDING:
@@ -186,7 +168,7 @@ static void on_closed(void *data, const struct error *error)
         }
         set_state(s, SESSION_ENDING);
         s->end = END_CLOSED;
-        snprintf(s->why, sizeof(s->why), "%s", closed_text);
+        snprintf(s->why, sizeof(s->why), "%s", ENDING_CLOSED);
         start_timer(s, SESSION_CLOSED_MS);
 }
 
@@ -319,7 +301,7 @@ static void on_kick(evutil_socket_t fd, short what, void *data)
         struct session *s = data;
 
         drop_cancelled(s);
-        if (!s->cells)
+        if (!s->cells || s->settling)
                 return;
         if (s->state == SESSION_NONE) {
                 create(s);
@@ -364,18 +346,6 @@ void cell_kill(struct cell *cell)
                 kill_sandbox(s, END_CANCELLED, "the call was cancelled");
 }
 
-/* How a cell ended whose worker lives: its own word, unless it was told to stop. */
-static void outcome_alive(struct session *s, struct cell *cell)
-{
-        struct cell_outcome *o = &cell->outcome;
-
-        if (s->state != SESSION_INTERRUPTING)
-                return;
-        o->status = s->stopping_as;
-        o->has_exit_code = false;
-        describe_stop(s, cell, o->why);
-}
-
 int session_on_result(struct session *s, const struct frame_header *header, const char *payload,
                       struct error *err)
 {
@@ -388,9 +358,13 @@ int session_on_result(struct session *s, const struct frame_header *header, cons
         if (r < 0)
                 return r;
         streams_drain(s);
-        outcome_alive(s, cell);
+        ending_alive(s, cell);
         take_facts(s, cell, NULL);
+        /* An interrupt that crossed with the result must not hit the next cell. */
+        s->settling = s->state == SESSION_INTERRUPTING && !cell->outcome.interrupted;
         set_state(s, SESSION_IDLE);
+        if (s->settling)
+                start_timer(s, SESSION_SETTLE_MS);
         end_cell(s, cell);
         kick(s);
         return 0;
@@ -418,78 +392,8 @@ static void forget_sandbox(struct session *s)
         s->catalogue = 0;
         s->end = END_NONE;
         s->why[0] = '\0';
-        s->dead = false;
+        s->dead = s->settling = false;
         set_state(s, SESSION_NONE);
-}
-
-/* What killed the sandbox by the kernel's word, where it was not us. */
-static void describe_death(const struct session *s, const struct monitor_ended *ended,
-                           struct cell_outcome *o)
-{
-        int status = ended->wait_status;
-        const char *name;
-
-        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == FRAME_EXIT_LOST) {
-                o->status = CELL_KILLED;
-                snprintf(o->why, sizeof(o->why), "%s", closed_text);
-                return;
-        }
-        if (status != -1 && WIFEXITED(status)) {
-                o->status = CELL_EXIT;
-                o->has_exit_code = true;
-                o->exit_code = WEXITSTATUS(status);
-                snprintf(o->why, sizeof(o->why), "the code ended the interpreter with exit code %d",
-                         o->exit_code);
-                return;
-        }
-        int number = status == -1 ? SIGKILL : WTERMSIG(status);
-        if (ended->oom_kills > 0 && number == SIGKILL) {
-                o->status = CELL_OOM;
-                snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
-                         (unsigned long long)(s->set->hello.memory_max >> 20));
-                return;
-        }
-        o->status = CELL_KILLED;
-        if (status == -1) {
-                snprintf(o->why, sizeof(o->why), "the sandbox was killed");
-                return;
-        }
-        o->signal = number;
-        name = sigabbrev_np(number);
-        snprintf(o->why, sizeof(o->why), "the interpreter was killed by SIG%s", name ? name : "?");
-}
-
-/* The code closed the channel, unless the worker's death came first and explains it. */
-static bool closed_by_code(const struct session *s, const struct monitor_ended *ended)
-{
-        return s->end == END_CLOSED && s->state == SESSION_ENDING &&
-               (ended->wait_status == -1 ||
-                (WIFSIGNALED(ended->wait_status) && WTERMSIG(ended->wait_status) == SIGKILL)) &&
-               ended->oom_kills == 0 && !evtimer_pending(s->timer, NULL);
-}
-
-/* How the sandbox ended; o is a cell's or one of its own. */
-static void outcome_dead(struct session *s, const struct monitor_ended *ended,
-                         struct cell_outcome *o)
-{
-        static const enum cell_status by_end[] = {
-                [END_TIMEOUT] = CELL_TIMEOUT, [END_CANCELLED] = CELL_CANCELLED,
-                [END_RESET] = CELL_KILLED,    [END_IDLE] = CELL_KILLED,
-                [END_CHANNEL] = CELL_KILLED,  [END_CLOSED] = CELL_KILLED,
-        };
-
-        o->state = CELL_STATE_LOST;
-        if (s->end == END_NONE || (s->end == END_CLOSED && !closed_by_code(s, ended))) {
-                describe_death(s, ended, o);
-                if (s->state != SESSION_INTERRUPTING)
-                        return;
-                /* Told to stop, the code ended everything: it stopped. */
-                o->status = s->stopping_as;
-                describe_stop(s, s->cells, o->why);
-                return;
-        }
-        o->status = by_end[s->end];
-        snprintf(o->why, sizeof(o->why), "%s", s->why);
 }
 
 void session_ended(struct session *s, const struct monitor_ended *ended)
@@ -503,7 +407,7 @@ void session_ended(struct session *s, const struct monitor_ended *ended)
 
         struct cell *cell = session_current(s);
         bool reset = s->end == END_RESET;
-        outcome_dead(s, ended, cell ? &cell->outcome : &none);
+        ending_dead(s, ended, cell ? &cell->outcome : &none);
         if (cell)
                 take_facts(s, cell, ended);
         snprintf(s->lost, sizeof(s->lost), "%s",

@@ -34,6 +34,7 @@ const char *session_state_name(enum session_state state);
 enum {
         SESSION_NAME_MAX = 64,
         SESSION_CELLS_MAX = 64,  /* waiting in one session */
+        SESSION_SETTLE_MS = 50,  /* after a result that an interrupt may have missed */
         SESSION_GRACE_MS = 1000, /* between interrupt and kill */
         SESSION_CLOSED_MS = 500, /* between the channel's end and kill: a death is told sooner */
 };
@@ -66,6 +67,7 @@ struct session {
         bool fresh;      /* the sandbox has run no cell */
         bool dead;       /* the worker is gone: its last words are being read */
         bool paused;     /* its output is not read */
+        bool settling;   /* an interrupt may still arrive: no cell is started */
 
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];

@@ -236,6 +236,29 @@ static void test_timeout_kept(void)
         fake_done(&f);
 }
 
+/* A result that crosses with the interrupt: the next cell waits until the signal has found nobody.
+ */
+static void test_interrupt_crosses(void)
+{
+        struct fake f;
+        struct end end, next;
+
+        fake_open(&f);
+        warm_up(&f);
+        ask_on(&f, &end, "default", "nearly done", 30, false);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        ask(&f, &next, "2");
+        fake_until(&f, f.interrupts == 1);
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_eq_int(end.status, CELL_TIMEOUT);
+        check_eq_int(end.state, CELL_STATE_KEPT);
+        check(!fake_has_frame(&f));
+        fake_until(&f, fake_has_frame(&f));
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(next.status, CELL_OK);
+        fake_done(&f);
+}
+
 static void test_timeout_lost(void)
 {
         struct fake f;
@@ -769,6 +792,7 @@ int main(void)
         run(test_exit);
         run(test_deaths);
         run(test_timeout_kept);
+        run(test_interrupt_crosses);
         run(test_timeout_lost);
         run(test_cancel);
         run(test_kill);

@@ -1,0 +1,21 @@
+/*
+ * How a cell ended, decided in one place for each of two cases: the worker lives, or it does not.
+ */
+#pragma once
+
+#include "supervisor/session/session.h"
+
+#define ENDING_CLOSED "the code closed Cloister's channel"
+
+/* Seconds for a person: "120 s", "0.5 s". Returns to. */
+const char *ending_seconds(uint64_t ms, char to[32]);
+
+/* Why a cell was told to stop. */
+void ending_describe_stop(const struct session *s, const struct cell *cell, char to[CELL_WHY_MAX]);
+
+/* A cell whose worker answered: its own word, unless it was told to stop. */
+void ending_alive(const struct session *s, struct cell *cell);
+
+/* How the sandbox ended; o is the cell's, or one of its own. */
+void ending_dead(const struct session *s, const struct monitor_ended *ended,
+                 struct cell_outcome *o);
