@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -37,7 +38,8 @@ struct build {
         struct interpreter interpreter;
         struct plan *plan;
         int store;
-        char root[PATH_MAX]; /* STORE/.tmp-NAME/root */
+        char root[PATH_MAX];          /* STORE/.tmp-NAME/root */
+        char before[IMAGE_NAME_SIZE]; /* what a default image was called when the build began */
 };
 
 int image_look(const char *path, struct image_stamp *ret)
@@ -141,9 +143,10 @@ static void compile(struct build *b)
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 yyjson_arr_foreach(lists[i], k, n, path)
                 {
-                        char folder[2 * PATH_MAX];
+                        char real[PATH_MAX], folder[2 * PATH_MAX];
                         const char *const argv[] = {b->interpreter.executable,
                                                     "-I",
+                                                    "-B",
                                                     "-m",
                                                     "compileall",
                                                     "-q",
@@ -158,7 +161,10 @@ static void compile(struct build *b)
                                                     "/",
                                                     folder,
                                                     NULL};
-                        snprintf(folder, sizeof(folder), "%s%s", b->root, yyjson_get_str(path));
+                        /* A link on the way would lead out of the image. */
+                        if (!realpath(yyjson_get_str(path), real))
+                                continue;
+                        snprintf(folder, sizeof(folder), "%s%s", b->root, real);
                         best_effort(argv, COMPILE_MS);
                 }
 }
@@ -172,7 +178,9 @@ static void write_cache(struct build *b)
                 best_effort(argv, CACHE_MS);
 }
 
-static void describe(struct build *b)
+/* What image.json will say, before anything is written: a path that does not survive it makes no
+ * image. */
+static int describe(struct build *b, struct error *err)
 {
         const struct interpreter *in = &b->interpreter;
         time_t now = time(NULL);
@@ -186,6 +194,45 @@ static void describe(struct build *b)
                  gmtime_r(&now, &t));
         b->info.bytes = b->plan->bytes;
         b->info.files = b->plan->files;
+
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_JSON_MAX);
+        struct image_info again;
+        if (strlen(b->python) >= sizeof(b->info.source) || image_info_append(&text, &b->info) < 0 ||
+            image_info_parse(buffer_bytes(&text), text.length, &again, err) < 0 ||
+            strcmp(again.source, b->python) != 0 || strcmp(again.python, in->executable) != 0 ||
+            strcmp(again.libpython, in->libpython) != 0)
+                return error_set(
+                        err, EINVAL,
+                        "%s: its path is too long or is not plain UTF-8: move it elsewhere",
+                        b->python);
+        return 0;
+}
+
+/* An upgrade in the middle would mix two versions in one image. */
+static int check_unchanged(const struct build *b, struct error *err)
+{
+        char after[IMAGE_NAME_SIZE];
+
+        int r = image_default_name(b->python, image_look, after, err);
+        if (r >= 0 && strcmp(b->before, after) != 0)
+                return error_set(err, EAGAIN, "%s changed while it was copied: try again",
+                                 b->python);
+        return r;
+}
+
+/* Everything between the empty directory and the name. */
+static int fill(struct build *b, int directory, struct error *err)
+{
+        int r = copy(b, directory, err);
+        if (r < 0)
+                return r;
+        compile(b);
+        write_cache(b);
+        if ((r = check_unchanged(b, err)) < 0)
+                return r;
+        progress_stage(&b->progress, "writing to disk");
+        r = store_commit(b->store, b->info.name, &b->info, err);
+        return r == -ENOSPC || r == -EDQUOT ? full(b, r, err) : r;
 }
 
 static int make_whole(struct build *b, struct error *err)
@@ -193,22 +240,15 @@ static int make_whole(struct build *b, struct error *err)
         int r;
 
         progress_stage(&b->progress, "asking %s", b->python);
-        if ((r = interpreter_ask(b->python, &b->interpreter, err)) < 0 ||
-            (r = contents_plan(b->plan, &b->interpreter, err)) < 0 || (r = check_space(b, err)) < 0)
+        if ((r = image_default_name(b->python, image_look, b->before, err)) < 0 ||
+            (r = interpreter_ask(b->python, &b->interpreter, err)) < 0 ||
+            (r = contents_plan(b->plan, &b->interpreter, err)) < 0 || (r = describe(b, err)) < 0 ||
+            (r = check_space(b, err)) < 0)
                 return r;
         _cleanup_close_ int directory = store_begin(b->store, b->info.name, err);
         if (directory < 0)
                 return directory;
-        r = copy(b, directory, err);
-        if (r >= 0) {
-                compile(b);
-                write_cache(b);
-                describe(b);
-                progress_stage(&b->progress, "writing to disk");
-                r = store_commit(b->store, b->info.name, &b->info, err);
-                if (r == -ENOSPC || r == -EDQUOT)
-                        r = full(b, r, err);
-        }
+        r = fill(b, directory, err);
         if (r < 0)
                 store_abandon(b->store, b->info.name);
         return r;
@@ -261,14 +301,21 @@ static int build_locked(struct build *b, struct error *err)
 
         if (r != 0)
                 return r < 0 ? r : 0;
-        _cleanup_close_ int lock = store_lock(b->store, b->info.name, err);
+        _cleanup_close_ int lock = store_lock(b->store, b->info.name, false, err);
+        if (lock == -EWOULDBLOCK) {
+                progress_stage(&b->progress, "waiting for another process that makes it");
+                lock = store_lock(b->store, b->info.name, true, err);
+        }
         if (lock < 0)
                 return lock;
         /* Another may have made it since, whether we had to wait for its lock or not. */
-        if ((r = find(b, err)) != 0)
-                return r < 0 ? r : 0;
-        store_sweep(b->store);
-        r = make_whole(b, err);
+        if ((r = find(b, err)) == 0) {
+                store_sweep(b->store);
+                r = make_whole(b, err);
+        } else if (r > 0) {
+                progress_clear(&b->progress);
+                return 0;
+        }
         if (r < 0) {
                 progress_clear(&b->progress);
                 return r;

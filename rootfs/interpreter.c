@@ -52,7 +52,8 @@ static int check_file(const char *python, struct error *err)
 
 static int ask(const char *python, struct buffer *answer, struct error *err)
 {
-        const char *const argv[] = {python, "-I", "-c", script, NULL};
+        /* -B: a .pyc that it wrote into site-packages would look like a package that came. */
+        const char *const argv[] = {python, "-I", "-B", "-c", script, NULL};
         _cleanup_buffer_ struct buffer errors = BUFFER_INIT(ERRORS_MAX + 1);
         struct process process;
         int status = 0;

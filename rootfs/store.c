@@ -69,7 +69,7 @@ int store_find(int store, const char *name, struct image_info *ret, struct error
         return r < 0 ? error_context(err, "image %s", name) : 1;
 }
 
-int store_lock(int store, const char *name, struct error *err)
+int store_lock(int store, const char *name, bool wait, struct error *err)
 {
         char path[IMAGE_NAME_SIZE + 16];
 
@@ -78,9 +78,12 @@ int store_lock(int store, const char *name, struct error *err)
                                         0600);
         if (fd < 0)
                 return error_errno(err, errno, "lock %s in the image store", path);
-        while (flock(fd, LOCK_EX) < 0)
+        while (flock(fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB) < 0) {
+                if (errno == EWOULDBLOCK && !wait)
+                        return -EWOULDBLOCK;
                 if (errno != EINTR)
                         return error_errno(err, errno, "lock %s in the image store", path);
+        }
         return take_fd(fd);
 }
 

@@ -3,24 +3,25 @@
  *
  *     STORE/NAME/image.json, STORE/NAME/root/…    a whole image; it appears by one rename
  *     STORE/.lock-NAME                            held (flock) by the one who builds NAME
- *     STORE/.tmp-NAME                             what is being built; stale when nobody holds the
- * lock
+ *     STORE/.tmp-NAME                             being built; stale when nobody holds the lock
  */
 #pragma once
+
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "policy/image.h"
 
-/* Opens the store, which is made when missing and `make` says so. Returns a directory descriptor.
- */
+/* Opens the store, which `make` makes when it is missing. Returns a directory descriptor. */
 int store_open(const char *path, bool make, struct error *err);
 
 /* Returns 1 and what the image says of itself, 0 when there is none of that name, negative errno
  * when there is something else. */
 int store_find(int store, const char *name, struct image_info *ret, struct error *err);
 
-/* Locks a name, waiting if need be. Returns the lock's descriptor: closing unlocks. */
-int store_lock(int store, const char *name, struct error *err);
+/* Locks a name. Returns the lock's descriptor: closing unlocks. Held by another it is waited for,
+ * or, without `wait`, -EWOULDBLOCK (no error set). */
+int store_lock(int store, const char *name, bool wait, struct error *err);
 
 /* Removes what builds that were killed have left, of any name. */
 void store_sweep(int store);

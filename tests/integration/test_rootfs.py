@@ -167,7 +167,7 @@ class Rootfs(harness.Case):
         self.assertEqual(os.stat(self.store).st_mtime_ns, before)
 
     def test_kills_in_the_middle(self):
-        for delay in (0.02, 0.1, 0.2, 0.3, 0.5, 0.8):
+        for delay in (0.02, 0.15, 0.3, 0.7):
             with subprocess.Popen(self.argv(), env=harness.environment(), stderr=subprocess.DEVNULL) as process:
                 time.sleep(delay)
                 process.kill()
@@ -183,11 +183,11 @@ class Rootfs(harness.Case):
 
     def test_several_at_once(self):
         builders = [subprocess.Popen(self.argv(), env=harness.environment(), stderr=subprocess.PIPE, text=True)
-                    for _ in range(4)]
+                    for _ in range(3)]
         said = [process.communicate(timeout=300)[1] for process in builders]
-        self.assertEqual([process.returncode for process in builders], [0] * 4, said)
+        self.assertEqual([process.returncode for process in builders], [0] * 3, said)
         self.assertEqual(sum(" MiB, in " in text for text in said), 1, said)
-        self.assertEqual(sum("is there already" in text for text in said), 3, said)
+        self.assertEqual(sum("is there already" in text for text in said), 2, said)
         self.only_image()
 
     def test_a_name_of_another_interpreter_stays(self):
@@ -318,6 +318,27 @@ class Rootfs(harness.Case):
         os.mkdir(f"{packages}/later")
         self.assertEqual(self.build(python=f"{venv}/bin/python3").returncode, 0)
         self.assertEqual(len([n for n in os.listdir(self.store) if not n.startswith(".")]), 2)
+
+    def test_an_upgrade_in_the_middle(self):
+        venv = os.path.join(self.place, "venv")
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", venv], check=True, timeout=60)
+        (packages,) = glob.glob(f"{venv}/lib/python3*/site-packages")
+        with open(f"{packages}/touch.pth", "w", encoding="utf-8") as f:
+            f.write(f"import os; os.utime('{venv}/pyvenv.cfg')\n")
+        self.refused(f"{venv}/bin/python3", "changed while it was copied: try again")
+
+    def test_a_path_that_no_image_can_name(self):
+        for name in (b"caf\xe9", b"new\nline", b"long" * 60):
+            venv = os.path.join(os.fsencode(self.place), name)
+            os.makedirs(venv + b"/bin")
+            os.symlink("/usr/bin/python3", venv + b"/bin/python3")
+            with open(venv + b"/pyvenv.cfg", "w", encoding="utf-8") as f:
+                f.write("home = /usr/bin\ninclude-system-site-packages = false\n")
+            done = subprocess.run(self.argv("--quiet", python=venv + b"/bin/python3"), env=harness.environment(),
+                                  capture_output=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, rb"move it elsewhere|did not answer|too long a path")
+            self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
 
     def test_a_virtual_environment_below_tmp(self):
         venv = self.path("venv")
