@@ -145,6 +145,57 @@ bool jsonrpc_id_is(yyjson_val *id, int64_t n)
         return json_int64(id, &value) == 0 && value == n;
 }
 
+/* From behind a string's opening quote to its closing one; n when there is none. */
+static size_t end_of_string(const char *line, size_t at, size_t n)
+{
+        while (at < n && line[at] != '"')
+                at += line[at] == '\\' ? 2 : 1;
+        return at < n ? at : n;
+}
+
+/* The number behind a key's colon. */
+static bool number_after(const char *line, size_t at, size_t n, int64_t *ret)
+{
+        int64_t value = 0;
+        size_t digits = 0;
+
+        while (at < n && line[at] == ' ')
+                at++;
+        if (at == n || line[at++] != ':')
+                return false;
+        while (at < n && line[at] == ' ')
+                at++;
+        for (; at < n && line[at] >= '0' && line[at] <= '9' && digits < 18; at++, digits++)
+                value = value * 10 + (line[at] - '0');
+        *ret = value;
+        return digits > 0;
+}
+
+bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret)
+{
+        size_t depth = 0;
+        bool found = false;
+
+        for (size_t i = 0; i < n; i++) {
+                if (line[i] == '{' || line[i] == '[')
+                        depth++;
+                else if (line[i] == '}' || line[i] == ']')
+                        depth--;
+                if (line[i] != '"')
+                        continue;
+                const char *key = line + i + 1;
+                size_t end = end_of_string(line, i + 1, n), length = end - i - 1;
+                i = end;
+                if (depth != 1)
+                        continue;
+                if (length == 6 && memcmp(key, "method", 6) == 0)
+                        return false;
+                if (length == 2 && memcmp(key, "id", 2) == 0)
+                        found = number_after(line, end + 1, n, ret) || found;
+        }
+        return found;
+}
+
 /* Whole or not at all: what failed in the middle is taken back. */
 static int whole(struct buffer *b, size_t before, int r)
 {

@@ -75,6 +75,13 @@ void jsonrpc_done(struct jsonrpc_message *message);
 bool jsonrpc_id_is(yyjson_val *id, int64_t n);
 
 /*
+ * The number that is the id of the response which a line was meant to be, though it is no JSON
+ * (NaN, half a surrogate pair, cut at a bound): a guess, so that whoever waits for it learns at
+ * once what a timeout would never say.
+ */
+bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret);
+
+/*
  * Each appends one whole message and its newline, or nothing: 0, -EMSGSIZE, -ENOMEM, -EINVAL (a
  * value that cannot be written). params, result and data are n bytes of JSON on one line (the
  * json_append…() functions write such), or NULL: no such member. id NULL is written as null. In a

@@ -310,13 +310,10 @@ void hub_call_fail_waiting(struct hub_server *s, const char *message)
         fail_all(&s->waiting, message);
 }
 
-struct hub_call *hub_call_find(struct hub_server *s, yyjson_val *id)
+static struct hub_call *find_number(struct hub_server *s, int64_t n)
 {
         struct hub_call *call;
-        int64_t n;
 
-        if (json_int64(id, &n) < 0)
-                return NULL;
         TAILQ_FOREACH(call, &s->sent[(uint64_t)n % CALL_BUCKETS], link)
         {
                 if (call->id == n)
@@ -325,7 +322,15 @@ struct hub_call *hub_call_find(struct hub_server *s, yyjson_val *id)
         return NULL;
 }
 
-struct hub_call *hub_call_only(struct hub_server *s)
+struct hub_call *hub_call_find(struct hub_server *s, yyjson_val *id)
+{
+        int64_t n;
+
+        return json_int64(id, &n) < 0 ? NULL : find_number(s, n);
+}
+
+/* The one call that was sent; NULL when there are none or several. */
+static struct hub_call *find_only(struct hub_server *s)
 {
         struct hub_call *only = NULL;
 
@@ -334,6 +339,18 @@ struct hub_call *hub_call_only(struct hub_server *s)
         for (size_t i = 0; i < CALL_BUCKETS && !only; i++)
                 only = TAILQ_FIRST(&s->sent[i]);
         return only;
+}
+
+struct hub_call *hub_call_guess(struct hub_server *s, const char *line, size_t n)
+{
+        int64_t id;
+
+        if (s->n_calls == 0 || n == 0 || line[0] != '{')
+                return NULL;
+        if (jsonrpc_guess_id(line, n, &id))
+                return find_number(s, id);
+        /* Many servers write the id last: of a line that was cut it is missing. */
+        return n == LINES_MOST ? find_only(s) : NULL;
 }
 
 void hub_call_spoiled(struct hub_call *call, const char *why)

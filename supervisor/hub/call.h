@@ -44,8 +44,9 @@ void hub_call_fail_waiting(struct hub_server *s, const char *message);
 
 /* The call of this id that was sent; NULL when there is none. */
 struct hub_call *hub_call_find(struct hub_server *s, yyjson_val *id);
-/* The one call that was sent; NULL when there are none or several. */
-struct hub_call *hub_call_only(struct hub_server *s);
+/* The call that a line was meant to answer, though it cannot be read whole; NULL when it cannot be
+ * told. */
+struct hub_call *hub_call_guess(struct hub_server *s, const char *line, size_t n);
 
 /* Takes the answer over (its document too). */
 void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer);

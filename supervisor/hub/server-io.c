@@ -56,10 +56,10 @@ bool hub_server_may_warn(struct hub_server *s)
         return allowed;
 }
 
-/* A message above the bound. Whose answer it was cannot be known, unless there is only one call. */
-static void on_oversized(struct hub_server *s)
+/* A message above the bound, of which this is the beginning. */
+static void on_oversized(struct hub_server *s, const char *line, size_t n)
 {
-        struct hub_call *call = hub_call_only(s);
+        struct hub_call *call = hub_call_guess(s, line, n);
 
         if (hub_server_may_warn(s))
                 log_warning("server %s: skipped a line of more than %d MiB", s->config->name,
@@ -77,7 +77,7 @@ static bool take_lines(struct hub_server *s)
 
         while (s->fds[1] >= 0 && (r = lines_next(&s->lines, &line, &n)) != 0) {
                 if (r == -EMSGSIZE)
-                        on_oversized(s);
+                        on_oversized(s, line, n);
                 if (r == 1 && hub_server_message(s, line, n))
                         continue;
                 junk_lines++;

@@ -208,26 +208,9 @@ static bool on_batch(struct hub_server *s, yyjson_val *batch)
         return wanted;
 }
 
-/* Not JSON, but maybe meant so: Python writes NaN and Infinity, and half of a surrogate pair,
- * without a word. Whose answer it was can then still be read, so that the caller learns at once
- * what a timeout would never say. */
-static struct hub_call *find_meant(struct hub_server *s, const char *line, size_t n)
-{
-        const yyjson_read_flag lenient = YYJSON_READ_NUMBER_AS_RAW | YYJSON_READ_ALLOW_INF_AND_NAN |
-                                         YYJSON_READ_ALLOW_INVALID_UNICODE;
-
-        if (n == 0 || line[0] != '{' || s->n_calls == 0)
-                return NULL;
-        _cleanup_json_ yyjson_doc *doc = yyjson_read_opts((char *)line, n, lenient, NULL, NULL);
-        yyjson_val *root = yyjson_doc_get_root(doc);
-        if (yyjson_obj_get(root, "method"))
-                return NULL;
-        return hub_call_find(s, yyjson_obj_get(root, "id"));
-}
-
 static bool on_not_json(struct hub_server *s, const char *line, size_t n, const struct error *why)
 {
-        struct hub_call *call = find_meant(s, line, n);
+        struct hub_call *call = hub_call_guess(s, line, n);
 
         if (call)
                 hub_call_spoiled(call, why->text);

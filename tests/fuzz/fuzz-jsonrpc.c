@@ -59,6 +59,8 @@ static bool take_line(const char *line, size_t n)
         int r = jsonrpc_parse(line, n, &m, &err);
         assert((r == 0) == (m.kind != JSONRPC_INVALID));
         assert(r == 0 || ((r == -EBADMSG || r == -EINVAL) && error_is_set(&err)));
+        int64_t guessed = 0;
+        assert(!jsonrpc_guess_id(line, n, &guessed) || guessed >= 0);
         if (r < 0)
                 return false;
         if (m.kind == JSONRPC_BATCH)

@@ -1,4 +1,5 @@
 /* The hub: calls, and what goes wrong in them. */
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -164,6 +165,11 @@ static void test_protocol_errors(void)
         open_one(&w);
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
                 check_call(&w, "s", cases[i].tool, cases[i].arguments, HUB_PROTOCOL, cases[i].part);
+        /* What Python writes for infinity and for half a surrogate pair is no JSON; it is told at
+         * once. */
+        check_call(&w, "s", "echo", "{\"n\":1e400}", HUB_PROTOCOL, "not JSON at byte");
+        check_call(&w, "s", "raw", "{\"result\":\"{\\\"a\\\":\\\"\\\\ud800\\\"}\"}", HUB_PROTOCOL,
+                   "not JSON at byte");
         told = world_call(
                 &w, "s", "line",
                 "{\"line\":\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":ID,\\\"error\\\":"
@@ -196,8 +202,8 @@ static void test_odd_answers(void)
         told_free(told);
         told = world_call(&w, "s", "flood", "{\"n\":30000}");
         check_has(told->result, "flooded");
-        /* It was held back. */
-        check(told->duration_us > 100000);
+        /* It was held back: 2,000 lines are taken in a tenth of a second. */
+        check(told->duration_us > 1000000);
         told_free(told);
         check_works(&w, "s");
         world_done(&w);
@@ -292,6 +298,38 @@ static void test_crash_loop(void)
         /* One that ends right after its list is not started without end for the same call. */
         check_call(&w, "t", "echo", "{}", HUB_UNAVAILABLE, "ended with exit status 0");
         check(w.n_runs <= 6);
+        world_done(&w);
+}
+
+/* A server whose end is known before its last bytes were read: it is not started again and again
+ * for a call that waits for it. */
+static void test_end_before_its_output_is_read(void)
+{
+        static const char answers[] =
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-11-25\"}}\n"
+                "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"tools\":[{\"name\":\"echo\"}]}}\n";
+        int ends[3][2], fds[3];
+        struct told told;
+        struct world w;
+
+        open_one(&w);
+        w.is_silent = true;
+        world_begin(&w, &told, "s", "echo", "{}", 0);
+        check_eq_int(w.n_runs, 1);
+        for (int i = 0; i < 3; i++) {
+                check_eq_int(pipe2(ends[i], O_CLOEXEC), 0);
+                fds[i] = ends[i][i == 0];
+        }
+        check_eq_int(write(ends[1][1], answers, strlen(answers)), (ssize_t)strlen(answers));
+        close(ends[1][1]);
+        close(ends[2][1]);
+        hub_upstream_started(w.hub, 0, 1, fds);
+        hub_upstream_ended(w.hub, 1, 0);
+        world_until(&w, &told.done);
+        check_eq_int(told.outcome, HUB_UNAVAILABLE);
+        check_has(told.message, "ended with exit status 0 while it was starting");
+        check_eq_int(w.n_runs, 1);
+        close(ends[0][0]);
         world_done(&w);
 }
 
@@ -448,6 +486,7 @@ int main(void)
         run(test_crash_and_restart);
         run(test_closed_pipes);
         run(test_crash_loop);
+        run(test_end_before_its_output_is_read);
         run(test_timeouts);
         run(test_drop);
         run(test_callbacks_may_free_the_hub);

@@ -112,6 +112,30 @@ static void test_id_of_what_is_refused(void)
         jsonrpc_done(&m);
 }
 
+/* The guess, or -1. */
+static long long guess(const char *line)
+{
+        int64_t id = -1;
+
+        return jsonrpc_guess_id(line, strlen(line), &id) ? id : -1;
+}
+
+static void test_guess(void)
+{
+        check_eq_int(guess("{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":NaN}"), 7);
+        check_eq_int(guess("{\"result\":{\"id\":1,\"a\":[{\"id\":2}]}, \"id\" : 71"), 71);
+        check_eq_int(guess("{\"result\":\"\\\"id\\\":5 }}}\",\"id\":6}"), 6);
+        check_eq_int(guess("{\"id\":123456789012345678901234567890}"), 123456789012345678);
+        check_eq_int(guess("{\"id\":1,\"method\":\"x\",\"params\":NaN}"), -1);
+        check_eq_int(guess("{\"id\":\"1\"}"), -1);
+        check_eq_int(guess("{\"id\":}"), -1);
+        check_eq_int(guess("{\"id\""), -1);
+        check_eq_int(guess("{\"id\":"), -1);
+        check_eq_int(guess("{\"id\\"), -1);
+        check_eq_int(guess("}}}}\"id\":1"), -1);
+        check_eq_int(guess(""), -1);
+}
+
 static void test_members(void)
 {
         struct jsonrpc_message m;
@@ -216,6 +240,7 @@ int main(void)
         run(test_refusals);
         run(test_depth);
         run(test_id_of_what_is_refused);
+        run(test_guess);
         run(test_members);
         run(test_batch);
         run(test_written);
