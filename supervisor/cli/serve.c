@@ -11,14 +11,13 @@
 #include "supervisor/cli/handover.h"
 #include "supervisor/cli/source.h"
 
-
-static int leave(struct handover *handover)
+static int leave(struct handover *handover, int status)
 {
         struct error error = {};
 
         handover_exec(handover, &error);
         handover_done(handover);
-        return cli_fail(1, &error);
+        return cli_fail(status, &error);
 }
 
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
@@ -30,7 +29,7 @@ int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
                 return cli_fail(1, &error);
         handover_add(&handover, "--");
         handover_add(&handover, "mcp");
-        return leave(&handover);
+        return leave(&handover, 1);
 }
 
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n)
@@ -44,7 +43,7 @@ int cli_tools(const struct cli_options *o, const char *const *words, size_t n)
         handover_add(&handover, "tools");
         if (o->given & CLI_JSON)
                 handover_add(&handover, "--json");
-        return leave(&handover);
+        return leave(&handover, 1);
 }
 
 int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
@@ -56,10 +55,13 @@ int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
                 return cli_fail(1, &error);
         if (o->given & CLI_JSON)
                 handover_add(&handover, "--json");
-        return leave(&handover);
+        return leave(&handover, 1);
 }
 
-enum { HANDOVER_FD_FIRST = 64 };
+enum {
+        HANDOVER_FD_FIRST = 64,
+        STATUS_FAILED = 125, /* of run: Cloister failed, not the code */
+};
 
 /* The code as a sealed memfd that survives the exec, and the name that tracebacks show. */
 static int prepare_code(const struct cli_options *o, const char *path, const char **name,
@@ -95,14 +97,14 @@ static int run_code(const struct cli_options *o, int fd, const char *name)
 
         snprintf(number, sizeof(number), "%d", fd);
         if (handover_init(&handover, "serve", o, &error) < 0)
-                return cli_fail(1, &error);
+                return cli_fail(STATUS_FAILED, &error);
         handover_add_option(&handover, "--pass-fd", number);
         handover_add(&handover, "--");
         handover_add(&handover, "run");
         handover_add_option(&handover, "--code-fd", number);
         handover_add_option(&handover, "--name", name);
         handover_add_option(&handover, "--timeout", o->timeout);
-        return leave(&handover);
+        return leave(&handover, STATUS_FAILED);
 }
 
 int cli_run(const struct cli_options *o, const char *const *words, size_t n)
@@ -122,6 +124,6 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
         }
         _cleanup_close_ int fd = prepare_code(o, n > 0 ? words[0] : NULL, &name, &error);
         if (fd < 0)
-                return cli_fail(1, &error);
+                return cli_fail(STATUS_FAILED, &error);
         return run_code(o, fd, name);
 }

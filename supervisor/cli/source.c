@@ -3,45 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-
-/* Bytes of the character at p (n are left), 0 when it is none. RFC 3629: no overlong forms, no
- * surrogates, nothing above U+10FFFF. */
-static size_t character(const unsigned char *p, size_t n)
-{
-        static const struct {
-                unsigned char first, last, low,
-                        high; /* ranges of the first and of the second byte */
-                size_t length;
-        } forms[] = {
-                {0x00, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2},
-                {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-                {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-                {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
-                {0xf4, 0xf4, 0x80, 0x8f, 4},
-        };
-
-        for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
-                if (p[0] < forms[i].first || p[0] > forms[i].last)
-                        continue;
-                if (forms[i].length > n)
-                        return 0;
-                if (forms[i].length > 1 && (p[1] < forms[i].low || p[1] > forms[i].high))
-                        return 0;
-                for (size_t k = 2; k < forms[i].length; k++)
-                        if ((p[k] & 0xc0) != 0x80)
-                                return 0;
-                return forms[i].length;
-        }
-        return 0;
-}
+#include "base/utf8.h"
 
 int source_check(const char *name, const char *text, size_t length, struct error *err)
 {
@@ -49,12 +17,12 @@ int source_check(const char *name, const char *text, size_t length, struct error
         size_t line = 1;
 
         for (size_t i = 0; i < length;) {
-                size_t n = character(p + i, length - i);
-                if (n == 0)
+                int n = utf8_next(p + i, length - i);
+                if (n <= 0)
                         return error_set(err, EILSEQ, "%s: line %zu: byte 0x%02x is not UTF-8",
                                          name, line, p[i]);
                 line += p[i] == '\n';
-                i += n;
+                i += (size_t)n;
         }
         return 0;
 }
