@@ -1,0 +1,289 @@
+/* Standard input and output of the broker: pipes, sockets and files, without touching their flags.
+ */
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "supervisor/broker/sink.h"
+#include "supervisor/broker/source.h"
+#include "tests/unit/test.h"
+
+static struct event_base *base;
+static int drained, broken, ended;
+static struct buffer lines_got;
+
+static void on_drained(void *data)
+{
+        drained++;
+}
+
+static void on_broken(void *data, int code)
+{
+        broken = code;
+}
+
+static const struct sink_owner sink_owner = {NULL, on_drained, on_broken};
+
+static void spin(void)
+{
+        for (int i = 0; i < 50; i++)
+                event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+static void open_sink(struct sink *sink, int fd)
+{
+        struct error err = {};
+
+        drained = broken = 0;
+        check_ok(sink_open(sink, base, fd, &sink_owner, &err));
+}
+
+/* Many times what a pipe holds arrives in order, and the description stays blocking. */
+static void check_sink(int to, int from)
+{
+        enum { TOTAL = 6 * 1024 * 1024 };
+        struct sink sink;
+        char *bytes = malloc(TOTAL), *got = malloc(TOTAL);
+        size_t n = 0;
+
+        for (size_t i = 0; i < TOTAL; i++)
+                bytes[i] = (char)(i * 31 >> 8);
+        open_sink(&sink, to);
+        sink_write(&sink, bytes, TOTAL);
+        check(sink_is_full(&sink));
+        check(!sink_is_empty(&sink));
+        fd_set_nonblocking(from, 1);
+        for (int i = 0; n < TOTAL && i < 1000000; i++) {
+                ssize_t r = read(from, got + n, TOTAL - n);
+                if (r > 0)
+                        n += (size_t)r;
+                event_base_loop(base, EVLOOP_NONBLOCK);
+        }
+        check_eq_int(n, TOTAL);
+        check_eq_int(memcmp(bytes, got, TOTAL), 0);
+        check(drained >= 1);
+        check(sink_is_empty(&sink));
+        check(!(fcntl(to, F_GETFL) & O_NONBLOCK));
+        sink_close(&sink);
+        free(bytes);
+        free(got);
+}
+
+static void test_sink_pipe(void)
+{
+        int fds[2];
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        check_sink(fds[1], fds[0]);
+        close(fds[0]);
+        close(fds[1]);
+}
+
+static void test_sink_socket(void)
+{
+        int fds[2];
+
+        check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        check_sink(fds[1], fds[0]);
+        close(fds[0]);
+        close(fds[1]);
+}
+
+static void test_sink_file(void)
+{
+        struct sink sink;
+        int fd = memfd_create("out", MFD_CLOEXEC);
+        char got[6];
+
+        open_sink(&sink, fd);
+        sink_write(&sink, "abc", 3);
+        sink_write(&sink, "def", 3);
+        check(sink_is_empty(&sink));
+        check_eq_int(pread(fd, got, 6, 0), 6);
+        check_eq_bytes(got, 6, "abcdef");
+        sink_close(&sink);
+        close(fd);
+}
+
+static void test_sink_broken(void)
+{
+        struct sink sink;
+        int fds[2];
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        open_sink(&sink, fds[1]);
+        close(fds[0]);
+        sink_write(&sink, "x", 1);
+        check_eq_int(broken, EPIPE);
+        broken = 0;
+        sink_write(&sink, "y", 1); /* dropped, told once */
+        check_eq_int(broken, 0);
+        sink_close(&sink);
+        close(fds[1]);
+}
+
+static void test_sink_flush(void)
+{
+        struct sink sink;
+        int fds[2];
+        char bytes[4096] = {};
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        open_sink(&sink, fds[1]);
+        for (int i = 0; i < 100; i++)
+                sink_write(&sink, bytes, sizeof(bytes));
+        check(!sink_is_empty(&sink));
+        sink_flush(&sink, 20); /* nobody reads: it comes back */
+        check(!sink_is_empty(&sink));
+        sink_close(&sink);
+        close(fds[0]);
+        close(fds[1]);
+}
+
+static void on_line(void *data, const char *line, size_t n)
+{
+        check_eq_int(buffer_append(&lines_got, line, n), 0);
+        check_eq_int(buffer_append(&lines_got, "|", 1), 0);
+        struct source *source = data;
+        if (n == 5 && memcmp(line, "pause", 5) == 0)
+                source_pause(source, true);
+}
+
+static void on_too_long(void *data, size_t most)
+{
+        buffer_printf(&lines_got, "<too long: %zu>|", most);
+}
+
+static void on_ended(void *data)
+{
+        ended++;
+}
+
+static void open_source(struct source *source, int fd, size_t most)
+{
+        const struct source_owner owner = {source, on_line, on_too_long, on_ended};
+        struct error err = {};
+
+        ended = 0;
+        buffer_consume(&lines_got, lines_got.length);
+        check_ok(source_open(source, base, fd, most, &owner, &err));
+}
+
+static void check_lines(const char *expected)
+{
+        check_eq_bytes(lines_got.length ? buffer_bytes(&lines_got) : "", lines_got.length,
+                       expected);
+}
+
+static void test_source_pipe(void)
+{
+        struct source source;
+        int fds[2];
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        open_source(&source, fds[0], 100);
+        spin();
+        check_lines("");
+        check_eq_int(write(fds[1], "one\ntw", 6), 6);
+        spin();
+        check_lines("one|");
+        check_eq_int(write(fds[1], "o\r\n\nrest", 8), 8);
+        spin();
+        check_lines("one|two|");
+        close(fds[1]);
+        spin();
+        check_lines("one|two|rest|");
+        check_eq_int(ended, 1);
+        check(!(fcntl(fds[0], F_GETFL) & O_NONBLOCK));
+        source_close(&source);
+        close(fds[0]);
+}
+
+static void test_source_file(void)
+{
+        struct source source;
+        int fd = memfd_create("in", MFD_CLOEXEC);
+
+        check_eq_int(write(fd, "a\nb\n", 4), 4);
+        check_eq_int(lseek(fd, 0, SEEK_SET), 0);
+        open_source(&source, fd, 100);
+        spin();
+        check_lines("a|b|");
+        check_eq_int(ended, 1);
+        source_close(&source);
+        close(fd);
+}
+
+static void test_source_null(void)
+{
+        struct source source;
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+        open_source(&source, fd, 100);
+        spin();
+        check_eq_int(ended, 1);
+        source_close(&source);
+        close(fd);
+}
+
+static void test_source_too_long(void)
+{
+        struct source source;
+        int fds[2];
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        open_source(&source, fds[0], 4);
+        check_eq_int(write(fds[1], "12345678\nok\n", 12), 12);
+        spin();
+        check_lines("<too long: 4>|ok|");
+        source_close(&source);
+        close(fds[0]);
+        close(fds[1]);
+}
+
+/* Lines that had arrived before the pause come after it, and what is sent meanwhile stays in the
+ * pipe. */
+static void test_source_pause(void)
+{
+        struct source source;
+        int fds[2];
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        open_source(&source, fds[0], 100);
+        check_eq_int(write(fds[1], "a\npause\nb\n", 10), 10);
+        spin();
+        check_lines("a|pause|");
+        check_eq_int(write(fds[1], "c\n", 2), 2);
+        spin();
+        check_lines("a|pause|");
+        source_pause(&source, false);
+        spin();
+        check_lines("a|pause|b|c|");
+        source_close(&source);
+        close(fds[0]);
+        close(fds[1]);
+}
+
+int main(void)
+{
+        signal(SIGPIPE, SIG_IGN);
+        base = event_base_new();
+        buffer_init(&lines_got, 1024 * 1024);
+        run(test_sink_pipe);
+        run(test_sink_socket);
+        run(test_sink_file);
+        run(test_sink_broken);
+        run(test_sink_flush);
+        run(test_source_pipe);
+        run(test_source_file);
+        run(test_source_null);
+        run(test_source_too_long);
+        run(test_source_pause);
+        buffer_done(&lines_got);
+        event_base_free(base);
+        return 0;
+}

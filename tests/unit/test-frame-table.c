@@ -1,0 +1,65 @@
+/* Every type of frame in every state: what the table lets through, and how it names the rest. */
+#include "supervisor/session/frame-table.h"
+
+#include "tests/unit/fake-hub.h"
+
+/* Whether a frame is refused by the table itself; a handler may refuse its payload for reasons of
+ * its own. */
+static bool refused_by_table(uint8_t type, enum session_state state, struct error *err)
+{
+        struct session session = {.state = state, .channel.fd = -1};
+        struct cell cell = {.number = 1};
+        const struct frame_header header = {.type = type, .id = 2, .length = 1};
+
+        *err = (struct error){};
+        if (state >= SESSION_RUNNING)
+                session.cells = &cell;
+        frame_dispatch(&session, &header, "x", err);
+        return err->code == EPROTO && strstr(err->text, " frame ");
+}
+
+static void test_table(void)
+{
+        static const struct {
+                uint8_t type;
+                bool idle, running;
+        } expected[] = {
+                {FRAME_EXEC, false, false},     {FRAME_RETURN, false, false},
+                {FRAME_CANCEL, false, false},   {FRAME_CATALOG, false, false},
+                {FRAME_RESTORE, false, false},  {FRAME_RESULT, false, true},
+                {FRAME_CALL, true, true},       {FRAME_DISPLAY, false, false},
+                {FRAME_PROGRESS, false, false}, {FRAME_LOG, true, true},
+                {FRAME_ASK, false, false},      {FRAME_QUERY, true, true},
+                {FRAME_DROP, true, true},       {0, false, false},
+                {0xff, false, false},
+        };
+        struct error err;
+
+        for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+                uint8_t type = expected[i].type;
+                check(refused_by_table(type, SESSION_NONE, &err));
+                check(refused_by_table(type, SESSION_CREATING, &err));
+                check(refused_by_table(type, SESSION_ENDING, &err));
+                check_eq_int(refused_by_table(type, SESSION_IDLE, &err), !expected[i].idle);
+                check_eq_int(refused_by_table(type, SESSION_RUNNING, &err), !expected[i].running);
+                check_eq_int(refused_by_table(type, SESSION_INTERRUPTING, &err),
+                             !expected[i].running);
+        }
+}
+
+static void test_reasons(void)
+{
+        struct error err;
+
+        check(refused_by_table(FRAME_RESULT, SESSION_IDLE, &err));
+        check_eq_str(err.text, "RESULT frame while the session is idle");
+        check(refused_by_table(FRAME_EXEC, SESSION_RUNNING, &err));
+        check_eq_str(err.text, "EXEC frame (0x01), which a worker may not send");
+}
+
+int main(void)
+{
+        run(test_table);
+        run(test_reasons);
+        return 0;
+}

@@ -1,0 +1,319 @@
+/* The broker's end of the boundary: what it takes from a monitor, and what ends it. */
+#include "supervisor/broker/link.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "policy/config.h"
+#include "tests/unit/test.h"
+
+struct world {
+        struct event_base *base;
+        struct link *link;
+        int monitor, broker; /* the two ends */
+        int started, failed, ended, upstreams_started, upstreams_failed, upstreams_ended, closed;
+        uint32_t serial, target, index;
+        bool broken; /* closed with an error */
+        char text[256];
+};
+
+static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[5])
+{
+        struct world *w = data;
+
+        w->started++;
+        w->serial = serial;
+        w->target = target;
+        for (int i = 0; i < 5; i++)
+                check_eq_int(close(fds[i]), 0);
+}
+
+static void on_failed(void *data, uint32_t serial, const struct error *error)
+{
+        struct world *w = data;
+
+        w->failed++;
+        w->serial = serial;
+        snprintf(w->text, sizeof(w->text), "%.200s", error->text);
+}
+
+static void on_ended(void *data, uint32_t target, const struct monitor_ended *ended)
+{
+        struct world *w = data;
+
+        w->ended++;
+        w->target = target;
+        check_eq_int(ended->wait_status, 9);
+}
+
+static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
+{
+        struct world *w = data;
+
+        w->upstreams_started++;
+        w->index = index;
+        w->target = instance;
+        for (int i = 0; i < 3; i++)
+                close(fds[i]);
+}
+
+static void on_upstream_failed(void *data, uint32_t index, const struct error *error)
+{
+        struct world *w = data;
+
+        w->upstreams_failed++;
+        w->index = index;
+}
+
+static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
+{
+        struct world *w = data;
+
+        w->upstreams_ended++;
+        w->target = instance;
+        check_eq_int(wait_status, 256);
+}
+
+static void on_closed(void *data, const struct error *error)
+{
+        struct world *w = data;
+
+        w->closed++;
+        w->broken = error_is_set(error);
+}
+
+static void open_world(struct world *w)
+{
+        const struct link_events events = {w,
+                                           on_started,
+                                           on_failed,
+                                           on_ended,
+                                           on_upstream_started,
+                                           on_upstream_failed,
+                                           on_upstream_ended,
+                                           on_closed};
+        struct error err = {};
+        int fds[2];
+
+        *w = (struct world){};
+        check_eq_int(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+        w->monitor = fds[0];
+        w->broker = fds[1];
+        w->base = event_base_new();
+        check_ok(link_new(&w->link, w->base, w->broker, 77, &events, &err));
+}
+
+static void close_world(struct world *w)
+{
+        link_free(w->link);
+        event_base_free(w->base);
+        if (w->monitor >= 0)
+                close(w->monitor);
+        close(w->broker);
+}
+
+static void spin(struct world *w)
+{
+        for (int i = 0; i < 5; i++)
+                event_base_loop(w->base, EVLOOP_NONBLOCK);
+}
+
+static void tell(struct world *w, struct monitor_event event, size_t n_fds)
+{
+        int fds[FD_MESSAGE_MAX];
+
+        for (size_t i = 0; i < n_fds; i++)
+                fds[i] = w->monitor;
+        check_eq_int(fd_send(w->monitor, &event, sizeof(event), fds, n_fds, 0), 0);
+        spin(w);
+}
+
+static uint32_t ask(struct world *w, enum monitor_verb verb, uint32_t target)
+{
+        struct monitor_request request;
+        uint32_t serial = 0;
+
+        check_eq_int(link_request(w->link, verb, target, &serial), 0);
+        check_eq_int(recv(w->monitor, &request, sizeof(request), MSG_DONTWAIT), sizeof(request));
+        check_eq_int(request.verb, verb);
+        check_eq_int(request.serial, serial);
+        check_eq_int(request.target, target);
+        check_eq_int(request.generation, 77);
+        check(serial != 0);
+        return serial;
+}
+
+static void test_answers(void)
+{
+        struct world w;
+
+        open_world(&w);
+        uint32_t first = ask(&w, MONITOR_SESSION_CREATE, 0),
+                 second = ask(&w, MONITOR_SESSION_CREATE, 0);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_STARTED, second, 12}, 5);
+        check_eq_int(w.started, 1);
+        check_eq_int(w.serial, second);
+        check_eq_int(w.target, 12);
+        tell(&w, (struct monitor_event){MONITOR_FAILED, first, .error = {EPERM, "not here"}}, 0);
+        check_eq_int(w.failed, 1);
+        check_eq_int(w.serial, first);
+        check_eq_str(w.text, "not here");
+
+        tell(&w,
+             (struct monitor_event){MONITOR_UPSTREAM_STARTED, ask(&w, MONITOR_UPSTREAM_START, 5),
+                                    9},
+             3);
+        check_eq_int(w.upstreams_started, 1);
+        check_eq_int(w.index, 5);
+        check_eq_int(w.target, 9);
+        tell(&w,
+             (struct monitor_event){MONITOR_FAILED, ask(&w, MONITOR_UPSTREAM_START, 6),
+                                    .error = {ENOENT, "npx"}},
+             0);
+        check_eq_int(w.upstreams_failed, 1);
+        check_eq_int(w.index, 6);
+        tell(&w, (struct monitor_event){MONITOR_DONE, ask(&w, MONITOR_SESSION_KILL, 12)}, 0);
+        tell(&w,
+             (struct monitor_event){MONITOR_FAILED, ask(&w, MONITOR_SESSION_INTERRUPT, 12),
+                                    .error = {ESRCH, "gone"}},
+             0);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_ENDED, 0, 12, .ended.wait_status = 9}, 0);
+        check_eq_int(w.ended, 1);
+        tell(&w, (struct monitor_event){MONITOR_UPSTREAM_ENDED, 0, 9, 256}, 0);
+        check_eq_int(w.upstreams_ended, 1);
+        check_eq_int(w.closed, 0);
+        close(w.monitor);
+        w.monitor = -1;
+        spin(&w);
+        check_eq_int(w.closed, 1);
+        check(!w.broken);
+        check_eq_int(link_request(w.link, MONITOR_SESSION_CREATE, 0, NULL), -EPIPE);
+        close_world(&w);
+}
+
+/* Each of these ends the link, and leaks no descriptor. */
+static void test_violations(void)
+{
+        static const struct {
+                enum monitor_verb asked;
+                uint32_t kind;
+                bool own_serial; /* answers the request, else a number never used */
+                size_t n_fds;
+        } cases[] = {
+                {MONITOR_SESSION_CREATE, MONITOR_SESSION_STARTED, false, 5},
+                {MONITOR_SESSION_CREATE, MONITOR_SESSION_STARTED, true, 4},
+                {MONITOR_SESSION_CREATE, MONITOR_UPSTREAM_STARTED, true, 3},
+                {MONITOR_SESSION_CREATE, MONITOR_DONE, true, 0},
+                {MONITOR_SESSION_KILL, MONITOR_SESSION_STARTED, true, 5},
+                {MONITOR_UPSTREAM_START, MONITOR_DONE, true, 0},
+                {MONITOR_SESSION_KILL, MONITOR_DONE, true, 1},
+                {MONITOR_SESSION_KILL, MONITOR_SESSION_ENDED, true, 0},
+                {MONITOR_SESSION_KILL, MONITOR_HELLO, true, 0},
+                {MONITOR_SESSION_KILL, 0, true, 0},
+                {MONITOR_SESSION_KILL, 1000, true, 0},
+        };
+        int before = dup(0);
+
+        close(before);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct world w;
+                open_world(&w);
+                uint32_t serial = ask(&w, cases[i].asked, 1);
+                tell(&w, (struct monitor_event){cases[i].kind, cases[i].own_serial ? serial : 4711},
+                     cases[i].n_fds);
+                check_eq_int(w.closed, 1);
+                check(w.broken);
+                check_eq_int(w.started + w.upstreams_started, 0);
+                close_world(&w);
+        }
+        int after = dup(0);
+        close(after);
+        check_eq_int(after, before);
+}
+
+static void test_short_message(void)
+{
+        struct world w;
+
+        open_world(&w);
+        check_eq_int(send(w.monitor, "x", 1, 0), 1);
+        spin(&w);
+        check(w.closed && w.broken);
+        close_world(&w);
+}
+
+static void greet(int fd, uint32_t files)
+{
+        struct monitor_event event = {
+                .kind = MONITOR_HELLO,
+                .hello = {.generation = 3, .config_files = files, .sessions_max = 16}};
+
+        check_eq_int(fd_send(fd, &event, sizeof(event), NULL, 0, 0), 0);
+}
+
+static void send_file(int fd, const char *path, size_t n_fds)
+{
+        struct monitor_event event = {.kind = MONITOR_CONFIG_FILE};
+        int memfd = memfd_create("config", MFD_CLOEXEC);
+
+        snprintf(event.path, sizeof(event.path), "%s", path);
+        check_eq_int(fd_send(fd, &event, sizeof(event), &memfd, n_fds, 0), 0);
+        close(memfd);
+}
+
+static void send_ready(int fd)
+{
+        struct monitor_event event = {.kind = MONITOR_READY};
+
+        check_eq_int(fd_send(fd, &event, sizeof(event), NULL, 0, 0), 0);
+}
+
+static void test_hello(void)
+{
+        static struct link_config_file files[CONFIG_FILES_MAX];
+        struct monitor_hello hello;
+        struct error err = {};
+        size_t n = 0;
+        int fds[2];
+
+        check_eq_int(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+        greet(fds[0], 2);
+        send_file(fds[0], "/a.json", 1);
+        send_file(fds[0], "/b.json", 1);
+        send_ready(fds[0]);
+        check_ok(link_hello(fds[1], &hello, files, &n, &err));
+        check_eq_int(n, 2);
+        check_eq_str(files[1].path, "/b.json");
+        check_eq_int(hello.sessions_max, 16);
+        close(files[0].fd);
+        close(files[1].fd);
+
+        greet(fds[0], 2); /* one too few */
+        send_file(fds[0], "/a.json", 1);
+        send_ready(fds[0]);
+        check_eq_int(link_hello(fds[1], &hello, files, &n, &err), -EPROTO);
+        close(files[0].fd);
+
+        greet(fds[0], 1); /* without its descriptor */
+        send_file(fds[0], "/a.json", 0);
+        check_eq_int(link_hello(fds[1], &hello, files, &n, &err), -EPROTO);
+
+        send_ready(fds[0]); /* without a greeting */
+        check_eq_int(link_hello(fds[1], &hello, files, &n, &err), -EPROTO);
+        close(fds[0]);
+        check_eq_int(link_hello(fds[1], &hello, files, &n, &err), -EPIPE);
+        close(fds[1]);
+}
+
+int main(void)
+{
+        run(test_answers);
+        run(test_violations);
+        run(test_short_message);
+        run(test_hello);
+        return 0;
+}
