@@ -246,6 +246,32 @@ static void test_memory_is_bounded(void)
         cgroups_free(cgroups);
 }
 
+static void check_file(const char *directory, const char *file, const char *expected)
+{
+        char path[600], text[32];
+
+        snprintf(path, sizeof(path), "%s/s-7-1/%s", directory, file);
+        if (cgroup_read(AT_FDCWD, path, text, sizeof(text)) >= 0)
+                check_eq_str(text, expected);
+}
+
+/* A machine without swap would not show it otherwise. */
+static void test_no_swap(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *cgroup = new_leaf(cgroups, 32 << 20, 5);
+        const char *paths[JANITOR_PATHS_MAX];
+
+        size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
+        for (size_t i = 0; i < n; i++) {
+                check_file(paths[i], "memory.memsw.limit_in_bytes", "33554432\n");
+                check_file(paths[i], "memory.swappiness", "0\n");
+                check_file(paths[i], "memory.swap.max", "0\n");
+        }
+        cgroup_free(cgroup);
+        cgroups_free(cgroups);
+}
+
 static void test_pids_are_bounded(void)
 {
         struct cgroups *cgroups = open_cgroups();
@@ -475,6 +501,7 @@ int main(void)
                 return 0;
         }
         run(test_memory_is_bounded);
+        run(test_no_swap);
         run(test_pids_are_bounded);
         run(test_cpu_is_bounded_and_counted);
         run(test_kill_and_free);

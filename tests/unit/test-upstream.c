@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -416,17 +417,19 @@ static const char report_script[] = "id -u; id -G; grep -E '^Cap(Prm|Eff|Amb)' /
 
 static void test_other_user(void)
 {
-        char uid[16], line[128];
+        char uid[32], line[128];
         struct upstream_user user = {0};
         struct error err = {0};
 
         check_eq_int(upstream_user_choose(SANDBOX_ROOT, "nobody", NULL, &user, &err), 0);
         check(user.uid != 0);
+        check_eq_int(setgroups(2, (gid_t[]){0, 4}), 0);
         struct run r = start_as(report_script, NULL, &user);
         await_marked(1);
         ssize_t n = read(r.fds[1], line, sizeof(line) - 1);
         check(n > 0);
-        snprintf(uid, sizeof(uid), "%u\n", user.uid);
+        line[n] = '\0';
+        snprintf(uid, sizeof(uid), "%u\n%u\n", user.uid, user.gid); /* and no group of ours */
         check(strncmp(line, uid, strlen(uid)) == 0);
         check_eq_int(read(r.fds[2], line, 2), 2);
         upstream_stop(r.upstream);
