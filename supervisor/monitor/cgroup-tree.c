@@ -112,7 +112,7 @@ static int remove_level(int parent_fd, const char *name, int depth)
         if (!dir) {
                 int code = errno;
                 cleanup_close(&fd);
-                return -code;
+                return code == ENOENT ? 0 : -code;
         }
         /* It kills the whole subtree; a write to a group without processes costs nothing. */
         if (cgroup_write(dirfd(dir), "cgroup.kill", "1") < 0)
