@@ -121,10 +121,9 @@ int root_change(const char *state_path, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make the broker's mounts private");
-        _cleanup_close_ int root = mount_tmpfs_new(TMPFS_SIZE, TMPFS_INODES, 0755,
-                                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
-                                                            MOUNT_ATTR_NOEXEC,
-                                                    err);
+        _cleanup_close_ int root = mount_tmpfs_new(
+                TMPFS_SIZE, TMPFS_INODES, 0755,
+                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
         if (root < 0)
                 return root;
         /* Trees can be moved only onto a mount that is attached. */

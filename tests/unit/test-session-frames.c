@@ -1,0 +1,334 @@
+/* What a worker says to its session: legal or not, calls, questions and output. */
+#include "supervisor/session/sessions.h"
+
+#include "tests/unit/fake-client.h"
+
+/* The frames that are not legal: each ends the session, with its reason. */
+static void test_protocol(void)
+{
+        static const struct {
+                uint8_t type;
+                uint64_t id; /* added to the cell's number */
+                const char *payload, *why;
+        } cases[] = {
+                {FRAME_RESULT, 1, "{\"status\":\"ok\"}", "RESULT for cell 3 while cell 2 runs"},
+                {FRAME_RESULT, 0, "{\"status\":\"fine\"}", "unknown status"},
+                {FRAME_RESULT, 0, "[", "RESULT: not JSON"},
+                {FRAME_RESULT, 0, "{\"status\":\"ok\",\"value\":1}", "malformed value"},
+                {FRAME_RESULT, 0, "{\"status\":\"error\",\"error\":{}}", "malformed error"},
+                {FRAME_RESULT, 0, "{\"status\":\"exit\"}", "no exit_code"},
+                {FRAME_CALL, 0, "{\"server\":\"s\"}", "CALL without server, tool or arguments"},
+                {FRAME_QUERY, 0, "{\"what\":\"secrets\"}", "QUERY for something unknown"},
+                {FRAME_DISPLAY, 0, "{}", "DISPLAY frame (0x43), which a worker may not send"},
+                {FRAME_EXEC, 0, "{}", "EXEC frame (0x01), which a worker may not send"},
+        };
+        struct fake f;
+        struct end end;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                fake_open(&f);
+                warm_up(&f);
+                ask(&f, &end, "1");
+                uint64_t cell = fake_take_exec(&f, NULL, 0);
+                fake_send(&f, cases[i].type, cell + cases[i].id, cases[i].payload);
+                check_eq_int(f.kills, 1);
+                check_eq_int(end.count, 0);
+                fake_end(&f, SIGKILL, 0);
+                check_eq_int(end.status, CELL_KILLED);
+                check_eq_int(end.state, CELL_STATE_LOST);
+                check_has(end.why, "the code broke Cloister's channel: ");
+                check_has(end.why, cases[i].why);
+                fake_done(&f);
+        }
+}
+
+/* A header that announces too much is refused before anything is allocated. */
+static void test_protocol_length(void)
+{
+        static const unsigned char header[FRAME_HEADER_SIZE] = {0xff, 0xff, 0xff, 0x7f,
+                                                                FRAME_RESULT};
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "1");
+        fake_take_exec(&f, NULL, 0);
+        fake_send_bytes(&f, header, sizeof(header));
+        fake_spin(&f);
+        check_eq_int(f.kills, 1);
+        fake_end(&f, SIGKILL, 0);
+        check_eq_int(end.status, CELL_KILLED);
+        fake_done(&f);
+}
+
+/* Between cells a result is a crime and a call is background work. */
+static void test_idle_frames(void)
+{
+        struct fake f;
+        struct end end;
+        char text[256];
+
+        fake_open(&f);
+        warm_up(&f);
+        fake_send(&f, FRAME_CALL, 7, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        check_eq_int(fake_hub.n_calls, 1);
+        fake_hub_answer("{\"content\":[]}");
+        check_eq_int(fake_read(&f, text, sizeof(text)).id, 7);
+        fake_send(&f, FRAME_RESULT, 1, "{\"status\":\"ok\"}");
+        check_eq_int(f.kills, 1);
+        fake_end(&f, SIGKILL, 0);
+        ask(&f, &end, "1");
+        fake_start(&f);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_has(end.before, "RESULT frame while the session is idle");
+        fake_done(&f);
+}
+
+static void test_closed_channel(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "os.close(rpc)");
+        fake_take_exec(&f, NULL, 0);
+        close(f.rpc);
+        f.rpc = -1;
+        fake_until(&f, f.kills == 1);
+        fake_end(&f, SIGKILL, 0);
+        check_eq_int(end.status, CELL_KILLED);
+        check_eq_str(end.why, "the code closed Cloister's channel");
+        fake_done(&f);
+}
+
+static void test_calls(void)
+{
+        struct fake f;
+        struct end end;
+        char text[512];
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "await t()");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_send(
+                &f, FRAME_CALL, 1,
+                "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{\"n\":12345678901234567890123}}");
+        check_eq_str(fake_hub.calls->server, "s");
+        check_eq_bytes(buffer_bytes(&fake_hub.calls->arguments), fake_hub.calls->arguments.length,
+                       "{\"n\":12345678901234567890123}");
+        fake_hub_answer("{\"content\":[],\"structuredContent\":{\"x\":1.10}}");
+        struct frame_header header = fake_read(&f, text, sizeof(text));
+        check_eq_str(frame_type_name(header.type), "RETURN");
+        check_eq_int(header.id, 1);
+        check_eq_str(
+                text,
+                "{\"ok\":true,\"result\":{\"content\":[],\"structuredContent\":{\"x\":1.10}}}");
+
+        fake_send(&f, FRAME_CALL, 2, "{\"server\":\"s\",\"tool\":\"bad\",\"arguments\":{}}");
+        fake_hub_answer("{\"content\":[],\"isError\":true}");
+        fake_read(&f, NULL, 0);
+        fake_send(&f, FRAME_CALL, 3, "{\"server\":\"s\",\"tool\":\"none\",\"arguments\":{}}");
+        fake_hub_fail(HUB_NOT_FOUND, "no such tool", 0, false);
+        fake_read(&f, text, sizeof(text));
+        check_eq_str(text, "{\"ok\":false,\"error\":{\"kind\":\"ToolNotFound\",\"message\":\"no "
+                           "such tool\"}}");
+        fake_send(&f, FRAME_CALL, 4, "{\"server\":\"s\",\"tool\":\"rpc\",\"arguments\":{}}");
+        fake_hub_fail(HUB_PROTOCOL, "boom \"quoted\"", -32000, true);
+        fake_read(&f, text, sizeof(text));
+        check_eq_str(text,
+                     "{\"ok\":false,\"error\":{\"kind\":\"ToolProtocolError\",\"message\":\"boom "
+                     "\\\"quoted\\\"\",\"code\":-32000}}");
+        fake_send(&f, FRAME_CALL, 5, "{\"server\":\"s\",\"tool\":\"slow\",\"arguments\":{}}");
+
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_eq_int(end.n_calls, 5);
+        check_eq_int(end.calls_total, 4);
+        check(end.calls[0].ok && end.calls[0].duration_us == 1500);
+        check(end.calls[1].used && !end.calls[1].ok);
+        check(!end.calls[2].used); /* never sent */
+        check(end.calls[3].used && !end.calls[3].ok && !end.calls[3].pending);
+
+        /* The sandbox goes, and with it whoever waited for the last one. */
+        fake_end(&f, SIGKILL, 0);
+        check_eq_int(fake_hub.dropped, 1);
+        fake_done(&f);
+}
+
+static void test_call_numbers(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "1");
+        fake_take_exec(&f, NULL, 0);
+        fake_send(&f, FRAME_CALL, 1, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        fake_send(&f, FRAME_CALL, 1, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        check_eq_int(f.kills, 1);
+        fake_end(&f, SIGKILL, 0);
+        check_has(end.why, "a second call with the number 1");
+        fake_done(&f);
+}
+
+static void test_drop(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "1");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_send(&f, FRAME_CALL, 1, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        fake_send(&f, FRAME_DROP, 1, "{}");
+        check_eq_int(fake_hub.dropped, 1);
+        fake_send(&f, FRAME_DROP, 1, "{}"); /* crossed with an answer: no crime */
+        fake_send(&f, FRAME_QUERY, 2, "{\"what\":\"catalogue\",\"wait_ms\":100}");
+        fake_send(&f, FRAME_DROP, 2, "{}");
+        check_eq_int(fake_hub.waits_cancelled, 1);
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_eq_int(end.status, CELL_OK);
+        check_eq_int(end.calls_total, 1);
+        check(end.calls[0].used && !end.calls[0].ok && !end.calls[0].pending);
+        check_eq_int(f.kills, 0);
+        fake_done(&f);
+}
+
+static void test_refused_call(void)
+{
+        struct fake f;
+        struct end end;
+        char text[256];
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "1");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_hub.refuse = true;
+        fake_send(&f, FRAME_CALL, 1, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        fake_read(&f, text, sizeof(text));
+        check_has(text, "\"kind\":\"ToolError\",\"message\":\"the arguments are too large\"");
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_eq_int(end.calls_total, 0);
+        fake_done(&f);
+}
+
+static void test_query(void)
+{
+        struct fake f;
+        struct end end;
+        char text[256];
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "1");
+        fake_take_exec(&f, NULL, 0);
+        /* Nothing new, no waiting: the answer alone. */
+        fake_send(&f, FRAME_QUERY, 1, "{\"what\":\"catalogue\",\"wait_ms\":0}");
+        fake_read(&f, text, sizeof(text));
+        check_eq_str(text, "{\"ok\":true,\"result\":{\"version\":1}}");
+        /* The catalogue that came while it waited goes before the answer. */
+        fake_send(&f, FRAME_QUERY, 2, "{\"what\":\"catalogue\",\"wait_ms\":99999999}");
+        check_eq_int(fake_hub.wait_ms, 10000);
+        check(!fake_has_frame(&f));
+        fake_hub_change("{\"servers\":[1]}");
+        fake_hub_waited();
+        struct frame_header header = fake_read(&f, text, sizeof(text));
+        check_eq_str(frame_type_name(header.type), "CATALOG");
+        check_eq_int(header.id, 2);
+        fake_read(&f, text, sizeof(text));
+        check_eq_str(text, "{\"ok\":true,\"result\":{\"version\":2}}");
+        /* A change is sent to a running cell at once. */
+        fake_hub_change("{\"servers\":[2]}");
+        sessions_catalogue_changed(f.sessions);
+        check_eq_int(fake_read(&f, text, sizeof(text)).id, 3);
+        fake_done(&f);
+}
+
+/* 10,000 calls are in flight and the next is not taken; one answer lets it in. */
+static void test_calls_bound(void)
+{
+        struct fake f;
+        struct end end;
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(16 * 1024 * 1024);
+        static const char call[] = "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}";
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "gather");
+        fake_take_exec(&f, NULL, 0);
+        for (uint64_t i = 1; i <= CALLS_MAX + 1; i++)
+                check_eq_int(frame_append(&b, FRAME_CALL, i, call, sizeof(call) - 1), 0);
+        fake_send_bytes(&f, buffer_bytes(&b), b.length);
+        fake_until(&f, fake_hub.n_calls == CALLS_MAX);
+        usleep(50000);
+        fake_spin(&f);
+        check_eq_int(fake_hub.n_calls, CALLS_MAX);
+        fake_hub_answer("{\"content\":[]}");
+        fake_until(&f, fake_hub.n_calls == CALLS_MAX && fake_hub.calls->next);
+        check_eq_int(f.kills, 0);
+        fake_done(&f);
+}
+
+/* Output between the cells belongs to the next one, and says so. */
+static void test_background_output(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        warm_up(&f);
+        check_eq_int(write(f.out, "late", 4), 4);
+        fake_spin(&f);
+        ask(&f, &end, "print(1)");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        check_eq_int(write(f.out, "1\n", 2), 2);
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_eq_str(end.out, "[output of background work before this call]\nlate\n[output of this "
+                              "call]\n1\n");
+        check_eq_str(end.err, "");
+        fake_done(&f);
+}
+
+/* What is in the pipes at RESULT is the cell's, even what the loop has not read yet. */
+static void test_output_at_result(void)
+{
+        struct fake f;
+        struct end end;
+        char bytes[60000];
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(1024);
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "print(1)");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        memset(bytes, 'y', sizeof(bytes));
+        check_eq_int(write(f.out, bytes, sizeof(bytes)), sizeof(bytes));
+        frame_append(&b, FRAME_RESULT, cell, "{\"status\":\"ok\"}", 15);
+        check_eq_int(write(f.rpc, buffer_bytes(&b), b.length), (ssize_t)b.length);
+        fake_spin(&f);
+        check_eq_int(end.count, 1);
+        check_has(end.out, " of 60,000 characters cut here");
+        fake_done(&f);
+}
+
+int main(void)
+{
+        run(test_protocol);
+        run(test_protocol_length);
+        run(test_idle_frames);
+        run(test_closed_channel);
+        run(test_calls);
+        run(test_call_numbers);
+        run(test_drop);
+        run(test_refused_call);
+        run(test_query);
+        run(test_calls_bound);
+        run(test_background_output);
+        run(test_output_at_result);
+        return 0;
+}
