@@ -141,6 +141,7 @@ class Library:
 
     def settled(self):
         """Waits, blocking, until no server is starting any more, 10 s at most."""
+        self._channel.pump()
         if not self.is_settled():
             self._take(self._channel.call(QUERY, self._query()))
         return self.current()

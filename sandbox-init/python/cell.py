@@ -1,8 +1,6 @@
 """One cell: compiled, run, and what became of it."""
 
-import ast
 import builtins
-import __future__
 from asyncio import CancelledError
 from asyncio import Future as _Future
 from asyncio import Task as _Task
@@ -11,35 +9,12 @@ from inspect import CO_COROUTINE
 from types import CoroutineType
 
 from cloister import sources, traces
+from cloister.compiler import Compiler
 from cloister.exact import is_exact, printable
 from cloister.interrupts import gate
 from cloister.loops import keep_context
 
 REPR_MOST = 256 * 1024
-
-_TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-_FEATURES = [getattr(__future__, name) for name in __future__.all_feature_names]
-
-
-class Compiler:
-    """Compiles cells; `from __future__ import …` holds for the later ones, as at the prompt."""
-
-    def __init__(self):
-        self._flags = _TOP_LEVEL_AWAIT
-
-    def parse(self, source, filename):
-        return compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
-
-    def compile(self, tree, filename):
-        """The code objects to evaluate in order; the last one's value is the cell's."""
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        codes = [compile(tree, filename, "exec", self._flags, True)]
-        for feature in _FEATURES:
-            self._flags |= codes[0].co_flags & feature.compiler_flag
-        if last is not None:
-            whole = ast.Expression(last.value)
-            codes.append(compile(whole, filename, "eval", self._flags, True))
-        return codes
 
 
 class Outcome:
@@ -76,20 +51,19 @@ class Cells:
         self._compiler = Compiler()
 
     def run(self, source, filename=None, prepare=None):
-        """prepare: called with the syntax tree before it is compiled (namespace.py looks at its names)."""
+        """prepare: called with the names that the code needs before it runs (namespace.py)."""
         filename = sources.add(source, filename)
         # A warning of an earlier cell's line is none of this one's.
         self._namespace.pop("__warningregistry__", None)
         try:
-            tree = self._compiler.parse(source, filename)
+            codes, names = self._compiler.compile(source, filename)
             if prepare is not None:
-                prepare(tree)
-            codes = self._compiler.compile(tree, filename)
-            del tree
+                prepare(names)
             if any(map(_is_async, codes)):
                 return self._run_async(self._steps(codes))
             value = None
             for code in codes:
+                self._interrupts.checkpoint()
                 value = _evaluate(code, self._namespace)
             if _forgotten(value):
                 return self._run_async(self._wait(value))
@@ -100,6 +74,7 @@ class Cells:
     async def _steps(self, codes):
         value = None
         for code in codes:
+            self._interrupts.checkpoint()
             value = _evaluate(code, self._namespace)
             if _is_async(code):
                 value = await value

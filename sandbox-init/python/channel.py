@@ -120,11 +120,11 @@ class Channel:
         self._watching[loop] = out + 1
 
     def _unwatch(self, loop):
-        out = self._watching[loop] - 1
+        out = self._watching.get(loop, 1) - 1
         if out:
             self._watching[loop] = out
             return
-        del self._watching[loop]
+        self._watching.pop(loop, None)
         try:
             loop.remove_reader(self._core.fileno())
         except RuntimeError:
@@ -132,7 +132,9 @@ class Channel:
 
     def watch_always(self, loop):
         """For the loop of the main thread, which also waits for the next cell."""
-        self._watching = {other: out for other, out in self._watching.items() if not other.is_closed()}
+        for other in list(self._watching):
+            if other.is_closed():
+                self._watching.pop(other, None)
         self._watch(loop)
 
     def _read(self):

@@ -211,7 +211,7 @@ def _cost(value, budget):
     if kind is list:
         return len(value) + 2
     if kind is dict:
-        return len(value) + 2 if all(type(key) is str for key in value) else None
+        return len(value) + 2 if len(value) <= budget and set(map(type, value)) <= {str} else None
     return None
 
 

@@ -5,7 +5,8 @@ The signal may come at any moment, also while none of the guest's code runs. So 
     guest's code, or a library it called      raise KeyboardInterrupt there
     the event loop, nothing running           cancel the cell's task
     our own code                              remember it; raised at the end of that
-    no cell                                   a task of an earlier cell keeps us busy: raise there; else ignore
+    no cell yet, but one on its way           stop it at its start; raise in what keeps it from starting
+    no cell at all                            ignore it
 """
 
 import asyncio
@@ -70,7 +71,9 @@ class Interrupts:
         self.parked = False  # the main thread waits on a lock of ours
         self.arrived = False  # in this cell
         self.pending = False  # and not raised yet
-        self.stray = False  # between cells, and it hit something
+        self.stray = False  # before a cell, and it hit a background task
+        self.early = False  # before a cell that was on its way already
+        self.owed = lambda: False  # whether a cell is here and has no result yet
 
     def wake_through(self, fd):
         """The event loop's socket, written at each signal: one that comes just before poll() ends it too."""
@@ -100,6 +103,9 @@ class Interrupts:
         self.arrived = self.pending = False
         self.cancel = None
         self.cell = True
+        if self.early:
+            self.early = False
+            self.arrived = self.pending = True
 
     def end(self):
         self.cell = self.pending = False
@@ -121,9 +127,12 @@ class Interrupts:
             raise KeyboardInterrupt  # a child: as in any Python
         kind = _classify(frame)
         if not self.cell:
-            if kind is _GUEST:
-                self.stray = True
-                raise KeyboardInterrupt
+            # What waits in the channel may be the cell that it was sent for.
+            if self.owed() or self._core.wait(0):
+                self.early = True
+                if kind is _GUEST:
+                    self.stray = True
+                    raise KeyboardInterrupt
             return
         self.arrived = True
         if kind is _GUEST or self._core.waiting() or self.parked:

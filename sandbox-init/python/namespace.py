@@ -4,7 +4,6 @@ The catalogue is read, and its names are put there, only for a cell that asks fo
 pay for a thousand tools. A name of the guest's is never touched.
 """
 
-import ast
 import builtins
 import importlib
 
@@ -52,9 +51,9 @@ class Namespace:
         if self._wanted:
             self._put()
 
-    def prepare(self, tree):
-        """Before a cell runs; tree: its syntax tree."""
-        free = _free_names(tree) - self._names.keys()
+    def prepare(self, needed):
+        """Before a cell runs; needed: the names it reads and does not set, "*" for more than can be told."""
+        free = needed - self._names.keys()
         dynamic = not free.isdisjoint(_DYNAMIC)
         free.difference_update(vars(builtins))
         if self._wanted or free or dynamic:
@@ -101,36 +100,3 @@ class Namespace:
 
     def _maker(self, kind, key):
         return lambda: kind(self._library, self._channel, key)
-
-
-def _free_names(tree):
-    """Names that code reads and does not set itself, too many rather than too few; "*" when it may set any."""
-    read, set_here = set(), set()
-    for node in _walk(tree):
-        if isinstance(node, ast.Name):
-            (read if isinstance(node.ctx, ast.Load) else set_here).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            set_here.add(node.name)
-        elif isinstance(node, ast.alias) and node.name == "*":
-            read.add("*")
-        elif isinstance(node, ast.alias):
-            set_here.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.arg):
-            set_here.add(node.arg)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            set_here.add(node.name)
-    return read - set_here
-
-
-def _walk(tree):
-    """As ast.walk(), which stands on builtins that the guest may have replaced."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if isinstance(value, ast.AST):
-                waiting.append(value)
-            elif isinstance(value, list):
-                waiting += [item for item in value if isinstance(item, ast.AST)]

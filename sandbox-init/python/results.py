@@ -112,13 +112,21 @@ def unwrap(result, server, tool, output_schema):
         raise ToolError(_error_text(content, tool), server=server, tool=tool, content=content)
     structured = result.get("structuredContent")
     if structured is not None:
-        if is_wrapped(output_schema) and isinstance(structured, dict) and list(structured) == ["result"]:
+        wrapped = is_wrapped(output_schema) or _says_wrapped(result)
+        if wrapped and isinstance(structured, dict) and list(structured) == ["result"]:
             return structured["result"]
         return structured
     values = [_block(block) for block in content]
     if not values:
         return None
     return values[0] if len(values) == 1 else values
+
+
+def _says_wrapped(result):
+    """FastMCP's other way to say it, in the result's own _meta."""
+    meta = result.get("_meta")
+    told = meta.get("fastmcp") if isinstance(meta, dict) else None
+    return isinstance(told, dict) and told.get("wrap_result") is True
 
 
 def _error_text(content, tool):

@@ -34,6 +34,7 @@ class Session:
         self._channel.on_catalogue = self._namespace.on_catalogue
         self._cells = Cells(vars(__main__), self._loops, self._interrupts)
         self._reserve = None
+        self._interrupts.owed = lambda: self._current is not None or bool(self._cells_waiting)
         sources.teach_inspect()
         self._loops.teach_asyncio()
         self._namespace.start()
@@ -70,6 +71,7 @@ class Session:
         while not self._cells_waiting:
             self._channel.pump()
             if not self._cells_waiting:
+                self._interrupts.early = self._interrupts.stray = False
                 self._idle()
         return self._cells_waiting.popleft()
 
@@ -94,8 +96,9 @@ class Session:
         if payload is None:
             raise MemoryError("no memory for the code")
         request = decode(payload)
-        if self._interrupts.stray:
-            self._interrupts.stray = False
+        stray, self._interrupts.stray = self._interrupts.stray, False
+        if stray:
+            self._interrupts.early = False
             raise RuntimeError(_BUSY)
         self._loops.adopt()
         self._interrupts.install()

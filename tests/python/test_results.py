@@ -33,6 +33,8 @@ class Unwrap(unittest.TestCase):
         self.assertEqual(self.value(whole), {"result": [1]})
         wrapped = {"x-fastmcp-wrap-result": True}
         self.assertEqual(self.value(whole, wrapped), [1])
+        told = result(structuredContent={"result": 5}, _meta={"fastmcp": {"wrap_result": True}})
+        self.assertEqual(self.value(told), 5)
         self.assertEqual(self.value(result(structuredContent={"result": 1, "b": 2}), wrapped), {"result": 1, "b": 2})
 
     def test_no_block_and_several(self):

@@ -288,6 +288,14 @@ class Interrupted(WorkerTest):
         self.interrupted('async def f(): return tools["echo"].sync(v=1)\nawait f()')
         self.interrupted('asyncio.run(tools["echo"](v=1))')
         self.assertEqual(len(self.worker.drops), 4)
+        self.interrupted("import threading\nthreading.Thread(target=echo.sync).start()\necho.sync()")
+        self.interrupted("while True: pass")
+
+    def test_while_compiling(self):
+        start = time.monotonic()
+        result = self.worker.run("x = [%s]\nwhile True: pass" % ("1+1," * 100_000), interrupt_after=0.1)
+        self.assertEqual(result["status"], "interrupted")
+        self.assertLess(time.monotonic() - start, 15)
 
     def test_repr_that_spins(self):
         self.interrupted("class Slow:\n    def __repr__(self):\n        while True: pass\nSlow()")
@@ -325,6 +333,8 @@ class Interrupted(WorkerTest):
                 time.sleep(turn % 7 / 5000)
             os.kill(self.worker.pid, signal.SIGINT)
             self.assertIn(self.worker.finish()["status"], ("ok", "interrupted"))
+        # The last may have come after its cell, and found this one on its way.
+        self.assertIn(self.worker.run("0")["status"], ("ok", "interrupted"))
         self.assertEqual(self.value("await asyncio.sleep(0, 'alive')"), "alive")
 
     def test_a_background_task_that_spins(self):

@@ -1,0 +1,113 @@
+"""A cell's source as code objects, and the names it reads without setting them."""
+
+import __future__
+import ast
+import gc
+from types import CodeType
+
+LARGE = 128 * 1024  # characters; a syntax tree takes some hundred times as many bytes
+TAILS = 20  # places tried for the last expression of large code
+
+_FEATURES = [getattr(__future__, name) for name in __future__.all_feature_names]
+_is_enabled, _disable, _enable = gc.isenabled, gc.disable, gc.enable
+
+
+class Compiler:
+    """Compiles cells; `from __future__ import …` holds for the later ones, as at the prompt."""
+
+    def __init__(self):
+        self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+    def compile(self, source, filename):
+        """(codes, names): the code objects to evaluate in order, the last one's value being the cell's, and the names
+        they need, of which "*" stands for more than can be told."""
+        enabled = _is_enabled()
+        _disable()  # it would go through a growing tree again and again
+        try:
+            return (self._compile_large if len(source) > LARGE else self._compile)(source, filename)
+        finally:
+            if enabled:
+                _enable()
+
+    def _code(self, source, filename, mode):
+        code = compile(source, filename, mode, self._flags, True)
+        for feature in _FEATURES:
+            self._flags |= code.co_flags & feature.compiler_flag
+        return code
+
+    def _compile(self, source, filename):
+        tree = compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
+        names = free_names(tree)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        codes = [self._code(tree, filename, "exec")] if tree.body else []
+        if last is not None:
+            codes.append(self._code(ast.Expression(last.value), filename, "eval"))
+        return codes, names
+
+    def _compile_large(self, source, filename):
+        whole = self._code(source, filename, "exec")
+        names = _all_names(whole) | {"*"}
+        return self._split(source, filename) or [whole], names
+
+    def _split(self, source, filename):
+        """Without a tree: where the rest of the lines is an expression, and what is before it is code, it is the last."""
+        source = source.replace("\r\n", "\n").replace("\r", "\n").rstrip()
+        end = len(source)
+        for _ in range(TAILS):
+            start = source.rfind("\n", 0, end) + 1
+            if source[start : start + 1] not in (" ", "\t", "\n", "#", ""):
+                try:
+                    value = self._code(_padded(source, start), filename, "eval")
+                    return [self._code(source[:start], filename, "exec"), value]
+                except (SyntaxError, ValueError):
+                    pass
+            if start == 0:
+                break
+            end = start - 1
+        return None
+
+
+def _padded(source, start):
+    return "\n" * source.count("\n", 0, start) + source[start:]
+
+
+def _all_names(code):
+    names, waiting = set(), [code]
+    while waiting:
+        code = waiting.pop()
+        names.update(code.co_names)
+        waiting += [value for value in code.co_consts if isinstance(value, CodeType)]
+    return names
+
+
+def free_names(tree):
+    """Names that code reads and does not set itself, too many rather than too few; "*" when it may set any."""
+    read, set_here = set(), set()
+    for node in _walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else set_here).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            set_here.add(node.name)
+        elif isinstance(node, ast.alias) and node.name == "*":
+            read.add("*")
+        elif isinstance(node, ast.alias):
+            set_here.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.arg):
+            set_here.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            set_here.add(node.name)
+    return read - set_here
+
+
+def _walk(tree):
+    """As ast.walk(), which stands on builtins that the guest may have replaced."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
+                waiting.append(value)
+            elif isinstance(value, list):
+                waiting += [item for item in value if isinstance(item, ast.AST)]
