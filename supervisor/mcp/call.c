@@ -170,13 +170,8 @@ void mcp_call_start(struct mcp_server *server, yyjson_val *params, struct reply 
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, text);
                 return;
         }
-        yyjson_val *given = yyjson_obj_get(params, "arguments");
-        if (given && !yyjson_is_null(given) && !yyjson_is_obj(given)) {
-                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
-                                 "params.arguments must be an object");
-                return;
-        }
-        if (run_arguments_parse(given, server->config, &arguments, &err) < 0) {
+        if (run_arguments_parse(yyjson_obj_get(params, "arguments"), server->config, &arguments,
+                                &err) < 0) {
                 answer_refusal(server, reply, "ArgumentError", err.text, arguments.session);
                 return;
         }
