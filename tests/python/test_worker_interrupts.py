@@ -1,0 +1,106 @@
+"""The real worker, forked from a real template, over real frames; outside of a sandbox: SIGINT."""
+
+import os
+import signal
+import time
+import unittest
+
+from worker_case import WorkerTest
+
+
+class Interrupted(WorkerTest):
+    def interrupted(self, code, after=0.15):
+        start = time.monotonic()
+        result = self.run_cell(code, "interrupted", interrupt_after=after)
+        self.assertLess(time.monotonic() - start, 5)
+        self.assertEqual(result["error"]["type"], "KeyboardInterrupt")
+        self.assertNotIn("cloister", result["error"]["traceback"])
+        self.assertEqual(self.value("'alive'"), "alive")
+        return result
+
+    def test_a_loop(self):
+        result = self.interrupted("x = 1\nprint('before')\nwhile True:\n    pass")
+        self.assertEqual(result["stdout"], "before\n")
+        self.assertGreaterEqual(result["error"]["line"], 3)
+        self.assertEqual(self.value("x"), 1)
+
+    def test_sleeps(self):
+        self.assertEqual(self.interrupted("import time\ntime.sleep(60)")["error"]["line"], 2)
+        self.assertEqual(self.interrupted("await asyncio.sleep(60)")["error"]["line"], 1)
+        self.interrupted("asyncio.run(asyncio.sleep(60))")
+        self.interrupted("await asyncio.sleep(0)\nasyncio.run(asyncio.sleep(60))")
+        self.interrupted("import threading\nthreading.Event().wait()")
+        self.interrupted("import subprocess\nsubprocess.run(['sleep', '60'])")
+
+    def test_coroutines_that_spin(self):
+        self.interrupted("async def spin():\n    while True: pass\nawait spin()")
+        self.interrupted("t = asyncio.create_task(spin())\nawait asyncio.sleep(60)")
+        self.interrupted("asyncio.run(spin())")
+        self.interrupted("async def yielding():\n    while True: await asyncio.sleep(0)\nawait asyncio.gather(yielding(), yielding())")
+
+    def test_waiting_for_tools(self):
+        self.worker.on_call = None
+        self.interrupted('await tools["echo"](v=1)')
+        self.interrupted('tools["echo"].sync(v=1)')
+        self.interrupted('async def f(): return tools["echo"].sync(v=1)\nawait f()')
+        self.interrupted('asyncio.run(tools["echo"](v=1))')
+        self.assertEqual(len(self.worker.drops), 4)
+        self.interrupted("import threading\nthreading.Thread(target=echo.sync).start()\necho.sync()")
+        self.interrupted("while True: pass")
+
+    def test_while_compiling(self):
+        start = time.monotonic()
+        result = self.worker.run("x = [%s]\nwhile True: pass" % ("1+1," * 100_000), interrupt_after=0.1)
+        self.assertEqual(result["status"], "interrupted")
+        self.assertLess(time.monotonic() - start, 15)
+
+    def test_repr_that_spins(self):
+        self.interrupted("class Slow:\n    def __repr__(self):\n        while True: pass\nSlow()")
+
+    def test_code_may_catch_it(self):
+        code = "try:\n    import time\n    while True: time.sleep(0.001)\nexcept KeyboardInterrupt:\n    caught = True\ncaught"
+        self.assertEqual(self.run_cell(code, interrupt_after=0.15)["value"]["json"], True)
+        code = "try:\n    await asyncio.sleep(60)\nexcept asyncio.CancelledError:\n    caught = 2\ncaught"
+        self.assertEqual(self.run_cell(code, interrupt_after=0.15)["value"]["json"], 2)
+
+    def test_raised_by_the_code_itself(self):
+        self.assertEqual(self.error("raise KeyboardInterrupt")["type"], "KeyboardInterrupt")
+        self.assertEqual(self.error("await asyncio.sleep(0)\nraise asyncio.CancelledError")["type"], "asyncio.exceptions.CancelledError")
+
+    def test_replaced_handlers(self):
+        self.run_cell("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nNone")
+        self.interrupted("while True: pass")
+        self.run_cell("signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nNone")
+        self.interrupted("while True: pass")
+        self.run_cell("signal.signal(signal.SIGALRM, lambda *a: 1/0)\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\nNone")
+        time.sleep(0.3)
+        self.interrupted("while True: pass")
+
+    def test_between_cells_it_is_nothing(self):
+        self.run_cell("1")
+        for _ in range(5):
+            os.kill(self.worker.pid, signal.SIGINT)
+            time.sleep(0.02)
+        self.assertEqual(self.value("'alive'"), "alive")
+
+    def test_many_at_the_edges(self):
+        for turn in range(60):
+            self.worker.start("sum(range(%d))" % (turn * 1000))
+            if turn % 3:
+                time.sleep(turn % 7 / 5000)
+            os.kill(self.worker.pid, signal.SIGINT)
+            self.assertIn(self.worker.finish()["status"], ("ok", "interrupted"))
+        # The last may have come after its cell, and found this one on its way.
+        self.assertIn(self.worker.run("0")["status"], ("ok", "interrupted"))
+        self.assertEqual(self.value("await asyncio.sleep(0, 'alive')"), "alive")
+
+    def test_a_background_task_that_spins(self):
+        self.run_cell("async def spin():\n    await asyncio.sleep(0.01)\n    while True: pass\nasyncio.create_task(spin())\nNone")
+        time.sleep(0.2)
+        result = self.run_cell("1", "error", interrupt_after=0.2)
+        self.assertIn("background task", result["error"]["message"])
+        self.assertEqual(self.value("2"), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

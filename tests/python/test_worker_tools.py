@@ -1,0 +1,131 @@
+"""The real worker, forked from a real template, over real frames; outside of a sandbox: calls of tools."""
+
+import time
+import unittest
+
+from worker_case import ECHO, WorkerTest
+from worker_rig import CALL, RETURN, tool_result
+
+
+class ToolCalls(WorkerTest):
+    def test_all_ways_to_call(self):
+        for code in (
+            'await tools["echo"](v=1)', 'await tools["echo"]({"v": 1})', 'await tools["demo.echo"](v=1)',
+            "await mcp_demo.echo(v=1)", "await echo(v=1)", 'tools["echo"].sync(v=1)', "mcp_demo.echo.sync(v=1)",
+            "await tools.echo(v=1)", 'await echo(arguments={"v": 1})',
+            '(await echo.raw(v=1))["structuredContent"]', "import cloister\nawait cloister.tools['echo'](v=1)",
+        ):  # fmt: skip
+            with self.subTest(code=code):
+                self.assertEqual(self.value(code), {"v": 1, "tool": "echo"})
+        self.assertEqual(self.value("(await add_up())['tool']"), "add-up")
+
+    def test_names_appear_and_go(self):
+        self.assertEqual(self.value("'echo' in globals()"), True)
+        self.assertEqual(self.value("print is __builtins__.print"), True)
+        self.run_cell("add_up = 5")
+        self.worker.catalogue(ECHO, {"name": "late", "state": "ready", "tools": [{"name": "fresh"}]}, version=2)
+        self.assertEqual(self.value("(await fresh())['tool']"), "fresh")
+        self.assertEqual(self.value("(await mcp_late.fresh())['tool']"), "fresh")
+        self.assertEqual(self.value("add_up"), 5)
+        self.worker.catalogue({"name": "late", "state": "ready", "tools": []}, version=3)
+        self.assertEqual(self.error("fresh")["type"], "NameError")
+        self.assertEqual(self.error("await mcp_demo.echo()")["type"], "NameError")
+        self.assertEqual(self.value("add_up"), 5)
+
+    def test_a_server_that_comes_up_during_the_cell(self):
+        self.worker.catalogue({"name": "slow", "state": "starting", "tools": []}, version=2)
+
+        def on_query(number, query):
+            self.assertEqual(query["what"], "catalogue")
+            self.worker.catalogue({"name": "slow", "state": "ready", "tools": [{"name": "late_tool"}]}, version=3)
+            self.worker.send(RETURN, number, {"ok": True, "result": {"version": 3}})
+
+        self.worker.on_query = on_query
+        self.assertEqual(self.value("(await late_tool())['tool']"), "late_tool")
+
+    def test_errors(self):
+        self.worker.on_call = lambda number, call: self.worker.send(RETURN, number, tool_result("broke", error=True))
+        error = self.error('await tools["echo"](v=1)')
+        self.assertEqual((error["type"], error["message"], error["line"]), ("cloister.ToolError", "broke", 1))
+        self.assertNotIn("calls.py", error["traceback"])
+        self.assertEqual(self.value("try:\n    await echo()\nexcept ToolError as e:\n    x = [e.server, e.tool, e.content[0]['text']]\nx"), ["demo", "echo", "broke"])
+        self.assertEqual(self.error("await echo(w=1)")["type"], "cloister.ToolArgumentError")
+        self.assertEqual(self.error("tools['ecko']")["type"], "cloister.ToolNotFound")
+        self.assertEqual(self.error("from cloister import ToolTimeout\nraise ToolTimeout('t')")["type"], "cloister.ToolTimeout")
+
+    def test_a_thousand_calls_in_flight(self):
+        held = []
+
+        def hold(number, call):
+            held.append((number, call["arguments"]["v"]))
+            if len(held) == 1000:
+                for number, v in reversed(held):
+                    self.worker.send(RETURN, number, tool_result(structured={"v": v}))
+
+        self.worker.on_call = hold
+        self.assertEqual(self.value("sum(r['v'] for r in await asyncio.gather(*(echo(v=i) for i in range(1000))))"), 499500)
+
+    def test_sixteen_mebibytes_both_ways(self):
+        start = time.monotonic()
+        self.assertEqual(self.value("x = 'é' * (8 << 20)\n(await echo(v=x))['v'] == x"), True)
+        self.assertEqual(self.value("x = list(range(1_000_000))\n(await echo(v=x))['v'] == x"), True)
+        self.assertLess(time.monotonic() - start, 60)
+
+    def test_values_cross_unchanged(self):
+        self.worker.on_call = lambda number, call: None
+        for text in ("2**64", "10**4000", "-0.0", "1e-320", "'\\u2028\\x00\\U0001f600\"'", "{'a': [None, True, {}]}", "0.1"):
+            with self.subTest(value=text):
+                self.worker.start("v = %s\nr = (await echo(v=v))['v']\n(r == v, type(r) is type(v), repr(r) == repr(v))" % text)
+                while not self.worker.frames:
+                    self.worker.step(5)
+                kind, number, payload = self.worker.frames.pop(0)
+                self.assertEqual(kind, CALL)
+                raw = payload.decode().partition('"v":')[2][:-2]
+                self.worker.send(RETURN, number, ('{"ok":true,"result":{"structuredContent":{"v":%s}}}' % raw).encode())
+                self.assertEqual(self.worker.finish()["value"]["repr"], "(True, True, True)")
+
+    def test_threads(self):
+        code = """
+import threading
+results = []
+threads = [threading.Thread(target=lambda i=i: results.append(echo.sync(v=i)["v"])) for i in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+sorted(results)"""
+        self.assertEqual(self.value(code), list(range(8)))
+        self.assertEqual(self.value(code.replace("[t.join() for t in threads]", "await asyncio.sleep(0.5)")), list(range(8)))
+        code = "import concurrent.futures as f\nwith f.ThreadPoolExecutor(8) as pool:\n    r = list(pool.map(lambda i: asyncio.run(echo(v=i))['v'], range(50)))\nr"
+        self.assertEqual(self.value(code), list(range(50)))
+        self.assertEqual(self.value("(await asyncio.to_thread(echo.sync, v=1))['v']"), 1)
+
+    def test_background_tasks_call_between_cells(self):
+        self.run_cell("async def later():\n    global got\n    await asyncio.sleep(0.05)\n    got = await echo(v=9)\nt = asyncio.create_task(later())")
+        deadline = time.monotonic() + 5
+        while not self.worker.calls and time.monotonic() < deadline:
+            self.worker.step(0.1)
+            self.worker.answer()
+        time.sleep(0.1)
+        self.assertEqual(self.value("got['v']"), 9)
+
+    def test_discovery(self):
+        self.assertEqual([found["name"] for found in self.value("list(_discover())")], ["echo", "add-up", "print"])
+        self.assertEqual(self.value("(await _search('echo'))[0]['signature']"), "echo(v: Any = None)")
+        self.assertEqual(self.value("dict(_schema('demo.add-up'))['server']"), "demo")
+        self.assertIn("Says it again.", self.run_cell("help(echo)")["stdout"])
+        self.assertIn("demo.echo", self.run_cell("echo")["value"]["repr"])
+
+    def test_frames_that_are_too_large(self):
+        error = self.error("await echo(v='x' * (65 << 20))")
+        self.assertEqual(error["type"], "cloister.ToolArgumentError")
+        self.assertIn("67,108,864", error["message"])
+        self.assertEqual(self.value("1"), 1)
+
+    def test_backpressure(self):
+        """The broker reads nothing for a while, then everything; both sides have much to say."""
+        self.worker.start("r = await asyncio.gather(*(echo(v='x' * 100000) for i in range(100)))\nlen(r)")
+        time.sleep(0.5)
+        self.assertEqual(self.worker.finish()["value"]["json"], 100)
+
+
+if __name__ == "__main__":
+    unittest.main()
