@@ -66,8 +66,7 @@ static void test_refusals(void)
                 "\"\xed\xa0\x80\"",
                 "\"\\ud800\"",
                 "\"\\udc00\\ud800\"",
-                "\xef\xbb\xbf"
-                "1",
+                "\xef\xbb\xbf[1]",
         };
         yyjson_doc *doc = NULL;
         struct error err;
