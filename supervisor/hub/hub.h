@@ -35,7 +35,7 @@ struct hub_host {
 };
 
 /* state_dir: descriptor of the directory for the cache (borrowed), or -1: no cache. config is
- * borrowed. */
+ * borrowed. SIGPIPE is ignored from now on. */
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,
             const struct hub_host *host, struct error *err);
 struct hub *hub_free(struct hub *hub);
