@@ -74,7 +74,11 @@ class Loops:
 
     def stop_idling(self):
         """A cell has arrived."""
-        if self.idle:
+        if not self.idle:
+            return
+        if _running_loop() is self._loop:
+            self._loop.stop()
+        else:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def run_idle(self):
