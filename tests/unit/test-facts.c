@@ -1,0 +1,82 @@
+/* The kernel's counters as text. */
+#include "supervisor/session/facts.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/unit/test.h"
+
+static int text_fd(const char *text)
+{
+        int fd = memfd_create("facts", MFD_CLOEXEC);
+
+        check_eq_int(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        return fd;
+}
+
+static uint64_t cpu(enum monitor_facts kind, const char *text)
+{
+        int fd = text_fd(text);
+        uint64_t us = facts_cpu_us(kind, fd);
+
+        close(fd);
+        return us;
+}
+
+static uint64_t memory(enum monitor_facts kind, const char *text)
+{
+        int fd = text_fd(text);
+        uint64_t bytes = facts_memory_peak(kind, fd);
+
+        close(fd);
+        return bytes;
+}
+
+static void test_cgroup1(void)
+{
+        check_eq_int(cpu(MONITOR_FACTS_CGROUP1, "123456789\n"), 123456);
+        check_eq_int(memory(MONITOR_FACTS_CGROUP1, "1048576\n"), 1048576);
+}
+
+static void test_cgroup2(void)
+{
+        check_eq_int(cpu(MONITOR_FACTS_CGROUP2, "usage_usec 777\nuser_usec 5\nsystem_usec 6\n"),
+                     777);
+        check_eq_int(cpu(MONITOR_FACTS_CGROUP2, "nr_periods 1\nusage_usec 42\n"), 42);
+        check_eq_int(memory(MONITOR_FACTS_CGROUP2, "4096\n"), 4096);
+}
+
+/* The name may hold spaces and parentheses; only its last one counts. */
+static void test_proc(void)
+{
+        uint64_t tick = 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
+
+        check_eq_int(cpu(MONITOR_FACTS_PROC,
+                         "7 (py) S 9 9 (x) R 1 2 3 4 5 6 7 8 9 10 30 12 0 0 20 0 1 0 100 200"),
+                     42 * tick);
+        check_eq_int(
+                memory(MONITOR_FACTS_PROC, "Name:\tpython\nVmPeak:\t99 kB\nVmHWM:\t   20 kB\n"),
+                20 * 1024);
+}
+
+static void test_nothing(void)
+{
+        static const enum monitor_facts kinds[] = {MONITOR_FACTS_CGROUP1, MONITOR_FACTS_CGROUP2,
+                                                   MONITOR_FACTS_PROC};
+
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+                check_eq_int(facts_cpu_us(kinds[i], -1), 0);
+                check_eq_int(facts_memory_peak(kinds[i], -1), 0);
+                check_eq_int(cpu(kinds[i], "garbage"), 0);
+                check_eq_int(memory(kinds[i], "garbage"), 0);
+        }
+}
+
+int main(void)
+{
+        run(test_cgroup1);
+        run(test_cgroup2);
+        run(test_proc);
+        run(test_nothing);
+        return 0;
+}
