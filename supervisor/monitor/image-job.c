@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-enum { LAST_LINE_MAX = 400 };
+enum { HELD_LINE_MAX = 400 };
 
 struct image_job {
         struct children *children;
@@ -23,7 +23,7 @@ struct image_job {
         pid_t pid;
         int fds[3];
         struct event *output, *end;
-        char last_line[LAST_LINE_MAX]; /* of what the builder said: its error */
+        char held[HELD_LINE_MAX]; /* the newest line of what the builder says */
         size_t length;
         bool line_done;
         void (*done)(void *data, const struct error *error);
@@ -145,20 +145,35 @@ int image_store_create(const struct image_choice *choice, const struct upstream_
         return 0;
 }
 
-static void keep_last_line(struct image_job *job, const char *text, size_t n)
+/* A line that cannot be written is no reason to fail. */
+static void pass_on_held(struct image_job *job)
+{
+        if (job->length == 0)
+                return;
+        job->held[job->length] = '\n';
+        ssize_t written = write(STDERR_FILENO, job->held, job->length + 1);
+        (void)written;
+        job->held[job->length] = '\0';
+}
+
+/* Progress, for a person: a line is passed on when the next one begins. The last is the error, if it is one, which
+ * is told once, by whom it concerns. */
+static void take_output(struct image_job *job, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
-                if (text[i] == '\n' || text[i] == '\r') {
+                if (text[i] == '\n') {
                         job->line_done = true;
                         continue;
                 }
-                if (job->line_done)
+                if (job->line_done) {
+                        pass_on_held(job);
                         job->length = 0;
+                }
                 job->line_done = false;
-                if (job->length < sizeof(job->last_line) - 1)
-                        job->last_line[job->length++] = text[i];
+                if (job->length < sizeof(job->held) - 2)
+                        job->held[job->length++] = text[i];
         }
-        job->last_line[job->length] = '\0';
+        job->held[job->length] = '\0';
 }
 
 static void relay(struct image_job *job)
@@ -166,14 +181,10 @@ static void relay(struct image_job *job)
         char text[4096];
 
         ssize_t n = read(job->fds[2], text, sizeof(text));
-        if (n <= 0) {
+        if (n <= 0)
                 event_del(job->output);
-                return;
-        }
-        keep_last_line(job, text, (size_t)n);
-        /* Progress for a person; one that cannot be written is no reason to fail. */
-        ssize_t written = write(STDERR_FILENO, text, (size_t)n);
-        (void)written;
+        else
+                take_output(job, text, (size_t)n);
 }
 
 static void on_output(evutil_socket_t fd, short what, void *data)
@@ -195,8 +206,10 @@ static void on_end(evutil_socket_t fd, short what, void *data)
                 relay(job);
         int status = upstream_reap(job->upstream);
         children_remove(job->children, job->pid);
+        if (status == 0)
+                pass_on_held(job);
         if (status != 0) {
-                const char *why = job->length > 0 ? job->last_line : "it ended without a word";
+                const char *why = job->length > 0 ? job->held : "it ended without a word";
                 if (strncmp(why, "cloister: ", 10) == 0)
                         why += 10;
                 error_set(&error, EIO, "build the image: %s", why);
@@ -222,7 +235,9 @@ int image_job_start(struct event_base *base, struct children *children, const ch
         const char *arguments[] = {"image-builder", "--store",    choice->store, "--python",
                                    choice->python,  "--name",     choice->name,  quiet ? "--quiet" : NULL,
                                    NULL};
-        char *environment[] = {NULL};
+        const char *libraries = getenv("LD_LIBRARY_PATH");
+        char variable[4096];
+        char *environment[] = {NULL, NULL};
         struct config_server builder = {
                 .name = (char *)"image builder",
                 .command = (char *)program,
@@ -231,6 +246,12 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                 .env = environment,
         };
 
+        /* Some interpreters find their own libraries by it only. */
+        if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s", libraries) <
+                                 sizeof(variable)) {
+                environment[0] = variable;
+                builder.n_env = 1;
+        }
         struct image_job *job = calloc(1, sizeof(*job));
         if (!job)
                 return error_errno(err, ENOMEM, "image builder");

@@ -40,7 +40,7 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data)
         ssize_t n = fd_receive(fd, &request, sizeof(request), NULL, NULL, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN)
                 return;
-        if (n == 0) {
+        if (n == 0 || n == -ECONNRESET) {
                 /* It is ending; its pidfd tells the rest. */
                 event_del(m->request);
                 return;

@@ -20,10 +20,13 @@
 
 static void make_waiting(struct monitor *m);
 
+/* Told to whom it concerns; to the log when that is nobody yet. */
 static void fail_waiting(struct monitor *m, const struct error *error)
 {
         size_t n = m->n_waiting;
 
+        if (n == 0)
+                log_error("%s", error->text);
         m->n_waiting = 0;
         for (size_t i = 0; i < n; i++)
                 monitor_send_failed(m, m->waiting[i], error);
@@ -100,7 +103,6 @@ static void on_template_ended(void *data, const struct error *error)
 {
         struct monitor *m = data;
 
-        log_warning("%s", error->text);
         m->template = template_free(m->template);
         /* A session that it was just making has no name yet. */
         children_sweep(m->children);
@@ -172,7 +174,6 @@ static void on_image_built(void *data, const struct error *error)
 
         m->image_job = image_job_free(m->image_job);
         if (error) {
-                log_error("%s", error->text);
                 fail_waiting(m, error);
                 return;
         }
@@ -204,7 +205,6 @@ void monitor_sessions_prepare(struct monitor *m)
         if (m->template || m->image_job)
                 return;
         if (prepare(m, &error) < 0) {
-                log_error("%s", error.text);
                 fail_waiting(m, &error);
         }
 }

@@ -377,7 +377,8 @@ static void on_built(void *data, const struct error *error)
 {
         struct monitor *m = data;
 
-        /* The builder's own words have been passed on already. */
+        if (error)
+                log_error("%s", error->text);
         m->exit_status = error ? 1 : 0;
         event_base_loopbreak(m->base);
 }
