@@ -52,12 +52,17 @@ static PyObject *none(void)
         return py.Py_BuildValue("");
 }
 
-static _Noreturn void leave(const char *why)
+/* Not through CPython: its exit handlers are the guest's, and nobody waits for them. */
+static _Noreturn void leave(int status, const char *why)
 {
-        /* Not through CPython: its exit handlers are the guest's, and nobody waits for them. */
         if (why)
                 dprintf(STDERR_FILENO, "cloister: %s\n", why);
-        _exit(EXIT_FAILURE);
+        _exit(status);
+}
+
+static _Noreturn void leave_lost(const char *why)
+{
+        leave(FRAME_EXIT_LOST, why);
 }
 
 /* The pending exception as "Type: message" (cut), which it then no longer is. */
@@ -113,14 +118,14 @@ static PyObject *cloister_boot(PyObject *self, PyObject *args)
         if (reported)
                 return py.PyErr_Format(*py.PyExc_RuntimeError, "the worker is booted");
         if (run_source("bootstrap"))
-                leave(NULL);
+                leave(EXIT_FAILURE, NULL);
         exception_text(text, sizeof(text));
         if (reported)
-                leave(text);
+                leave(EXIT_FAILURE, text);
         error_set(&error, ENOEXEC, "start CPython: %s", text);
         reported = true;
         template_failed(&error);
-        leave(NULL);
+        leave(EXIT_FAILURE, NULL);
 }
 
 static PyObject *cloister_source(PyObject *self, PyObject *args)
@@ -152,7 +157,7 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
         if (r >= 0)
                 r = template_serve(&hooks, &session, &error);
         if (r < 0)
-                leave(error.text);
+                leave(EXIT_FAILURE, error.text);
         if (r == 0)
                 _exit(EXIT_SUCCESS);
         channel_open(session.rpc_fd);
@@ -179,9 +184,9 @@ static void pull_or_leave(void)
 {
         int r = channel_pull();
         if (r == -ENOMEM)
-                leave("out of memory for a message");
+                leave_lost("out of memory for a message");
         if (r < 0)
-                leave(NULL);
+                leave_lost(NULL);
 }
 
 /* In a sender that waits, which holds no interpreter lock; data is its saved thread state. */
@@ -216,7 +221,7 @@ static PyObject *cloister_send(PyObject *self, PyObject *args)
                                        "%zd bytes are more than a message may have (%d)", n,
                                        FRAME_PAYLOAD_MAX);
         if (r < 0)
-                leave(NULL);
+                leave_lost(NULL);
         return py.PyBool_FromLong(pulled);
 }
 
@@ -248,11 +253,11 @@ static PyObject *cloister_read(PyObject *self, PyObject *args)
         int r;
         while ((r = channel_peek(&header, &payload, &error)) > 0) {
                 if (append_frame(list, &header, payload) < 0)
-                        leave("out of memory for a message");
+                        leave_lost("out of memory for a message");
                 channel_next(&header);
         }
         if (r < 0)
-                leave(error.text);
+                leave_lost(error.text);
         return none();
 }
 

@@ -15,6 +15,7 @@ PYTHON = os.environ.get("CLOISTER_TEST_PYTHON", "/usr/bin/python3")
 
 EXEC, RETURN, CATALOG = 1, 2, 4
 RESULT, CALL, QUERY, DROP = 0x41, 0x42, 0x47, 0x48
+CHANNEL_FD = 900  # as in stub-template.c
 HEADER = struct.Struct("<IBBHQ")
 
 
