@@ -277,17 +277,20 @@ class ServerTools:
     def __getitem__(self, name):
         return self._find(name, False)
 
-    def __contains__(self, name):
+    def _settled(self):
         server = self._server()
-        return server is not None and name in server.tools
+        if server is not None and server.state == "starting":
+            server = self._library.settled().servers.get(self._name)
+        return {} if server is None else server.tools
+
+    def __contains__(self, name):
+        return name in self._settled()
 
     def __iter__(self):
-        server = self._server()
-        return iter(() if server is None else list(server.tools))
+        return iter(list(self._settled()))
 
     def __len__(self):
-        server = self._server()
-        return 0 if server is None else len(server.tools)
+        return len(self._settled())
 
     def __dir__(self):
         server = self._server()
@@ -305,7 +308,10 @@ class ServerTools:
 
 
 class Tools(Mapping):
-    """All tools: tools["list-events"], tools["calendar.list-events"], tools.list_events."""
+    """All tools: tools["list-events"], tools["calendar.list-events"], tools.list_events.
+
+    To list them waits for servers that are starting, as _discover() does; to name one does not.
+    """
 
     def __init__(self, library, channel):
         self._library = library
@@ -327,26 +333,26 @@ class Tools(Mapping):
         if name.startswith("_") and name not in self._library.current().names:
             raise AttributeError(name)
         for server in self._library.current().servers.values():
-            if name not in self and name in (server.name, identifier(server.name)):
+            if name in (server.name, identifier(server.name)) and name not in self:
                 return ServerTools(self._library, self._channel, server.name)
         return self[name]
 
     def __contains__(self, key):
         try:
-            return self._library.refreshed().find(key) is not None
+            return (self._library.current().find(key) or self._library.settled().find(key)) is not None
         except (ToolNotFound, TypeError):
             return False
 
     def __iter__(self):
-        catalogue = self._library.refreshed()
+        catalogue = self._library.settled()
         for entry in catalogue.entries:
             yield entry.name if len(catalogue.by_name[entry.name]) == 1 else entry.qualified
 
     def __len__(self):
-        return len(self._library.refreshed().entries)
+        return len(self._library.settled().entries)
 
     def __dir__(self):
-        return sorted({*self._library.current().names, *Mapping.__dict__["__abstractmethods__"]} | {"keys", "get"})
+        return sorted({*self._library.current().names, "get", "items", "keys", "values"})
 
     def _ipython_key_completions_(self):
         return list(self)

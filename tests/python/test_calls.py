@@ -132,6 +132,16 @@ class Finding(Rig):
         self.assertEqual(wanted.sync(), "ok")
         self.assertEqual(self.calls()[-1]["server"], "late")
 
+    def test_listing_waits(self):
+        self.tell([server("late", state="starting")], 2)
+
+        def on_query(number):
+            self.core.reply(CATALOG, 3, {"servers": [server("late", tool("soon"))]})
+            Rig.on_query(self, number)
+
+        self.on_query = on_query
+        self.assertEqual(list(self.tools), ["soon"])
+
     def test_a_server_that_never_comes(self):
         self.tell([server("late", state="starting")], 2)
         with self.assertRaises(ToolNotFound):
