@@ -30,6 +30,11 @@ enum log_level log_get_level(void)
         return threshold;
 }
 
+const char *log_level_name(enum log_level level)
+{
+        return level_names[level];
+}
+
 int log_level_from_name(const char *name)
 {
         for (int i = 0; i < LOG_LEVEL_MAX; i++) {

@@ -14,6 +14,7 @@ enum log_level log_get_level(void);
 
 /* A level by its name (error, warning, info, debug); negative when there is none. */
 int log_level_from_name(const char *name);
+const char *log_level_name(enum log_level level);
 
 /* The program's name, which starts each line; a literal. */
 void log_set_name(const char *name);

@@ -24,6 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "supervisor/monitor/messages.h"
 #include "supervisor/monitor/userns.h"
 
@@ -86,8 +87,10 @@ static void broker_exec(const struct broker_launch *how, uid_t uid)
 
         snprintf(uid_text, sizeof(uid_text), "%u", (unsigned int)uid);
         snprintf(filter_text, sizeof(filter_text), "%d", FILTER_FD);
-        char *fixed[] = {(char *)"cloister",   (char *)"broker", (char *)"--uid", uid_text,
-                         (char *)"--filter-fd", filter_text};
+        char *fixed[] = {(char *)"cloister",    (char *)"broker",
+                         (char *)"--uid",       uid_text,
+                         (char *)"--filter-fd", filter_text,
+                         (char *)"--log-level", (char *)log_level_name(log_get_level())};
         for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
                 arguments[n++] = fixed[i];
         if (how->state_path) {
@@ -103,13 +106,17 @@ static void broker_exec(const struct broker_launch *how, uid_t uid)
 static void broker_child(const struct broker_launch *how, int link, int go, uid_t uid)
 {
         struct error error = {};
-        sigset_t none;
+        sigset_t early;
         char byte;
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setsid();
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
+        /* As PID 1 it would lose them before it has handlers; it unblocks them then. */
+        sigemptyset(&early);
+        sigaddset(&early, SIGINT);
+        sigaddset(&early, SIGTERM);
+        sigaddset(&early, SIGHUP);
+        sigprocmask(SIG_SETMASK, &early, NULL);
         if (read(go, &byte, 1) != 1)
                 _exit(1);
         int r = place_descriptors(how, link);
