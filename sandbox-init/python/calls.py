@@ -148,7 +148,7 @@ class Tool:
 
     @property
     def raw(self):
-        """await .raw(…) or .raw.sync(…): the whole CallToolResult as a dict; a result that is an error is no exception."""
+        """await .raw(…) or .raw.sync(…): the whole CallToolResult as a dict, no exception when it is an error."""
         return Raw(self)
 
     @property

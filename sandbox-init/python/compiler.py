@@ -50,7 +50,7 @@ class Compiler:
         return self._split(source, filename) or [whole], names
 
     def _split(self, source, filename):
-        """Without a tree: where the rest of the lines is an expression, and what is before it is code, it is the last."""
+        """Without a tree: lines at the end that are an expression, with code before them, are the last."""
         source = source.replace("\r\n", "\n").replace("\r", "\n").rstrip()
         end = len(source)
         for _ in range(TAILS):

@@ -32,17 +32,17 @@ def find_libpython():
 
 class Template:
     def __init__(self, libpython=None, python=PYTHON):
+        libpython = libpython or find_libpython()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         null = os.open(os.devnull, os.O_RDWR)
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 os.dup2(null, 0)
-                os.dup2(theirs.fileno(), 3, inheritable=True)
+                os.dup2(theirs.fileno(), 3)
+                os.set_inheritable(3, True)  # dup2() leaves it as it is where it is 3 already
                 os.closerange(4, 4096)
-                os.execve(
-                    STUB, [python, libpython or find_libpython()], {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-                )
+                os.execve(STUB, [python, libpython], {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"})
             finally:
                 os._exit(127)
         os.close(null)
