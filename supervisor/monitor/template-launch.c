@@ -29,39 +29,51 @@ static void fail(int control, const char *what)
         _exit(1);
 }
 
-static void become_template(int control, int init)
+/* Nothing of our client's and of our terminal's: what runs in a template is the image's. */
+static int place_descriptors(const struct template_launch *how, int *init)
+{
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        *init = fcntl(how->init, F_DUPFD_CLOEXEC, 64);
+        if (null < 0 || *init < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+            dup2(how->messages, STDERR_FILENO) < 0 || dup2(how->control, TEMPLATE_CONTROL_FD) < 0 ||
+            syscall(SYS_close_range, TEMPLATE_CONTROL_FD + 1, *init - 1, 0) < 0 ||
+            syscall(SYS_close_range, *init + 1, ~0U, 0) < 0)
+                return -errno;
+        return 0;
+}
+
+static void become_template(const struct template_launch *how)
 {
         const char *const arguments[] = {"cloister-template", NULL};
         char *const environment[] = {NULL};
+        int init = -1;
 
         if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
-                fail(control, "become uid 0 of its user namespace");
-        int high = fcntl(init, F_DUPFD_CLOEXEC, 64);
-        if (high < 0 || dup2(control, TEMPLATE_CONTROL_FD) < 0 ||
-            syscall(SYS_close_range, TEMPLATE_CONTROL_FD + 1, high - 1, 0) < 0 ||
-            syscall(SYS_close_range, high + 1, ~0U, 0) < 0)
-                fail(control, "place descriptors");
-        execveat(high, "", (char *const *)arguments, environment, AT_EMPTY_PATH);
+                fail(how->control, "become uid 0 of its user namespace");
+        if (place_descriptors(how, &init) < 0)
+                fail(how->control, "place descriptors");
+        execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);
         fail(TEMPLATE_CONTROL_FD, "exec cloister-init from a sealed memfd");
 }
 
-static void join_and_clone(const struct stub *stub, int control, int init, int report)
+static void join_and_clone(const struct stub *stub, const struct template_launch *how, int report)
 {
         if (setns(stub_user_namespace(stub), CLONE_NEWUSER) < 0)
-                fail(control, "join its user namespace");
+                fail(how->control, "join its user namespace");
         if (setns(stub_pid_namespace(stub), CLONE_NEWPID) < 0)
-                fail(control, "join its pid namespace");
+                fail(how->control, "join its pid namespace");
         long pid = syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, NULL);
         if (pid < 0)
-                fail(control, "clone");
+                fail(how->control, "clone");
         if (pid == 0)
-                become_template(control, init);
+                become_template(how);
         pid_t known = (pid_t)pid;
         _exit(fd_write_all(report, &known, sizeof(known)) < 0);
 }
 
-pid_t template_launch(const struct stub *stub, struct children *children, int control, int init,
-                      struct error *err)
+pid_t template_launch(const struct stub *stub, struct children *children,
+                      const struct template_launch *how, struct error *err)
 {
         int ends[2];
         pid_t pid = 0;
@@ -74,7 +86,7 @@ pid_t template_launch(const struct stub *stub, struct children *children, int co
         if (joiner < 0)
                 return error_errno(err, errno, "fork");
         if (joiner == 0)
-                join_and_clone(stub, control, init, report_end);
+                join_and_clone(stub, how, report_end);
         close(take_fd(report_end));
         ssize_t n = fd_read_full(report, &pid, sizeof(pid));
         waitpid(joiner, NULL, 0);

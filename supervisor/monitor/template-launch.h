@@ -5,7 +5,13 @@
 #include "supervisor/monitor/children.h"
 #include "supervisor/monitor/stub.h"
 
-/* Returns its pid, registered as a child of ours. control: the template's end of its socket, init: sealed memfd
- * (both borrowed). */
-pid_t template_launch(const struct stub *stub, struct children *children, int control, int init,
-                      struct error *err);
+/* What it is started with; all borrowed. */
+struct template_launch {
+        int control;  /* the template's end of its socket */
+        int init;     /* sealed memfd: cloister-init */
+        int messages; /* its standard error; standard input and output are /dev/null, never our client's */
+};
+
+/* Returns its pid, registered as a child of ours. */
+pid_t template_launch(const struct stub *stub, struct children *children,
+                      const struct template_launch *how, struct error *err);

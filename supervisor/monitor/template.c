@@ -18,6 +18,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +61,8 @@ struct template {
         enum template_state state;
         struct stub *stub;
         pid_t pid;
-        int control;
-        struct event *readable, *deadline;
+        int control, messages; /* messages: what it says on standard error */
+        struct event *readable, *spoken, *deadline;
         struct waiting line[LINE_MAX_LENGTH]; /* the first one is being made */
         size_t n_line;
         struct error error;
@@ -206,6 +207,24 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 give_up(t);
 }
 
+/* Warnings of site-packages, CPython's last words. From inside: the log shows control characters escaped. */
+static void on_spoken(evutil_socket_t fd, short what, void *data)
+{
+        struct template *t = data;
+        char text[1024];
+
+        (void)what;
+        ssize_t n = read(fd, text, sizeof(text) - 1);
+        if (n <= 0) {
+                event_del(t->spoken);
+                return;
+        }
+        while (n > 0 && text[n - 1] == '\n')
+                n--;
+        text[n] = '\0';
+        log_info("template: %s", text);
+}
+
 static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct template *t = data;
@@ -237,13 +256,29 @@ static int send_plan(struct template *t, const struct template_parts *parts, str
         return r < 0 ? error_errno(err, -r, "send the template its plan") : 0;
 }
 
+static int watch(struct template *t, struct error *err)
+{
+        t->readable = event_new(t->host->base, t->control, EV_READ | EV_PERSIST, on_readable, t);
+        t->spoken = event_new(t->host->base, t->messages, EV_READ | EV_PERSIST, on_spoken, t);
+        t->deadline = evtimer_new(t->host->base, on_deadline, t);
+        if (!t->readable || !t->spoken || !t->deadline || event_add(t->readable, NULL) < 0 ||
+            event_add(t->spoken, NULL) < 0)
+                return error_errno(err, ENOMEM, "watch the template");
+        set_deadline(t, START_SECONDS);
+        return 0;
+}
+
 static int launch(struct template *t, const struct template_parts *parts, struct error *err)
 {
-        int pair[2], on = 1;
+        int pair[2], ends[2], on = 1;
 
         int r = stub_start(t->host->ids, parts->stub_filter_fd, t->host->children, &t->stub, err);
         if (r < 0)
                 return r;
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        t->messages = ends[0];
+        _cleanup_close_ int their_stderr = ends[1];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_errno(err, errno, "socketpair");
         t->control = pair[0];
@@ -254,15 +289,10 @@ static int launch(struct template *t, const struct template_parts *parts, struct
         r = send_plan(t, parts, err);
         if (r < 0)
                 return r;
-        t->pid = template_launch(t->stub, t->host->children, theirs, parts->init_fd, err);
-        if (t->pid < 0)
-                return t->pid;
-        t->readable = event_new(t->host->base, t->control, EV_READ | EV_PERSIST, on_readable, t);
-        t->deadline = evtimer_new(t->host->base, on_deadline, t);
-        if (!t->readable || !t->deadline || event_add(t->readable, NULL) < 0)
-                return error_errno(err, ENOMEM, "watch the template");
-        set_deadline(t, START_SECONDS);
-        return 0;
+        struct template_launch how = {
+                .control = theirs, .init = parts->init_fd, .messages = their_stderr};
+        t->pid = template_launch(t->stub, t->host->children, &how, err);
+        return t->pid < 0 ? t->pid : watch(t, err);
 }
 
 int template_start(const struct template_host *host, const struct template_parts *parts,
@@ -273,6 +303,7 @@ int template_start(const struct template_host *host, const struct template_parts
                 return error_errno(err, ENOMEM, "template");
         t->host = host;
         t->control = -1;
+        t->messages = -1;
         int r = launch(t, parts, err);
         if (r < 0) {
                 template_free(t);
@@ -288,10 +319,12 @@ struct template *template_free(struct template *t)
                 return NULL;
         if (t->readable)
                 event_free(t->readable);
+        if (t->spoken)
+                event_free(t->spoken);
         if (t->deadline)
                 event_free(t->deadline);
-        if (t->control >= 0)
-                close(t->control);
+        int fds[] = {t->control, t->messages};
+        fd_close_many(fds, ARRAY_SIZE(fds));
         if (t->pid > 0) {
                 kill(t->pid, SIGKILL);
                 waitpid(t->pid, NULL, 0);

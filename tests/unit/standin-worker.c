@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "sandbox-init/setup/template.h"
@@ -28,6 +30,16 @@ static void copy_file(const char *path)
                 printf("%s: %m\n", path);
 }
 
+/* Of the template, as it starts. */
+static int null_inputs;
+
+static int is_null(int fd)
+{
+        struct stat st;
+
+        return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
+}
+
 static int work(int channel)
 {
         char order;
@@ -38,6 +50,7 @@ static int work(int channel)
         case 's': /* what the kernel says of us */
                 printf("pid %d ppid %d uid %d gid %d channel %d\n", getpid(), getppid(), getuid(), getgid(),
                        channel);
+                printf("template has null: %d\n", null_inputs);
                 fflush(stdout);
                 copy_file("/proc/self/status");
                 copy_file("/proc/self/mountinfo");
@@ -74,6 +87,7 @@ int main(void)
         struct template_session session;
         struct error error = {};
 
+        null_inputs = is_null(0) && is_null(1);
         if (template_ready(&error) < 0)
                 return 1;
         int r = template_serve(&hooks, &session, &error);

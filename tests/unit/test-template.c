@@ -149,6 +149,7 @@ static void test_posture(void)
         check_has(f.output, "stdout opens: 1");
         check_has(f.output, "workspace writes: 1");
         check_has(f.output, "image writes: 0");
+        check_has(f.output, "template has null: 1");
 }
 
 static void test_ends(void)
@@ -221,6 +222,8 @@ int main(void)
         struct error err = {}, why = {};
 
         prctl(PR_SET_DUMPABLE, 0); /* as the monitor is */
+        int client[2];             /* what a template must not get */
+        check(pipe(client) == 0 && dup2(client[0], 0) == 0);
         f.base = event_base_new();
         check_ok(children_new(&f.children, &err));
         check_ok(ids_choose(0, 0, 8, &f.ids, &err));
