@@ -22,7 +22,7 @@ def count(entry):
         return 0, 0, 1
     skipped = 0
     if re.search(r"^# pass \d+$", text, re.M):
-        passed, failed = number(r"^# pass (\d+)$", text), number(r"^# fail (\d+)$", text)
+        passed, failed = number(r"^# pass (\d+)$", text), number(r"^# (?:fail|cancelled) (\d+)$", text)
     elif re.search(r"^Ran \d+ tests? in", text, re.M):
         skipped = number(r"\bskipped=(\d+)", text)
         failed = len(set(re.findall(r"^(?:FAIL|ERROR): (\S+ \([^)]*\))", text, re.M)))

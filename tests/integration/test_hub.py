@@ -148,12 +148,21 @@ class Hub(harness.Case):
         server.close()
 
     def test_servers_are_started_lazily(self):
+        # The first run asks a server for its tools, once; from then on they are known until somebody needs the server.
         pids = self.path("pids")
-        server = self.server({"a": harness.fixture("--pid-file", pids)})
-        time.sleep(0.5)
-        started_early = os.path.exists(pids)
+        servers = {"a": harness.fixture("--pid-file", pids)}
+        server = self.server(servers)
+        self.assertEqual(self.value(server, "await mcp_a.add(a=1, b=1)"), {"sum": 2})
         server.close()
-        self.assertFalse(started_early, "started before anybody needed it")
+        os.unlink(pids)
+        server = self.server(servers)
+        listed = server.ask("tools/list")["tools"][0]["description"]
+        time.sleep(0.5)
+        self.assertFalse(os.path.exists(pids), "started before anybody needed it")
+        self.assertEqual(self.value(server, "await mcp_a.add(a=1, b=1)"), {"sum": 2})
+        self.assertTrue(os.path.exists(pids))
+        server.close()
+        self.assertIn("add", listed)
 
     def test_a_late_server_appears(self):
         server = self.server({"late": harness.fixture("--slow-start", "1.5")})

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 
 import harness
 import rawmcp
@@ -180,6 +181,33 @@ class HostProcesses(rawmcp.ServerCase):
         for name, status in self.statuses():
             if name in ("cloister", "cloister-init", "cloister-broker"):
                 self.assertEqual(int(status["CapEff"], 16), 0, name)
+
+    def template(self):
+        """The child of the monitor that runs the interpreter: sessions have an init between."""
+        for pid in harness.descendants(self.server.process.pid):
+            stat = harness.stat_of(pid)
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                arguments = f.read().split(b"\0")
+            if stat and stat[0] == self.server.process.pid and b"libpython" in arguments[1:2][0]:
+                return pid
+        self.fail("no template")
+
+    def test_a_killed_template_costs_no_session(self):
+        self.ok("kept = 42", session="before")
+        first = self.template()
+        os.kill(first, signal.SIGKILL)
+        self.assertEqual(self.value("kept", session="before"), 42)
+        self.assertEqual(self.value("1 + 1", session="after"), 2)
+        self.assertNotEqual(self.template(), first)
+        self.assertEqual(self.value("kept", session="before"), 42)
+
+    def test_the_client_is_out_of_the_templates_reach(self):
+        # Its standard streams are not the server's: what an image runs at start can't speak MCP.
+        self.ok("1")
+        template = self.template()
+        for fd in (0, 1):
+            self.assertEqual(os.readlink(f"/proc/{template}/fd/{fd}"), "/dev/null")
+        self.assertNotEqual(os.readlink(f"/proc/{template}/fd/2"), os.readlink(f"/proc/{self.server.process.pid}/fd/2"))
 
     def test_topology(self):
         names = [name for name, _ in self.statuses()]
