@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from os import _exit, getpid
 
 import __main__
@@ -13,7 +14,9 @@ from cloister.interrupts import Interrupts
 from cloister.loops import Loops
 from cloister.namespace import Namespace
 
-RESERVE = 1024 * 1024  # bytes freed when memory has run out, so that the result can still be written
+# Address space given up when memory has run out, so that there is some for the result and the cell that cleans up.
+# Never touched, so it costs no memory.
+RESERVE = 4 * 1024 * 1024
 SPARE_BELOW_CHANNEL = 8  # where stdio's copies go: out of the way of what code opens
 
 _BUSY = "the cell did not start: a background task of an earlier cell kept the interpreter busy"
@@ -59,8 +62,9 @@ class Session:
 
     def _keep_reserve(self):
         try:
-            self._reserve = self._reserve or bytearray(RESERVE)
-        except MemoryError:
+            if self._reserve is None:
+                self._reserve = mmap(-1, RESERVE, MAP_PRIVATE | MAP_ANONYMOUS)
+        except (MemoryError, OSError):
             pass  # the guest holds all there is; the next cell may release it
 
     def _on_exec(self, number, payload):
@@ -109,7 +113,8 @@ class Session:
         outcome = self._cells.run(request["code"], filename, self._namespace.prepare)
         if getpid() != self._pid:
             self._leave_child(outcome)
-        if isinstance(outcome.error, MemoryError):
+        if isinstance(outcome.error, MemoryError) and self._reserve is not None:
+            self._reserve.close()
             self._reserve = None
         self._send(outcome)
 

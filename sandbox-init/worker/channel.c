@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 enum {
-        READ_CHUNK = 256 * 1024,
+        READ_LEAST =
+                32 *
+                1024, /* the buffer keeps that much when empty: no allocation for a small frame */
+        READ_MOST = 1024 * 1024,
         PULL_MOST = 8 * 1024 * 1024, /* read before frames are handed on, unless one is longer */
         BUFFERED_MOST = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
 };
@@ -67,12 +70,17 @@ int channel_pull(void)
         size_t total = 0;
 
         while (total < PULL_MOST || missing() > 0) {
-                int r = buffer_reserve(&channel.in, READ_CHUNK);
+                size_t chunk = missing();
+                if (chunk < READ_LEAST)
+                        chunk = READ_LEAST;
+                if (chunk > READ_MOST)
+                        chunk = READ_MOST;
+                int r = buffer_reserve(&channel.in, chunk);
                 if (r == -EMSGSIZE)
                         return 0;
                 if (r < 0)
                         return r;
-                ssize_t n = recv(fd, buffer_tail(&channel.in), READ_CHUNK, MSG_DONTWAIT);
+                ssize_t n = recv(fd, buffer_tail(&channel.in), chunk, MSG_DONTWAIT);
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n < 0 && errno == EAGAIN)
@@ -81,7 +89,7 @@ int channel_pull(void)
                         return -EPIPE;
                 buffer_produced(&channel.in, (size_t)n);
                 total += (size_t)n;
-                if (n < READ_CHUNK && missing() == 0)
+                if ((size_t)n < chunk && missing() == 0)
                         return 0;
         }
         return 0;

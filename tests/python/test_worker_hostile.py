@@ -43,7 +43,9 @@ class Hostile(WorkerTest):
     def test_closing_the_channel_ends_the_session(self):
         result = self.worker.run("import os\nos.closerange(3, 65536)")
         self.assertTrue(result.get("ended"))
-        result = self.template.session().run("import os\nos.dup2(1, %d)" % worker_rig.CHANNEL_FD)
+        other = self.template.session()
+        self.addCleanup(other.close)
+        result = other.run("import os\nos.dup2(1, %d)" % worker_rig.CHANNEL_FD)
         self.assertTrue(result.get("ended"))
 
     def test_replaced_streams(self):
