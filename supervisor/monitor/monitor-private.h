@@ -60,6 +60,7 @@ struct monitor {
         struct template_host template_host;
         struct sandbox_host sandbox_host;
         bool network_checked;  /* of the present template */
+        unsigned int template_deaths; /* since a session was last made */
         uint32_t *waiting;     /* serials, at most sessions_max */
         size_t n_waiting;
         struct sandbox **sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */

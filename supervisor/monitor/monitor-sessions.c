@@ -3,7 +3,8 @@
  *
  * Theory of operation. A request waits in line until there is a template; a template needs an image. Both are made when
  * the first request comes, or a little after the start when nobody asks: the client's handshake goes first. What
- * fails is told to everybody in line, and the next request tries again.
+ * fails is told to everybody in line, and the next request tries again. A template that has died is made anew for
+ * whom it had not begun with.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,6 +18,9 @@
 #include "supervisor/monitor/filter.h"
 #include "supervisor/monitor/monitor-private.h"
 #include "supervisor/monitor/network-check.h"
+
+/* A template that dies so often without a session in between is not made again for the same requests. */
+enum { TEMPLATE_DEATHS_MAX = 3 };
 
 static void make_waiting(struct monitor *m);
 
@@ -80,6 +84,11 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
         struct error failed = {};
         int fds[SANDBOX_OUTER_FDS];
 
+        if (error && error->code == ESTALE && m->template_deaths < TEMPLATE_DEATHS_MAX) {
+                m->waiting[m->n_waiting++] = sandbox_serial(sandbox);
+                release(m, sandbox);
+                return;
+        }
         if (error)
                 failed = *error;
         else if (open_made(m, sandbox, fds, &failed) >= 0)
@@ -94,11 +103,12 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
         struct monitor_event event = {.kind = MONITOR_SESSION_STARTED,
                                       .serial = sandbox_serial(sandbox),
                                       .target = sandbox_handle(sandbox)};
+        m->template_deaths = 0;
         monitor_send(m, &event, fds, SANDBOX_OUTER_FDS);
         fd_close_many(fds, SANDBOX_OUTER_FDS);
 }
 
-/* Its sessions go on; the next request makes another. */
+/* Its sessions go on; who waits for one gets another template. */
 static void on_template_ended(void *data, const struct error *error)
 {
         struct monitor *m = data;
@@ -106,7 +116,12 @@ static void on_template_ended(void *data, const struct error *error)
         m->template = template_free(m->template);
         /* A session that it was just making has no name yet. */
         children_sweep(m->children);
-        fail_waiting(m, error);
+        if (m->n_waiting == 0 || ++m->template_deaths > TEMPLATE_DEATHS_MAX) {
+                fail_waiting(m, error);
+                return;
+        }
+        monitor_sessions_prepare(m);
+        make_waiting(m);
 }
 
 static int compile_filters(struct template_parts *parts, struct error *err)

@@ -59,6 +59,7 @@ struct waiting {
 struct template {
         const struct template_host *host;
         enum template_state state;
+        bool was_ready;
         struct stub *stub;
         pid_t pid;
         int control, messages; /* messages: what it says on standard error */
@@ -88,16 +89,26 @@ static void tell_first(struct template *t, const struct error *error)
         t->host->made(t->host->data, sandbox, error);
 }
 
-/* The template is of no use any more: everybody in line hears why. The owner frees it. */
+/*
+ * The template is of no use any more: everybody in line hears why. What was being made may be to blame and fails;
+ * who came after it, or found a template that had died unnoticed, is only sent elsewhere. The owner frees it.
+ */
 static void give_up(struct template *t)
 {
+        bool was_making = t->state == TEMPLATE_ASKED || t->state == TEMPLATE_HERE;
+
         if (t->state == TEMPLATE_ENDED)
                 return;
         t->state = TEMPLATE_ENDED;
+        if (was_making)
+                tell_first(t, &t->error);
+        struct error passed_on = t->error;
+        if (t->was_ready)
+                passed_on.code = ESTALE;
         event_del(t->readable);
         event_del(t->deadline);
         while (t->n_line > 0)
-                tell_first(t, &t->error);
+                tell_first(t, &passed_on);
         t->host->ended(t->host->data, &t->error);
 }
 
@@ -160,6 +171,7 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
                         break;
                 event_del(t->deadline);
                 t->state = TEMPLATE_IDLE;
+                t->was_ready = true;
                 next(t);
                 return 0;
         case TEMPLATE_FAILED:

@@ -27,7 +27,8 @@ struct template_host {
         struct children *children;
         const struct ids *ids;
         void *data;
-        /* A session is made (error NULL) or not; the sandbox is the callee's from then on. */
+        /* A session is made (error NULL) or not; the sandbox is the callee's from then on. ESTALE: the template ended
+         * before it was this one's turn; another template may make it. */
         void (*made)(void *data, struct sandbox *sandbox, const struct error *error);
         /* The template has ended or never started; what it could not make has been told. Free it. */
         void (*ended)(void *data, const struct error *error);
