@@ -199,7 +199,7 @@ class Protocol(rawmcp.ServerCase):
                         size = next((int(line.split()[1]) for line in f if line.startswith("VmRSS")), 0)
                 except OSError:
                     continue
-                self.assertLess(size, 160 << 10)
+                self.assertLess(size, (160 << 10) * harness.SANITIZED)
 
     def test_tools_list_is_byte_stable_and_small(self):
         first, second = (json.dumps(self.server.ask("tools/list")) for _ in range(2))
