@@ -200,7 +200,7 @@ class Doctor(harness.Case):
         if harness.ROOT:
             return
         layers = json.loads(self.run_cloister("doctor", "--json").stdout)["layers"]
-        self.assertIn("degraded", [layer["state"] for layer in layers if "memory" in layer["name"].lower()])
+        self.assertIn("degraded", [layer["state"] for layer in layers if layer["name"] == "limits"])
 
 
 if __name__ == "__main__":
