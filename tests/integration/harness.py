@@ -117,13 +117,28 @@ def mounts():
         return {line for line in f if "cloister" in line}
 
 
+# Whatever this process started. `cloister` becomes the monitor by exec, whose pid names its cgroups.
+started = set()
+
+
+class RecordedPopen(subprocess.Popen):
+    """Remembers the pids of all children; subprocess.run and asyncio use it too."""
+
+    def __init__(self, *args, **rest):
+        super().__init__(*args, **rest)
+        started.add(self.pid)
+
+
+subprocess.Popen = RecordedPopen
+
+
 def cgroups():
-    """Cgroups whose supervisor is gone: they are named cloister-PID-…, and a living one may be somebody else's."""
+    """Cgroups of a supervisor that is gone. On a shared machine others have some too: ours are those we started."""
     found = set()
     for directory, names, _ in os.walk("/sys/fs/cgroup"):
         for name in names:
             match = re.match(r"cloister-(\d+)", name)
-            if match and not alive(match.group(1)):
+            if match and int(match.group(1)) in started and not alive(match.group(1)):
                 found.add(os.path.join(directory, name))
     return found
 

@@ -300,6 +300,11 @@ class End(harness.Case):
         server.process.kill()
         self.assertEqual(self.ends(server), -signal.SIGKILL)
 
+    def test_sigkill_to_the_whole_group(self):
+        server = self.busy()
+        os.killpg(server.process.pid, signal.SIGKILL)
+        self.ends(server)
+
     def test_sigkill_while_starting(self):
         for delay in (0.0, 0.01, 0.03, 0.06, 0.1, 0.2):
             server = rawmcp.RawServer("--config", self.config({"a": harness.fixture()}))
