@@ -112,12 +112,13 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
 static void on_template_ended(void *data, const struct error *error)
 {
         struct monitor *m = data;
+        struct error why = *error; /* the template's own, which goes with it */
 
         m->template = template_free(m->template);
         /* A session that it was just making has no name yet. */
         children_sweep(m->children);
         if (m->n_waiting == 0 || ++m->template_deaths > TEMPLATE_DEATHS_MAX) {
-                fail_waiting(m, error);
+                fail_waiting(m, &why);
                 return;
         }
         monitor_sessions_prepare(m);
