@@ -107,6 +107,8 @@ class Tool:
             server = catalogue.servers[self._key[0]]
             entry = server.tools.get(server.names.get(self._key[1]))
         if entry is None:
+            entry = catalogue.of_failed(self._key)
+        if entry is None:
             raise catalogue.not_found(self._key)
         self._key = (entry.server, entry.name)
         return entry
@@ -259,12 +261,10 @@ class ServerTools:
                 exact = name if name in server.tools else server.names.get(name)
                 if exact is not None:
                     return self._make(exact)
-        if server is None or server.state == "starting":
+        if server is None or server.state in ("starting", "failed"):
             return self._make(name)
         known = list(server.names) if identified else list(server.tools)
         text = '%s has no tool "%s"%s' % (self._name, name, did_you_mean(name, known))
-        if server.error:
-            text += "; it is not available: %s" % server.error
         raise ToolNotFound(text, server=self._name, tool=name)
 
     def __getattr__(self, name):
@@ -325,7 +325,7 @@ class Tools(Mapping):
             entry = catalogue.find(key)
             if entry is not None:
                 return Tool(self._library, self._channel, (entry.server, entry.name))
-        if not self._library.is_settled():
+        if not self._library.is_settled() or catalogue.of_failed(key) is not None:
             return Tool(self._library, self._channel, key)
         raise catalogue.not_found(key)
 

@@ -82,6 +82,17 @@ class Catalogue:
                 return found[0]
         return self.names.get(key)
 
+    def of_failed(self, key):
+        """The Entry that key means if its server has failed, else None: only a call finds out whether it works again."""
+        if isinstance(key, str):
+            names = [server.name for server in self.failed() if key.startswith(server.name + ".")]
+            if not names:
+                return None
+            name = max(names, key=len)
+            key = (name, key[len(name) + 1 :])
+        server = self.servers.get(key[0])
+        return Entry(key[0], {"name": key[1]}) if server is not None and server.state == "failed" else None
+
     @staticmethod
     def _ambiguous(key, found):
         if len({entry.qualified for entry in found}) == len(found):
