@@ -36,7 +36,8 @@ int buffer_reserve(struct buffer *b, size_t n)
                 return -EMSGSIZE;
         if (b->allocated - b->start - b->length >= n)
                 return 0;
-        /* Moving is worth it only when as much is gained as is moved, else appends become quadratic. */
+        /* Moving is worth it only when as much is gained as is moved, else appends become
+         * quadratic. */
         if (b->start >= b->length && b->allocated - b->length >= n) {
                 move_to_front(b);
                 return 0;

@@ -1,6 +1,6 @@
 /*
- * A growable run of bytes with a bound. Appending past the bound fails with -EMSGSIZE and leaves the
- * buffer as it was; nothing else can fail but memory (-ENOMEM).
+ * A growable run of bytes with a bound. Appending past the bound fails with -EMSGSIZE and leaves
+ * the buffer as it was; nothing else can fail but memory (-ENOMEM).
  *
  *     struct buffer b = BUFFER_INIT(1024 * 1024);
  *     r = buffer_append(&b, data, n);
@@ -44,15 +44,16 @@ void buffer_produced(struct buffer *b, size_t n);
 int buffer_append(struct buffer *b, const void *data, size_t n);
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Drops n bytes at the front; what an emptied buffer holds beyond 64 KiB goes back to the system. */
+/* Drops n bytes at the front; what an emptied buffer holds beyond 64 KiB goes back to the system.
+ */
 void buffer_consume(struct buffer *b, size_t n);
 
 /* Reads once into the tail, at most `most` bytes. Returns bytes, 0 at the end, negative errno
  * (-EAGAIN: nothing now; -EMSGSIZE: full). */
 ssize_t buffer_read_fd(struct buffer *b, int fd, size_t most);
 
-/* Writes from the front until empty or the descriptor would block. Returns 1 when empty, 0 when it would
- * block, negative errno. */
+/* Writes from the front until empty or the descriptor would block. Returns 1 when empty, 0 when it
+ * would block, negative errno. */
 int buffer_write_fd(struct buffer *b, int fd);
 
 static inline void cleanup_buffer(struct buffer *b)

@@ -1,4 +1,5 @@
-/* Scope-bound ownership: a variable marked with one of these releases what it owns when it leaves scope. */
+/* Scope-bound ownership: a variable marked with one of these releases what it owns when it leaves
+ * scope. */
 #pragma once
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-__attribute__((format(printf, 3, 0))) static int set(struct error *err, int code, const char *format,
-                                                     va_list args)
+__attribute__((format(printf, 3, 0))) static int set(struct error *err, int code,
+                                                     const char *format, va_list args)
 {
         if (code <= 0)
                 code = EIO;

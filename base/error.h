@@ -31,9 +31,11 @@ int error_set(struct error *err, int code, const char *format, ...)
 int error_errno(struct error *err, int code, const char *format, ...)
         __attribute__((format(printf, 3, 4), cold));
 
-/* Puts "context: " before the text of an error that is set. Returns -err->code (-EIO when err is NULL). */
+/* Puts "context: " before the text of an error that is set. Returns -err->code (-EIO when err is
+ * NULL). */
 int error_context(struct error *err, const char *format, ...)
         __attribute__((format(printf, 2, 3), cold));
 
-/* Makes an error that came from a peer safe to read: terminates the text, fixes a code out of range. */
+/* Makes an error that came from a peer safe to read: terminates the text, fixes a code out of
+ * range. */
 void error_sanitize(struct error *err);

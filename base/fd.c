@@ -217,7 +217,8 @@ ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, st
                    int flags)
 {
         union {
-                char bytes[CMSG_SPACE(sizeof(int) * FD_MESSAGE_MAX) + CMSG_SPACE(sizeof(struct ucred))];
+                char bytes[CMSG_SPACE(sizeof(int) * FD_MESSAGE_MAX) +
+                           CMSG_SPACE(sizeof(struct ucred))];
                 struct cmsghdr align;
         } control;
         struct iovec part = {.iov_base = data, .iov_len = n};

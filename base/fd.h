@@ -1,4 +1,5 @@
-/* Descriptors: whole reads and writes, sealed memfds, messages that carry descriptors. All are O_CLOEXEC. */
+/* Descriptors: whole reads and writes, sealed memfds, messages that carry descriptors. All are
+ * O_CLOEXEC. */
 #pragma once
 
 #include <stddef.h>
@@ -17,8 +18,8 @@ int fd_write_all(int fd, const void *data, size_t n);
 /* Reads until n bytes or the end. Returns the bytes read or negative errno. */
 ssize_t fd_read_full(int fd, void *data, size_t n);
 
-/* Reads a whole file or stream of at most `most` bytes. *ret is owned by the caller, NUL-terminated beyond
- * its length. -EFBIG: there is more. */
+/* Reads a whole file or stream of at most `most` bytes. *ret is owned by the caller, NUL-terminated
+ * beyond its length. -EFBIG: there is more. */
 int fd_read_whole(int fd, size_t most, char **ret, size_t *ret_length, struct error *err);
 
 /* A memfd with this content that nobody can change any more (all seals). Returns the descriptor. */
@@ -32,17 +33,17 @@ int fd_set_cloexec(int fd, int on);
 
 /*
  * Sends one message with up to FD_MESSAGE_MAX descriptors (borrowed). Returns 0 or negative errno.
- * Receives one of exactly n bytes or less: returns its length, 0 at the end, negative errno. Descriptors
- * beyond *count, or in a message that was cut, are closed and give -EPROTO. *count holds the room in, the number
- * received out. creds (may be NULL) is the sender by the kernel's word; it needs SO_PASSCRED on the socket
- * (pid 0 when there is none).
+ * Receives one of exactly n bytes or less: returns its length, 0 at the end, negative errno.
+ * Descriptors beyond *count, or in a message that was cut, are closed and give -EPROTO. *count
+ * holds the room in, the number received out. creds (may be NULL) is the sender by the kernel's
+ * word; it needs SO_PASSCRED on the socket (pid 0 when there is none).
  */
 int fd_send(int socket, const void *data, size_t n, const int *fds, size_t count, int flags);
 ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, struct ucred *creds,
                    int flags);
 
-/* No descriptors come in on this socket: a sender that tries gets EPERM. Best effort: Linux 6.16; before that, who
- * receives has to close them. */
+/* No descriptors come in on this socket: a sender that tries gets EPERM. Best effort: Linux 6.16;
+ * before that, who receives has to close them. */
 void fd_refuse_rights(int socket);
 
 void fd_close_many(int *fds, size_t count);

@@ -10,7 +10,8 @@
 
 int filter_load(int fd, struct error *err)
 {
-        /* Not on the stack, which is small between clone and exec; a process loads one filter at a time. */
+        /* Not on the stack, which is small between clone and exec; a process loads one filter at a
+         * time. */
         static struct sock_filter code[BPF_MAXINSNS];
 
         ssize_t n = pread(fd, code, sizeof(code), 0);

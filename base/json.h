@@ -1,7 +1,7 @@
 /*
- * JSON by yyjson, with our bounds. Numbers are kept raw, exactly as written (yyjson_is_raw(), also counted by
- * json_is_number()), so that a value crosses us unchanged. Hostile input: size and depth are
- * checked before anybody walks a tree, and nothing here recurses.
+ * JSON by yyjson, with our bounds. Numbers are kept raw, exactly as written (yyjson_is_raw(), also
+ * counted by json_is_number()), so that a value crosses us unchanged. Hostile input: size and depth
+ * are checked before anybody walks a tree, and nothing here recurses.
  */
 #pragma once
 
@@ -15,11 +15,12 @@
 
 enum { JSON_DEPTH_MAX = 128 };
 
-/* Parses n bytes. The document owns its strings (data may go). The error says what is wrong and where
- * (byte offset; line and column with json_parse_config()). */
+/* Parses n bytes. The document owns its strings (data may go). The error says what is wrong and
+ * where (byte offset; line and column with json_parse_config()). */
 int json_parse(const char *data, size_t n, yyjson_doc **ret, struct error *err);
 
-/* The same for files that people write: comments, trailing commas, BOM; error with "line L, column C". */
+/* The same for files that people write: comments, trailing commas, BOM; error with "line L, column
+ * C". */
 int json_parse_config(const char *data, size_t n, yyjson_doc **ret, struct error *err);
 
 /* A string member of an object; NULL when absent or of another type. *length may be NULL. */
@@ -35,7 +36,8 @@ int json_double(yyjson_val *value, double *ret);
 int json_append(struct buffer *b, yyjson_val *value);
 int json_append_mut(struct buffer *b, yyjson_mut_val *value);
 
-/* Appends text as a JSON string with its quotes. The text must be UTF-8; bytes that are not become U+FFFD. */
+/* Appends text as a JSON string with its quotes. The text must be UTF-8; bytes that are not become
+ * U+FFFD. */
 int json_append_string(struct buffer *b, const char *text, size_t n);
 
 static inline void cleanup_json_doc(yyjson_doc **d)

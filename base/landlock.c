@@ -58,7 +58,8 @@ static int add_rule(int ruleset, const char *path, uint64_t rights, struct error
 
 int landlock_confine(const struct landlock_rule *rules, size_t n, bool network, struct error *err)
 {
-        int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+        int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
+                               LANDLOCK_CREATE_RULESET_VERSION);
         if (abi <= 0)
                 return 0;
 

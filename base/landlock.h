@@ -1,7 +1,8 @@
 /*
- * Landlock as a second belt under mounts and filters: what is not named is denied, with every right that the kernel
- * knows; no TCP where `network` does not allow it, no abstract sockets and no signals to outside. By raw system
- * calls: libc has no wrappers, and older headers know older kernels only.
+ * Landlock as a second belt under mounts and filters: what is not named is denied, with every right
+ * that the kernel knows; no TCP where `network` does not allow it, no abstract sockets and no
+ * signals to outside. By raw system calls: libc has no wrappers, and older headers know older
+ * kernels only.
  */
 #pragma once
 
@@ -11,7 +12,8 @@
 
 #include "base/error.h"
 
-/* Rights of the file system (Documentation/userspace-api/landlock.rst); what the kernel does not know is left out. */
+/* Rights of the file system (Documentation/userspace-api/landlock.rst); what the kernel does not
+ * know is left out. */
 enum {
         LANDLOCK_EXECUTE = 1 << 0,
         LANDLOCK_WRITE_FILE = 1 << 1,
@@ -27,5 +29,6 @@ struct landlock_rule {
         uint32_t rights;
 };
 
-/* Returns the ABI in force, 0 where the kernel has none, negative errno. no_new_privs must be set. Allocates nothing. */
+/* Returns the ABI in force, 0 where the kernel has none, negative errno. no_new_privs must be set.
+ * Allocates nothing. */
 int landlock_confine(const struct landlock_rule *rules, size_t n, bool network, struct error *err);

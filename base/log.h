@@ -1,12 +1,18 @@
 /*
  * The log: one line an event on standard error. Top-level handlers log, libraries return errors.
  *
- * Text that came from outside is made harmless here: control characters are shown as \xNN, so that a
- * peer can neither forge a line nor drive a terminal.
+ * Text that came from outside is made harmless here: control characters are shown as \xNN, so that
+ * a peer can neither forge a line nor drive a terminal.
  */
 #pragma once
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG, LOG_LEVEL_MAX };
+enum log_level {
+        LOG_LEVEL_ERROR,
+        LOG_LEVEL_WARNING,
+        LOG_LEVEL_INFO,
+        LOG_LEVEL_DEBUG,
+        LOG_LEVEL_MAX
+};
 
 /* What is more talkative than level is not written. The default is LOG_LEVEL_WARNING. */
 void log_set_level(enum log_level level);

@@ -37,8 +37,8 @@ static int set_attributes(int mount, uint64_t attributes, struct error *err)
 
 int mount_clone(int dir, const char *path, uint64_t attributes, struct error *err)
 {
-        _cleanup_close_ int fd =
-                open_tree(dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        _cleanup_close_ int fd = open_tree(dir, path,
+                                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
         if (fd < 0)
                 return error_errno(err, errno, "open_tree %s", *path ? path : "(directory)");
         int r = set_attributes(fd, attributes, err);
@@ -91,9 +91,8 @@ int mount_proc_new(bool restricted, struct error *err)
         _cleanup_close_ int context = fsopen("proc", FSOPEN_CLOEXEC);
         if (context < 0)
                 return error_errno(err, errno, "fsopen proc");
-        if (restricted &&
-            (fsconfig(context, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
-             fsconfig(context, FSCONFIG_SET_STRING, "hidepid", "ptraceable", 0) < 0))
+        if (restricted && (fsconfig(context, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
+                           fsconfig(context, FSCONFIG_SET_STRING, "hidepid", "ptraceable", 0) < 0))
                 return error_errno(err, errno, "proc with subset=pid,hidepid=ptraceable");
         return create(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
 }
@@ -103,7 +102,8 @@ int mount_attach(int mount, int root, const char *path, struct error *err)
         _cleanup_close_ int target = mount_point_open(root, path, err);
         if (target < 0)
                 return target;
-        if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
+            0)
                 return error_errno(err, errno, "mount on /%s", path);
         return 0;
 }
@@ -117,7 +117,8 @@ int mount_over_root(int mount, struct error *err)
 
 int mount_become_root(int mount, struct error *err)
 {
-        /* pivot_root(2), "pivot_root(".", ".")": the old root is stacked on the new one and then taken off. */
+        /* pivot_root(2), "pivot_root(".", ".")": the old root is stacked on the new one and then
+         * taken off. */
         if (fchdir(mount) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
                 return error_errno(err, errno, "pivot_root");
         if (umount2(".", MNT_DETACH) < 0)

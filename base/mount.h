@@ -9,7 +9,8 @@
 
 #include "base/error.h"
 
-/* Opens a directory or file below root as a place to mount on, following no link. Returns an O_PATH descriptor. */
+/* Opens a directory or file below root as a place to mount on, following no link. Returns an O_PATH
+ * descriptor. */
 int mount_point_open(int root, const char *path, struct error *err);
 
 /* Detached mounts; each returns a descriptor. */
@@ -21,8 +22,8 @@ int mount_proc_new(bool restricted, struct error *err);
 /* Attaches a detached mount at path below root. */
 int mount_attach(int mount, int root, const char *path, struct error *err);
 
-/* Attaches a detached mount over "/", where others can be attached below it, and makes it the root: the old one is
- * gone, and "/" is the working directory. */
+/* Attaches a detached mount over "/", where others can be attached below it, and makes it the root:
+ * the old one is gone, and "/" is the working directory. */
 int mount_over_root(int mount, struct error *err);
 int mount_become_root(int mount, struct error *err);
 

@@ -1,9 +1,10 @@
 /*
  * PID 1 of a sandbox: reaps, interrupts the worker when told, reports how it ended.
  *
- * Static, with an empty environment and a neutral name, non-dumpable and filtered before the worker may go on: nothing
- * in here can be read or taken over from inside. When it ends, the kernel ends everything in the namespace;
- * so it ends when the worker does, and when the monitor lets go of the control pipe.
+ * Static, with an empty environment and a neutral name, non-dumpable and filtered before the worker
+ * may go on: nothing in here can be read or taken over from inside. When it ends, the kernel ends
+ * everything in the namespace; so it ends when the worker does, and when the monitor lets go of the
+ * control pipe.
  */
 #include "sandbox-init/init/init.h"
 
@@ -16,10 +17,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "policy/sandbox-plan.h"
 #include "base/filter-load.h"
+#include "policy/sandbox-plan.h"
 
-/* The first process forked in a pid namespace; it cannot be another's while we have not reaped it. */
+/* The first process forked in a pid namespace; it cannot be another's while we have not reaped it.
+ */
 enum { WORKER_PID = 2 };
 
 static void on_child(int number)

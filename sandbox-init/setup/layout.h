@@ -1,6 +1,6 @@
 /*
- * What a sandbox looks like from inside, and where the template keeps its descriptors across its exec.
- * Data only; docs/architecture.md tells the order of the steps.
+ * What a sandbox looks like from inside, and where the template keeps its descriptors across its
+ * exec. Data only; docs/architecture.md tells the order of the steps.
  */
 #pragma once
 
@@ -14,7 +14,8 @@ enum {
         LAYOUT_FD_END = 7,
 };
 
-/* The RPC socket is this far below the limit of open files, where code that counts up does not meet it. */
+/* The RPC socket is this far below the limit of open files, where code that counts up does not meet
+ * it. */
 enum { LAYOUT_RPC_FD_MARGIN = 24 };
 
 #define LAYOUT_HOSTNAME  "cloister"
@@ -23,7 +24,7 @@ enum { LAYOUT_RPC_FD_MARGIN = 24 };
 /* The whole environment of the guest. */
 #define LAYOUT_ENVIRONMENT                                                                         \
         {                                                                                          \
-                "PATH=/usr/local/bin:/usr/bin:/bin", ("HOME=" LAYOUT_WORKSPACE), "USER=agent",       \
+                "PATH=/usr/local/bin:/usr/bin:/bin", ("HOME=" LAYOUT_WORKSPACE), "USER=agent",     \
                         "LOGNAME=agent", "SHELL=/bin/sh", "LANG=C.UTF-8", "LC_ALL=C.UTF-8",        \
                         "TMPDIR=/tmp", "TZ=UTC", "TERM=dumb", NULL                                 \
         }

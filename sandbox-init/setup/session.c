@@ -1,20 +1,26 @@
 /*
  * A session between clone and exec.
  *
- * Theory of operation. The template sleeps in clone3 (CLONE_VFORK) and shares its memory with the new PID 1
- * (CLONE_VM), so that no page table is copied for a process that only builds a tree and execs. CLONE_PARENT makes
- * the monitor the parent of PID 1: it alone gets the exit status. PID 1 then, in order:
+ * Theory of operation. The template sleeps in clone3 (CLONE_VFORK) and shares its memory with the
+ * new PID 1 (CLONE_VM), so that no page table is copied for a process that only builds a tree and
+ * execs. CLONE_PARENT makes the monitor the parent of PID 1: it alone gets the exit status. PID 1
+ * then, in order:
  *
- *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST be dumpable here.
- *   2. tells the monitor that it is there; the kernel adds its pid. The monitor puts it into a cgroup meanwhile.
- *   3. takes propagation off, sets the namespace limits to 0 through the template's whole /proc, which MUST still be
- *      visible, and then covers it with a restricted one.
+ *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST
+ * be dumpable here.
+ *   2. tells the monitor that it is there; the kernel adds its pid. The monitor puts it into a
+ * cgroup meanwhile.
+ *   3. takes propagation off, sets the namespace limits to 0 through the template's whole /proc,
+ * which MUST still be visible, and then covers it with a restricted one.
  *   4. waits for the monitor's word: its first tmpfs MUST be charged to its cgroup.
  *   5. mounts /tmp, /workspace and /dev/shm, sets resource limits.
- *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a change of ids clears it.
- *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it), and execs init.
+ *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a
+ * change of ids clears it.
+ *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it), and
+ * execs init.
  *
- * The worker waits until init is non-dumpable and filtered, and only then takes its own belts and goes on.
+ * The worker waits until init is non-dumpable and filtered, and only then takes its own belts and
+ * goes on.
  */
 #include "sandbox-init/setup/session.h"
 
@@ -42,7 +48,8 @@
 
 enum { STACK_SIZE = 256 * 1024 };
 
-/* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount. */
+/* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount.
+ */
 static const char *const namespace_limits[] = {
         "user", "pid", "net", "ipc", "uts", "cgroup", "time",
 };
@@ -97,14 +104,16 @@ static int await_go(struct error *err)
         return 0;
 }
 
-/* *mount_limit: open, to be written once the last mount is made; its file is out of sight by then. */
+/* *mount_limit: open, to be written once the last mount is made; its file is out of sight by then.
+ */
 static int cover_proc(int root, int *mount_limit, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
         for (size_t i = 0; i < ARRAY_SIZE(namespace_limits); i++) {
                 char path[64];
-                snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces", namespace_limits[i]);
+                snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces",
+                         namespace_limits[i]);
                 int r = write_file(path, "0", err);
                 if (r < 0)
                         return r;
@@ -122,7 +131,8 @@ static int mount_writable(const struct limits *l, int root, struct error *err)
 {
         int r = mount_tmpfs_at(root, "tmp", l->tmp, l->tmp_inodes, 01777, err);
         if (r >= 0)
-                r = mount_tmpfs_at(root, "workspace", l->workspace, l->workspace_inodes, 01777, err);
+                r = mount_tmpfs_at(root, "workspace", l->workspace, l->workspace_inodes, 01777,
+                                   err);
         if (r >= 0)
                 r = mount_tmpfs_at(root, "dev/shm", l->shm, l->shm_inodes, 01777, err);
         return r;
@@ -171,7 +181,8 @@ static int become_user(struct error *err)
 {
         const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                                      SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
-                                     SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+                                     SECBIT_NO_CAP_AMBIENT_RAISE |
+                                     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
         struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
         struct __user_cap_data_struct none[2] = {};
 
@@ -188,7 +199,8 @@ static int become_user(struct error *err)
                 return error_errno(err, errno, "capset");
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
                 return error_errno(err, errno, "parent death signal");
-        /* The change of ids cleared it; a worker that is not dumpable cannot open its own /dev/stdout. */
+        /* The change of ids cleared it; a worker that is not dumpable cannot open its own
+         * /dev/stdout. */
         if (prctl(PR_SET_DUMPABLE, 1) < 0)
                 return error_errno(err, errno, "stay dumpable");
         return 0;
@@ -273,7 +285,8 @@ static int become_init(struct session *s, int release, struct error *err)
 
 static int build(struct session *s, struct error *err)
 {
-        /* Out of the monitor's process group, which kill(0, …) would reach, and away from any terminal. */
+        /* Out of the monitor's process group, which kill(0, …) would reach, and away from any
+         * terminal. */
         if (setsid() < 0)
                 return error_errno(err, errno, "setsid");
         int r = map_ids(s, err);
@@ -379,7 +392,8 @@ int session_clone(struct session *s)
                          CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
                 .stack = (uint64_t)(uintptr_t)stack,
                 .stack_size = sizeof(stack),
-                /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see here. */
+                /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see
+                   here. */
                 .exit_signal = 0,
         };
 

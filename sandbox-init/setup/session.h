@@ -1,6 +1,6 @@
 /*
- * One session, made by clone3 from the template. Everything here runs between clone and exec, on memory shared with
- * the sleeping template: no allocation, no locks, no logging.
+ * One session, made by clone3 from the template. Everything here runs between clone and exec, on
+ * memory shared with the sleeping template: no allocation, no locks, no logging.
  */
 #pragma once
 
@@ -19,7 +19,8 @@ struct session {
 };
 
 /*
- * Clones PID 1 of the session, which forks the worker and execs cloister-init. Returns once PID 1 has exec'd or
- * ended: 0, or negative errno with session->error. In the worker it does not return: it jumps to worker_context.
+ * Clones PID 1 of the session, which forks the worker and execs cloister-init. Returns once PID 1
+ * has exec'd or ended: 0, or negative errno with session->error. In the worker it does not return:
+ * it jumps to worker_context.
  */
 int session_clone(struct session *session);

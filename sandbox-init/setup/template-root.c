@@ -1,21 +1,23 @@
 /*
  * The first half of a template.
  *
- * Theory of operation. The monitor has put us into the template's user and pid namespaces, as uid 0 there with
- * every capability of that user namespace and none outside, and exec'd us from a sealed memfd, so that none
- * of its memory is ours. In order:
+ * Theory of operation. The monitor has put us into the template's user and pid namespaces, as uid 0
+ * there with every capability of that user namespace and none outside, and exec'd us from a sealed
+ * memfd, so that none of its memory is ours. In order:
  *
  *   1. the plan and its descriptors come over the control socket.
- *   2. the image becomes our directory BEFORE the mount namespace is ours: a descriptor of another mount
- *      namespace cannot be cloned, but the working directory moves along.
+ *   2. the image becomes our directory BEFORE the mount namespace is ours: a descriptor of another
+ * mount namespace cannot be cloned, but the working directory moves along.
  *   3. mount, ipc, net and uts namespaces of our own; propagation off, before anything is mounted.
- *   4. detached mounts: image, device nodes, proc. proc MUST be made while the host's whole /proc is still visible:
- *      the kernel refuses a new one where the only ones in sight are masked.
- *   5. the tree is attached and becomes the root; the old root is gone BEFORE a byte of the image runs.
- *   6. no_new_privs and the template's filter, then exec of cloister-worker, whose loader and libc are the image's.
+ *   4. detached mounts: image, device nodes, proc. proc MUST be made while the host's whole /proc
+ * is still visible: the kernel refuses a new one where the only ones in sight are masked.
+ *   5. the tree is attached and becomes the root; the old root is gone BEFORE a byte of the image
+ * runs.
+ *   6. no_new_privs and the template's filter, then exec of cloister-worker, whose loader and libc
+ * are the image's.
  *
- * Sessions find here what they copy: an image that is read-only, /dev, and a whole /proc, which each of them
- * needs once to switch nested namespaces off before it covers it with its own.
+ * Sessions find here what they copy: an image that is read-only, /dev, and a whole /proc, which
+ * each of them needs once to switch nested namespaces off before it covers it with its own.
  */
 #include "sandbox-init/setup/template-root.h"
 
@@ -35,9 +37,9 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "policy/sandbox-plan.h"
 #include "base/filter-load.h"
 #include "base/mount.h"
+#include "policy/sandbox-plan.h"
 #include "sandbox-init/setup/layout.h"
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
@@ -64,7 +66,8 @@ static int receive_plan(struct template_root *t, struct error *err)
         struct template_message message;
         size_t count = TEMPLATE_FD_COUNT;
 
-        ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), t->fds, &count, NULL, 0);
+        ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), t->fds, &count, NULL,
+                               0);
         if (n < 0)
                 return error_errno(err, (int)-n, "receive the plan");
         if (n != sizeof(message) || message.kind != TEMPLATE_PLAN || count != TEMPLATE_FD_COUNT)
@@ -91,7 +94,8 @@ static int make_detached(struct template_root *t, struct error *err)
         for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
                 char path[32] = "/dev/";
                 strcat(path, devices[i]);
-                t->devices[i] = mount_clone(AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+                t->devices[i] = mount_clone(AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+                                            err);
                 if (t->devices[i] < 0)
                         return t->devices[i];
         }
@@ -186,8 +190,8 @@ static int become_worker(struct template_root *t, struct error *err)
         int r = place_descriptors(t, &worker, err);
         if (r < 0)
                 return r;
-        /* 1, not 0: only that keeps core_pattern's pipe handlers from running too (core(5)). The filter turns
-         * every later write of it into nothing. */
+        /* 1, not 0: only that keeps core_pattern's pipe handlers from running too (core(5)). The
+         * filter turns every later write of it into nothing. */
         if (setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1}) < 0)
                 return error_errno(err, errno, "limit core dumps");
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -197,8 +201,9 @@ static int become_worker(struct template_root *t, struct error *err)
                 return r;
         execveat(worker, "", (char *const *)arguments, (char *const *)environment, AT_EMPTY_PATH);
         if (errno == ENOENT)
-                return error_set(err, ENOENT,
-                                 "the image has no loader for this machine's programs (its libc differs)");
+                return error_set(
+                        err, ENOENT,
+                        "the image has no loader for this machine's programs (its libc differs)");
         return error_errno(err, errno, "exec cloister-worker");
 }
 
@@ -207,9 +212,11 @@ int template_root_main(void)
         static struct template_root t;
         struct template_message failed = {.kind = TEMPLATE_FAILED};
 
-        /* Not in the monitor's process group, which a terminal or a caller may signal as a whole. */
+        /* Not in the monitor's process group, which a terminal or a caller may signal as a whole.
+         */
         setsid();
-        /* Nor with the user's session keyring in possession; a kernel without keys has nothing to leave. */
+        /* Nor with the user's session keyring in possession; a kernel without keys has nothing to
+         * leave. */
         syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         int r = receive_plan(&t, &failed.error);

@@ -1,11 +1,11 @@
 /*
  * The template as it serves.
  *
- * Theory of operation. One request at a time: SESSION_CREATE with its descriptors, the clone, SESSION_MADE or
- * SESSION_FAILED. Between the two the control socket belongs to the new PID 1, which announces itself on it and
- * waits for SESSION_GO, while we sleep in the clone. For session k we take k as our effective ids first, because the
- * id map that PID 1 writes must name the ids it was made by; that clears our dumpable flag, which PID 1 shares and
- * needs for /proc/self/uid_map.
+ * Theory of operation. One request at a time: SESSION_CREATE with its descriptors, the clone,
+ * SESSION_MADE or SESSION_FAILED. Between the two the control socket belongs to the new PID 1,
+ * which announces itself on it and waits for SESSION_GO, while we sleep in the clone. For session k
+ * we take k as our effective ids first, because the id map that PID 1 writes must name the ids it
+ * was made by; that clears our dumpable flag, which PID 1 shares and needs for /proc/self/uid_map.
  */
 #include "sandbox-init/setup/template.h"
 
@@ -94,7 +94,8 @@ static int answer(const struct session *s, struct error *err)
         return r < 0 ? error_errno(err, -r, "answer the monitor") : 0;
 }
 
-int template_serve(const struct template_hooks *hooks, struct template_session *ret, struct error *err)
+int template_serve(const struct template_hooks *hooks, struct template_session *ret,
+                   struct error *err)
 {
         /* Not on the stack: setjmp() leaves what changes there undefined. */
         static struct session session;
@@ -110,7 +111,8 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                         return 0;
                 if (n < 0)
                         return error_errno(err, (int)-n, "receive from the monitor");
-                if (n != sizeof(message) || message.kind != SESSION_CREATE || count != SESSION_FD_COUNT) {
+                if (n != sizeof(message) || message.kind != SESSION_CREATE ||
+                    count != SESSION_FD_COUNT) {
                         fd_close_many(session.fds, count);
                         return error_set(err, EPROTO, "a message that is none of ours");
                 }

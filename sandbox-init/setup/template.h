@@ -1,20 +1,22 @@
 /*
- * The template's side of making sessions: serves SESSION_CREATE on the control socket and clones. Runs in
- * cloister-worker, whose interpreter is booted by then; every function here uses raw syscalls between clone
- * and exec.
+ * The template's side of making sessions: serves SESSION_CREATE on the control socket and clones.
+ * Runs in cloister-worker, whose interpreter is booted by then; every function here uses raw
+ * syscalls between clone and exec.
  */
 #pragma once
 
 #include "base/error.h"
 
-/* What the embedding interpreter wants done around the fork of a worker (PyOS_BeforeFork and its kin). */
+/* What the embedding interpreter wants done around the fork of a worker (PyOS_BeforeFork and its
+ * kin). */
 struct template_hooks {
         void (*before_fork)(void);
         void (*after_fork_parent)(void);
         void (*after_fork_child)(void);
 };
 
-/* What a worker finds: everything else is closed. stdin, stdout and stderr are at 0, 1 and 2 already. */
+/* What a worker finds: everything else is closed. stdin, stdout and stderr are at 0, 1 and 2
+ * already. */
 struct template_session {
         int rpc_fd; /* at a high number, O_CLOEXEC */
 };
@@ -24,7 +26,9 @@ int template_ready(struct error *err);
 void template_failed(const struct error *error);
 
 /*
- * Serves until the control socket ends. Returns 1 in each worker, on the stack of this call, filtered and ready
- * for its first frame; 0 in the template when the socket ended; negative errno when the template can't go on.
+ * Serves until the control socket ends. Returns 1 in each worker, on the stack of this call,
+ * filtered and ready for its first frame; 0 in the template when the socket ended; negative errno
+ * when the template can't go on.
  */
-int template_serve(const struct template_hooks *hooks, struct template_session *ret, struct error *err);
+int template_serve(const struct template_hooks *hooks, struct template_session *ret,
+                   struct error *err);

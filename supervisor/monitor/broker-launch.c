@@ -1,11 +1,12 @@
 /*
  * The start of the broker.
  *
- * Theory of operation. The broker parses everything that is hostile, so it gets namespaces of its own: user, pid,
- * mount, ipc. In the pid namespace it can neither signal, trace nor limit us. It is exec'd with the user's own id
- * (its loader has to read the user's files) and four ambient capabilities of its own user namespace, with which it
- * builds its root; it gives them up before it reads a byte from outside. It is the leader of a session of its own,
- * so that a terminal's Ctrl-C reaches it once, through us.
+ * Theory of operation. The broker parses everything that is hostile, so it gets namespaces of its
+ * own: user, pid, mount, ipc. In the pid namespace it can neither signal, trace nor limit us. It is
+ * exec'd with the user's own id (its loader has to read the user's files) and four ambient
+ * capabilities of its own user namespace, with which it builds its root; it gives them up before it
+ * reads a byte from outside. It is the leader of a session of its own, so that a terminal's Ctrl-C
+ * reaches it once, through us.
  */
 #include "supervisor/monitor/broker-launch.h"
 

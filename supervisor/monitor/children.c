@@ -75,7 +75,8 @@ int children_is_new(const struct children *c, pid_t pid)
         if (pid <= 0 || find(c, pid) >= 0)
                 return 0;
         /* Only a child of ours that lives gives success without a pid here. */
-        return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+        return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid == 0;
 }
 
 static int read_list(char **ret, struct error *err)

@@ -1,6 +1,6 @@
 /*
- * The processes that are ours by intent. CLONE_PARENT lets the template hand us children; one that the monitor did
- * not ask for is killed (DESIGN: topology).
+ * The processes that are ours by intent. CLONE_PARENT lets the template hand us children; one that
+ * the monitor did not ask for is killed (DESIGN: topology).
  */
 #pragma once
 

@@ -1,5 +1,6 @@
 /*
- * The config files as opened once: each a sealed memfd, parsed here and again, from the same bytes, by the broker.
+ * The config files as opened once: each a sealed memfd, parsed here and again, from the same bytes,
+ * by the broker.
  */
 #pragma once
 
@@ -12,12 +13,14 @@
 struct config_files;
 
 /*
- * Opens what --config named: files, or directories whose *.json are taken sorted by name. With none,
- * $XDG_CONFIG_HOME/cloister/config.json, else /etc/cloister/config.json, else nothing. Each file that is taken was
- * added to config, in order, so that the indices of servers agree with the broker's.
+ * Opens what --config named: files, or directories whose *.json are taken sorted by name. With
+ * none, $XDG_CONFIG_HOME/cloister/config.json, else /etc/cloister/config.json, else nothing. Each
+ * file that is taken was added to config, in order, so that the indices of servers agree with the
+ * broker's.
  *
- * trusted_only (root and capable mode): a file must belong to root and be writable by root only. A file
- * that is broken or refused is an error when it was named itself; in a directory it is skipped and logged.
+ * trusted_only (root and capable mode): a file must belong to root and be writable by root only. A
+ * file that is broken or refused is an error when it was named itself; in a directory it is skipped
+ * and logged.
  */
 int config_files_open(const char *const *paths, size_t n, bool trusted_only, struct config *config,
                       struct config_files **ret, struct error *err);
@@ -25,4 +28,4 @@ struct config_files *config_files_free(struct config_files *files);
 
 size_t config_files_count(const struct config_files *files);
 const char *config_files_path(const struct config_files *files, size_t i); /* for messages */
-int config_files_fd(const struct config_files *files, size_t i);           /* borrowed, at offset 0 */
+int config_files_fd(const struct config_files *files, size_t i); /* borrowed, at offset 0 */

@@ -38,7 +38,8 @@ static int look(const char *path, struct image_stamp *ret)
                 return -errno;
         *ret = (struct image_stamp){.inode = st.st_ino,
                                     .size = (uint64_t)st.st_size,
-                                    .mtime_ns = st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec};
+                                    .mtime_ns = st.st_mtim.tv_sec * 1000000000LL +
+                                                st.st_mtim.tv_nsec};
         return 0;
 }
 
@@ -70,8 +71,8 @@ int image_choose(const char *name, const char *python, struct image_choice *ret,
         if (!name)
                 return image_default_name(python, look, ret->name, err);
         if (!image_name_valid(name))
-                return error_set(err, EINVAL, "'%s' is no name for an image ([A-Za-z0-9_.-], 1 to 64)",
-                                 name);
+                return error_set(err, EINVAL,
+                                 "'%s' is no name for an image ([A-Za-z0-9_.-], 1 to 64)", name);
         snprintf(ret->name, sizeof(ret->name), "%s", name);
         return 0;
 }
@@ -96,9 +97,10 @@ int image_open(const struct image_choice *choice, struct image_info *info, int *
         snprintf(path, sizeof(path), "%s/%s", choice->store, choice->name);
         _cleanup_close_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (dir < 0 && errno == ENOENT)
-                return error_set(err, ENOENT,
-                                 "there is no image '%s' (make it with 'cloister image build --name %s')",
-                                 choice->name, choice->name);
+                return error_set(
+                        err, ENOENT,
+                        "there is no image '%s' (make it with 'cloister image build --name %s')",
+                        choice->name, choice->name);
         if (dir < 0)
                 return error_errno(err, errno, "image %s", path);
         int r = read_info(dir, info, err);
@@ -135,12 +137,14 @@ int image_store_create(const struct image_choice *choice, const struct upstream_
         int r = make_directories(path, err);
         if (r < 0)
                 return r;
-        /* Only what is root's is given away, so that a link put there cannot name another's directory. */
+        /* Only what is root's is given away, so that a link put there cannot name another's
+         * directory. */
         _cleanup_close_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         struct stat st;
         if (dir < 0 || fstat(dir, &st) < 0)
                 return error_errno(err, errno, "image store %s", path);
-        if (st.st_uid == geteuid() && user->uid != st.st_uid && fchown(dir, user->uid, user->gid) < 0)
+        if (st.st_uid == geteuid() && user->uid != st.st_uid &&
+            fchown(dir, user->uid, user->gid) < 0)
                 return error_errno(err, errno, "give image store %s to uid %u", path, user->uid);
         return 0;
 }
@@ -156,8 +160,8 @@ static void pass_on_held(struct image_job *job)
         job->held[job->length] = '\0';
 }
 
-/* Progress, for a person: a line is passed on when the next one begins. The last is the error, if it is one, which
- * is told once, by whom it concerns. */
+/* Progress, for a person: a line is passed on when the next one begins. The last is the error, if
+ * it is one, which is told once, by whom it concerns. */
 static void take_output(struct image_job *job, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
@@ -232,8 +236,14 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                     void (*done)(void *data, const struct error *error), void *data,
                     struct image_job **ret, struct error *err)
 {
-        const char *arguments[] = {"image-builder", "--store",    choice->store, "--python",
-                                   choice->python,  "--name",     choice->name,  quiet ? "--quiet" : NULL,
+        const char *arguments[] = {"image-builder",
+                                   "--store",
+                                   choice->store,
+                                   "--python",
+                                   choice->python,
+                                   "--name",
+                                   choice->name,
+                                   quiet ? "--quiet" : NULL,
                                    NULL};
         const char *libraries = getenv("LD_LIBRARY_PATH");
         char variable[4096];
@@ -247,15 +257,16 @@ int image_job_start(struct event_base *base, struct children *children, const ch
         };
 
         /* Some interpreters find their own libraries by it only. */
-        if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s", libraries) <
-                                 sizeof(variable)) {
+        if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s",
+                                          libraries) < sizeof(variable)) {
                 environment[0] = variable;
                 builder.n_env = 1;
         }
         struct image_job *job = calloc(1, sizeof(*job));
         if (!job)
                 return error_errno(err, ENOMEM, "image builder");
-        *job = (struct image_job){.children = children, .fds = {-1, -1, -1}, .done = done, .data = data};
+        *job = (struct image_job){
+                .children = children, .fds = {-1, -1, -1}, .done = done, .data = data};
         int r = upstream_start(&builder, user, &job->upstream, job->fds, err);
         if (r >= 0) {
                 job->pid = upstream_pid(job->upstream);

@@ -1,6 +1,6 @@
 /*
- * The image that sessions are made of: found in the store, or built there by a process that is started as an upstream
- * server would be.
+ * The image that sessions are made of: found in the store, or built there by a process that is
+ * started as an upstream server would be.
  */
 #pragma once
 
@@ -31,7 +31,8 @@ int image_open(const struct image_choice *choice, struct image_info *info, int *
 int image_store_create(const struct image_choice *choice, const struct upstream_user *user,
                        struct error *err);
 
-/* Builds it; done is called once from the event loop (error NULL: it is there). program: path of `cloister`. */
+/* Builds it; done is called once from the event loop (error NULL: it is there). program: path of
+ * `cloister`. */
 int image_job_start(struct event_base *base, struct children *children, const char *program,
                     const struct image_choice *choice, const struct upstream_user *user, bool quiet,
                     void (*done)(void *data, const struct error *error), void *data,

@@ -1,10 +1,11 @@
 /*
- * The boundary between broker and monitor: a table of messages of fixed size over a SOCK_SEQPACKET pair.
+ * The boundary between broker and monitor: a table of messages of fixed size over a SOCK_SEQPACKET
+ * pair.
  *
- * The broker asks with struct monitor_request; the monitor answers each request with exactly one struct
- * monitor_event of the same serial, and sends others of its own accord (serial 0). Requests carry numbers only: no
- * path, no JSON, no descriptor. Events carry descriptors where told. Both ends are one build, so that
- * the layout is the compiler's; sizes are asserted below.
+ * The broker asks with struct monitor_request; the monitor answers each request with exactly one
+ * struct monitor_event of the same serial, and sends others of its own accord (serial 0). Requests
+ * carry numbers only: no path, no JSON, no descriptor. Events carry descriptors where told. Both
+ * ends are one build, so that the layout is the compiler's; sizes are asserted below.
  */
 #pragma once
 
@@ -19,9 +20,11 @@ enum { MONITOR_FD = 3 };
 enum monitor_verb {
         MONITOR_SESSION_CREATE = 1, /* -> SESSION_STARTED or FAILED */
         MONITOR_SESSION_INTERRUPT,  /* target: session. SIGINT to the worker. -> DONE or FAILED */
-        MONITOR_SESSION_KILL,       /* target: session. SIGKILL to all of it. -> DONE; SESSION_ENDED follows */
-        MONITOR_UPSTREAM_START,     /* generation, target: index of the server. -> UPSTREAM_STARTED or FAILED */
-        MONITOR_UPSTREAM_STOP,      /* target: instance. -> DONE; UPSTREAM_ENDED follows */
+        MONITOR_SESSION_KILL,       /* target: session. SIGKILL to all of it. -> DONE; SESSION_ENDED
+                                       follows */
+        MONITOR_UPSTREAM_START, /* generation, target: index of the server. -> UPSTREAM_STARTED or
+                                   FAILED */
+        MONITOR_UPSTREAM_STOP,  /* target: instance. -> DONE; UPSTREAM_ENDED follows */
         MONITOR_VERB_MAX,
 };
 
@@ -41,8 +44,9 @@ enum monitor_event_kind {
         MONITOR_UPSTREAM_STARTED, /* target: instance; fds: stdin, stdout, stderr of the server */
         MONITOR_UPSTREAM_ENDED,   /* target: instance; wait_status */
         MONITOR_HELLO,            /* first of all; hello */
-        MONITOR_CONFIG_FILE,      /* after HELLO, hello.config_files times, in order; path; fds: sealed memfd */
-        MONITOR_READY,            /* after the last CONFIG_FILE: the broker may isolate itself and go on */
+        MONITOR_CONFIG_FILE, /* after HELLO, hello.config_files times, in order; path; fds: sealed
+                                memfd */
+        MONITOR_READY, /* after the last CONFIG_FILE: the broker may isolate itself and go on */
         MONITOR_EVENT_MAX,
 };
 
@@ -50,7 +54,8 @@ enum monitor_event_kind {
 enum monitor_facts {
         MONITOR_FACTS_CGROUP1, /* cpuacct.usage: nanoseconds; memory.max_usage_in_bytes: bytes */
         MONITOR_FACTS_CGROUP2, /* cpu.stat: "usage_usec N" line; memory.peak: bytes */
-        MONITOR_FACTS_PROC,    /* /proc/PID/stat of the worker: fields 14 and 15 in ticks; /proc/PID/status: VmHWM */
+        MONITOR_FACTS_PROC,    /* /proc/PID/stat of the worker: fields 14 and 15 in ticks;
+                                  /proc/PID/status: VmHWM */
 };
 
 struct monitor_hello {
@@ -64,7 +69,8 @@ struct monitor_hello {
 };
 
 struct monitor_ended {
-        int32_t wait_status; /* of the worker, as waitpid() gives it; -1 when init did not report one */
+        int32_t wait_status; /* of the worker, as waitpid() gives it; -1 when init did not report
+                                one */
         uint32_t oom_kills;  /* by the memory cgroup */
         uint64_t cpu_usec;
         uint64_t memory_peak; /* bytes; 0 where unknown */

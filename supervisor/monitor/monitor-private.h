@@ -43,8 +43,8 @@ struct monitor {
         uint32_t sessions_max;
         struct upstream_user user;
         int worker_file, init_file; /* our executables, opened while we may still read them */
-        char program[512];      /* path of `cloister` */
-        char state_path[512];   /* "": none */
+        char program[512];          /* path of `cloister` */
+        char state_path[512];       /* "": none */
 
         /* the broker */
         pid_t broker;
@@ -59,11 +59,12 @@ struct monitor {
         struct template *template;
         struct template_host template_host;
         struct sandbox_host sandbox_host;
-        bool network_checked;  /* of the present template */
+        bool network_checked;         /* of the present template */
         unsigned int template_deaths; /* since a session was last made */
-        uint32_t *waiting;     /* serials, at most sessions_max */
+        uint32_t *waiting;            /* serials, at most sessions_max */
         size_t n_waiting;
-        struct sandbox **sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
+        struct sandbox *
+                *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
         uint32_t last_handle;
 
         struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX];
@@ -81,7 +82,8 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data);
 /* monitor-sessions.c */
 int monitor_sessions_init(struct monitor *m, struct error *err);
 void monitor_sessions_done(struct monitor *m);
-void monitor_sessions_prepare(struct monitor *m); /* image and template, ahead of the first request */
+void monitor_sessions_prepare(
+        struct monitor *m); /* image and template, ahead of the first request */
 void monitor_session_create(struct monitor *m, const struct monitor_request *request);
 void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request);

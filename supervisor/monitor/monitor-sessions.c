@@ -1,10 +1,10 @@
 /*
  * The monitor's sessions.
  *
- * Theory of operation. A request waits in line until there is a template; a template needs an image. Both are made when
- * the first request comes, or a little after the start when nobody asks: the client's handshake goes first. What
- * fails is told to everybody in line, and the next request tries again. A template that has died is made anew for
- * whom it had not begun with.
+ * Theory of operation. A request waits in line until there is a template; a template needs an
+ * image. Both are made when the first request comes, or a little after the start when nobody asks:
+ * the client's handshake goes first. What fails is told to everybody in line, and the next request
+ * tries again. A template that has died is made anew for whom it had not begun with.
  */
 #include <errno.h>
 #include <signal.h>
@@ -19,7 +19,8 @@
 #include "supervisor/monitor/monitor-private.h"
 #include "supervisor/monitor/network-check.h"
 
-/* A template that dies so often without a session in between is not made again for the same requests. */
+/* A template that dies so often without a session in between is not made again for the same
+ * requests. */
 enum { TEMPLATE_DEATHS_MAX = 3 };
 
 static void make_waiting(struct monitor *m);
@@ -58,9 +59,8 @@ static void release(struct monitor *m, struct sandbox *sandbox)
 static void on_sandbox_ended(void *data, struct sandbox *sandbox, const struct monitor_ended *how)
 {
         struct monitor *m = data;
-        struct monitor_event event = {.kind = MONITOR_SESSION_ENDED,
-                                      .target = sandbox_handle(sandbox),
-                                      .ended = *how};
+        struct monitor_event event = {
+                .kind = MONITOR_SESSION_ENDED, .target = sandbox_handle(sandbox), .ended = *how};
 
         release(m, sandbox);
         monitor_send(m, &event, NULL, 0);
@@ -177,7 +177,7 @@ static int start_template(struct monitor *m, const struct image_info *info, int 
         int r = gather_parts(m, &parts, err);
         if (r >= 0)
                 r = template_start(&m->template_host, &parts, &m->template, err);
-        int fds[] = {parts.worker_fd,       parts.init_fd,        parts.template_filter_fd,
+        int fds[] = {parts.worker_fd,        parts.init_fd,        parts.template_filter_fd,
                      parts.worker_filter_fd, parts.init_filter_fd, parts.stub_filter_fd};
         fd_close_many(fds, ARRAY_SIZE(fds));
         m->network_checked = false;

@@ -54,7 +54,8 @@ static const char *lookup(const char *name)
         return getenv(name);
 }
 
-/* Expanded for this start only, so that what a variable holds is nowhere but in the server's own environment. */
+/* Expanded for this start only, so that what a variable holds is nowhere but in the server's own
+ * environment. */
 static int start_expanded(struct monitor *m, const struct config_server *configured,
                           struct monitor_upstream *u, int fds[3], struct error *err)
 {
@@ -70,8 +71,8 @@ static int start_expanded(struct monitor *m, const struct config_server *configu
         return r;
 }
 
-static int start(struct monitor *m, const struct config_server *configured, struct monitor_upstream *u,
-                 int fds[3], struct error *err)
+static int start(struct monitor *m, const struct config_server *configured,
+                 struct monitor_upstream *u, int fds[3], struct error *err)
 {
         int r = start_expanded(m, configured, u, fds, err);
         if (r < 0)
@@ -124,9 +125,8 @@ void monitor_upstream_start(struct monitor *m, const struct monitor_request *req
                 monitor_send_failed(m, request->serial, &error);
                 return;
         }
-        struct monitor_event event = {.kind = MONITOR_UPSTREAM_STARTED,
-                                      .serial = request->serial,
-                                      .target = u->instance};
+        struct monitor_event event = {
+                .kind = MONITOR_UPSTREAM_STARTED, .serial = request->serial, .target = u->instance};
         monitor_send(m, &event, fds, ARRAY_SIZE(fds));
         fd_close_many(fds, ARRAY_SIZE(fds));
 }

@@ -5,16 +5,17 @@
  *
  *   1. what the servers are to get back (limits, umask) is remembered; we become non-dumpable.
  *   2. the config is read, once, into sealed memfds; in the privileged modes only what root owns.
- *   3. the mode, the ids and the control groups are found by trying. Without a bound on memory and pids there is no
- *      service; cgroups and rlimits are both such bounds.
+ *   3. the mode, the ids and the control groups are found by trying. Without a bound on memory and
+ * pids there is no service; cgroups and rlimits are both such bounds.
  *   4. the janitor starts, which cleans up if we are killed.
- *   5. the broker starts, in its namespaces, and is told what it needs: by then it may answer its client.
- *   6. privilege that is not needed any more goes. We keep no filter and no no_new_privs: npx and newuidmap, which
- *      we start, would inherit them.
+ *   5. the broker starts, in its namespaces, and is told what it needs: by then it may answer its
+ * client.
+ *   6. privilege that is not needed any more goes. We keep no filter and no no_new_privs: npx and
+ * newuidmap, which we start, would inherit them.
  *   7. the loop; the image and the template are made when they are needed, or shortly after.
  *
- * When the broker ends, so do we, with its status. Everything we made dies with us by the kernel's means:
- * parent-death signals, pid namespaces, keepers, the janitor.
+ * When the broker ends, so do we, with its status. Everything we made dies with us by the kernel's
+ * means: parent-death signals, pid namespaces, keepers, the janitor.
  */
 #include "supervisor/monitor/monitor.h"
 
@@ -66,8 +67,8 @@ static int load_config(struct monitor *m, struct error *err)
         if (!m->config)
                 return error_errno(err, ENOMEM, "config");
         bool trusted_only = geteuid() == 0 || has_setuid();
-        int r = config_files_open(m->options->configs, m->options->n_configs, trusted_only, m->config,
-                                  &m->files, err);
+        int r = config_files_open(m->options->configs, m->options->n_configs, trusted_only,
+                                  m->config, &m->files, err);
         if (r < 0)
                 return r;
         for (size_t i = 0; i < m->config->n_warnings; i++)
@@ -80,7 +81,8 @@ static int load_config(struct monitor *m, struct error *err)
                 return error_errno(err, errno, "sysinfo");
         m->sessions_max = m->config->sessions_max;
         if (m->sessions_max == 0)
-                m->sessions_max = limits_sessions_max((uint64_t)machine.totalram * machine.mem_unit);
+                m->sessions_max = limits_sessions_max((uint64_t)machine.totalram *
+                                                      machine.mem_unit);
         return 0;
 }
 
@@ -116,7 +118,8 @@ static int open_cgroups(struct monitor *m, struct error *err)
 
 static int choose_user(struct monitor *m, struct error *err)
 {
-        int r = upstream_user_choose(m->ids.mode, m->config->user, getenv("SUDO_UID"), &m->user, err);
+        int r = upstream_user_choose(m->ids.mode, m->config->user, getenv("SUDO_UID"), &m->user,
+                                     err);
         if (r < 0)
                 return r;
         if (r == 1 && m->config->n_servers > 0)
@@ -125,7 +128,8 @@ static int choose_user(struct monitor *m, struct error *err)
         return m->ids.mode == SANDBOX_ROOTLESS ? 0 : image_store_create(&m->image, &m->user, err);
 }
 
-/* Where the broker keeps its cache. Without one it works, but knows no tools before the servers are up. */
+/* Where the broker keeps its cache. Without one it works, but knows no tools before the servers are
+ * up. */
 static void make_state(struct monitor *m)
 {
         const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -143,14 +147,16 @@ static void make_state(struct monitor *m)
                 mkdir(path, 0755);
                 *slash = '/';
         }
-        /* In the privileged modes it is the broker's of today; what another left there is just not used. */
+        /* In the privileged modes it is the broker's of today; what another left there is just not
+         * used. */
         bool there = *path && (mkdir(path, 0700) == 0 || errno == EEXIST);
         if (there && m->ids.mode != SANDBOX_ROOTLESS &&
             lchown(path, m->ids.broker, m->ids.broker) < 0)
                 log_info("give %s to uid %u: %s", path, m->ids.broker, strerrordesc_np(errno));
         struct stat st;
         if (!*path || lstat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
-                log_info("no directory for the cache of tools (%s)", *path ? path : "HOME is not set");
+                log_info("no directory for the cache of tools (%s)",
+                         *path ? path : "HOME is not set");
                 *path = '\0';
         }
 }
@@ -269,7 +275,8 @@ static int watch(struct monitor *m, struct error *err)
         return 0;
 }
 
-/* Before privilege goes: a build tree below a home directory is closed to a root without CAP_DAC_OVERRIDE. */
+/* Before privilege goes: a build tree below a home directory is closed to a root without
+ * CAP_DAC_OVERRIDE. */
 static int open_programs(struct monitor *m, struct error *err)
 {
         m->worker_file = program_open("cloister-worker", err);
@@ -292,7 +299,8 @@ static int set_up(struct monitor *m, struct error *err)
         if (r >= 0)
                 r = load_config(m, err);
         if (r >= 0)
-                r = ids_choose(m->config->id_first, m->config->id_count, m->sessions_max + 2, &m->ids, err);
+                r = ids_choose(m->config->id_first, m->config->id_count, m->sessions_max + 2,
+                               &m->ids, err);
         if (r >= 0)
                 r = choose_image(m, err);
         if (r >= 0)
@@ -308,7 +316,8 @@ static int start(struct monitor *m, struct error *err)
         if (r < 0)
                 return r;
         make_state(m);
-        /* Root's groups are nobody's business below. An ordinary user's cannot be given up, and are his own. */
+        /* Root's groups are nobody's business below. An ordinary user's cannot be given up, and are
+         * his own. */
         if (m->ids.mode != SANDBOX_ROOTLESS && setgroups(0, NULL) < 0)
                 return error_errno(err, errno, "give up supplementary groups");
         r = monitor_sessions_init(m, err);
@@ -352,8 +361,13 @@ static void done(struct monitor *m)
 
 static void monitor_init(struct monitor *m, const struct monitor_options *options)
 {
-        *m = (struct monitor){
-                .options = options, .worker_file = -1, .init_file = -1, .janitor = -1, .broker_pidfd = -1, .link = -1, .exit_status = 1};
+        *m = (struct monitor){.options = options,
+                              .worker_file = -1,
+                              .init_file = -1,
+                              .janitor = -1,
+                              .broker_pidfd = -1,
+                              .link = -1,
+                              .exit_status = 1};
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);
         signal(SIGPIPE, SIG_IGN);
@@ -393,8 +407,8 @@ int monitor_build_image(const struct monitor_options *options)
         if (r >= 0)
                 r = ids_drop_privilege(m.ids.mode, false, &error);
         if (r >= 0)
-                r = image_job_start(m.base, m.children, m.program, &m.image, &m.user, options->quiet,
-                                    on_built, &m, &m.image_job, &error);
+                r = image_job_start(m.base, m.children, m.program, &m.image, &m.user,
+                                    options->quiet, on_built, &m, &m.image_job, &error);
         if (r < 0)
                 log_error("%s", error.text);
         else

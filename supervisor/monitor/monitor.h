@@ -1,6 +1,7 @@
 /*
- * The monitor: the only holder of host privilege, if there is any. Starts the broker, makes, interrupts and kills sandboxes
- * and starts upstream servers for it; no JSON from the broker, no paths, no network.
+ * The monitor: the only holder of host privilege, if there is any. Starts the broker, makes,
+ * interrupts and kills sandboxes and starts upstream servers for it; no JSON from the broker, no
+ * paths, no network.
  */
 #pragma once
 

@@ -26,13 +26,14 @@ int program_path(const char *name, char *ret, size_t size, struct error *err)
                 return error_errno(err, errno, "read /proc/self/exe");
         self[n] = '\0';
         *strrchr(self, '/') = '\0';
-        /* Together in a build tree; apart where they are installed: the command in bin, the rest in libexec. */
+        /* Together in a build tree; apart where they are installed: the command in bin, the rest in
+         * libexec. */
         if (try_path(self, name, ret, size) == 0 ||
             try_path(CLOISTER_LIBEXECDIR, name, ret, size) == 0 ||
             try_path(CLOISTER_BINDIR, name, ret, size) == 0)
                 return 0;
-        return error_set(err, ENOENT, "%s is neither in %s nor in %s: install Cloister whole", name, self,
-                         CLOISTER_LIBEXECDIR);
+        return error_set(err, ENOENT, "%s is neither in %s nor in %s: install Cloister whole", name,
+                         self, CLOISTER_LIBEXECDIR);
 }
 
 int program_open(const char *name, struct error *err)

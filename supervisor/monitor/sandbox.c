@@ -38,7 +38,8 @@ static int new_pipe(int *read_end, int *write_end, bool for_output, struct error
                 return error_errno(err, errno, "pipe");
         *read_end = ends[0];
         *write_end = ends[1];
-        /* The sandbox has another id and may open /dev/stdout for writing: its mode is checked then. */
+        /* The sandbox has another id and may open /dev/stdout for writing: its mode is checked
+         * then. */
         if (for_output && fchmod(ends[1], 0622) < 0)
                 return error_errno(err, errno, "fchmod of a pipe");
         return 0;
@@ -144,7 +145,8 @@ void sandbox_close_inner(struct sandbox *s)
 int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error *err)
 {
         if (s->pidfd >= 0 || !children_is_new(s->host->children, pid))
-                return error_set(err, EPROTO, "process %d is not the one that was asked for", (int)pid);
+                return error_set(err, EPROTO, "process %d is not the one that was asked for",
+                                 (int)pid);
         s->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (s->pidfd < 0)
                 return error_errno(err, errno, "pidfd_open");

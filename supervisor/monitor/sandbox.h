@@ -1,6 +1,6 @@
 /*
- * One sandbox as the monitor holds it: its PID 1 by pidfd, its control group, init's pipes. Made in steps by
- * template.c, ended here.
+ * One sandbox as the monitor holds it: its PID 1 by pidfd, its control group, init's pipes. Made in
+ * steps by template.c, ended here.
  */
 #pragma once
 
@@ -27,8 +27,8 @@ struct sandbox_host {
         void *data;
 };
 
-/* Makes the pipes, the socketpair and the control group. handle names it towards the broker, id is its uid in
- * the template's namespace. serial: of the request that asked for it. */
+/* Makes the pipes, the socketpair and the control group. handle names it towards the broker, id is
+ * its uid in the template's namespace. serial: of the request that asked for it. */
 int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, uint32_t serial,
                 const struct limits *limits, struct sandbox **ret, struct error *err);
 
@@ -43,12 +43,13 @@ uint32_t sandbox_serial(const struct sandbox *sandbox);
 const int *sandbox_inner_fds(const struct sandbox *sandbox);
 void sandbox_close_inner(struct sandbox *sandbox);
 
-/* pid, by the kernel's word, is the PID 1 just announced: verified, put into the control group. The sandbox holds the
- * stub, whose namespaces it lives in. */
+/* pid, by the kernel's word, is the PID 1 just announced: verified, put into the control group. The
+ * sandbox holds the stub, whose namespaces it lives in. */
 int sandbox_adopt(struct sandbox *sandbox, pid_t pid, struct stub *stub, struct error *err);
 pid_t sandbox_pid(const struct sandbox *sandbox);
 
-/* It has exec'd init: opens what the broker gets (five descriptors, owned by the caller) and watches for its end. */
+/* It has exec'd init: opens what the broker gets (five descriptors, owned by the caller) and
+ * watches for its end. */
 enum { SANDBOX_OUTER_FDS = 5 };
 int sandbox_open_outer(struct sandbox *sandbox, int fds[SANDBOX_OUTER_FDS], struct error *err);
 

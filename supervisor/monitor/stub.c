@@ -1,10 +1,10 @@
 /*
  * The stub.
  *
- * Theory of operation. Forked, never exec'd: a process that was exec'd, or is dumpable, can be written to through
- * /proc/1/mem by a template that breaks out of its filter. It is dumpable only until we have written its map and
- * opened its namespaces, which MUST be before anybody else is in them. What it then has: one pipe to sleep on and a
- * filter of read and exit.
+ * Theory of operation. Forked, never exec'd: a process that was exec'd, or is dumpable, can be
+ * written to through /proc/1/mem by a template that breaks out of its filter. It is dumpable only
+ * until we have written its map and opened its namespaces, which MUST be before anybody else is in
+ * them. What it then has: one pipe to sleep on and a filter of read and exit.
  */
 #include "supervisor/monitor/stub.h"
 
@@ -64,7 +64,8 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
         close(STUB_READY_FD);
         if (filter_load(STUB_FILTER_FD, NULL) < 0)
                 _exit(1);
-        /* The descriptor of the filter stays: close is not among what is left. It is sealed and read-only. */
+        /* The descriptor of the filter stays: close is not among what is left. It is sealed and
+         * read-only. */
         while (read(STUB_PIPE_FD, &byte, 1) > 0)
                 ;
         _exit(0);
@@ -88,7 +89,8 @@ static int open_namespace(pid_t pid, const char *name, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }
 
-/* The filter is in force within microseconds of the last step; a stub that never gets it is not used. */
+/* The filter is in force within microseconds of the last step; a stub that never gets it is not
+ * used. */
 static int await_filter(pid_t pid, struct error *err)
 {
         char path[64], text[4096];

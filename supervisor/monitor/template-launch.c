@@ -1,9 +1,10 @@
 /*
  * The start of a template's process.
  *
- * Theory of operation. Joining a pid namespace takes effect for children only, and the template has to be our own
- * child for its exit status to be ours: a joiner enters the namespaces and clones with CLONE_PARENT. The
- * template takes uid 0 of its user namespace BEFORE the exec, which keeps capabilities for that uid only.
+ * Theory of operation. Joining a pid namespace takes effect for children only, and the template has
+ * to be our own child for its exit status to be ours: a joiner enters the namespaces and clones
+ * with CLONE_PARENT. The template takes uid 0 of its user namespace BEFORE the exec, which keeps
+ * capabilities for that uid only.
  */
 #include "supervisor/monitor/template-launch.h"
 
@@ -35,8 +36,9 @@ static int place_descriptors(const struct template_launch *how, int *init)
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         *init = fcntl(how->init, F_DUPFD_CLOEXEC, 64);
-        if (null < 0 || *init < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
-            dup2(how->messages, STDERR_FILENO) < 0 || dup2(how->control, TEMPLATE_CONTROL_FD) < 0 ||
+        if (null < 0 || *init < 0 || dup2(null, STDIN_FILENO) < 0 ||
+            dup2(null, STDOUT_FILENO) < 0 || dup2(how->messages, STDERR_FILENO) < 0 ||
+            dup2(how->control, TEMPLATE_CONTROL_FD) < 0 ||
             syscall(SYS_close_range, TEMPLATE_CONTROL_FD + 1, *init - 1, 0) < 0 ||
             syscall(SYS_close_range, *init + 1, ~0U, 0) < 0)
                 return -errno;

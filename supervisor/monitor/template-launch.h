@@ -9,7 +9,8 @@
 struct template_launch {
         int control;  /* the template's end of its socket */
         int init;     /* sealed memfd: cloister-init */
-        int messages; /* its standard error; standard input and output are /dev/null, never our client's */
+        int messages; /* its standard error; standard input and output are /dev/null, never our
+                         client's */
 };
 
 /* Returns its pid, registered as a child of ours. */

@@ -11,8 +11,9 @@
  *     asked|here SESSION_FAILED    tells                                         idle
  *     here       SESSION_MADE      looks for children nobody asked for, tells    idle
  *
- * Anything else, an end of the socket or of the process, or a deadline passed ends the template: it is killed, and a new one
- * with new outer namespaces is made on the next request; the old ones go with their last session.
+ * Anything else, an end of the socket or of the process, or a deadline passed ends the template: it
+ * is killed, and a new one with new outer namespaces is made on the next request; the old ones go
+ * with their last session.
  */
 #include "supervisor/monitor/template.h"
 
@@ -42,7 +43,7 @@ enum template_state {
 };
 
 static const char *const state_names[] = {
-        [TEMPLATE_STARTING] = "starting", [TEMPLATE_IDLE] = "idle", [TEMPLATE_ASKED] = "asked",
+        [TEMPLATE_STARTING] = "starting", [TEMPLATE_IDLE] = "idle",   [TEMPLATE_ASKED] = "asked",
         [TEMPLATE_HERE] = "here",         [TEMPLATE_ENDED] = "ended",
 };
 static_assert(ARRAY_SIZE(state_names) == TEMPLATE_STATE_MAX, "a name a state");
@@ -56,7 +57,8 @@ struct waiting {
         bool rlimits;
 };
 
-struct template {
+struct template
+{
         const struct template_host *host;
         enum template_state state;
         bool was_ready;
@@ -90,8 +92,9 @@ static void tell_first(struct template *t, const struct error *error)
 }
 
 /*
- * The template is of no use any more: everybody in line hears why. What was being made may be to blame and fails;
- * who came after it, or found a template that had died unnoticed, is only sent elsewhere. The owner frees it.
+ * The template is of no use any more: everybody in line hears why. What was being made may be to
+ * blame and fails; who came after it, or found a template that had died unnoticed, is only sent
+ * elsewhere. The owner frees it.
  */
 static void give_up(struct template *t)
 {
@@ -154,7 +157,8 @@ static int handle_session_end(struct template *t, const struct error *error)
         t->state = TEMPLATE_IDLE;
         int r = children_sweep(t->host->children);
         if (r > 0)
-                return error_set(&t->error, EPROTO, "the template made processes that nobody asked for");
+                return error_set(&t->error, EPROTO,
+                                 "the template made processes that nobody asked for");
         tell_first(t, error);
         next(t);
         return 0;
@@ -219,7 +223,8 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 give_up(t);
 }
 
-/* Warnings of site-packages, CPython's last words. From inside: the log shows control characters escaped. */
+/* Warnings of site-packages, CPython's last words. From inside: the log shows control characters
+ * escaped. */
 static void on_spoken(evutil_socket_t fd, short what, void *data)
 {
         struct template *t = data;

@@ -1,6 +1,6 @@
 /*
- * The template as the monitor holds it: its outer namespaces (stub), its process, its control socket, and the one session
- * that is being made. Others wait in line.
+ * The template as the monitor holds it: its outer namespaces (stub), its process, its control
+ * socket, and the one session that is being made. Others wait in line.
  */
 #pragma once
 
@@ -27,10 +27,11 @@ struct template_host {
         struct children *children;
         const struct ids *ids;
         void *data;
-        /* A session is made (error NULL) or not; the sandbox is the callee's from then on. ESTALE: the template ended
-         * before it was this one's turn; another template may make it. */
+        /* A session is made (error NULL) or not; the sandbox is the callee's from then on. ESTALE:
+         * the template ended before it was this one's turn; another template may make it. */
         void (*made)(void *data, struct sandbox *sandbox, const struct error *error);
-        /* The template has ended or never started; what it could not make has been told. Free it. */
+        /* The template has ended or never started; what it could not make has been told. Free it.
+         */
         void (*ended)(void *data, const struct error *error);
 };
 
@@ -40,7 +41,8 @@ int template_start(const struct template_host *host, const struct template_parts
 /* Ends it; the sessions made from it live on. */
 struct template *template_free(struct template *template);
 
-/* Asks for a session: host->made follows. limits are fitted; rlimits: nothing else bounds memory and pids. */
+/* Asks for a session: host->made follows. limits are fitted; rlimits: nothing else bounds memory
+ * and pids. */
 int template_make(struct template *template, struct sandbox *sandbox, const struct limits *limits,
                   bool rlimits, struct error *err);
 

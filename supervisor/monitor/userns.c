@@ -24,7 +24,8 @@ pid_t userns_fork(unsigned long flags)
                 return -errno;
         _cleanup_close_ int read_end = ends[0];
         _cleanup_close_ int write_end = ends[1];
-        /* Raw, because fork() takes no flags. The monitor has one thread, so that nothing of libc's is lost. */
+        /* Raw, because fork() takes no flags. The monitor has one thread, so that nothing of libc's
+         * is lost. */
         long pid = syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
         if (pid < 0)
                 return -errno;

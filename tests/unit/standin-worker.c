@@ -1,6 +1,6 @@
 /*
- * Stands in for cloister-worker in test-template: a static program that serves as a template and, as a worker, does what
- * the one byte on its channel says.
+ * Stands in for cloister-worker in test-template: a static program that serves as a template and,
+ * as a worker, does what the one byte on its channel says.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -48,8 +48,8 @@ static int work(int channel)
                 return 9;
         switch (order) {
         case 's': /* what the kernel says of us */
-                printf("pid %d ppid %d uid %d gid %d channel %d\n", getpid(), getppid(), getuid(), getgid(),
-                       channel);
+                printf("pid %d ppid %d uid %d gid %d channel %d\n", getpid(), getppid(), getuid(),
+                       getgid(), channel);
                 printf("template has null: %d\n", null_inputs);
                 fflush(stdout);
                 copy_file("/proc/self/status");
@@ -59,7 +59,8 @@ static int work(int channel)
                 copy_file("/proc/1/environ");
                 copy_file("/proc/sys/user/max_user_namespaces");
                 printf("stdout opens: %d\n", open("/dev/stdout", O_WRONLY) >= 0);
-                printf("workspace writes: %d\n", open("/workspace/x", O_CREAT | O_WRONLY, 0600) >= 0);
+                printf("workspace writes: %d\n",
+                       open("/workspace/x", O_CREAT | O_WRONLY, 0600) >= 0);
                 printf("image writes: %d\n", open("/x", O_CREAT | O_WRONLY, 0600) >= 0);
                 fflush(stdout);
                 return 0;
@@ -70,7 +71,8 @@ static int work(int channel)
                 return 1;
         case 'm': /* more memory than the limit */
                 for (;;) {
-                        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                         if (p == MAP_FAILED)
                                 return 8;
                         memset(p, 1, 1 << 20);

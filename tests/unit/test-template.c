@@ -1,4 +1,5 @@
-/* A template, its sessions and their ends for real: namespaces, filters, ids, with a stand-in for the interpreter. */
+/* A template, its sessions and their ends for real: namespaces, filters, ids, with a stand-in for
+ * the interpreter. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -87,7 +88,8 @@ static int sealed(const char *name)
 static void start_template(const char *worker)
 {
         struct error err = {};
-        struct image_info info = {.python = "/usr/bin/python3", .libpython = "/usr/lib/libpython3.so"};
+        struct image_info info = {.python = "/usr/bin/python3",
+                                  .libpython = "/usr/lib/libpython3.so"};
         struct template_parts parts = {
                 .image = &info,
                 .image_fd = open(f.image, O_PATH | O_DIRECTORY | O_CLOEXEC),
@@ -138,8 +140,11 @@ static void test_posture(void)
         check_eq_int(f.failed.code, 0);
         check(WIFEXITED(f.how.wait_status) && WEXITSTATUS(f.how.wait_status) == 0);
         check_has(f.output, "pid 2 ppid 1 uid 1000 gid 1000");
-        check_has(f.output, "CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
-                            "CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2");
+        check_has(
+                f.output,
+                "CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
+                "CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:"
+                "\t2");
         check_has(f.output, "hidepid=ptraceable,subset=pid");
         check_has(f.output, " / ro,nosuid,nodev");
         check_has(f.output, "Max core file size        1                    1");
@@ -231,7 +236,8 @@ int main(void)
         limits_default(&f.limits);
         f.limits.memory = 64UL * 1024 * 1024;
         limits_fit(&f.limits);
-        f.host = (struct template_host){f.base, f.children, &f.ids, NULL, on_made, on_template_ended};
+        f.host = (struct template_host){f.base, f.children, &f.ids,
+                                        NULL,   on_made,    on_template_ended};
         f.sandbox_host = (struct sandbox_host){f.base, f.children, f.cgroups, on_ended, NULL};
         make_image();
         start_template("tests/unit/standin-worker");
