@@ -1,5 +1,7 @@
 """The tools there are, as the broker last said; read when somebody first asks."""
 
+import asyncio
+
 from cloister.channel import QUERY
 from cloister.errors import ToolNotFound
 from cloister.exact import decode, encode_own
@@ -122,6 +124,7 @@ class Library:
         self._raw = None
         self._version = -1
         self._read = None
+        self._asking = None  # the task that asks, for all that wait
         self.on_change = None
 
     def on_frame(self, version, payload):
@@ -158,9 +161,16 @@ class Library:
         return self.current()
 
     async def settled_async(self):
+        """The same for a coroutine. Many that wait at once ask once: the broker answers so many questions at a time."""
         if not self.is_settled():
-            self._take(await self._channel.call_async(QUERY, self._query()))
+            loop = asyncio.get_running_loop()
+            if self._asking is None or self._asking.done() or self._asking.get_loop() is not loop:
+                self._asking = loop.create_task(self._ask())
+            await asyncio.shield(self._asking)
         return self.current()
+
+    async def _ask(self):
+        self._take(await self._channel.call_async(QUERY, self._query()))
 
     @staticmethod
     def _query():

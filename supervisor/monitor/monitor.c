@@ -73,6 +73,11 @@ static int load_config(struct monitor *m, struct error *err)
                 return r;
         for (size_t i = 0; i < m->config->n_warnings; i++)
                 log_warning("%s", m->config->warnings[i]);
+        for (size_t i = 0; i < m->config->n_servers; i++) {
+                if (m->config->servers[i].problem)
+                        log_warning("server %s: %s", m->config->servers[i].name,
+                                    m->config->servers[i].problem);
+        }
         m->limits = m->config->limits;
         limits_fit(&m->limits);
 

@@ -109,7 +109,7 @@ class Hub(harness.Case):
         server = self.server({"me": {"command": harness.CLOISTER, "args": ["mcp"]}, "b": harness.fixture()})
         self.assertEqual(self.value(server, "sorted({t['server'] for t in _discover() if 'error' not in t})"), ["b"])
         server.close()
-        self.assertIn("me", server.final_log)
+        self.assertIn("server me: would start Cloister inside Cloister", server.final_log)
 
     # ---- servers that do not come up --------------------------------------------------------------------------
 

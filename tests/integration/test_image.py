@@ -2,7 +2,9 @@
 
 import glob
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 
 import harness
@@ -81,9 +83,16 @@ class Image(harness.Case):
         self.assertEqual(len(done.stderr.decode().strip().splitlines()), 1)
 
     def test_a_venv_with_its_packages(self):
-        venv = os.environ.get("CLOISTER_VENV", os.path.join(harness.SOURCE, "build", "venv"))
-        built = self.cloister("image", "build", "--python", os.path.join(venv, "bin", "python"))
-        self.assertEqual(built.returncode, 0, built.stderr)
+        # Not below /tmp, where a sandbox has one of its own.
+        venv = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, venv)
+        subprocess.run([harness.PYTHON, "-m", "venv", "--without-pip", venv], check=True)
+        site = subprocess.run([f"{venv}/bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                              capture_output=True, text=True, check=True).stdout.strip()
+        with open(os.path.join(site, "only_here.py"), "w", encoding="ascii") as f:
+            f.write("answer = 42\n")
+        done = self.cloister("run", "--python", f"{venv}/bin/python", "-c", "import only_here; print(only_here.answer)")
+        self.assertEqual((done.returncode, done.stdout), (0, b"42\n"), done.stderr)
 
 
 if __name__ == "__main__":

@@ -135,6 +135,22 @@ class Finding(Rig):
         self.assertEqual(wanted.sync(), "ok")
         self.assertEqual(self.calls()[-1]["server"], "late")
 
+    def test_many_that_wait_ask_once(self):
+        self.tell([server("late", state="starting")], 2)
+        asked = []
+
+        def on_query(number):
+            asked.append(number)
+            self.core.reply(CATALOG, 3, {"servers": [server("late", tool("soon"))]})
+            Rig.on_query(self, number)
+
+        async def all_at_once():
+            return await asyncio.gather(*(self.tools["soon"]() for _ in range(100)))
+
+        self.on_query = on_query
+        self.assertEqual(asyncio.run(all_at_once()), ["ok"] * 100)
+        self.assertEqual(len(asked), 1)
+
     def test_listing_waits(self):
         self.tell([server("late", state="starting")], 2)
 
