@@ -92,13 +92,13 @@ static void tell_first(struct template *t, const struct error *error)
 }
 
 /*
- * The template is of no use any more: everybody in line hears why. What was being made may be to
- * blame and fails; who came after it, or found a template that had died unnoticed, is only sent
- * elsewhere. The owner frees it.
+ * The template is of no use any more: everybody in line hears why. A session that had begun to live
+ * may be to blame and fails; who came after it, or asked a template that had died unnoticed, is
+ * only sent elsewhere. The owner frees it.
  */
 static void give_up(struct template *t)
 {
-        bool was_making = t->state == TEMPLATE_ASKED || t->state == TEMPLATE_HERE;
+        bool was_making = t->state == TEMPLATE_HERE;
 
         if (t->state == TEMPLATE_ENDED)
                 return;
@@ -215,7 +215,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         int r;
         if (n == sizeof(message))
                 r = handle(t, &message, sender.pid);
-        else if (n == 0)
+        else if (n == 0 || n == -ECONNRESET)
                 r = error_set(&t->error, EPIPE, "the template ended unexpectedly");
         else
                 r = error_set(&t->error, EPROTO, "the template sent what is no message");
