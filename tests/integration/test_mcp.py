@@ -331,6 +331,20 @@ class End(harness.Case):
                     pass
             self.ends(server, 5)
 
+    def test_the_next_start_sweeps_what_nobody_could(self):
+        # Both are killed at once, the supervisor and who cleans up after it: control groups stay, until somebody starts.
+        server = rawmcp.RawServer("--config", self.config())
+        self.addCleanup(server.free)
+        server.initialize()
+        server.cell("1")
+        below = harness.descendants(server.process.pid)
+        for pid in [pid for pid, name in below.items() if "janitor" in name[:15]]:
+            os.kill(pid, signal.SIGKILL)
+        server.process.kill()
+        server.process.wait(5)
+        self.assertEqual(self.run_cloister("run", "--config", self.config(), "-c", "1").returncode, 0)
+        self.assertEqual(self.residue.settle(), {})
+
     def test_a_client_that_vanishes(self):
         # The client is the parent of the server: its pipes close with it, nobody waits.
         script = (
