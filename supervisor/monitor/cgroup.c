@@ -53,6 +53,11 @@ static unsigned long long start_time(pid_t pid)
         return value;
 }
 
+static void name_parents(char *name, size_t size)
+{
+        snprintf(name, size, "%s%d-%llu", parent_prefix, getpid(), start_time(getpid()));
+}
+
 static int make_parent(struct hierarchy *h, const char *name)
 {
         /* A second round: somebody's sweep took the directory before it was locked. */
@@ -160,6 +165,44 @@ static void explain(int code, bool v2, struct error *why)
                     : "with cgroup v1 only root may make one");
 }
 
+int cgroups_candidates(char ***ret, struct error *err)
+{
+        _cleanup_free_ struct cgroup_places *places = NULL;
+        char name[sizeof((struct cgroups){}.name)];
+        size_t n = 0;
+
+        int r = cgroup_places_read(&places, err);
+        if (r < 0)
+                return r;
+        /* Two a place: below our own cgroup, and below the mount's root. */
+        char **list = calloc(2 * places->count + 1, sizeof(char *));
+        if (!list)
+                return error_errno(err, ENOMEM, "cgroup");
+        name_parents(name, sizeof(name));
+        for (size_t i = 0; i < places->count && r >= 0; i++) {
+                const char *bases[] = {places->items[i].own, places->items[i].mount};
+                size_t most = strcmp(bases[0], bases[1]) == 0 ? 1 : 2;
+                for (size_t k = 0; k < most && r >= 0; k++) {
+                        r = asprintf(&list[n], "%s/%s", bases[k], name);
+                        n += r >= 0;
+                }
+        }
+        if (r < 0) {
+                list[n] = NULL;
+                cgroups_candidates_free(list);
+                return error_errno(err, ENOMEM, "cgroup");
+        }
+        *ret = list;
+        return 0;
+}
+
+void cgroups_candidates_free(char **list)
+{
+        for (size_t i = 0; list && list[i]; i++)
+                free(list[i]);
+        free(list);
+}
+
 int cgroups_open(struct cgroups **ret, struct error *why, struct error *err)
 {
         _cleanup_free_ struct cgroup_places *places = NULL;
@@ -171,8 +214,7 @@ int cgroups_open(struct cgroups **ret, struct error *why, struct error *err)
         struct cgroups *cgroups = calloc(1, sizeof(*cgroups));
         if (!cgroups)
                 return error_errno(err, ENOMEM, "cgroup");
-        snprintf(cgroups->name, sizeof(cgroups->name), "%s%d-%llu", parent_prefix, getpid(),
-                 start_time(getpid()));
+        name_parents(cgroups->name, sizeof(cgroups->name));
         r = try_version(cgroups, &cgroup2_operations, cgroup2_open, places, &local);
         bool v2 = r != -EOPNOTSUPP;
         if (!v2)

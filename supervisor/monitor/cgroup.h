@@ -36,6 +36,11 @@ void cgroups_sweep(struct cgroups *cgroups);
  */
 size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t most);
 
+/* Where they may come to lie, before cgroups_open(): so that a janitor can be there first. *ret: a
+ * list of strings, NULL-terminated, both owned by the caller (cgroups_candidates_free()). */
+int cgroups_candidates(char ***ret, struct error *err);
+void cgroups_candidates_free(char **list);
+
 /* A leaf with these limits set. */
 int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
                struct cgroup **ret, struct error *err);

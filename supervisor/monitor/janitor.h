@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-enum { JANITOR_PATHS_MAX = 8 };
+enum { JANITOR_PATHS_MAX = 16 };
 
 /*
  * Starts it for these directories (absolute; copied). Returns its pid (a child of the caller, who

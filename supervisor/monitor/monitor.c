@@ -99,26 +99,41 @@ static int choose_image(struct monitor *m, struct error *err)
         return image_choose(name, python, &m->image, err);
 }
 
-static int open_cgroups(struct monitor *m, struct error *err)
+/* Before what it cleans up is made: we may be killed at any time. */
+static int start_janitor(struct monitor *m, struct error *err)
 {
-        const char *paths[JANITOR_PATHS_MAX];
-        struct error why = {};
+        char **paths = NULL;
+        size_t n = 0;
 
-        int r = cgroups_open(&m->cgroups, &why, err);
+        int r = cgroups_candidates(&paths, err);
         if (r < 0)
                 return r;
-        if (cgroups_version(m->cgroups) == CGROUP_NONE) {
-                log_info("limits hold per process, not per session (degraded): %s", why.text);
+        while (paths[n])
+                n++;
+        m->janitor_pid = janitor_start((const char *const *)paths, n, &m->janitor, err);
+        cgroups_candidates_free(paths);
+        if (m->janitor_pid < 0)
+                return m->janitor_pid;
+        r = children_add(m->children, m->janitor_pid);
+        return r < 0 ? error_errno(err, -r, "janitor") : 0;
+}
+
+static int open_cgroups(struct monitor *m, struct error *err)
+{
+        struct error why = {};
+
+        int r = start_janitor(m, err);
+        if (r >= 0)
+                r = cgroups_open(&m->cgroups, &why, err);
+        if (r < 0)
+                return r;
+        if (cgroups_version(m->cgroups) != CGROUP_NONE) {
+                cgroups_sweep(m->cgroups);
                 return 0;
         }
-        cgroups_sweep(m->cgroups);
-        size_t n = cgroups_paths(m->cgroups, paths, ARRAY_SIZE(paths));
-        pid_t pid = janitor_start(paths, n, &m->janitor, err);
-        if (pid < 0)
-                return pid;
-        m->janitor_pid = pid;
-        r = children_add(m->children, pid);
-        return r < 0 ? error_errno(err, -r, "janitor") : 0;
+        log_info("limits hold per process, not per session (degraded): %s", why.text);
+        close(take_fd(m->janitor));
+        return 0;
 }
 
 static int choose_user(struct monitor *m, struct error *err)

@@ -407,6 +407,27 @@ static bool is_dead(pid_t pid)
         return cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0 || strstr(text, ") Z ");
 }
 
+/* A janitor that is there first knows every place. */
+static void test_candidates(void)
+{
+        const char *paths[JANITOR_PATHS_MAX];
+        struct error err = {0};
+        char **candidates;
+
+        check_ok(cgroups_candidates(&candidates, &err));
+        struct cgroups *cgroups = open_cgroups();
+        size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
+        check(n > 0);
+        for (size_t i = 0; i < n; i++) {
+                size_t k = 0;
+                while (candidates[k] && strcmp(candidates[k], paths[i]) != 0)
+                        k++;
+                check(candidates[k]);
+        }
+        cgroups_candidates_free(candidates);
+        cgroups_free(cgroups);
+}
+
 /* As a monitor ends in good order: privilege dropped, then free, then the janitor. */
 static int end_in_order(bool kill_janitor)
 {
@@ -525,6 +546,7 @@ int main(void)
         run(test_cpu_is_bounded_and_counted);
         run(test_kill_and_free);
         run(test_free_removes_directories);
+        run(test_candidates);
         run(test_good_order);
         run(test_janitor);
         run(test_sweep);
