@@ -428,6 +428,16 @@ static void test_candidates(void)
         cgroups_free(cgroups);
 }
 
+/* A janitor that dies before it has a twin is one that never was. */
+static void await_twin(pid_t janitor)
+{
+        char path[64], text[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", janitor, janitor);
+        for (int i = 0; i < 500 && cgroup_read(AT_FDCWD, path, text, sizeof(text)) == 0; i++)
+                usleep(10 * 1000);
+}
+
 /* As a monitor ends in good order: privilege dropped, then free, then the janitor. */
 static int end_in_order(bool kill_janitor)
 {
@@ -446,8 +456,10 @@ static int end_in_order(bool kill_janitor)
         struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 10);
         run_inside(cgroup, sleep_long);
         cgroup_free(cgroup);
-        if (kill_janitor)
+        if (kill_janitor) {
+                await_twin(pid);
                 kill(pid, SIGKILL);
+        }
         cgroups_free(cgroups);
         janitor_finish(pid, janitor);
         for (size_t i = 0; i < n; i++)
