@@ -161,7 +161,7 @@ static void test_environment(void)
         check_has(text, "PATH=");
         check_has(text, "UV_CACHE_DIR=/uv\n");
         check_has(text, "http_proxy=");
-        check(!strstr(text, "C.UTF-8"));
+        check(!strstr(text, "LANG=C.UTF-8"));
         check(!strstr(text, "SECRET_OF_OURS"));
         check(!strstr(text, "UV_PUBLISH_TOKEN"));
         check(!strstr(text, "TERM="));
