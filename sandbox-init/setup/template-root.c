@@ -26,6 +26,7 @@
 #include <linux/keyctl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -92,8 +93,8 @@ static int own_namespaces(const struct template_root *t, struct error *err)
 static int make_detached(struct template_root *t, struct error *err)
 {
         for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
-                char path[32] = "/dev/";
-                strcat(path, devices[i]);
+                char path[32];
+                snprintf(path, sizeof(path), "/dev/%s", devices[i]);
                 t->devices[i] = mount_clone(AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
                                             err);
                 if (t->devices[i] < 0)
@@ -227,7 +228,7 @@ int template_root_main(void)
         if (r >= 0)
                 r = become_root(&t, &failed.error);
         if (r >= 0)
-                r = become_worker(&t, &failed.error);
+                become_worker(&t, &failed.error);
         error_context(&failed.error, "template");
         fd_send(TEMPLATE_CONTROL_FD, &failed, sizeof(failed), NULL, 0, 0);
         return 1;

@@ -258,8 +258,11 @@ static void add_error(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell
                 return;
         yyjson_mut_val *error = yyjson_mut_obj_add_obj(doc, to, "error");
         size_t n = strnlen(p->type, ERROR_TYPE_MAX);
-        while (n > 0 && n == ERROR_TYPE_MAX && ((unsigned char)p->type[n] & 0xc0) == 0x80)
-                n--;
+        if (n == ERROR_TYPE_MAX) {
+                /* Not within a character: what follows the cut begins one. */
+                while (n > 0 && ((unsigned char)p->type[n] & 0xc0) == 0x80)
+                        n--;
+        }
         yyjson_mut_obj_add_strn(doc, error, "type", p->type, n);
         yyjson_mut_obj_add_val(doc, error, "message", string_of(doc, &p->message));
         add_text(doc, error, "traceback", &p->traceback);
