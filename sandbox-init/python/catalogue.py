@@ -4,7 +4,7 @@ import asyncio
 
 from cloister.channel import QUERY
 from cloister.errors import ToolNotFound
-from cloister.exact import decode, encode_own
+from cloister.exact import decode, decode_nearest, encode_own
 from cloister.names import by_identifier, did_you_mean, identifier
 
 WAIT_MS = 10_000  # for servers that are starting
@@ -140,7 +140,7 @@ class Library:
         """Never waits; empty before the broker said anything."""
         if self._read is None:
             try:
-                self._read = Catalogue(decode(self._raw)) if self._raw else Catalogue({})
+                self._read = Catalogue(decode_nearest(self._raw)) if self._raw else Catalogue({})
             except (ValueError, KeyError, TypeError, AttributeError):
                 self._read = Catalogue({})
         return self._read

@@ -39,11 +39,25 @@ def _make_encode():
     return encode
 
 
-def _make_decode():
+def _exact_float(text):
+    value = float(text)
+    if value - value != 0:
+        raise ValueError("%s is beyond the range of a float" % text[:32])
+    return value
+
+
+def _nearest_int(text):
+    try:
+        return int(text)
+    except ValueError:  # beyond the digit limit
+        return float(text)
+
+
+def _make_decode(**parse):
     def constant(name):
         raise ValueError("%s is not JSON" % name)
 
-    scan = _decoder.JSONDecoder(parse_constant=constant).scan_once
+    scan = _decoder.JSONDecoder(parse_constant=constant, **parse).scan_once
 
     def decode(text):
         text = text.strip(" \t\n\r")
@@ -59,12 +73,19 @@ def _make_decode():
 
 
 _encode = _make_encode()
-decode_text = _make_decode()
+decode_text = _make_decode(parse_float=_exact_float)
+_decode_nearest = _make_decode(parse_int=_nearest_int)
 
 
 def decode(data):
-    """The value of JSON bytes. ValueError when it is none, or has an integer beyond CPython's digit limit."""
+    """The value of JSON bytes. ValueError when it is none, or has a number that would not arrive the same: an integer
+    beyond CPython's digit limit, a float beyond the range of a double."""
     return decode_text(data.decode("utf-8"))
+
+
+def decode_nearest(data):
+    """The same for what many wrote together: a number out of range, in one server's schema, becomes the nearest float."""
+    return _decode_nearest(data.decode("utf-8"))
 
 
 def printable(text):

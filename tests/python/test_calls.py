@@ -173,6 +173,12 @@ class Finding(Rig):
         self.tell(SERVERS, 4)
         self.assertEqual(list(self.tools), ["n"])
 
+    def test_numbers_of_one_server_cost_the_others_nothing(self):
+        wild = '{"name": "wild", "inputSchema": {"maximum": 1e400, "minimum": -%s}}' % ("1" * 5000)
+        text = '{"servers": [{"name": "a", "tools": [%s]}, {"name": "b", "tools": [{"name": "tame"}]}]}' % wild
+        self.library.on_frame(2, text.encode())
+        self.assertEqual(sorted(self.tools), ["tame", "wild"])
+
     def test_nonsense_is_survived(self):
         for payload in (b"", b"[]", b'{"servers": 5}', b'{"servers": [{}]}', b"\xff"):
             self.core.reply(CATALOG, 9, payload)

@@ -89,6 +89,17 @@ class Decode(unittest.TestCase):
                     exact.decode(data)
 
 
+    def test_a_float_out_of_range_is_refused_not_changed(self):
+        self.assertEqual(exact.decode(b"[1e308, -5e-324]"), [1e308, -5e-324])
+        for text in (b"1e400", b'{"a": -1E999}'):
+            with self.assertRaises(ValueError) as caught:
+                exact.decode(text)
+            self.assertIn("beyond the range", str(caught.exception))
+
+    def test_the_nearest_where_many_wrote(self):
+        self.assertEqual(exact.decode_nearest(b"[1e400, 7, " + b"1" * 5000 + b"]"), [math.inf, 7, math.inf])
+
+
 class IsExact(unittest.TestCase):
     def test_exact(self):
         for value in (1, 1.5, "x", True, [1, None], {"a": [{}]}, 2**100, [], ""):
