@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 
 import harness
 import rawmcp
@@ -200,6 +201,15 @@ class HostProcesses(rawmcp.ServerCase):
         self.assertEqual(self.value("1 + 1", session="after"), 2)
         self.assertNotEqual(self.template(), first)
         self.assertEqual(self.value("kept", session="before"), 42)
+
+    def test_a_template_that_dies_when_asked_costs_no_call(self):
+        self.ok("1")
+        template = self.template()
+        os.kill(template, signal.SIGSTOP)
+        waiting = self.server.start_call("6 * 7", session="asked")
+        time.sleep(0.3)  # it has the request by then, and has not begun
+        os.kill(template, signal.SIGKILL)
+        self.assertEqual(waiting.result()["structuredContent"]["value"]["json"], 42)
 
     def test_the_client_is_out_of_the_templates_reach(self):
         # Its standard streams are not the server's: what an image runs at start can't speak MCP.
