@@ -17,10 +17,61 @@ enum {
         CONFIG_FILES_MAX = 64,
         CONFIG_FILE_SIZE_MAX = 1024 * 1024,
         CONFIG_SERVERS_MAX = 256,
+        CONFIG_PROFILES_MAX = 16,
+        CONFIG_CLIENTS_MAX = 64,
+        CONFIG_MOUNTS_MAX = 16,  /* of a profile */
+        CONFIG_PRELOAD_MAX = 32, /* modules of a profile */
+        CONFIG_RULES_MAX = 256,  /* patterns of one list */
+};
+
+/* Which tools are in reach: patterns of names, * for any run of characters. NULL-terminated lists;
+ * NULL: everything (allow), nothing (deny). deny wins. A profile's patterns are "tool" or
+ * "server.tool", a server's are its tools' own names. */
+struct config_tool_rules {
+        char **allow, **deny;
+};
+
+/* Whether the rules let a tool of a server through. server: NULL where the rules are a server's. */
+bool config_tool_allowed(const struct config_tool_rules *rules, const char *server,
+                         const char *tool);
+
+/* A host directory in the sandbox. */
+struct config_mount {
+        char *source; /* absolute or with a leading ~, as written; the monitor opens it */
+        char *target; /* absolute, normal (no "..", no "//"), not /, nor in /proc or /dev */
+        bool writable;
+};
+
+enum config_network {
+        CONFIG_NETWORK_NONE,     /* lo is down, no socket but AF_UNIX */
+        CONFIG_NETWORK_LOOPBACK, /* lo is up */
+        CONFIG_NETWORK_MAX,
+};
+
+/* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
+ * take from it what they do not say. */
+struct config_profile {
+        char *name;   /* image_name_valid() */
+        char *image;  /* name, or NULL: the default image of python */
+        char *python; /* for the default image, or NULL */
+        struct limits limits;
+        enum config_network network;
+        struct config_mount *mounts;
+        size_t n_mounts;
+        char **preload; /* dotted names of modules, NULL-terminated, or NULL */
+        char **servers; /* names that it may use, NULL-terminated; NULL: all */
+        struct config_tool_rules tools;
+        bool agent; /* run_python's argument profile may choose it; others only people choose */
+};
+
+/* Whom a profile is for, by the name that a client gives itself in MCP (clientInfo.name). */
+struct config_client {
+        char *name;
+        size_t profile; /* index */
 };
 
 struct config_server {
-        char *name;    /* as written */
+        char *name;    /* as code sees it: "rename", else the key of the entry */
         char *command; /* NULL for a server reached by url */
         char *url;     /* NULL for a stdio server */
         char **args;   /* n_args, NULL-terminated */
@@ -30,15 +81,23 @@ struct config_server {
         char *cwd;         /* or NULL */
         char *description; /* or NULL; any Unicode */
         bool disabled;
-        uint32_t timeout_ms; /* of a call; 0: the default, 60,000 */
-        char *problem;       /* why it cannot be used (one line), or NULL */
-        uint64_t key; /* hash of all that decides what the server is: for the cached catalogue */
+        uint32_t timeout_ms;       /* of a call; 0: the default, 60,000 */
+        uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
+        struct config_tool_rules tools;
+        char *problem; /* why it cannot be used (one line), or NULL */
+        uint64_t key;  /* hash of all that decides what the server is: for the cached catalogue */
 };
 
 struct config {
         struct config_server *servers; /* in the order of files and of entries */
         size_t n_servers;
-        struct limits limits;
+        struct config_profile *profiles; /* at least one once config_finish() was called */
+        size_t n_profiles;
+        size_t profile; /* index of the one that sessions get unless told otherwise */
+        struct config_client *clients;
+        size_t n_clients;
+        struct limits limits; /* what the top level says of the profile "default", as do image and
+                                 python */
         uint32_t cell_timeout_ms;     /* default 120,000 */
         uint32_t cell_timeout_max_ms; /* default 600,000 */
         uint32_t session_idle_ms;     /* default 30 min */
@@ -53,6 +112,7 @@ struct config {
 };
 
 struct config *config_new(void);
+/* Gives back one reference. */
 struct config *config_free(struct config *config);
 
 /*
@@ -63,6 +123,18 @@ struct config *config_free(struct config *config);
  */
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err);
+
+/* After the last file: makes the profiles whole. Returns 0, -EINVAL (a profile that is not there is
+ * named) or -ENOMEM. */
+int config_finish(struct config *config, struct error *err);
+
+/* Index of a profile, or -ENOENT with what may have been meant. */
+int config_find_profile(const struct config *config, const char *name, struct error *err);
+/* Index of the profile of a client. client may be NULL. */
+size_t config_profile_of_client(const struct config *config, const char *client);
+
+/* A config is shared by what was made under it: a reload leaves the old one to living sessions. */
+struct config *config_ref(struct config *config);
 
 /* A server of one's own to expand, ended with config_server_done(). Returns 0 or -ENOMEM. */
 int config_server_copy(const struct config_server *server, struct config_server *ret);

@@ -33,7 +33,7 @@ enum {
         TEMPLATE_FD_TEMPLATE_FILTER, /* sealed memfds: arrays of struct sock_filter */
         TEMPLATE_FD_WORKER_FILTER,
         TEMPLATE_FD_INIT_FILTER,
-        TEMPLATE_FD_COUNT,
+        TEMPLATE_FD_COUNT, /* then one a mount, in the order of the plan: the source, O_PATH */
 
         /* Descriptors of SESSION_CREATE, in this order. */
         SESSION_FD_RPC = 0, /* the worker's end of the stream socketpair */
@@ -67,10 +67,31 @@ struct init_report {
         int32_t wait_status; /* of the worker, as waitpid() gives it */
 };
 
+/* How CPython comes into the template. */
+enum template_link {
+        TEMPLATE_LINK_EMBED,  /* cloister-worker opens the image's libpython */
+        TEMPLATE_LINK_MODULE, /* the image's interpreter loads cloister-module: there is no
+                                 libpython, or its libc is not ours */
+        TEMPLATE_LINK_MAX,
+};
+
+enum { TEMPLATE_MOUNTS_MAX = 16, TEMPLATE_PRELOAD_SIZE = 2048 };
+
+struct template_mount {
+        char target[240]; /* absolute path inside */
+        uint32_t writable;
+        uint32_t reserved;
+};
+
 struct template_plan {
         char python[256];    /* the interpreter's path inside the image: argv[0], sys.executable */
-        char libpython[256]; /* path inside the image */
-        uint32_t mode;       /* enum sandbox_mode */
+        char libpython[256]; /* path inside the image; "" for TEMPLATE_LINK_MODULE */
+        char preload[TEMPLATE_PRELOAD_SIZE]; /* names of modules, one a line */
+        uint32_t mode;                       /* enum sandbox_mode */
+        uint32_t link;                       /* enum template_link */
+        uint32_t loopback;                   /* 1: lo is brought up in each session */
+        uint32_t n_mounts;
+        struct template_mount mounts[TEMPLATE_MOUNTS_MAX];
 };
 
 struct session_plan {

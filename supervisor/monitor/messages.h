@@ -18,7 +18,8 @@
 enum { MONITOR_FD = 3 };
 
 enum monitor_verb {
-        MONITOR_SESSION_CREATE = 1, /* -> SESSION_STARTED or FAILED */
+        MONITOR_SESSION_CREATE = 1, /* generation, target: index of the profile. -> SESSION_STARTED
+                                       or FAILED (ESTALE: the config was reloaded meanwhile) */
         MONITOR_SESSION_INTERRUPT,  /* target: session. SIGINT to the worker. -> DONE or FAILED */
         MONITOR_SESSION_KILL,       /* target: session. SIGKILL to all of it. -> DONE; SESSION_ENDED
                                        follows */
@@ -43,10 +44,12 @@ enum monitor_event_kind {
         MONITOR_SESSION_ENDED,    /* target: session; ended */
         MONITOR_UPSTREAM_STARTED, /* target: instance; fds: stdin, stdout, stderr of the server */
         MONITOR_UPSTREAM_ENDED,   /* target: instance; wait_status */
-        MONITOR_HELLO,            /* first of all; hello */
+        MONITOR_HELLO,       /* first of all; hello. Again, of its own accord, when the config was
+                                reloaded: a higher generation */
         MONITOR_CONFIG_FILE, /* after HELLO, hello.config_files times, in order; path; fds: sealed
                                 memfd */
-        MONITOR_READY, /* after the last CONFIG_FILE: the broker may isolate itself and go on */
+        MONITOR_READY, /* after the last CONFIG_FILE: the broker may isolate itself and go on; after
+                          a reload: the generation holds from now on */
         MONITOR_EVENT_MAX,
 };
 

@@ -44,6 +44,11 @@ enum {
         CELL_CALLS_KEPT = 100,
         CELL_WHY_MAX = 640, /* bytes of a line that tells why, an error of the monitor's included */
         CELL_NAME_MAX = 128, /* bytes of a server's or tool's name in the record */
+        CELL_MIME_MAX = 127,
+        CELL_DISPLAYS_MAX = 32,                    /* of one cell; more are counted */
+        CELL_DISPLAY_BYTES_MAX = 16 * 1024 * 1024, /* of all displays of one cell */
+        CELL_FILES_MAX = 100,                      /* named in one result */
+        CELL_PATH_MAX = 255,
 };
 
 enum cell_stream { CELL_STDOUT, CELL_STDERR, CELL_STREAMS };
@@ -56,6 +61,20 @@ struct cell_call {
         bool pending;    /* no answer by the end of the cell */
         bool ok;
         uint64_t started_us, duration_us;
+};
+
+/* Something shown by display(): an image, HTML, text. The worker's word, checked for form. */
+struct cell_display {
+        char mime_type[CELL_MIME_MAX + 1]; /* type/subtype, lower case */
+        struct buffer data;                /* text as UTF-8; else base64, without line breaks */
+        bool is_text;
+};
+
+/* A file below /workspace/out that this cell made or changed: the worker's word. */
+struct cell_file {
+        char path[CELL_PATH_MAX + 1]; /* below out/; UTF-8, no component "." or ".." */
+        char mime_type[CELL_MIME_MAX + 1];
+        uint64_t size;
 };
 
 struct cell_outcome {
@@ -75,6 +94,10 @@ struct cell_outcome {
         struct cell_call *calls;   /* CELL_CALLS_KEPT of them, or NULL */
         size_t n_calls;            /* used slots, those that were not sent included */
         uint64_t calls_total;      /* sent */
+        struct cell_display *displays;
+        size_t n_displays, displays_total;
+        struct cell_file *files;
+        size_t n_files, files_total;
         uint64_t queued_us, duration_us, cpu_us;
         uint64_t memory_peak; /* bytes, 0: unknown */
 };
