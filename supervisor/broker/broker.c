@@ -43,7 +43,7 @@ void broker_end(struct broker *broker, int status)
         event_base_loopbreak(broker->base);
 }
 
-static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[5])
+static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[SESSION_FDS])
 {
         struct broker *broker = data;
 

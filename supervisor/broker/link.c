@@ -151,7 +151,9 @@ static bool take_outstanding(struct link *link, uint32_t serial, struct outstand
 
 static size_t fds_of(uint32_t kind)
 {
-        return kind == MONITOR_SESSION_STARTED ? 5 : kind == MONITOR_UPSTREAM_STARTED ? 3 : 0;
+        return kind == MONITOR_SESSION_STARTED    ? SESSION_FDS
+               : kind == MONITOR_UPSTREAM_STARTED ? 3
+                                                  : 0;
 }
 
 static void pass_failure(struct link *link, const struct outstanding *asked,

@@ -17,7 +17,8 @@ struct link;
 /* What the monitor tells; descriptors are the callee's. serial is what link_request() returned. */
 struct link_events {
         void *data;
-        void (*session_started)(void *data, uint32_t serial, uint32_t target, const int fds[5]);
+        void (*session_started)(void *data, uint32_t serial, uint32_t target,
+                                const int fds[SESSION_FDS]);
         void (*session_failed)(void *data, uint32_t serial, const struct error *error);
         void (*session_ended)(void *data, uint32_t target, const struct monitor_ended *ended);
         void (*upstream_started)(void *data, uint32_t index, uint32_t instance, const int fds[3]);

@@ -26,8 +26,9 @@ struct cgroup_operations {
                           struct error *err);
         const char *cpu_limit_file; /* in a leaf of cpu_limit_controller, where that is to be had */
         enum cgroup_controller cpu_limit_controller;
-        const char *cpu_file; /* of the facts; where to find it: cpu_controller */
-        const char *memory_file;
+        const char *cpu_file;    /* of the facts; where to find it: cpu_controller */
+        const char *memory_file; /* the highest use */
+        const char *memory_now_file;
         enum cgroup_controller cpu_controller, memory_controller;
         uint64_t (*cpu_usec)(const struct cgroup *cgroup);
         uint32_t (*oom_kills)(const struct cgroup *cgroup);

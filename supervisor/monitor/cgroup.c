@@ -455,23 +455,28 @@ int cgroup_kill(struct cgroup *cgroup)
 
 /* ---- facts ---- */
 
-int cgroup_open_facts(struct cgroup *cgroup, int *cpu_fd, int *memory_fd, struct error *err)
+static int open_fact(struct cgroup *cgroup, int dir, const char *file, int *ret, struct error *err)
+{
+        *ret = openat(dir, file, O_RDONLY | O_CLOEXEC);
+        return *ret < 0 ? error_errno(err, errno, "cgroup: open %s", file) : 0;
+}
+
+int cgroup_open_facts(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err)
 {
         const struct cgroup_operations *o = cgroup->owner->operations;
-        _cleanup_close_ int cpu = openat(cgroup_leaf_fd(cgroup, o->cpu_controller), o->cpu_file,
-                                         O_RDONLY | O_CLOEXEC);
-        if (cpu < 0)
-                return error_errno(err, errno, "cgroup: open %s", o->cpu_file);
-        int dir = cgroup_leaf_fd(cgroup, o->memory_controller);
-        _cleanup_close_ int memory = openat(dir, o->memory_file, O_RDONLY | O_CLOEXEC);
+        int memory = cgroup_leaf_fd(cgroup, o->memory_controller);
+
+        int r = open_fact(cgroup, cgroup_leaf_fd(cgroup, o->cpu_controller), o->cpu_file,
+                          &fds[SESSION_CPU], err);
+        if (r >= 0)
+                r = open_fact(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY], err);
+        if (r < 0)
+                return r;
+        r = open_fact(cgroup, memory, o->memory_file, &fds[SESSION_MEMORY_PEAK], err);
         /* memory.peak is of 5.19; before it, what is used now has to do. */
-        if (memory < 0 && errno == ENOENT)
-                memory = openat(dir, "memory.current", O_RDONLY | O_CLOEXEC);
-        if (memory < 0)
-                return error_errno(err, errno, "cgroup: open %s", o->memory_file);
-        *cpu_fd = take_fd(cpu);
-        *memory_fd = take_fd(memory);
-        return 0;
+        if (r == -ENOENT)
+                r = open_fact(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY_PEAK], err);
+        return r;
 }
 
 uint64_t cgroup_cpu_usec(struct cgroup *cgroup)

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "policy/limits.h"
+#include "supervisor/monitor/messages.h"
 
 struct cgroups; /* the hierarchies and our parent directory in each */
 struct cgroup;  /* one sandbox's leaf */
@@ -52,8 +53,9 @@ int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
 int cgroup_kill(struct cgroup *cgroup); /* everything in it, by cgroup.kill; -EOPNOTSUPP where there
                                            is none */
 
-/* Descriptors to read the facts of monitor_facts from (owned by the caller). */
-int cgroup_open_facts(struct cgroup *cgroup, int *cpu_fd, int *memory_fd, struct error *err);
+/* Opens the descriptors that hold facts (owned by the caller); the others stay as they are. After
+ * an error some may be open. */
+int cgroup_open_facts(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);
 
 uint64_t cgroup_cpu_usec(struct cgroup *cgroup);
 uint64_t cgroup_memory_peak(struct cgroup *cgroup);

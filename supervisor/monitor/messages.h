@@ -40,7 +40,7 @@ static_assert(sizeof(struct monitor_request) == 16, "crosses a process boundary"
 enum monitor_event_kind {
         MONITOR_DONE = 1,
         MONITOR_FAILED,           /* error */
-        MONITOR_SESSION_STARTED,  /* target: session; fds: rpc, stdout, stderr, cpu, memory */
+        MONITOR_SESSION_STARTED,  /* target: session; fds: enum monitor_session_fd */
         MONITOR_SESSION_ENDED,    /* target: session; ended */
         MONITOR_UPSTREAM_STARTED, /* target: instance; fds: stdin, stdout, stderr of the server */
         MONITOR_UPSTREAM_ENDED,   /* target: instance; wait_status */
@@ -53,12 +53,26 @@ enum monitor_event_kind {
         MONITOR_EVENT_MAX,
 };
 
-/* What the cpu and memory descriptors of a session hold (pread from 0, text). */
+/* Descriptors of SESSION_STARTED, in this order. */
+enum monitor_session_fd {
+        SESSION_RPC,
+        SESSION_STDOUT,
+        SESSION_STDERR,
+        SESSION_CPU, /* and the two below: facts */
+        SESSION_MEMORY_PEAK,
+        SESSION_MEMORY,
+        SESSION_FDS,
+};
+
+/* What the facts of a session hold (pread from 0, text): CPU time, highest and present use of
+ * memory. */
 enum monitor_facts {
-        MONITOR_FACTS_CGROUP1, /* cpuacct.usage: nanoseconds; memory.max_usage_in_bytes: bytes */
-        MONITOR_FACTS_CGROUP2, /* cpu.stat: "usage_usec N" line; memory.peak: bytes */
+        MONITOR_FACTS_CGROUP1, /* cpuacct.usage: nanoseconds; memory.max_usage_in_bytes and
+                                  memory.usage_in_bytes: bytes */
+        MONITOR_FACTS_CGROUP2, /* cpu.stat: "usage_usec N" line; memory.peak and memory.current:
+                                  bytes */
         MONITOR_FACTS_PROC,    /* /proc/PID/stat of the worker: fields 14 and 15 in ticks;
-                                  /proc/PID/status: VmHWM */
+                                  /proc/PID/status: VmHWM and VmRSS */
 };
 
 struct monitor_hello {

@@ -66,7 +66,7 @@ static void on_sandbox_ended(void *data, struct sandbox *sandbox, const struct m
         monitor_send(m, &event, NULL, 0);
 }
 
-static int open_made(struct monitor *m, struct sandbox *sandbox, int fds[SANDBOX_OUTER_FDS],
+static int open_made(struct monitor *m, struct sandbox *sandbox, int fds[SESSION_FDS],
                      struct error *err)
 {
         if (!m->network_checked) {
@@ -82,7 +82,7 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
 {
         struct monitor *m = data;
         struct error failed = {};
-        int fds[SANDBOX_OUTER_FDS];
+        int fds[SESSION_FDS];
 
         if (error && error->code == ESTALE && m->template_deaths < TEMPLATE_DEATHS_MAX) {
                 m->waiting[m->n_waiting++] = sandbox_serial(sandbox);
@@ -104,8 +104,8 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
                                       .serial = sandbox_serial(sandbox),
                                       .target = sandbox_handle(sandbox)};
         m->template_deaths = 0;
-        monitor_send(m, &event, fds, SANDBOX_OUTER_FDS);
-        fd_close_many(fds, SANDBOX_OUTER_FDS);
+        monitor_send(m, &event, fds, SESSION_FDS);
+        fd_close_many(fds, SESSION_FDS);
 }
 
 /* Its sessions go on; who waits for one gets another template. */

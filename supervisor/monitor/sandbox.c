@@ -181,17 +181,20 @@ static int open_proc(pid_t pid, const char *file, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }
 
-static int open_facts(struct sandbox *s, int *cpu, int *memory, struct error *err)
+static int open_facts(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
 {
         if (s->cgroup)
-                return cgroup_open_facts(s->cgroup, cpu, memory, err);
+                return cgroup_open_facts(s->cgroup, fds, err);
 
         pid_t worker = find_worker(s);
         if (worker <= 0)
                 return error_set(err, ESRCH, "the worker ended at once");
-        *cpu = open_proc(worker, "stat", err);
-        *memory = *cpu < 0 ? -1 : open_proc(worker, "status", err);
-        return *memory < 0 ? -EIO : 0;
+        fds[SESSION_CPU] = open_proc(worker, "stat", err);
+        fds[SESSION_MEMORY_PEAK] = open_proc(worker, "status", err);
+        fds[SESSION_MEMORY] = open_proc(worker, "status", err);
+        return fds[SESSION_CPU] < 0 || fds[SESSION_MEMORY_PEAK] < 0 || fds[SESSION_MEMORY] < 0
+                       ? -EIO
+                       : 0;
 }
 
 /* What init told, -1 when it ended without a word. */
@@ -223,27 +226,23 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         s->host->ended(s->host->data, s, &how);
 }
 
-int sandbox_open_outer(struct sandbox *s, int fds[SANDBOX_OUTER_FDS], struct error *err)
+int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
 {
-        int cpu = -1, memory = -1;
-
-        int r = open_facts(s, &cpu, &memory, err);
+        for (int i = 0; i < SESSION_FDS; i++)
+                fds[i] = -1;
+        int r = open_facts(s, fds, err);
+        if (r >= 0) {
+                s->end = event_new(s->host->base, s->pidfd, EV_READ, on_end, s);
+                if (!s->end || event_add(s->end, NULL) < 0)
+                        r = error_errno(err, ENOMEM, "watch the sandbox");
+        }
         if (r < 0) {
-                int opened[] = {cpu, memory};
-                fd_close_many(opened, ARRAY_SIZE(opened));
+                fd_close_many(fds, SESSION_FDS);
                 return r;
         }
-        s->end = event_new(s->host->base, s->pidfd, EV_READ, on_end, s);
-        if (!s->end || event_add(s->end, NULL) < 0) {
-                int opened[] = {cpu, memory};
-                fd_close_many(opened, ARRAY_SIZE(opened));
-                return error_errno(err, ENOMEM, "watch the sandbox");
-        }
-        fds[0] = take_fd(s->rpc);
-        fds[1] = take_fd(s->out);
-        fds[2] = take_fd(s->err_out);
-        fds[3] = cpu;
-        fds[4] = memory;
+        fds[SESSION_RPC] = take_fd(s->rpc);
+        fds[SESSION_STDOUT] = take_fd(s->out);
+        fds[SESSION_STDERR] = take_fd(s->err_out);
         return 0;
 }
 

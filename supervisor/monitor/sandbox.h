@@ -48,10 +48,9 @@ void sandbox_close_inner(struct sandbox *sandbox);
 int sandbox_adopt(struct sandbox *sandbox, pid_t pid, struct stub *stub, struct error *err);
 pid_t sandbox_pid(const struct sandbox *sandbox);
 
-/* It has exec'd init: opens what the broker gets (five descriptors, owned by the caller) and
+/* It has exec'd init: opens what the broker gets (owned by the caller) and
  * watches for its end. */
-enum { SANDBOX_OUTER_FDS = 5 };
-int sandbox_open_outer(struct sandbox *sandbox, int fds[SANDBOX_OUTER_FDS], struct error *err);
+int sandbox_open_outer(struct sandbox *sandbox, int fds[SESSION_FDS], struct error *err);
 
 int sandbox_interrupt(struct sandbox *sandbox);
 void sandbox_kill(struct sandbox *sandbox);

@@ -58,12 +58,23 @@ uint64_t facts_cpu_us(enum monitor_facts kind, int fd)
         return a_second > 0 ? ticks_of(text) * 1000000 / (uint64_t)a_second : 0;
 }
 
-uint64_t facts_memory_peak(enum monitor_facts kind, int fd)
+/* A file of a control group is the number alone; of /proc, it is in KiB behind its key. */
+static uint64_t bytes_of(enum monitor_facts kind, int fd, const char *key)
 {
         char text[TEXT_MAX];
 
         read_text(fd, text);
         if (kind == MONITOR_FACTS_PROC)
-                return number_of(text, "VmHWM:") * 1024;
+                return number_of(text, key) * 1024;
         return strtoull(text, NULL, 10);
+}
+
+uint64_t facts_memory_peak(enum monitor_facts kind, int fd)
+{
+        return bytes_of(kind, fd, "VmHWM:");
+}
+
+uint64_t facts_memory(enum monitor_facts kind, int fd)
+{
+        return bytes_of(kind, fd, "VmRSS:");
 }

@@ -211,7 +211,7 @@ static void take_facts(struct session *s, struct cell *cell, const struct monito
         o->duration_us = clock_us() - cell->started_us;
         o->queued_us = cell->started_us - cell->asked_us;
         o->cpu_us = cpu > cell->cpu_before_us ? cpu - cell->cpu_before_us : 0;
-        o->memory_peak = ended ? ended->memory_peak : facts_memory_peak(kind, s->memory_fd);
+        o->memory_peak = ended ? ended->memory_peak : facts_memory_peak(kind, s->peak_fd);
         for (size_t i = 0; i < o->n_calls; i++) {
                 struct cell_call *call = &o->calls[i];
                 if (!call->pending)
@@ -383,11 +383,9 @@ static void forget_sandbox(struct session *s)
         channel_close(&s->channel);
         streams_close(s);
         calls_drop_all(&s->calls);
-        if (s->cpu_fd >= 0)
-                close(s->cpu_fd);
-        if (s->memory_fd >= 0)
-                close(s->memory_fd);
-        s->cpu_fd = s->memory_fd = -1;
+        int facts[] = {s->cpu_fd, s->peak_fd, s->memory_fd};
+        fd_close_many(facts, ARRAY_SIZE(facts));
+        s->cpu_fd = s->peak_fd = s->memory_fd = -1;
         s->target = s->serial = 0;
         s->catalogue = 0;
         s->end = END_NONE;
@@ -418,22 +416,23 @@ void session_ended(struct session *s, const struct monitor_ended *ended)
         kick(s);
 }
 
-void session_started(struct session *s, uint32_t target, const int fds[5])
+void session_started(struct session *s, uint32_t target, const int fds[SESSION_FDS])
 {
         const struct channel_owner owner = {
                 .data = s, .frame = on_frame, .may_take = may_take, .closed = on_closed};
         struct error err = {};
 
         s->target = target;
-        s->cpu_fd = fds[3];
-        s->memory_fd = fds[4];
+        s->cpu_fd = fds[SESSION_CPU];
+        s->peak_fd = fds[SESSION_MEMORY_PEAK];
+        s->memory_fd = fds[SESSION_MEMORY];
         s->fresh = true;
         set_state(s, SESSION_IDLE);
-        int r = streams_open(s, fds[1], fds[2], &err);
+        int r = streams_open(s, fds[SESSION_STDOUT], fds[SESSION_STDERR], &err);
         if (r < 0)
-                close(fds[0]);
+                close(fds[SESSION_RPC]);
         else
-                r = channel_open(&s->channel, s->set->base, fds[0], &owner, &err);
+                r = channel_open(&s->channel, s->set->base, fds[SESSION_RPC], &owner, &err);
         if (r < 0)
                 kill_sandbox(s, END_CHANNEL, err.text);
         else
@@ -457,7 +456,7 @@ int session_new(struct session **ret, struct sessions *set, const char *name, st
         if (!s)
                 return error_errno(err, ENOMEM, "session");
         s->set = set;
-        s->channel.fd = s->cpu_fd = s->memory_fd = -1;
+        s->channel.fd = s->cpu_fd = s->peak_fd = s->memory_fd = -1;
         for (int i = 0; i < CELL_STREAMS; i++) {
                 s->streams[i].fd = -1;
                 capture_init(&s->streams[i].stray);

@@ -71,7 +71,7 @@ struct session {
 
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];
-        int cpu_fd, memory_fd;
+        int cpu_fd, peak_fd, memory_fd; /* facts */
         struct calls calls;
         uint64_t catalogue; /* version that the worker has */
 
@@ -94,7 +94,7 @@ struct session *session_free(struct session *session);
 void session_push(struct session *session, struct cell *cell);
 
 /* The monitor's answers. fds (taken): rpc, stdout, stderr, cpu, memory. */
-void session_started(struct session *session, uint32_t target, const int fds[5]);
+void session_started(struct session *session, uint32_t target, const int fds[SESSION_FDS]);
 void session_failed(struct session *session, const struct error *error);
 void session_ended(struct session *session, const struct monitor_ended *ended);
 

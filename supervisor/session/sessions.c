@@ -107,7 +107,8 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         return 0;
 }
 
-int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target, const int fds[5])
+int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
+                     const int fds[SESSION_FDS])
 {
         for (struct session *s = sessions->first; s; s = s->next) {
                 if (s->state == SESSION_CREATING && s->serial == serial) {
@@ -115,7 +116,7 @@ int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target
                         return 0;
                 }
         }
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < SESSION_FDS; i++)
                 close(fds[i]);
         return -ENOENT;
 }

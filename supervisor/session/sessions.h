@@ -51,7 +51,8 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
                  struct cell **ret, struct error *err);
 
 /* The monitor's events. A serial or target of nobody's is -ENOENT; fds are taken in any case. */
-int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target, const int fds[5]);
+int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
+                     const int fds[SESSION_FDS]);
 int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error);
 int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended);
 

@@ -133,7 +133,8 @@ static inline void fake_start(struct fake *f)
         fake_set_fact(f->cpu, "1000000\n");
         fake_set_fact(f->memory, "1048576\n");
         f->target = f->serial + 100;
-        const int fds[5] = {pair[0], out[0], err_pipe[0], dup(f->cpu), dup(f->memory)};
+        const int fds[SESSION_FDS] = {pair[0],     out[0],         err_pipe[0],
+                                      dup(f->cpu), dup(f->memory), dup(f->memory)};
         check_eq_int(sessions_started(f->sessions, f->serial, f->target, fds), 0);
         fake_spin(f);
 }

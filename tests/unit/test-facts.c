@@ -32,6 +32,15 @@ static uint64_t memory(enum monitor_facts kind, const char *text)
         return bytes;
 }
 
+static uint64_t memory_now(enum monitor_facts kind, const char *text)
+{
+        int fd = text_fd(text);
+        uint64_t bytes = facts_memory(kind, fd);
+
+        close(fd);
+        return bytes;
+}
+
 static void test_cgroup1(void)
 {
         check_eq_int(cpu(MONITOR_FACTS_CGROUP1, "123456789\n"), 123456);
@@ -44,6 +53,7 @@ static void test_cgroup2(void)
                      777);
         check_eq_int(cpu(MONITOR_FACTS_CGROUP2, "nr_periods 1\nusage_usec 42\n"), 42);
         check_eq_int(memory(MONITOR_FACTS_CGROUP2, "4096\n"), 4096);
+        check_eq_int(memory_now(MONITOR_FACTS_CGROUP2, "2048\n"), 2048);
 }
 
 /* The name may hold spaces and parentheses; only its last one counts. */
@@ -57,6 +67,8 @@ static void test_proc(void)
         check_eq_int(
                 memory(MONITOR_FACTS_PROC, "Name:\tpython\nVmPeak:\t99 kB\nVmHWM:\t   20 kB\n"),
                 20 * 1024);
+        check_eq_int(memory_now(MONITOR_FACTS_PROC, "VmHWM:\t   20 kB\nVmRSS:\t   10 kB\n"),
+                     10 * 1024);
 }
 
 static void test_nothing(void)

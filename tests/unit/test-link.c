@@ -21,14 +21,14 @@ struct world {
         char text[256];
 };
 
-static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[5])
+static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[SESSION_FDS])
 {
         struct world *w = data;
 
         w->started++;
         w->serial = serial;
         w->target = target;
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < SESSION_FDS; i++)
                 check_eq_int(close(fds[i]), 0);
 }
 
@@ -154,7 +154,7 @@ static void test_answers(void)
         open_world(&w);
         uint32_t first = ask(&w, MONITOR_SESSION_CREATE, 0),
                  second = ask(&w, MONITOR_SESSION_CREATE, 0);
-        tell(&w, (struct monitor_event){MONITOR_SESSION_STARTED, second, 12}, 5);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_STARTED, second, 12}, SESSION_FDS);
         check_eq_int(w.started, 1);
         check_eq_int(w.serial, second);
         check_eq_int(w.target, 12);

@@ -27,7 +27,7 @@ static struct fixture {
         char image[64];
 
         char order; /* what the worker is told */
-        int fds[SANDBOX_OUTER_FDS];
+        int fds[SESSION_FDS];
         char output[32768];
         struct monitor_ended how;
         struct error failed;
