@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "policy/config.h"
+#include "supervisor/broker/control.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/options.h"
 #include "supervisor/hub/hub.h"
@@ -33,6 +34,7 @@ struct broker {
         struct link *link;
         struct hub *hub;
         struct sessions *sessions;
+        struct control *control;
         struct event *signals[3];
         int status; /* the exit status */
         void *data; /* the mode's */

@@ -211,7 +211,7 @@ static int isolate(struct broker *broker, struct error *err)
                 .state_path = broker->options.state_path,
                 .has_uid = broker->options.has_uid,
                 .uid = broker->options.uid,
-                .keep = {broker->options.code_fd, -1, -1, -1},
+                .keep = {broker->options.code_fd, broker->options.control_fd, -1, -1},
         };
 
         int r = broker_isolate(&isolation, &broker->state_dir, err);
@@ -262,11 +262,15 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r >= 0)
                 r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
                                  broker->hub, &sessions_host, err);
+        if (r >= 0 && broker->options.control_fd >= 0)
+                r = control_new(&broker->control, broker->base, broker->options.control_fd,
+                                broker->sessions, err);
         return r < 0 ? r : broker->mode->start(broker, err);
 }
 
 static void broker_done(struct broker *broker)
 {
+        control_free(broker->control);
         broker->sessions = sessions_free(broker->sessions);
         if (broker->mode)
                 broker->mode->free(broker);

@@ -39,6 +39,15 @@ static int take_code_fd(struct broker_options *o, const char *value)
         return r;
 }
 
+static int take_control_fd(struct broker_options *o, const char *value)
+{
+        int64_t n = -1;
+        int r = parse_number(value, INT32_MAX, &n);
+
+        o->control_fd = (int)n;
+        return r;
+}
+
 static int take_uid(struct broker_options *o, const char *value)
 {
         int64_t n = 0;
@@ -94,6 +103,7 @@ static const struct {
         {"--state-path", take_state_path, false}, {"--log-level", take_log_level, false},
         {"--code-fd", take_code_fd, false},       {"--name", take_name, false},
         {"--timeout", take_timeout, false},       {"--json", take_json, true},
+        {"--control-fd", take_control_fd, false},
 };
 
 static const char *const words[] = {
@@ -128,8 +138,11 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
 {
         bool has_word = false;
 
-        *ret = (struct broker_options){
-                .filter_fd = -1, .code_fd = -1, .log_level = -1, .name = "<code>"};
+        *ret = (struct broker_options){.filter_fd = -1,
+                                       .code_fd = -1,
+                                       .control_fd = -1,
+                                       .log_level = -1,
+                                       .name = "<code>"};
         for (int at = 1; at < argc;) {
                 int used = 1;
                 if (argv[at][0] == '-') {

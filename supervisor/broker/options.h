@@ -17,6 +17,7 @@ struct broker_options {
         const char *state_path; /* or NULL */
         int log_level;          /* negative: the default */
         enum broker_what what;
+        int control_fd;   /* listens for the owner; -1: none */
         int code_fd;      /* run; -1 else */
         const char *name; /* run: what tracebacks call the code */
         bool has_timeout;

@@ -73,6 +73,52 @@ const struct cli_command cli_commands[] = {
                         "  cloister tools --json --config ./servers.json\n",
         },
         {
+                .name = "sessions end",
+                .arguments = "NAME",
+                .summary = "end a session of a running server, whatever it does",
+                .options = CLI_SERVER,
+                .words_max = 1,
+                .run = cli_sessions_end,
+                .help = "Its variables and files are gone; a call that runs in it ends as killed. "
+                        "The next call on\n"
+                        "its name gets a new sandbox and is told why. --server is needed where two "
+                        "servers have a\n"
+                        "session of this name.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister sessions end default\n"
+                        "  cloister sessions end work --server 4711\n",
+        },
+        {
+                .name = "sessions reset",
+                .arguments = "NAME",
+                .summary = "end a session and have a new, empty sandbox made in its place",
+                .options = CLI_SERVER,
+                .words_max = 1,
+                .run = cli_sessions_reset,
+                .help = "As 'cloister sessions end', but the new sandbox is made at once.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister sessions reset default\n",
+        },
+        {
+                .name = "sessions",
+                .arguments = "",
+                .summary = "list the live sessions of your running servers",
+                .options = CLI_JSON | CLI_SERVER,
+                .run = cli_sessions,
+                .help = "Each server (cloister mcp) that you run listens on a socket that only you "
+                        "may open. SERVER is\n"
+                        "its process id, LAST how its last call ended, or how long the present one "
+                        "runs, and how it\n"
+                        "begins.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister sessions\n"
+                        "  cloister sessions --json\n"
+                        "  cloister sessions end default\n",
+        },
+        {
                 .name = "image build",
                 .arguments = "",
                 .summary = "make a sandbox image from a Python of this machine",
@@ -168,6 +214,8 @@ static const struct {
          "interpreter, or virtual environment, to make the image from"},
         {CLI_NAME, "--name NAME", "name of the image, instead of default-…"},
         {CLI_TIMEOUT, "--timeout SECONDS", "stop the code after so long (the config's, 120)"},
+        {CLI_SERVER, "--server PID",
+         "only this server, by the process id that 'cloister sessions' shows"},
         {CLI_JSON, "--json", "for programs"},
         {CLI_QUIET, "-q, --quiet", "no progress"},
         {CLI_VERBOSE, "-v, --verbose", "say what is done (twice: all of it)"},

@@ -31,14 +31,15 @@ static const struct option {
         {CLI_TIMEOUT, 0, "timeout", "SECONDS"},
         {CLI_VERBOSE, 'v', "verbose", NULL},
         {CLI_VERSION, 'V', "version", NULL},
+        {CLI_SERVER, 0, "server", "PID"},
 };
 
 const char *cli_option_name(unsigned option)
 {
-        static const char *const names[] = {"-c",       "--config",    "--help",    "--image",
-                                            "--json",   "--log-level", "--name",    "--python",
-                                            "--quiet",  "--store",     "--timeout", "--verbose",
-                                            "--version"};
+        static const char *const names[] = {"-c",        "--config",    "--help",    "--image",
+                                            "--json",    "--log-level", "--name",    "--python",
+                                            "--quiet",   "--store",     "--timeout", "--verbose",
+                                            "--version", "--server"};
 
         static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(options), "a name an option");
         for (size_t i = 0; i < ARRAY_SIZE(options); i++)
@@ -133,6 +134,9 @@ static int take(struct cli_options *o, const struct option *option, const char *
                 return check_name("--name", value, err);
         case CLI_PYTHON:
                 o->python = value;
+                return 0;
+        case CLI_SERVER:
+                o->server = value;
                 return 0;
         case CLI_STORE:
                 o->store = value;

@@ -22,6 +22,7 @@ enum cli_option {
         CLI_TIMEOUT = 1 << 10,
         CLI_VERBOSE = 1 << 11,
         CLI_VERSION = 1 << 12,
+        CLI_SERVER = 1 << 13,
 };
 
 /* What was written, checked; all strings are borrowed from argv. */
@@ -36,6 +37,7 @@ struct cli_options {
         const char *log_level; /* by --log-level or --verbose; NULL: the default */
         const char *name;
         const char *python;
+        const char *server; /* a pid */
         const char *store;
         const char *timeout; /* seconds, a positive number */
 };

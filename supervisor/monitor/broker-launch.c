@@ -29,7 +29,7 @@
 #include "supervisor/monitor/messages.h"
 #include "supervisor/monitor/userns.h"
 
-enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, FIRST_FREE_FD = 1000 };
+enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, CONTROL_FD, FIRST_FREE_FD = 1000 };
 
 static int keep_capabilities(void)
 {
@@ -66,11 +66,15 @@ static int place_descriptors(const struct broker_launch *how, int link)
 {
         int high_link = fcntl(link, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
         int high_filter = fcntl(how->filter_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+        int high_control = how->control_fd < 0
+                                   ? -1
+                                   : fcntl(how->control_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
 
         if (high_link < 0 || high_filter < 0 || dup2(high_link, MONITOR_FD) < 0 ||
-            dup2(high_filter, FILTER_FD) < 0)
+            dup2(high_filter, FILTER_FD) < 0 ||
+            (how->control_fd >= 0 && dup2(high_control, CONTROL_FD) < 0))
                 return -errno;
-        for (int fd = FILTER_FD + 1; fd < FIRST_FREE_FD; fd++) {
+        for (int fd = how->control_fd < 0 ? CONTROL_FD : CONTROL_FD + 1; fd < FIRST_FREE_FD; fd++) {
                 if (is_passed(how, fd))
                         fd_set_cloexec(fd, 0);
                 else
@@ -83,7 +87,7 @@ static int place_descriptors(const struct broker_launch *how, int link)
 static void broker_exec(const struct broker_launch *how, uid_t uid)
 {
         char *arguments[ARGUMENTS_MAX + 1];
-        char uid_text[16], filter_text[16];
+        char uid_text[16], filter_text[16], control_text[16];
         size_t n = 0;
 
         snprintf(uid_text, sizeof(uid_text), "%u", (unsigned int)uid);
@@ -94,6 +98,11 @@ static void broker_exec(const struct broker_launch *how, uid_t uid)
                          (char *)"--log-level", (char *)log_level_name(log_get_level())};
         for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
                 arguments[n++] = fixed[i];
+        if (how->control_fd >= 0) {
+                snprintf(control_text, sizeof(control_text), "%d", CONTROL_FD);
+                arguments[n++] = (char *)"--control-fd";
+                arguments[n++] = control_text;
+        }
         if (how->state_path) {
                 arguments[n++] = (char *)"--state-path";
                 arguments[n++] = (char *)how->state_path;

@@ -12,6 +12,7 @@ struct broker_launch {
         const struct ids *ids;
         const char *program;    /* path of `cloister` */
         int filter_fd;          /* FILTER_BROKER (borrowed) */
+        int control_fd;         /* listens for the owner (borrowed), or -1 */
         const char *state_path; /* directory that the broker may write, or NULL */
         const int *pass_fds;    /* inherited under the same numbers, all above 2 */
         size_t n_pass_fds;

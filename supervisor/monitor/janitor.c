@@ -24,6 +24,7 @@
 #include "base/fd.h"
 #include "supervisor/monitor/cgroup-tree.h"
 #include "supervisor/monitor/child.h"
+#include "supervisor/monitor/control-socket.h"
 #include "supervisor/monitor/ids.h"
 
 enum { JANITOR_TIMEOUT_MS = 2000, FINISH_TIMEOUT_MS = 1000 };
@@ -50,7 +51,7 @@ static void clean(const char *const *paths, size_t n)
                 remove_path(paths[i], JANITOR_TIMEOUT_MS);
 }
 
-_Noreturn static void run(int pipe_fd, const char *const *paths, size_t n)
+_Noreturn static void run(int pipe_fd, const char *const *paths, size_t n, const char *socket)
 {
         sigset_t all;
         char byte;
@@ -72,13 +73,16 @@ _Noreturn static void run(int pipe_fd, const char *const *paths, size_t n)
         pid_t twin = fork();
         while (read(pipe_fd, &byte, 1) < 0 && errno == EINTR)
                 ;
+        if (socket)
+                control_socket_remove(socket);
         clean(paths, n);
         while (twin > 0 && wait(NULL) < 0 && errno == EINTR)
                 ;
         _exit(0);
 }
 
-pid_t janitor_start(const char *const *paths, size_t n, int *pipe_fd, struct error *err)
+pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int *pipe_fd,
+                    struct error *err)
 {
         int ends[2];
 
@@ -88,7 +92,7 @@ pid_t janitor_start(const char *const *paths, size_t n, int *pipe_fd, struct err
                 return error_errno(err, errno, "janitor: pipe");
         pid_t pid = fork();
         if (pid == 0)
-                run(ends[0], paths, n);
+                run(ends[0], paths, n, socket);
         int code = errno;
         close(ends[0]);
         if (pid < 0) {

@@ -11,6 +11,7 @@
 #include "supervisor/monitor/cgroup.h"
 #include "supervisor/monitor/children.h"
 #include "supervisor/monitor/config-files.h"
+#include "supervisor/monitor/control-socket.h"
 #include "supervisor/monitor/ids.h"
 #include "supervisor/monitor/image-job.h"
 #include "supervisor/monitor/messages.h"
@@ -39,6 +40,7 @@ struct monitor {
         struct cgroups *cgroups;
         pid_t janitor_pid;
         int janitor; /* the pipe whose end sets it to work */
+        struct control_socket control;
         struct limits limits;
         uint32_t sessions_max;
         struct upstream_user user;

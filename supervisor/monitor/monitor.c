@@ -110,7 +110,8 @@ static int start_janitor(struct monitor *m, struct error *err)
                 return r;
         while (paths[n])
                 n++;
-        m->janitor_pid = janitor_start((const char *const *)paths, n, &m->janitor, err);
+        m->janitor_pid = janitor_start((const char *const *)paths, n,
+                                       *m->control.path ? m->control.path : NULL, &m->janitor, err);
         cgroups_candidates_free(paths);
         if (m->janitor_pid < 0)
                 return m->janitor_pid;
@@ -132,7 +133,8 @@ static int open_cgroups(struct monitor *m, struct error *err)
                 return 0;
         }
         log_info("limits hold per process, not per session (degraded): %s", why.text);
-        close(take_fd(m->janitor));
+        if (!*m->control.path)
+                close(take_fd(m->janitor));
         return 0;
 }
 
@@ -181,6 +183,15 @@ static void make_state(struct monitor *m)
         }
 }
 
+/* Who lists tools or runs one script has nothing to command. */
+static void open_control(struct monitor *m)
+{
+        struct error why = {};
+
+        if (strcmp(m->options->broker[0], "mcp") == 0 && control_socket_open(&m->control, &why) < 0)
+                log_info("'cloister sessions' will not see this server: %s", why.text);
+}
+
 static int send_hello(struct monitor *m, struct error *err)
 {
         struct timeval patience = {.tv_sec = SEND_SECONDS};
@@ -221,6 +232,7 @@ static int start_broker(struct monitor *m, struct error *err)
         struct broker_launch how = {.ids = &m->ids,
                                     .program = m->program,
                                     .filter_fd = filter,
+                                    .control_fd = m->control.fd,
                                     .state_path = *m->state_path ? m->state_path : NULL,
                                     .pass_fds = m->options->pass_fds,
                                     .n_pass_fds = m->options->n_pass_fds,
@@ -233,6 +245,8 @@ static int start_broker(struct monitor *m, struct error *err)
                 return error_errno(err, errno, "pidfd_open");
         /* They were for the broker: an end that we held would never be seen to close. */
         fd_close_many((int *)m->options->pass_fds, m->options->n_pass_fds);
+        if (m->control.fd >= 0)
+                close(take_fd(m->control.fd));
         return send_hello(m, err);
 }
 
@@ -331,8 +345,10 @@ static int set_up(struct monitor *m, struct error *err)
 static int start(struct monitor *m, struct error *err)
 {
         int r = set_up(m, err);
-        if (r >= 0)
-                r = open_cgroups(m, err);
+        if (r < 0)
+                return r;
+        open_control(m);
+        r = open_cgroups(m, err);
         if (r < 0)
                 return r;
         make_state(m);
@@ -367,6 +383,7 @@ static void done(struct monitor *m)
         }
         int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->init_file};
         cgroups_free(m->cgroups);
+        control_socket_close(&m->control);
         if (m->janitor_pid > 0)
                 janitor_finish(m->janitor_pid, m->janitor);
         fd_close_many(fds, ARRAY_SIZE(fds));
@@ -385,6 +402,7 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
                               .worker_file = -1,
                               .init_file = -1,
                               .janitor = -1,
+                              .control = {.fd = -1},
                               .broker_pidfd = -1,
                               .link = -1,
                               .exit_status = 1};

@@ -51,6 +51,23 @@ static int encode(struct cell *cell, const struct cell_request *request)
         return r;
 }
 
+static void take_excerpt(struct cell *cell, const char *code, size_t n)
+{
+        const char *end = code + n;
+        size_t length = 0;
+
+        while (code < end && strchr(" \t\r\n", *code))
+                code++;
+        while (code + length < end && length <= CELL_EXCERPT_MAX && !strchr("\r\n", code[length]))
+                length++;
+        if (length > CELL_EXCERPT_MAX) {
+                length = CELL_EXCERPT_MAX;
+                while (length > 0 && ((unsigned char)code[length] & 0xc0) == 0x80)
+                        length--;
+        }
+        memcpy(cell->excerpt, code, length);
+}
+
 int cell_new(struct cell **ret, const struct cell_request *request, struct error *err)
 {
         if (request->code_length > CELL_CODE_MAX)
@@ -69,6 +86,7 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         cell->output = request->output;
         cell->data = request->data;
         cell->asked_us = clock_us();
+        take_excerpt(cell, request->code, request->code_length);
         int r = encode(cell, request);
         if (r < 0) {
                 cell_free(cell);

@@ -43,7 +43,8 @@ enum {
         CELL_CODE_MAX = 16 * 1024 * 1024,
         CELL_CALLS_KEPT = 100,
         CELL_WHY_MAX = 640, /* bytes of a line that tells why, an error of the monitor's included */
-        CELL_NAME_MAX = 128, /* bytes of a server's or tool's name in the record */
+        CELL_NAME_MAX = 128,   /* bytes of a server's or tool's name in the record */
+        CELL_EXCERPT_MAX = 72, /* bytes */
         CELL_MIME_MAX = 127,
         CELL_DISPLAYS_MAX = 32,                    /* of one cell; more are counted */
         CELL_DISPLAY_BYTES_MAX = 16 * 1024 * 1024, /* of all displays of one cell */
@@ -108,7 +109,8 @@ struct cell {
         struct buffer payload; /* of EXEC; empty once sent */
         uint32_t timeout_ms;   /* 0: none */
         bool reset, reset_done, cancelled;
-        uint64_t number; /* the id of its frames */
+        char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
+        uint64_t number;                    /* the id of its frames */
         uint64_t asked_us, started_us, cpu_before_us;
 
         struct cell_outcome outcome;

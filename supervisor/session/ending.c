@@ -94,6 +94,7 @@ void ending_dead(const struct session *s, const struct monitor_ended *ended, str
                 [END_TIMEOUT] = CELL_TIMEOUT, [END_CANCELLED] = CELL_CANCELLED,
                 [END_RESET] = CELL_KILLED,    [END_IDLE] = CELL_KILLED,
                 [END_CHANNEL] = CELL_KILLED,  [END_CLOSED] = CELL_KILLED,
+                [END_OWNER] = CELL_KILLED,
         };
 
         o->state = CELL_STATE_LOST;

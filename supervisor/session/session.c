@@ -49,6 +49,8 @@ const char *session_state_name(enum session_state state)
         return state_names[state];
 }
 
+#define ENDED_BY_OWNER "its owner ended it with 'cloister sessions'"
+
 static void start_timer(struct session *s, uint64_t ms)
 {
         struct timeval t = clock_timeval_ms(ms);
@@ -88,6 +90,14 @@ static void end_cell(struct session *s, struct cell *cell)
                 capture_finish(&cell->outcome.streams[i]);
         cell->done(cell->data, cell);
         cell_free(cell);
+}
+
+/* What the owner is told of the cell that has just ended. */
+static void remember(struct session *s, const struct cell *cell)
+{
+        s->used_us = clock_us();
+        s->last.status = cell->outcome.status;
+        s->last.duration_us = cell->outcome.duration_us;
 }
 
 /* A cell that never began. */
@@ -242,6 +252,9 @@ static void start_cell(struct session *s)
         s->fresh = false;
         cell->number = ++s->last_number;
         cell->started_us = clock_us();
+        s->n_run++;
+        s->last.started_us = cell->started_us;
+        memcpy(s->last.code, cell->excerpt, sizeof(s->last.code));
         cell->cpu_before_us = facts_cpu_us((enum monitor_facts)s->set->hello.facts, s->cpu_fd);
         set_state(s, SESSION_RUNNING);
         start_timer(s, cell->timeout_ms);
@@ -260,6 +273,15 @@ static void start_cell(struct session *s)
         }
 }
 
+/* No sandbox can be made: who waits longest is told. */
+static void refuse_first(struct session *s, const char *why)
+{
+        s->wanted = false;
+        if (s->cells)
+                refuse_cell(s, s->cells, CELL_ERROR, "SandboxError", why);
+        kick(s);
+}
+
 static void create(struct session *s)
 {
         char why[CELL_WHY_MAX];
@@ -271,14 +293,12 @@ static void create(struct session *s)
                         "%u sessions are live, the most allowed: use one of them, or wait until an "
                         "idle one is dropped",
                         set->hello.sessions_max);
-                refuse_cell(s, s->cells, CELL_ERROR, "SandboxError", why);
-                kick(s);
+                refuse_first(s, why);
                 return;
         }
         int r = set->host.create(set->host.data, &s->serial);
         if (r < 0) {
-                refuse_cell(s, s->cells, CELL_ERROR, "SandboxError", strerror(-r));
-                kick(s);
+                refuse_first(s, strerror(-r));
                 return;
         }
         set_state(s, SESSION_CREATING);
@@ -301,11 +321,18 @@ static void on_kick(evutil_socket_t fd, short what, void *data)
         struct session *s = data;
 
         drop_cancelled(s);
+        if (s->state == SESSION_IDLE && s->unwanted) {
+                s->unwanted = false;
+                kill_sandbox(s, END_OWNER, ENDED_BY_OWNER);
+                return;
+        }
+        if (s->state == SESSION_NONE && (s->cells || s->wanted)) {
+                create(s);
+                return;
+        }
         if (!s->cells || s->settling)
                 return;
-        if (s->state == SESSION_NONE) {
-                create(s);
-        } else if (s->state == SESSION_IDLE && s->cells->reset && !s->fresh) {
+        if (s->state == SESSION_IDLE && s->cells->reset && !s->fresh) {
                 kill_sandbox(s, END_RESET, "");
         } else if (s->state == SESSION_IDLE) {
                 start_cell(s);
@@ -346,6 +373,15 @@ void cell_kill(struct cell *cell)
                 kill_sandbox(s, END_CANCELLED, "the call was cancelled");
 }
 
+void session_end_by_owner(struct session *s, bool again)
+{
+        s->wanted = again;
+        if (s->state == SESSION_CREATING)
+                s->unwanted = true;
+        else if (s->state != SESSION_NONE && s->state != SESSION_ENDING)
+                kill_sandbox(s, END_OWNER, ENDED_BY_OWNER);
+}
+
 int session_on_result(struct session *s, const struct frame_header *header, const char *payload,
                       struct error *err)
 {
@@ -361,6 +397,7 @@ int session_on_result(struct session *s, const struct frame_header *header, cons
         ending_alive(s, cell);
         take_facts(s, cell, NULL);
         /* An interrupt that crossed with the result must not hit the next cell. */
+        remember(s, cell);
         s->settling = s->state == SESSION_INTERRUPTING && !cell->outcome.interrupted;
         set_state(s, SESSION_IDLE);
         if (s->settling)
@@ -406,8 +443,10 @@ void session_ended(struct session *s, const struct monitor_ended *ended)
         struct cell *cell = session_current(s);
         bool reset = s->end == END_RESET;
         ending_dead(s, ended, cell ? &cell->outcome : &none);
-        if (cell)
+        if (cell) {
                 take_facts(s, cell, ended);
+                remember(s, cell);
+        }
         snprintf(s->lost, sizeof(s->lost), "%s",
                  reset ? "" : (cell ? cell->outcome.why : none.why));
         forget_sandbox(s);
@@ -427,6 +466,9 @@ void session_started(struct session *s, uint32_t target, const int fds[SESSION_F
         s->peak_fd = fds[SESSION_MEMORY_PEAK];
         s->memory_fd = fds[SESSION_MEMORY];
         s->fresh = true;
+        s->wanted = false;
+        s->n_run = 0;
+        s->born_us = s->used_us = clock_us();
         set_state(s, SESSION_IDLE);
         int r = streams_open(s, fds[SESSION_STDOUT], fds[SESSION_STDERR], &err);
         if (r < 0)
@@ -442,11 +484,10 @@ void session_started(struct session *s, uint32_t target, const int fds[SESSION_F
 void session_failed(struct session *s, const struct error *error)
 {
         s->serial = 0;
+        s->unwanted = false;
         set_state(s, SESSION_NONE);
         drop_cancelled(s);
-        if (s->cells)
-                refuse_cell(s, s->cells, CELL_ERROR, "SandboxError", error->text);
-        kick(s);
+        refuse_first(s, error->text);
 }
 
 int session_new(struct session **ret, struct sessions *set, const char *name, struct error *err)

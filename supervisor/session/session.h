@@ -47,7 +47,8 @@ enum session_end {
         END_RESET,
         END_IDLE,
         END_CHANNEL,
-        END_CLOSED
+        END_CLOSED,
+        END_OWNER
 };
 
 struct session_stream {
@@ -79,6 +80,17 @@ struct session {
         size_t n_cells;
         uint64_t last_number;
 
+        /* For the owner. */
+        uint64_t born_us, used_us; /* the sandbox; the end of its last cell */
+        uint64_t n_run;            /* cells that it has begun */
+        struct session_last {
+                char code[CELL_EXCERPT_MAX + 1];
+                enum cell_status status;
+                uint64_t started_us, duration_us;
+        } last;
+        bool wanted;   /* a sandbox is to be made though no cell waits */
+        bool unwanted; /* the one that is being made is to be ended */
+
         struct event *kick;
         struct event *timer; /* deadline, grace, idleness or wait for death, by state */
         enum cell_status stopping_as;
@@ -97,6 +109,9 @@ void session_push(struct session *session, struct cell *cell);
 void session_started(struct session *session, uint32_t target, const int fds[SESSION_FDS]);
 void session_failed(struct session *session, const struct error *error);
 void session_ended(struct session *session, const struct monitor_ended *ended);
+
+/* Ends the sandbox now, or as soon as it is made; again: and has another made. */
+void session_end_by_owner(struct session *session, bool again);
 
 /* Handler of the frame table. */
 int session_on_result(struct session *session, const struct frame_header *header,

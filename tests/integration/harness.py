@@ -143,12 +143,23 @@ def cgroups():
     return found
 
 
+CONTROL = ["/run/cloister", f"/run/user/{os.getuid()}/cloister", f"/tmp/cloister-{os.getuid()}"]
+
+
+def control_sockets(pid=None):
+    """Where servers listen for `cloister sessions`: of one, or of all that we started and that are gone."""
+    found = {path for place in CONTROL for path in glob.glob(os.path.join(place, "*.sock"))}
+    owners = {path: int(os.path.basename(path)[:-len(".sock")]) for path in found}
+    return {path for path, owner in owners.items()
+            if (owner == pid if pid else owner in started and not alive(owner))}
+
+
 def files():
-    """Temporary files, anywhere that programs put them."""
+    """Temporary files, anywhere that programs put them. Other servers of this machine have sockets, too."""
     places = ["/tmp", "/var/tmp", "/dev/shm", "/run", f"/run/user/{os.getuid()}"]
     found = {path for place in places for path in glob.glob(os.path.join(place, "*loister*"))}
     mine = {path for path in found if os.path.basename(path).startswith("cloister-test-")}
-    return found - mine
+    return found - mine - set(CONTROL) | control_sockets()
 
 
 class Residue:

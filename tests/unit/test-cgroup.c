@@ -387,7 +387,7 @@ static void killed_monitor(bool with_janitor, char path[512], pid_t *sleeper)
                 struct cgroups *cgroups = open_cgroups();
                 size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
                 if (with_janitor)
-                        check_ok(janitor_start(paths, n, &janitor, &err));
+                        check_ok(janitor_start(paths, n, NULL, &janitor, &err));
                 snprintf(own, sizeof(own), "%s", paths[0]);
                 pid_t inside = run_inside(new_leaf(cgroups, 64 << 20, 10), sleep_long);
                 check_eq_int(fd_write_all(ends[1], own, sizeof(own)), 0);
@@ -452,7 +452,7 @@ static int end_in_order(bool kill_janitor)
         size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
         for (size_t i = 0; i < n; i++)
                 snprintf(copies[i], sizeof(copies[i]), "%s", paths[i]);
-        pid_t pid = janitor_start(paths, n, &janitor, &err);
+        pid_t pid = janitor_start(paths, n, NULL, &janitor, &err);
         check_ok(pid);
         check_ok(ids_drop_privilege(SANDBOX_ROOT, false, &err));
         struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 10);

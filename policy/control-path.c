@@ -1,0 +1,40 @@
+/* Where servers listen for their owner. */
+#include "policy/control-path.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t fits(int n)
+{
+        return n > 0 && n < CONTROL_DIRECTORY_SIZE;
+}
+
+size_t control_directories(uid_t euid, const char *runtime_dir,
+                           char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE])
+{
+        enum { SIZE = CONTROL_DIRECTORY_SIZE };
+        size_t n = 0;
+
+        if (euid == 0)
+                n += fits(snprintf(ret[n], SIZE, "/run/cloister"));
+        if (euid != 0 && runtime_dir && *runtime_dir == '/')
+                n += fits(snprintf(ret[n], SIZE, "%s/cloister", runtime_dir));
+        if (euid != 0)
+                n += fits(snprintf(ret[n], SIZE, "/run/user/%u/cloister", euid));
+        n += fits(snprintf(ret[n], SIZE, "/tmp/cloister-%u", euid));
+        return n;
+}
+
+void control_path(const char *directory, pid_t pid, char ret[CONTROL_PATH_SIZE])
+{
+        snprintf(ret, CONTROL_PATH_SIZE, "%s/%d.sock", directory, (int)pid);
+}
+
+pid_t control_pid_of(const char *name)
+{
+        char *end;
+        long pid = name[0] >= '1' && name[0] <= '9' ? strtol(name, &end, 10) : 0;
+
+        return pid > 0 && pid <= 0x7fffffff && strcmp(end, ".sock") == 0 ? (pid_t)pid : 0;
+}

@@ -1,0 +1,25 @@
+/*
+ * Where a running server listens for its owner (`cloister sessions`): DIRECTORY/<pid>.sock, the pid
+ * being the monitor's. The directory is the user's own, mode 0700.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+enum {
+        CONTROL_DIRECTORIES_MAX = 3,
+        CONTROL_DIRECTORY_SIZE = 80, /* with ".sock" and a pid it fits sockaddr_un (unix(7)) */
+        CONTROL_PATH_SIZE = 108,
+};
+
+/* Candidates in order of preference. runtime_dir: XDG_RUNTIME_DIR, or NULL; it may be another
+ * user's, so that whoever uses a directory checks its owner. Returns how many. */
+size_t control_directories(uid_t euid, const char *runtime_dir,
+                           char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE]);
+
+/* The path of a server's socket. */
+void control_path(const char *directory, pid_t pid, char ret[CONTROL_PATH_SIZE]);
+
+/* The pid that a file's name tells; 0 when it is no socket of a server's. */
+pid_t control_pid_of(const char *name);

@@ -1,0 +1,20 @@
+/* The socket on which the broker listens for the owner's commands (policy/control-path.h). Made by
+ * the monitor: the broker may make none. */
+#pragma once
+
+#include "base/error.h"
+#include "policy/control-path.h"
+
+struct control_socket {
+        int fd;                       /* listening, -1: none */
+        char path[CONTROL_PATH_SIZE]; /* "": none */
+};
+
+/* Makes it in the first directory that is ours alone. Only this process's owner may connect. */
+int control_socket_open(struct control_socket *socket, struct error *err);
+
+/* Closes it and removes its name, and the directory when it was the last one in it. */
+void control_socket_close(struct control_socket *socket);
+
+/* Removes the name, and the directory when it is empty. For the janitor as well. */
+void control_socket_remove(const char *path);
