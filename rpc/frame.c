@@ -11,7 +11,8 @@ static const char *const names[NAMES_MAX] = {
         [FRAME_CATALOG] = "CATALOG", [FRAME_RESTORE] = "RESTORE", [FRAME_RESULT] = "RESULT",
         [FRAME_CALL] = "CALL",       [FRAME_DISPLAY] = "DISPLAY", [FRAME_PROGRESS] = "PROGRESS",
         [FRAME_LOG] = "LOG",         [FRAME_ASK] = "ASK",         [FRAME_QUERY] = "QUERY",
-        [FRAME_DROP] = "DROP",
+        [FRAME_DROP] = "DROP",       [FRAME_FETCH] = "FETCH",     [FRAME_PUT] = "PUT",
+        [FRAME_DATA] = "DATA",
 };
 
 static const char *known_name(uint8_t type)

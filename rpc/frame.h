@@ -36,15 +36,20 @@ enum frame_type {
         FRAME_CATALOG =
                 0x04, /* id: version. {"servers": [{"name", "state", "error"?, "tools": […]}]} */
         FRAME_RESTORE = 0x05, /* reserved for checkpoints */
+        FRAME_FETCH = 0x06,   /* id: the broker's number. {"path", "offset", "length"} below
+                                 /workspace, or {"list": most}: the files of /workspace/out */
+        FRAME_PUT = 0x07,     /* id: the broker's number. {"path", "offset", "data"} */
         /* worker -> broker */
-        FRAME_RESULT = 0x41,   /* id: cell. {"status", "value"?, "error"?, "exit_code"?} */
+        FRAME_RESULT = 0x41,   /* id: cell. {"status", "value"?, "error"?, "exit_code"?, "files"?,
+                                  "files_total"?} */
         FRAME_CALL = 0x42,     /* id: the worker's number. {"server", "tool", "arguments": {…}} */
-        FRAME_DISPLAY = 0x43,  /* id: cell; reserved for rich output */
+        FRAME_DISPLAY = 0x43,  /* id: cell. {"mime", "text"} or {"mime", "data": base64} */
         FRAME_PROGRESS = 0x44, /* id: cell; reserved */
         FRAME_LOG = 0x45,      /* id: 0. {"level", "message"} */
         FRAME_ASK = 0x46,      /* reserved for approval */
         FRAME_QUERY = 0x47,    /* id: the worker's number. {"what": "catalogue", "wait_ms": n} */
         FRAME_DROP = 0x48,     /* id: a CALL or QUERY whose answer nobody waits for any more. {} */
+        FRAME_DATA = 0x49, /* id: of the FETCH or PUT. {"ok": true, …} or {"ok": false, "error"} */
 };
 
 struct frame_header {

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "supervisor/mcp/arguments.h"
+#include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
 #include "supervisor/mcp/tool.h"
@@ -58,13 +59,21 @@ static void answer_refusal(struct mcp_server *server, struct reply *reply, const
         answer_rendered(server, reply, r, &result);
 }
 
+/* Content that came with a later version would be an error to a client of an earlier one. */
+static unsigned content_kinds(const struct mcp_server *server)
+{
+        return (server->version >= MCP_2025_03_26 ? CONTENT_AUDIO : 0) |
+               (server->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
+}
+
 static void on_done(void *data, struct cell *cell)
 {
         struct mcp_call *call = data;
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
 
         if (!call->cancelled) {
-                int r = result_render(&cell->outcome, call->session, call->max_output, &result);
+                int r = result_render(&cell->outcome, call->session, call->max_output,
+                                      content_kinds(call->server), &result);
                 answer_rendered(call->server, &call->reply, r, &result);
         } else if (call->reply.batch) {
                 /* The array must not wait for an answer that never comes. */

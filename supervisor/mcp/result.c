@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "supervisor/mcp/result-content.h"
 
 enum {
         TEXT_MAX = 64 * 1024 * 1024,
@@ -39,14 +40,14 @@ const char result_schema[] =
         "\"state\":{\"type\":\"string\",\"enum\":[\"new\",\"kept\",\"restored\",\"lost\"]},"
         "\"truncated\":{\"type\":\"object\",\"properties\":{\"stdout_bytes\":{\"type\":\"integer\"}"
         ","
-        "\"stderr_bytes\":{\"type\":\"integer\"}}}"
+        "\"stderr_bytes\":{\"type\":\"integer\"}}}," RESULT_CONTENT_SCHEMA
         "},\"required\":[\"status\",\"session\"]}";
 
 /* Everything that goes into both channels, cut once. */
 struct parts {
         struct buffer streams[CELL_STREAMS];
         bool cut[CELL_STREAMS];
-        struct buffer repr, message, traceback, notice;
+        struct buffer repr, message, traceback, shown, notice;
         bool repr_cut;
         const char *type; /* of the error, or NULL */
 };
@@ -59,6 +60,7 @@ static void parts_init(struct parts *p)
         buffer_init(&p->repr, TEXT_MAX);
         buffer_init(&p->message, TEXT_MAX);
         buffer_init(&p->traceback, TEXT_MAX);
+        buffer_init(&p->shown, TEXT_MAX);
         buffer_init(&p->notice, TEXT_MAX);
 }
 
@@ -69,6 +71,7 @@ static void parts_done(struct parts *p)
         buffer_done(&p->repr);
         buffer_done(&p->message);
         buffer_done(&p->traceback);
+        buffer_done(&p->shown);
         buffer_done(&p->notice);
 }
 
@@ -142,6 +145,8 @@ static int collect(const struct cell_outcome *o, size_t most, struct parts *p)
         if (r >= 0)
                 r = cut_member(o->error, "traceback", most, &p->traceback, &cut);
         if (r >= 0)
+                r = result_content_text(o, &p->shown);
+        if (r >= 0)
                 r = collect_notice(o, &p->notice);
         if (o->error)
                 p->type = json_string(o->error, "type", NULL);
@@ -202,6 +207,8 @@ static int make_text(const struct cell_outcome *o, const struct parts *p, struct
                 if (r >= 0)
                         r = append_block(to, "", &line);
         }
+        if (r >= 0)
+                r = append_block(to, "", &p->shown);
         if (r >= 0 && o->status != CELL_OK)
                 r = append_status(o, to);
         if (r >= 0)
@@ -332,6 +339,8 @@ static yyjson_mut_val *make_structured(yyjson_mut_doc *doc, const struct cell_ou
         if (o->has_exit_code)
                 yyjson_mut_obj_add_int(doc, s, "exit_code", o->exit_code);
         add_signal(doc, s, o->signal);
+        if (result_content_structured(doc, s, o, most) < 0)
+                return NULL;
         add_calls(doc, s, o);
         if (o->duration_us > 0) {
                 add_ms(doc, s, "duration_ms", o->duration_us);
@@ -348,8 +357,8 @@ static yyjson_mut_val *make_structured(yyjson_mut_doc *doc, const struct cell_ou
         return s;
 }
 
-static int render(const struct cell_outcome *o, const char *session, size_t most, struct parts *p,
-                  struct buffer *to)
+static int render(const struct cell_outcome *o, const char *session, size_t most, unsigned kinds,
+                  struct parts *p, struct buffer *to)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
@@ -364,19 +373,24 @@ static int render(const struct cell_outcome *o, const char *session, size_t most
         yyjson_mut_val *block = yyjson_mut_arr_add_obj(doc, content);
         yyjson_mut_obj_add_str(doc, block, "type", "text");
         yyjson_mut_obj_add_val(doc, block, "text", string_of(doc, &text));
-        yyjson_mut_obj_add_val(doc, root, "structuredContent",
-                               make_structured(doc, o, session, p, most));
+        r = result_content_append(doc, content, o, session, most, kinds);
+        if (r < 0)
+                return r;
+        yyjson_mut_val *structured = make_structured(doc, o, session, p, most);
+        if (!structured)
+                return -ENOMEM;
+        yyjson_mut_obj_add_val(doc, root, "structuredContent", structured);
         yyjson_mut_obj_add_bool(doc, root, "isError", o->status != CELL_OK);
         return root ? json_append_mut(to, root) : -ENOMEM;
 }
 
 int result_render(const struct cell_outcome *outcome, const char *session, size_t max_output,
-                  struct buffer *to)
+                  unsigned kinds, struct buffer *to)
 {
         struct parts parts;
 
         parts_init(&parts);
-        int r = render(outcome, session, max_output, &parts, to);
+        int r = render(outcome, session, max_output, kinds, &parts, to);
         parts_done(&parts);
         return r;
 }
@@ -389,5 +403,5 @@ int result_render_refusal(const char *type, const char *message, const char *ses
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&outcome.streams[i]);
         snprintf(outcome.why, sizeof(outcome.why), "%s", message);
-        return result_render(&outcome, session, OUTPUT_CHARACTERS_MAX, to);
+        return result_render(&outcome, session, OUTPUT_CHARACTERS_MAX, 0, to);
 }

@@ -14,10 +14,10 @@ enum { RESULT_MAX = 512 * 1024 * 1024 };
 /* JSON Schema of structuredContent; what result_render() makes always fits it. */
 extern const char result_schema[];
 
-/* Appends {"content": […], "structuredContent": {…}, "isError": …}. Returns 0, -EMSGSIZE or
- * -ENOMEM. */
+/* Appends {"content": […], "structuredContent": {…}, "isError": …}. kinds: CONTENT_… that the
+ * client's protocol version knows (result-content.h). Returns 0, -EMSGSIZE or -ENOMEM. */
 int result_render(const struct cell_outcome *outcome, const char *session, size_t max_output,
-                  struct buffer *to);
+                  unsigned kinds, struct buffer *to);
 
 /* The same for a call that was refused before it became a cell. */
 int result_render_refusal(const char *type, const char *message, const char *session,

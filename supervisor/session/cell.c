@@ -8,6 +8,7 @@
 
 #include "rpc/frame.h"
 #include "supervisor/session/clock.h"
+#include "supervisor/session/showing.h"
 
 static const char *const status_names[] = {
         [CELL_OK] = "ok",           [CELL_ERROR] = "error",         [CELL_EXIT] = "exit",
@@ -105,6 +106,7 @@ struct cell *cell_free(struct cell *cell)
                 capture_done(&cell->outcome.streams[i]);
         yyjson_doc_free(cell->outcome.result);
         free(cell->outcome.calls);
+        showing_done(&cell->outcome);
         free(cell);
         return NULL;
 }
@@ -172,6 +174,9 @@ int cell_take_result(struct cell *cell, const char *payload, size_t n, struct er
                 return error_set(err, EBADMSG, "RESULT with a malformed value");
         if (error && !yyjson_is_null(error) && !error_fits(error))
                 return error_set(err, EBADMSG, "RESULT with a malformed error");
+        if (file_list_take(root, CELL_FILES_MAX, &outcome->files, &outcome->n_files,
+                           &outcome->files_total, err) < 0)
+                return error_context(err, "RESULT");
         r = take_status(outcome, root, err);
         if (r < 0)
                 return r;

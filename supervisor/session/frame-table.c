@@ -1,10 +1,12 @@
 /* The table of frames. Background tasks go on between cells, so that calls are legal then; a result
- * is not. */
+ * is not. A display may come late, from a thread of the cell that has just ended. */
 #include "supervisor/session/frame-table.h"
 
 #include <errno.h>
 
 #include "supervisor/session/calls.h"
+#include "supervisor/session/files.h"
+#include "supervisor/session/showing.h"
 
 #define IN(state) (1u << (state))
 
@@ -20,11 +22,12 @@ enum {
         ALIVE = IN(SESSION_IDLE) | WITH_CELL,
 };
 
-/* DISPLAY, PROGRESS and ASK are reserved: legal in no state yet. */
+/* PROGRESS and ASK are reserved: legal in no state yet. */
 static const struct frame_rule rules[] = {
         {FRAME_RESULT, WITH_CELL, session_on_result}, {FRAME_CALL, ALIVE, calls_on_call},
         {FRAME_QUERY, ALIVE, calls_on_query},         {FRAME_DROP, ALIVE, calls_on_drop},
-        {FRAME_LOG, ALIVE, session_on_log},
+        {FRAME_LOG, ALIVE, session_on_log},           {FRAME_DISPLAY, ALIVE, showing_on_display},
+        {FRAME_DATA, ALIVE, files_on_data},
 };
 
 int frame_dispatch(struct session *session, const struct frame_header *header, const char *payload,

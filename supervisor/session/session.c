@@ -452,6 +452,7 @@ void session_ended(struct session *s, const struct monitor_ended *ended)
         forget_sandbox(s);
         if (cell)
                 end_cell(s, cell);
+        files_fail_all(s, s->lost);
         kick(s);
 }
 
@@ -519,6 +520,7 @@ struct session *session_free(struct session *s)
                 return NULL;
         if (s->timer)
                 forget_sandbox(s);
+        files_fail_all(s, "");
         while (s->cells) {
                 struct cell *cell = s->cells;
                 s->cells = cell->next;

@@ -17,6 +17,7 @@
 #include "supervisor/session/calls.h"
 #include "supervisor/session/cell.h"
 #include "supervisor/session/channel.h"
+#include "supervisor/session/files.h"
 
 struct sessions;
 
@@ -74,6 +75,7 @@ struct session {
         struct session_stream streams[CELL_STREAMS];
         int cpu_fd, peak_fd, memory_fd; /* facts */
         struct calls calls;
+        struct files files;
         uint64_t catalogue; /* version that the worker has */
 
         struct cell *cells; /* the first is the current one once its number is not 0 */

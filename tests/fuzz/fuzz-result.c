@@ -1,5 +1,6 @@
 /* A worker's RESULT: what is taken can always be told to the client, as valid JSON that fits the
  * budget. */
+#include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -15,7 +16,7 @@ static void check_rendered(const struct cell_outcome *outcome)
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct error err = {};
 
-        assert(result_render(outcome, "default", MOST, &b) == 0);
+        assert(result_render(outcome, "default", MOST, CONTENT_ALL, &b) == 0);
         assert(json_parse(buffer_bytes(&b), b.length, &doc, &err) == 0);
         yyjson_val *root = yyjson_doc_get_root(doc);
         yyjson_val *structured = yyjson_obj_get(root, "structuredContent");

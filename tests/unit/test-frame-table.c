@@ -24,13 +24,23 @@ static void test_table(void)
                 uint8_t type;
                 bool idle, running;
         } expected[] = {
-                {FRAME_EXEC, false, false},     {FRAME_RETURN, false, false},
-                {FRAME_CANCEL, false, false},   {FRAME_CATALOG, false, false},
-                {FRAME_RESTORE, false, false},  {FRAME_RESULT, false, true},
-                {FRAME_CALL, true, true},       {FRAME_DISPLAY, false, false},
-                {FRAME_PROGRESS, false, false}, {FRAME_LOG, true, true},
-                {FRAME_ASK, false, false},      {FRAME_QUERY, true, true},
-                {FRAME_DROP, true, true},       {0, false, false},
+                {FRAME_EXEC, false, false},
+                {FRAME_RETURN, false, false},
+                {FRAME_CANCEL, false, false},
+                {FRAME_CATALOG, false, false},
+                {FRAME_RESTORE, false, false},
+                {FRAME_RESULT, false, true},
+                {FRAME_CALL, true, true},
+                {FRAME_DISPLAY, true, true},
+                {FRAME_PROGRESS, false, false},
+                {FRAME_LOG, true, true},
+                {FRAME_ASK, false, false},
+                {FRAME_QUERY, true, true},
+                {FRAME_DROP, true, true},
+                {FRAME_DATA, true, true},
+                {FRAME_FETCH, false, false},
+                {FRAME_PUT, false, false},
+                {0, false, false},
                 {0xff, false, false},
         };
         struct error err;

@@ -1,6 +1,8 @@
 /* What run_python answers, in both channels. */
 #include "supervisor/mcp/result.h"
 
+#include "supervisor/mcp/result-content.h"
+
 #include <signal.h>
 
 #include "base/json.h"
@@ -42,7 +44,7 @@ static yyjson_val *render(const struct cell_outcome *o, size_t most)
 
         yyjson_doc_free(rendered);
         rendered = NULL;
-        check_eq_int(result_render(o, "default", most, &b), 0);
+        check_eq_int(result_render(o, "default", most, CONTENT_ALL, &b), 0);
         check_ok(json_parse(buffer_bytes(&b), b.length, &rendered, &err));
         return yyjson_doc_get_root(rendered);
 }
@@ -273,7 +275,9 @@ static void test_schema(void)
                 "duration_ms", "queued_ms",
                 "cpu_ms",      "peak_memory_bytes",
                 "session",     "state",
-                "truncated",
+                "truncated",   "displays",
+                "files",       "displays_total",
+                "files_total",
         };
         struct error err = {};
         _cleanup_json_ yyjson_doc *doc = NULL;

@@ -19,7 +19,26 @@ static void test_protocol(void)
                 {FRAME_RESULT, 0, "{\"status\":\"exit\"}", "no exit_code"},
                 {FRAME_CALL, 0, "{\"server\":\"s\"}", "CALL without server, tool or arguments"},
                 {FRAME_QUERY, 0, "{\"what\":\"secrets\"}", "QUERY for something unknown"},
-                {FRAME_DISPLAY, 0, "{}", "DISPLAY frame (0x43), which a worker may not send"},
+                {FRAME_DISPLAY, 0, "{}", "DISPLAY without a MIME type"},
+                {FRAME_DISPLAY, 1, "{}", "DISPLAY for cell 3, which has not begun"},
+                {FRAME_DISPLAY, 0, "{\"mime\":\"Image/png\",\"data\":\"\"}", "without a MIME type"},
+                {FRAME_DISPLAY, 0, "{\"mime\":\"image/png\"}", "needs one of text and data"},
+                {FRAME_DISPLAY, 0, "{\"mime\":\"image/png\",\"data\":\"AAA\"}", "not base64"},
+                {FRAME_DISPLAY, 0, "{\"mime\":\"image/png\",\"data\":\"A\\nA=\"}", "not base64"},
+                {FRAME_RESULT, 0, "{\"status\":\"ok\",\"files\":{}}", "files that are no list"},
+                {FRAME_RESULT, 0,
+                 "{\"status\":\"ok\",\"files\":[{\"path\":\"../x\",\"mime\":\"text/plain\","
+                 "\"size\":1}]}",
+                 "a file with a malformed path"},
+                {FRAME_RESULT, 0,
+                 "{\"status\":\"ok\",\"files\":[{\"path\":\"x\",\"mime\":\"text\",\"size\":1}]}",
+                 "a file with a malformed MIME type"},
+                {FRAME_RESULT, 0,
+                 "{\"status\":\"ok\",\"files\":[{\"path\":\"x\",\"mime\":\"text/"
+                 "plain\",\"size\":-1}]"
+                 "}",
+                 "a file without a size"},
+                {FRAME_DATA, 0, "{\"ok\":true}", "DATA for the request 2, which nobody made"},
                 {FRAME_EXEC, 0, "{}", "EXEC frame (0x01), which a worker may not send"},
         };
         struct fake f;

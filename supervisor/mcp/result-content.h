@@ -1,0 +1,53 @@
+/*
+ * What a cell showed and the files that it made, as content of a CallToolResult.
+ *
+ * What models can look at becomes image content (PNG, JPEG, GIF, WebP up to CONTENT_IMAGE_MAX),
+ * audio becomes audio content, text text, and the rest an embedded resource; files become resource
+ * links. What a client's protocol version does not know is left to the text and to
+ * structuredContent, which name everything.
+ */
+#pragma once
+
+#include "base/buffer.h"
+#include "base/json.h"
+#include "supervisor/session/cell.h"
+
+enum {
+        /* Bytes of base64: what the largest providers of models take of one image. */
+        CONTENT_IMAGE_MAX = 5 * 1024 * 1024,
+
+        /* Kinds of content that came with later versions of the protocol. */
+        CONTENT_AUDIO = 1 << 0, /* 2025-03-26 */
+        CONTENT_LINKS = 1 << 1, /* 2025-06-18 */
+        CONTENT_ALL = CONTENT_AUDIO | CONTENT_LINKS,
+};
+
+/* JSON Schema of the members that result_content_structured() adds. */
+#define RESULT_CONTENT_SCHEMA                                                                      \
+        "\"displays\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"         \
+        "\"mime_type\":{\"type\":\"string\"},\"bytes\":{\"type\":\"integer\"},"                    \
+        "\"text\":{\"type\":\"string\"}},\"required\":[\"mime_type\",\"bytes\"]}},"                \
+        "\"displays_total\":{\"type\":\"integer\"},"                                               \
+        "\"files\":{\"type\":\"array\",\"description\":\"below /workspace/out, made or changed "   \
+        "by "                                                                                      \
+        "this "                                                                                    \
+        "call\",\"items\":{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"    \
+        "\"size\":{\"type\":\"integer\"},\"mime_type\":{\"type\":\"string\"}},"                    \
+        "\"required\":[\"path\",\"size\"]}},"                                                      \
+        "\"files_total\":{\"type\":\"integer\"}"
+
+/* "cloister://sessions/NAME/files/PATH", percent-encoded. Returns 0 or negative errno. */
+int result_content_file_uri(const char *session, const char *path, struct buffer *to);
+
+/* Lines for the text: what was shown, and which files there are. Appends nothing where there is
+ * nothing to tell. */
+int result_content_text(const struct cell_outcome *outcome, struct buffer *to);
+
+/* Adds "displays" and "files" to structuredContent; text is cut to `most` characters together. */
+int result_content_structured(yyjson_mut_doc *doc, yyjson_mut_val *structured,
+                              const struct cell_outcome *outcome, size_t most);
+
+/* Appends blocks to the array. kinds: CONTENT_…. */
+int result_content_append(yyjson_mut_doc *doc, yyjson_mut_val *content,
+                          const struct cell_outcome *outcome, const char *session, size_t most,
+                          unsigned kinds);
