@@ -1,5 +1,4 @@
 /* What the reader of a config has to say, with file and line. */
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,64 +9,50 @@
 #include "policy/config-parts.h"
 #include "policy/did-you-mean.h"
 
-size_t config_line_of(const struct config_reader *reader, const char *key)
+char *config_place(struct config_reader *reader, yyjson_val *at)
 {
-        size_t length = strlen(key);
-        const char *end = reader->data + reader->n;
-        const char *found = NULL;
+        size_t line = at ? config_line_of(&reader->lines, at) : 0;
+        char *ret = NULL;
 
-        for (const char *p = reader->data; length > 0; p += length) {
-                p = memmem(p, (size_t)(end - p), key, length);
-                if (!p)
-                        break;
-                const char *after = p + length + 1;
-                if (p == reader->data || p[-1] != '"' || after > end || after[-1] != '"')
-                        continue;
-                while (after < end && isspace((unsigned char)*after))
-                        after++;
-                if (after == end || *after != ':')
-                        continue;
-                if (found)
-                        return 0; /* which of them? */
-                found = p;
-        }
-        if (!found)
-                return 0;
-        size_t line = 1;
-        for (const char *p = reader->data; p < found; p++)
-                line += *p == '\n';
-        return line;
+        int r = line ? asprintf(&ret, "%s: line %zu", reader->file, line)
+                     : asprintf(&ret, "%s", reader->file);
+        return r < 0 ? NULL : ret;
 }
 
 /* "FILE: line 3: text", allocated; NULL without memory. */
-__attribute__((format(printf, 3, 0))) static char *message(const struct config_reader *reader,
-                                                           const char *key, const char *format,
+__attribute__((format(printf, 3, 0))) static char *message(struct config_reader *reader,
+                                                           yyjson_val *at, const char *format,
                                                            va_list args)
 {
-        size_t line = key ? config_line_of(reader, key) : 0;
-        _cleanup_free_ char *text = NULL;
+        _cleanup_free_ char *text = NULL, *place = config_place(reader, at);
         char *ret = NULL;
 
         if (vasprintf(&text, format, args) < 0) {
                 text = NULL;
                 return NULL;
         }
-        int r = line ? asprintf(&ret, "%s: line %zu: %s", reader->file, line, text)
-                     : asprintf(&ret, "%s: %s", reader->file, text);
-        return r < 0 ? NULL : ret;
+        return !place || asprintf(&ret, "%s: %s", place, text) < 0 ? NULL : ret;
 }
 
-static int add_warning(struct config *config, char *text)
+int config_add_warning(struct config *config, char *text)
 {
-        char **grown = reallocarray(config->warnings, config->n_warnings + 1, sizeof(char *));
-        if (!grown)
+        char **grown = text ? reallocarray(config->warnings, config->n_warnings + 1, sizeof(char *))
+                            : NULL;
+        if (!grown) {
+                free(text);
                 return -ENOMEM;
+        }
         config->warnings = grown;
         grown[config->n_warnings++] = text;
         return 0;
 }
 
-int config_warn(struct config_reader *reader, const char *key, const char *format, ...)
+int config_no_memory(struct config_reader *reader)
+{
+        return error_errno(reader->err, ENOMEM, "%s", reader->file);
+}
+
+int config_warn(struct config_reader *reader, yyjson_val *at, const char *format, ...)
 {
         va_list args;
 
@@ -76,33 +61,30 @@ int config_warn(struct config_reader *reader, const char *key, const char *forma
                 return 0;
         }
         va_start(args, format);
-        _cleanup_free_ char *text = message(reader, key, format, args);
+        char *text = message(reader, at, format, args);
         va_end(args);
-        if (!text || add_warning(reader->into, text) < 0)
-                return error_errno(reader->err, ENOMEM, "%s", reader->file);
-        take_ptr(text);
-        return 0;
+        return config_add_warning(reader->into, text) < 0 ? config_no_memory(reader) : 0;
 }
 
-int config_wrong(struct config_reader *reader, const char *key, const char *format, ...)
+int config_wrong(struct config_reader *reader, yyjson_val *at, const char *format, ...)
 {
         va_list args;
 
         va_start(args, format);
-        _cleanup_free_ char *text = message(reader, key, format, args);
+        _cleanup_free_ char *text = message(reader, at, format, args);
         va_end(args);
         return error_set(reader->err, EINVAL, "%s", text ? text : reader->file);
 }
 
-int config_warn_unknown(struct config_reader *reader, const char *where, const char *key,
+int config_warn_unknown(struct config_reader *reader, const char *where, yyjson_val *key,
                         const char *const *known)
 {
-        const char *meant = did_you_mean(key, known);
+        const char *name = yyjson_get_str(key), *meant = did_you_mean(name, known);
 
         if (meant)
                 return config_warn(reader, key, "%sunknown key \"%s\"; did you mean \"%s\"?", where,
-                                   key, meant);
-        return config_warn(reader, key, "%sunknown key \"%s\", ignored", where, key);
+                                   name, meant);
+        return config_warn(reader, key, "%sunknown key \"%s\", ignored", where, name);
 }
 
 const char *config_text(yyjson_val *value)
@@ -122,6 +104,49 @@ int config_set_text(char **to, const char *text)
         return 0;
 }
 
+char **config_list_free(char **list)
+{
+        for (char **item = list; item && *item; item++)
+                free(*item);
+        free(list);
+        return NULL;
+}
+
+int config_list_copy(char ***to, char *const *from)
+{
+        size_t n = 0;
+
+        while (from && from[n])
+                n++;
+        char **copy = from ? calloc(n + 1, sizeof(char *)) : NULL;
+        for (size_t i = 0; copy && i < n; i++) {
+                if (config_set_text(&copy[i], from[i]) < 0) {
+                        config_list_free(copy);
+                        return -ENOMEM;
+                }
+        }
+        if (from && !copy)
+                return -ENOMEM;
+        *to = copy;
+        return 0;
+}
+
+int config_append_items(void *array, size_t *count, void *more, size_t *n, size_t size)
+{
+        void **to = array, **from = more;
+
+        if (*n == 0)
+                return 0;
+        char *grown = reallocarray(*to, *count + *n, size);
+        if (!grown)
+                return -ENOMEM;
+        memcpy(grown + *count * size, *from, *n * size);
+        *to = grown;
+        *count += *n;
+        *n = 0;
+        return 0;
+}
+
 int config_count_warnings(struct config_reader *reader)
 {
         size_t n = reader->n_warnings_left_out;
@@ -130,12 +155,8 @@ int config_count_warnings(struct config_reader *reader)
         if (n == 0)
                 return 0;
         if (asprintf(&text, "%s: %zu more warnings left out", reader->file, n) < 0)
-                return error_errno(reader->err, ENOMEM, "%s", reader->file);
-        if (add_warning(reader->into, text) < 0) {
-                free(text);
-                return error_errno(reader->err, ENOMEM, "%s", reader->file);
-        }
-        return 0;
+                return config_no_memory(reader);
+        return config_add_warning(reader->into, text) < 0 ? config_no_memory(reader) : 0;
 }
 
 int config_check_twice(struct config_reader *reader, const char *where, yyjson_val *object,
@@ -149,6 +170,6 @@ int config_check_twice(struct config_reader *reader, const char *where, yyjson_v
         if (yyjson_obj_getn(object, yyjson_get_str(name), yyjson_get_len(name)) ==
             yyjson_obj_iter_get_val(name))
                 return 0;
-        return config_warn(reader, NULL, "%s\"%s\" stands there twice; the last one counts", where,
+        return config_warn(reader, name, "%s\"%s\" stands there twice; the last one counts", where,
                            yyjson_get_str(name));
 }

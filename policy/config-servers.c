@@ -15,7 +15,6 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "policy/config-parts.h"
-#include "policy/did-you-mean.h"
 #include "policy/quantity.h"
 #include "policy/server-name.h"
 
@@ -31,6 +30,7 @@ struct entry {
         struct config_reader *reader;
         struct config_server *server;
         const char *type; /* as written, or NULL */
+        yyjson_val *at;   /* the value that is read */
 };
 
 /* The first problem of an entry is the one that it keeps. */
@@ -41,13 +41,15 @@ static int problem(struct entry *e, const char *format, ...)
 
         if (e->server->problem)
                 return 0;
+        char *place = config_place(e->reader, e->at);
         va_start(args, format);
         int r = vasprintf(&e->server->problem, format, args);
         va_end(args);
-        if (r >= 0)
-                return 0;
-        e->server->problem = NULL;
-        return -ENOMEM;
+        if (r < 0)
+                e->server->problem = NULL;
+        free(e->server->place);
+        e->server->place = place;
+        return r < 0 || !place ? -ENOMEM : 0;
 }
 
 static int read_text(struct entry *e, const char *key, yyjson_val *value, char **to)
@@ -79,15 +81,7 @@ static size_t word_length(yyjson_val *value, const char *text)
         return yyjson_is_raw(value) ? yyjson_get_len(value) : strlen(text);
 }
 
-static char **list_free(char **list)
-{
-        for (char **item = list; item && *item; item++)
-                free(*item);
-        free(list);
-        return NULL;
-}
-
-DEFINE_CLEANUP(char **, list_free)
+DEFINE_CLEANUP(char **, config_list_free)
 
 static int read_args(struct entry *e, const char *key, yyjson_val *value)
 {
@@ -99,18 +93,19 @@ static int read_args(struct entry *e, const char *key, yyjson_val *value)
                 return problem(e, "\"args\" must be an array of strings");
         if (n > ARGS_MAX)
                 return problem(e, "\"args\" has more than %d items", ARGS_MAX);
-        _cleanup_(cleanup_list_free) char **args = calloc(n + 1, sizeof(char *));
+        _cleanup_(cleanup_config_list_free) char **args = calloc(n + 1, sizeof(char *));
         if (!args)
                 return -ENOMEM;
         while ((item = yyjson_arr_iter_next(&iter))) {
                 const char *text = word(item);
+                e->at = item;
                 if (!text)
                         return problem(e, "\"args\": item %zu must be a string", i + 1);
                 args[i] = strndup(text, word_length(item, text));
                 if (!args[i++])
                         return -ENOMEM;
         }
-        list_free(e->server->args);
+        config_list_free(e->server->args);
         e->server->args = take_ptr(args);
         e->server->n_args = n;
         return 0;
@@ -121,6 +116,7 @@ static int read_variable(struct entry *e, yyjson_val *name, yyjson_val *value, c
         const char *text = word(value);
         const char *variable = config_text(name);
 
+        e->at = name;
         if (!variable || *variable == '\0' || strchr(variable, '='))
                 return problem(e, "\"env\": \"%s\" cannot be a variable's name",
                                variable ? variable : "…");
@@ -140,7 +136,7 @@ static int read_env(struct entry *e, const char *key, yyjson_val *value)
                 return problem(e, "\"env\" must be an object of strings");
         if (n > ENV_MAX)
                 return problem(e, "\"env\" has more than %d variables", ENV_MAX);
-        _cleanup_(cleanup_list_free) char **env = calloc(n + 1, sizeof(char *));
+        _cleanup_(cleanup_config_list_free) char **env = calloc(n + 1, sizeof(char *));
         if (!env)
                 return -ENOMEM;
         for (; (name = yyjson_obj_iter_next(&iter)); i++) {
@@ -150,7 +146,7 @@ static int read_env(struct entry *e, const char *key, yyjson_val *value)
                         return r;
                 env[i] = item;
         }
-        list_free(e->server->env);
+        config_list_free(e->server->env);
         e->server->env = take_ptr(env);
         e->server->n_env = n;
         return 0;
@@ -188,23 +184,70 @@ static int read_disabled(struct entry *e, const char *key, yyjson_val *value)
         return 0;
 }
 
-static int read_timeout(struct entry *e, const char *key, yyjson_val *value)
+static int read_time(struct entry *e, const char *key, yyjson_val *value, uint32_t *ret)
 {
         uint32_t ms = 0;
 
         int r = quantity_milliseconds(value, &ms);
         if (r == -EINVAL)
-                return problem(
-                        e, "\"timeout\" must be a number of seconds or a string such as \"30s\"");
+                return problem(e, "\"%s\" must be a number of seconds or a string such as \"30s\"",
+                               key);
         if (r < 0 || ms < TIMEOUT_MIN || ms > TIMEOUT_MAX)
-                return problem(e, "\"timeout\" must be from 0.1 to %d seconds", TIMEOUT_MAX / 1000);
-        e->server->timeout_ms = ms;
+                return problem(e, "\"%s\" must be from 0.1 to %d seconds", key, TIMEOUT_MAX / 1000);
+        *ret = ms;
         if (ms <= TIMEOUT_SUSPECT || yyjson_is_str(value))
                 return 0;
         return config_warn(
-                e->reader, NULL,
-                "server \"%s\": timeout is taken as %u seconds; for milliseconds write \"%ums\"",
-                e->server->name, ms / 1000, ms / 1000);
+                e->reader, value,
+                "server \"%s\": %s is taken as %u seconds; for milliseconds write \"%ums\"",
+                e->server->name, key, ms / 1000, ms / 1000);
+}
+
+static int read_timeout(struct entry *e, const char *key, yyjson_val *value)
+{
+        return read_time(e, key, value, &e->server->timeout_ms);
+}
+
+static int read_start_timeout(struct entry *e, const char *key, yyjson_val *value)
+{
+        return read_time(e, key, value, &e->server->start_timeout_ms);
+}
+
+/* Rules that are wrong in their shape. */
+static int complaint(struct entry *e, int r, const struct config_complaint *bad)
+{
+        if (r < 0 || !*bad->text)
+                return r;
+        e->at = bad->at;
+        return problem(e, "%s", bad->text);
+}
+
+static int read_tools(struct entry *e, const char *key, yyjson_val *value)
+{
+        struct config_complaint bad = {};
+        char where[2 * SERVER_NAME_MAX * 4];
+
+        snprintf(where, sizeof(where), "server \"%s\": ", e->server->name);
+        config_rules_done(&e->server->tools);
+        int r = config_read_rules(e->reader, where, value, &e->server->tools, &bad);
+        return complaint(e, r, &bad);
+}
+
+/* Gemini's and Codex's names for what "tools" says. */
+static int read_allow(struct entry *e, const char *key, yyjson_val *value)
+{
+        struct config_complaint bad = {};
+
+        int r = config_read_names(value, key, CONFIG_RULES_MAX, &e->server->tools.allow, &bad);
+        return complaint(e, r, &bad);
+}
+
+static int read_deny(struct entry *e, const char *key, yyjson_val *value)
+{
+        struct config_complaint bad = {};
+
+        int r = config_read_names(value, key, CONFIG_RULES_MAX, &e->server->tools.deny, &bad);
+        return complaint(e, r, &bad);
 }
 
 static int ignore(struct entry *e, const char *key, yyjson_val *value)
@@ -227,6 +270,9 @@ static const struct server_key {
         {"description", read_description},
         {"disabled", read_disabled},
         {"timeout", read_timeout},
+        {"start_timeout", read_start_timeout},
+        {"tools", read_tools},
+        {"rename", ignore}, /* taken before all others */
         /* the same under other names */
         {"enabled", read_disabled},
         {"environment", read_env},
@@ -235,6 +281,11 @@ static const struct server_key {
         {"serverUrl", read_url},
         {"transport", read_type},
         {"transportType", read_type},
+        {"startup_timeout_sec", read_start_timeout},
+        {"includeTools", read_allow},
+        {"excludeTools", read_deny},
+        {"enabled_tools", read_allow},
+        {"disabled_tools", read_deny},
         /* a client's own: approval, appearance, where the entry came from */
         {"alwaysAllow", ignore},
         {"autoApprove", ignore},
@@ -258,15 +309,15 @@ static const struct server_key {
         {"isActive", read_disabled},
         {"initializationOptions", ignore},
         {"requestTimeout", ignore},
-        {"startup_timeout_sec", ignore},
         {"required", ignore},
 };
 
 static const char *const known_names[] = {
-        "command", "args", "env", "cwd", "url", "type", "description", "disabled", "timeout", NULL,
+        "command",  "args",    "env",           "cwd",   "url",    "type", "description",
+        "disabled", "timeout", "start_timeout", "tools", "rename", NULL,
 };
 
-static int warn_unknown(struct entry *e, const char *key)
+static int warn_unknown(struct entry *e, yyjson_val *key)
 {
         char where[2 * SERVER_NAME_MAX * 4];
 
@@ -274,12 +325,15 @@ static int warn_unknown(struct entry *e, const char *key)
         return config_warn_unknown(e->reader, where, key, known_names);
 }
 
-static int read_member(struct entry *e, const char *key, yyjson_val *value)
+static int read_member(struct entry *e, yyjson_val *name, yyjson_val *value)
 {
+        const char *key = yyjson_get_str(name);
+
+        e->at = value;
         for (size_t i = 0; i < ARRAY_SIZE(server_keys); i++)
                 if (strcmp(server_keys[i].name, key) == 0)
                         return server_keys[i].read(e, key, value);
-        return warn_unknown(e, key);
+        return warn_unknown(e, name);
 }
 
 static int read_members(struct entry *e, yyjson_val *object)
@@ -292,7 +346,7 @@ static int read_members(struct entry *e, yyjson_val *object)
         while ((name = yyjson_obj_iter_next(&iter))) {
                 int r = config_check_twice(e->reader, where, object, name);
                 if (r >= 0)
-                        r = read_member(e, yyjson_get_str(name), yyjson_obj_iter_get_val(name));
+                        r = read_member(e, name, yyjson_obj_iter_get_val(name));
                 if (r < 0)
                         return r;
         }
@@ -371,28 +425,30 @@ static bool is_taken(const struct config *config, const struct config_server *s)
         return false;
 }
 
-static int read_entry(struct config_reader *reader, struct config_server *s, yyjson_val *value)
+static int read_entry(struct entry *e, yyjson_val *value)
 {
-        struct entry e = {.reader = reader, .server = s};
+        struct config_server *s = e->server;
+        yyjson_val *name = e->at;
         int r = 0;
 
-        if (is_taken(reader->before, s) || is_taken(reader->into, s))
-                r = problem(&e, "there is a server of this name before it; that one is used");
+        if (is_taken(e->reader->before, s) || is_taken(e->reader->into, s))
+                r = problem(e, "there is a server of this name before it; that one is used");
         else if (!yyjson_is_obj(value))
-                r = problem(&e, "must be an object: {\"command\": …}");
+                r = problem(e, "must be an object: {\"command\": …}");
         if (r < 0 || !yyjson_is_obj(value))
                 return r;
-        r = read_members(&e, value);
+        r = read_members(e, value);
+        e->at = name;
         if (r >= 0)
-                r = check_kind(&e);
+                r = check_kind(e);
         if (r >= 0 && config_server_is_ourselves(s))
-                r = problem(&e, "would start Cloister inside Cloister; skipped");
+                r = problem(e, "would start Cloister inside Cloister; skipped");
         s->key = key_of(s);
         return r;
 }
 
 /* The name as far as it can be shown: without NUL, of bounded length. */
-static int read_name(struct config_reader *reader, struct config_server *s, yyjson_val *name)
+static int set_name(struct entry *e, yyjson_val *name)
 {
         const char *text = yyjson_get_str(name);
         size_t length = yyjson_get_len(name);
@@ -400,11 +456,26 @@ static int read_name(struct config_reader *reader, struct config_server *s, yyjs
 
         if (wrong && length > SERVER_NAME_MAX)
                 length = server_name_cut(text, length);
-        s->name = strndup(text, length);
-        if (!s->name)
+        free(e->server->name);
+        e->server->name = strndup(text, length);
+        if (!e->server->name)
                 return -ENOMEM;
-        struct entry e = {.reader = reader, .server = s};
-        return wrong ? problem(&e, "%s", wrong) : 0;
+        e->at = name;
+        return wrong ? problem(e, "%s", wrong) : 0;
+}
+
+/* What code calls it: "rename", else the key of the entry. */
+static int read_name(struct entry *e, yyjson_val *name, yyjson_val *value)
+{
+        yyjson_val *other = yyjson_obj_get(value, "rename");
+
+        if (!other)
+                return set_name(e, name);
+        if (config_text(other))
+                return set_name(e, other);
+        int r = set_name(e, name);
+        e->at = other;
+        return r < 0 ? r : problem(e, "\"rename\" must be a string");
 }
 
 static struct config_server *new_server(struct config *config)
@@ -421,16 +492,19 @@ static struct config_server *new_server(struct config *config)
 static int read_server(struct config_reader *reader, yyjson_val *name, yyjson_val *value)
 {
         if (reader->before->n_servers + reader->into->n_servers >= CONFIG_SERVERS_MAX)
-                return config_wrong(reader, NULL, "more than %d servers in all",
+                return config_wrong(reader, name, "more than %d servers in all",
                                     CONFIG_SERVERS_MAX);
 
-        struct config_server *s = new_server(reader->into);
-        int r = s ? read_name(reader, s, name) : -ENOMEM;
+        struct entry e = {.reader = reader, .server = new_server(reader->into), .at = name};
+        if (!e.server)
+                return config_no_memory(reader);
+        int r = read_name(&e, name, value);
+        if (!e.server->place)
+                e.server->place = config_place(reader, name);
+        e.at = name;
         if (r >= 0)
-                r = read_entry(reader, s, value);
-        if (r == -ENOMEM)
-                return error_errno(reader->err, ENOMEM, "%s", reader->file);
-        return r;
+                r = read_entry(&e, value);
+        return r == -ENOMEM || !e.server->place ? config_no_memory(reader) : r;
 }
 
 int config_read_servers(struct config_reader *reader, yyjson_val *servers)
@@ -439,7 +513,7 @@ int config_read_servers(struct config_reader *reader, yyjson_val *servers)
         yyjson_val *name;
 
         if (!yyjson_is_obj(servers))
-                return config_wrong(reader, "mcpServers",
+                return config_wrong(reader, servers,
                                     "mcpServers must be an object: {\"NAME\": {\"command\": …}}");
         while ((name = yyjson_obj_iter_next(&iter))) {
                 int r = read_server(reader, name, yyjson_obj_iter_get_val(name));
@@ -454,28 +528,19 @@ void config_server_done(struct config_server *s)
         free(s->name);
         free(s->command);
         free(s->url);
-        list_free(s->args);
-        list_free(s->env);
+        config_list_free(s->args);
+        config_list_free(s->env);
         free(s->cwd);
         free(s->description);
+        free(s->place);
         free(s->problem);
+        config_rules_done(&s->tools);
         *s = (struct config_server){};
 }
 
 static int copy_text(char **to, const char *from)
 {
         return from ? config_set_text(to, from) : 0;
-}
-
-static int copy_list(char ***to, char *const *from, size_t n)
-{
-        if (!from)
-                return 0;
-        *to = calloc(n + 1, sizeof(char *));
-        for (size_t i = 0; *to && i < n; i++)
-                if (config_set_text(&(*to)[i], from[i]) < 0)
-                        return -ENOMEM;
-        return *to ? 0 : -ENOMEM;
 }
 
 int config_server_copy(const struct config_server *from, struct config_server *ret)
@@ -485,15 +550,17 @@ int config_server_copy(const struct config_server *from, struct config_server *r
                 .n_env = from->n_env,
                 .disabled = from->disabled,
                 .timeout_ms = from->timeout_ms,
+                .start_timeout_ms = from->start_timeout_ms,
                 .key = from->key,
         };
 
         if (copy_text(&s.name, from->name) < 0 || copy_text(&s.command, from->command) < 0 ||
             copy_text(&s.url, from->url) < 0 || copy_text(&s.cwd, from->cwd) < 0 ||
             copy_text(&s.description, from->description) < 0 ||
-            copy_text(&s.problem, from->problem) < 0 ||
-            copy_list(&s.args, from->args, from->n_args) < 0 ||
-            copy_list(&s.env, from->env, from->n_env) < 0) {
+            copy_text(&s.place, from->place) < 0 || copy_text(&s.problem, from->problem) < 0 ||
+            config_list_copy(&s.tools.allow, from->tools.allow) < 0 ||
+            config_list_copy(&s.tools.deny, from->tools.deny) < 0 ||
+            config_list_copy(&s.args, from->args) < 0 || config_list_copy(&s.env, from->env) < 0) {
                 config_server_done(&s);
                 return -ENOMEM;
         }

@@ -18,7 +18,9 @@ struct config *config_new(void)
         struct config *config = calloc(1, sizeof(*config));
         if (!config)
                 return NULL;
+        config->references = 1;
         limits_default(&config->limits);
+        config->top.limits = config->limits;
         config->cell_timeout_ms = 120 * SECOND;
         config->cell_timeout_max_ms = 600 * SECOND;
         config->session_idle_ms = 30 * 60 * SECOND;
@@ -28,12 +30,20 @@ struct config *config_new(void)
 
 struct config *config_free(struct config *config)
 {
-        if (!config)
+        if (!config || --config->references > 0)
                 return NULL;
         for (size_t i = 0; i < config->n_servers; i++)
                 config_server_done(&config->servers[i]);
         for (size_t i = 0; i < config->n_warnings; i++)
                 free(config->warnings[i]);
+        for (size_t i = 0; i < config->n_profiles; i++)
+                config_profile_done(&config->profiles[i]);
+        for (size_t i = 0; i < config->n_clients; i++)
+                free(config->clients[i].name);
+        config_profile_done(&config->top);
+        config_pending_free(config->pending);
+        free(config->profiles);
+        free(config->clients);
         free(config->servers);
         free(config->warnings);
         free(config->image);
@@ -43,13 +53,19 @@ struct config *config_free(struct config *config)
         return NULL;
 }
 
+struct config *config_ref(struct config *config)
+{
+        config->references++;
+        return config;
+}
+
 /* A file as a config of its own, with the numbers of the earlier ones to start from. */
 static struct config *new_from(const struct config *before)
 {
         struct config *config = config_new();
         if (!config)
                 return NULL;
-        config->limits = before->limits;
+        config->top.limits = before->top.limits;
         config->cell_timeout_ms = before->cell_timeout_ms;
         config->cell_timeout_max_ms = before->cell_timeout_max_ms;
         config->session_idle_ms = before->session_idle_ms;
@@ -68,34 +84,42 @@ static void move_text(char **to, char **from)
         *to = take_ptr(*from);
 }
 
-/* Grows *array by n items of the given size and moves those of more behind it. */
-static int append_items(void *array, size_t *count, void *more, size_t *n, size_t size)
+/* What both say of the top level, so that nobody has to look into the profiles for it. */
+static int tell_top(struct config *config)
 {
-        void **to = array, **from = more;
-
-        if (*n == 0)
-                return 0;
-        char *grown = reallocarray(*to, *count + *n, size);
-        if (!grown)
+        config->limits = config->top.limits;
+        if (config->top.image && config_set_text(&config->image, config->top.image) < 0)
                 return -ENOMEM;
-        memcpy(grown + *count * size, *from, *n * size);
-        *to = grown;
-        *count += *n;
-        *n = 0;
-        return 0;
+        if (!config->top.image)
+                config->image = (free(config->image), NULL);
+        return config->top.python ? config_set_text(&config->python, config->top.python) : 0;
+}
+
+static int merge_profiles(struct config *config, struct config *file)
+{
+        config_profile_overlay(&config->top, &file->top);
+        for (size_t i = 0; i < file->n_profiles; i++) {
+                struct config_profile *to = config_profile_named(config, file->profiles[i].name);
+                if (!to)
+                        return errno == E2BIG ? -E2BIG : -ENOMEM;
+                config_profile_overlay(to, &file->profiles[i]);
+        }
+        return tell_top(config);
 }
 
 static int merge(struct config *config, struct config *file)
 {
-        if (append_items(&config->servers, &config->n_servers, &file->servers, &file->n_servers,
-                         sizeof(struct config_server)) < 0 ||
-            append_items(&config->warnings, &config->n_warnings, &file->warnings, &file->n_warnings,
-                         sizeof(char *)) < 0)
+        int r = merge_profiles(config, file);
+
+        if (r < 0)
+                return r;
+        if (config_append_items(&config->servers, &config->n_servers, &file->servers,
+                                &file->n_servers, sizeof(struct config_server)) < 0 ||
+            config_append_items(&config->warnings, &config->n_warnings, &file->warnings,
+                                &file->n_warnings, sizeof(char *)) < 0 ||
+            config_pending_merge(config, file) < 0)
                 return -ENOMEM;
-        move_text(&config->image, &file->image);
-        move_text(&config->python, &file->python);
         move_text(&config->user, &file->user);
-        config->limits = file->limits;
         config->cell_timeout_ms = file->cell_timeout_ms;
         config->cell_timeout_max_ms = file->cell_timeout_max_ms;
         config->session_idle_ms = file->session_idle_ms;
@@ -115,8 +139,6 @@ int config_add(struct config *config, const char *name, const char *data, size_t
                 .before = config,
                 .into = file,
                 .file = name,
-                .data = data,
-                .n = n,
                 .err = err,
         };
 
@@ -127,11 +149,15 @@ int config_add(struct config *config, const char *name, const char *data, size_t
         int r = json_parse_config(data, n, &doc, err);
         if (r < 0)
                 return error_context(err, "%s", name);
+        config_lines_init(&reader.lines, data, n, yyjson_doc_get_root(doc));
         r = config_read_root(&reader, yyjson_doc_get_root(doc));
         if (r >= 0)
                 r = config_count_warnings(&reader);
         if (r < 0)
                 return r;
         r = merge(config, file);
+        if (r == -E2BIG)
+                return error_set(err, E2BIG, "%s: more than %d profiles in all", name,
+                                 CONFIG_PROFILES_MAX);
         return r < 0 ? error_errno(err, -r, "%s", name) : 0;
 }

@@ -61,7 +61,8 @@ struct config_profile {
         char **preload; /* dotted names of modules, NULL-terminated, or NULL */
         char **servers; /* names that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
-        bool agent; /* run_python's argument profile may choose it; others only people choose */
+        bool agent;    /* run_python's argument profile may choose it; others only people choose */
+        uint32_t said; /* the reader's: bits of the keys that the config says of it itself */
 };
 
 /* Whom a profile is for, by the name that a client gives itself in MCP (clientInfo.name). */
@@ -84,11 +85,18 @@ struct config_server {
         uint32_t timeout_ms;       /* of a call; 0: the default, 60,000 */
         uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
         struct config_tool_rules tools;
+        char *place;   /* "FILE: line 3": its entry, or what is wrong in it */
         char *problem; /* why it cannot be used (one line), or NULL */
-        uint64_t key;  /* hash of all that decides what the server is: for the cached catalogue */
+        uint64_t key; /* hash of all that decides what the server is (command, args, env, cwd, url),
+                         not of how it is used (name, timeouts, rules): for the cached catalogue */
 };
 
+struct config_pending; /* the reader's: what config_finish() is to resolve */
+
 struct config {
+        unsigned int references;
+        struct config_pending *pending;
+        struct config_profile top;     /* the reader's: the top level's network, mounts, preload */
         struct config_server *servers; /* in the order of files and of entries */
         size_t n_servers;
         struct config_profile *profiles; /* at least one once config_finish() was called */
@@ -124,13 +132,13 @@ struct config *config_free(struct config *config);
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err);
 
-/* After the last file: makes the profiles whole. Returns 0, -EINVAL (a profile that is not there is
- * named) or -ENOMEM. */
+/* Once, after the last file: makes the profiles whole. Returns 0, -EINVAL (a profile that is not
+ * there is named, with file and line) or -ENOMEM. May add warnings. */
 int config_finish(struct config *config, struct error *err);
 
 /* Index of a profile, or -ENOENT with what may have been meant. */
 int config_find_profile(const struct config *config, const char *name, struct error *err);
-/* Index of the profile of a client. client may be NULL. */
+/* Index of the profile of a client: config->profile for one that is not named, or NULL. */
 size_t config_profile_of_client(const struct config *config, const char *client);
 
 /* A config is shared by what was made under it: a reload leaves the old one to living sessions. */

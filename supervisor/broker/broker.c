@@ -201,7 +201,7 @@ static int parse_config(struct broker *broker, struct config_text *texts, size_t
                 if (r < 0)
                         return r;
         }
-        return 0;
+        return config_finish(broker->config, err);
 }
 
 static int isolate(struct broker *broker, struct error *err)

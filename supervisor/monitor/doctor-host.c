@@ -94,8 +94,8 @@ static void add_problems(struct doctor *d, const struct config *config)
         for (size_t i = 0; i < config->n_servers; i++) {
                 const struct config_server *s = &config->servers[i];
                 if (s->problem)
-                        doctor_add(d, "config", DOCTOR_DEGRADED, false, NULL, "server %s: %s",
-                                   s->name, s->problem);
+                        doctor_add(d, "config", DOCTOR_DEGRADED, false, NULL,
+                                   "%s: server \"%s\": %s", s->place, s->name, s->problem);
         }
 }
 
@@ -105,7 +105,11 @@ static void check_config(struct doctor *d, const char *const *paths, size_t n, b
         struct config_files *files = NULL;
         struct error error = {0};
 
-        if (config_files_open(paths, n, trusted_only, config, &files, &error) < 0) {
+        int r = config_files_open(paths, n, trusted_only, config, &files, &error);
+        if (r >= 0)
+                r = config_finish(config, &error);
+        if (r < 0) {
+                config_files_free(files);
                 doctor_add(d, "config", DOCTOR_MISSING, true, "correct the file", "%s", error.text);
                 return;
         }

@@ -69,14 +69,16 @@ static int load_config(struct monitor *m, struct error *err)
         bool trusted_only = geteuid() == 0 || has_setuid();
         int r = config_files_open(m->options->configs, m->options->n_configs, trusted_only,
                                   m->config, &m->files, err);
+        if (r >= 0)
+                r = config_finish(m->config, err);
         if (r < 0)
                 return r;
         for (size_t i = 0; i < m->config->n_warnings; i++)
                 log_warning("%s", m->config->warnings[i]);
         for (size_t i = 0; i < m->config->n_servers; i++) {
                 if (m->config->servers[i].problem)
-                        log_warning("server %s: %s", m->config->servers[i].name,
-                                    m->config->servers[i].problem);
+                        log_warning("%s: server \"%s\": %s", m->config->servers[i].place,
+                                    m->config->servers[i].name, m->config->servers[i].problem);
         }
         m->limits = m->config->limits;
         limits_fit(&m->limits);

@@ -25,6 +25,21 @@ static void expand(const struct config *config)
         }
 }
 
+static void check_profiles(const struct config *config)
+{
+        assert(config->n_profiles >= 1 && config->n_profiles <= CONFIG_PROFILES_MAX);
+        assert(strcmp(config->profiles[0].name, "default") == 0);
+        assert(config->profile < config->n_profiles);
+        for (size_t i = 0; i < config->n_clients; i++)
+                assert(config->clients[i].profile < config->n_profiles);
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *p = &config->profiles[i];
+                config_tool_allowed(&p->tools, "server", "tool_name");
+                for (size_t j = 0; j < p->n_mounts; j++)
+                        assert(p->mounts[j].target[0] == '/' && p->mounts[j].target[1]);
+        }
+}
+
 bool fuzz_accepts(const uint8_t *data, size_t n)
 {
         struct error err = {};
@@ -40,6 +55,8 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         for (size_t i = servers; i < config->n_servers; i++)
                 assert(config->servers[i].problem);
         expand(config);
+        if (config_finish(config, &err) >= 0)
+                check_profiles(config);
         config_free(config);
         return r >= 0;
 }

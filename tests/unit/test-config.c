@@ -172,12 +172,19 @@ static void test_warnings_are_bounded(void)
         check_eq_str(config->warnings[16], "a.json: 84 more warnings left out");
 }
 
-static void test_line_only_where_it_is_certain(void)
+static void test_line_of_each_of_several(void)
 {
         _cleanup_config_ struct config *config = good(
-                "{\"a\": {\"zzzzzz\": 1},\n\"zzzzzz\": \"zzzzzz\"}");
+                "{\"a\": {\"zzzzzz\": 1},\n\"zzzzzz\": \"zzzzzz\",\n"
+                "\"mcpServers\": {\"x\": {\"command\": \"zzzzzz\",\n\"zzzzzz\": 1},\n"
+                "\"y\": {\"args\": [1,\n\n{}]}}}");
 
-        check_eq_str(config->warnings[1], "a.json: unknown key \"zzzzzz\", ignored");
+        check_eq_str(config->warnings[1], "a.json: line 2: unknown key \"zzzzzz\", ignored");
+        check_eq_str(config->warnings[2],
+                     "a.json: line 4: server \"x\": unknown key \"zzzzzz\", ignored");
+        check_eq_str(config->servers[0].place, "a.json: line 3");
+        check_has(config->servers[1].problem, "item 2");
+        check_eq_str(config->servers[1].place, "a.json: line 7");
 }
 
 static void test_keys_twice(void)
@@ -526,7 +533,7 @@ int main(void)
         run(test_wrong_types_name_file_line_and_key);
         run(test_unknown_keys_are_warned_of);
         run(test_warnings_are_bounded);
-        run(test_line_only_where_it_is_certain);
+        run(test_line_of_each_of_several);
         run(test_keys_twice);
         run(test_server);
         run(test_server_problems);

@@ -1,0 +1,22 @@
+/* Which keys of a profile the config says, as bits of config_profile.said. */
+#pragma once
+
+#include "policy/config-parts.h"
+
+#define CONFIG_PROFILE_DEFAULT "default"
+
+enum {
+        SAID_IMAGE = 1,
+        SAID_PYTHON = 2,
+        SAID_NETWORK = 4,
+        SAID_MOUNTS = 8,
+        SAID_PRELOAD = 16,
+        SAID_SERVERS = 32,
+        SAID_TOOLS = 64,
+        SAID_AGENT = 128,
+};
+enum { CONFIG_LIMITS = 6 };
+#define SAID_LIMIT(i) (1u << (16 + (i)))
+
+/* The keys of "limits"; offsets in struct config_profile. */
+extern const struct config_key config_limit_keys[CONFIG_LIMITS];

@@ -1,0 +1,351 @@
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "policy/config.h"
+#include "tests/unit/test.h"
+
+DEFINE_CLEANUP(struct config *, config_free)
+#define _cleanup_config_ _cleanup_(cleanup_config_free)
+
+static void add(struct config *config, const char *text)
+{
+        struct error err = {};
+
+        check_ok(config_add(config, "a.json", text, strlen(text), &err));
+}
+
+static struct config *good(const char *text)
+{
+        struct error err = {};
+        struct config *config = config_new();
+
+        check(config);
+        add(config, text);
+        check_ok(config_finish(config, &err));
+        return config;
+}
+
+static void refused(const char *text, const char *part)
+{
+        struct error err = {};
+        _cleanup_config_ struct config *config = config_new();
+
+        int r = config_add(config, "a.json", text, strlen(text), &err);
+        if (r >= 0)
+                r = config_finish(config, &err);
+        check_eq_int(r, -EINVAL);
+        check_has(err.text, "a.json: ");
+        check_has(err.text, part);
+}
+
+static const struct config_profile *profile(const struct config *config, const char *name)
+{
+        struct error err = {};
+        int i = config_find_profile(config, name, &err);
+
+        check_ok(i);
+        return &config->profiles[i];
+}
+
+static void test_default(void)
+{
+        _cleanup_config_ struct config *config = good("{}");
+
+        check_eq_int(config->n_profiles, 1);
+        check_eq_int(config->profile, 0);
+        check_eq_str(config->profiles[0].name, "default");
+        check_eq_int(config->profiles[0].limits.memory, 512 << 20);
+        check_eq_int(config->profiles[0].limits.open_files, 1024);
+        check_eq_int(config->profiles[0].network, CONFIG_NETWORK_NONE);
+        check(!config->profiles[0].servers && !config->profiles[0].image);
+        check(!config->profiles[0].agent);
+}
+
+static void test_all_keys(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"mcpServers\": {\"git\": {\"command\": \"g\"}}, \"profiles\": {\"data\": {"
+                "\"image\": \"pandas\", \"limits\": {\"memory\": \"2G\", \"cpu\": 2},"
+                "\"network\": \"loopback\", \"mounts\": [{\"source\": \"~/data\", \"target\": "
+                "\"/data\"}, {\"source\": \"/srv/out\", \"target\": \"/workspace/out2\", "
+                "\"mode\": \"rw\"}], \"preload\": [\"numpy\", \"xml.etree\"], \"servers\": "
+                "[\"git\"], \"tools\": {\"allow\": [\"git.*\"], \"deny\": [\"push\"]},"
+                "\"agent\": true}}, \"profile\": \"data\"}");
+        const struct config_profile *p = profile(config, "data");
+
+        check_eq_int(config->n_warnings, 0);
+        check_eq_int(config->profile, 1);
+        check_eq_str(p->image, "pandas");
+        check_eq_int(p->limits.memory, 2ll << 30);
+        check_eq_int(p->limits.cpu_milli, 2000);
+        check_eq_int(p->limits.pids, 128);
+        check_eq_int(p->network, CONFIG_NETWORK_LOOPBACK);
+        check_eq_int(p->n_mounts, 2);
+        check_eq_str(p->mounts[0].source, "~/data");
+        check_eq_str(p->mounts[0].target, "/data");
+        check(!p->mounts[0].writable && p->mounts[1].writable);
+        check_eq_str(p->preload[1], "xml.etree");
+        check_eq_str(p->preload[2], NULL);
+        check_eq_str(p->servers[0], "git");
+        check_eq_str(p->tools.allow[0], "git.*");
+        check_eq_str(p->tools.deny[0], "push");
+        check(p->agent);
+        check(!profile(config, "default")->agent && !profile(config, "default")->servers);
+}
+
+static void test_inherits_what_it_does_not_say(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"profiles\": {\"a\": {\"limits\": {\"pids\": 9}}, \"b\": {\"image\": \"other\","
+                "\"mounts\": [], \"network\": \"none\"}, \"c\": {\"python\": \"/p\"},"
+                "\"default\": {\"servers\": [], \"limits\": {\"pids\": 10}}},"
+                "\"image\": \"base\", \"limits\": {\"memory\": \"1G\", \"pids\": 64},"
+                "\"network\": \"loopback\", \"preload\": [\"json\"],"
+                "\"mounts\": [{\"source\": \"/s\", \"target\": \"/s\"}]}");
+        const struct config_profile *a = profile(config, "a"), *b = profile(config, "b");
+        const struct config_profile *c = profile(config, "c"), *d = &config->profiles[0];
+
+        check_eq_int(config->n_profiles, 4);
+        check_eq_str(d->name, "default");
+        check_eq_int(d->limits.pids, 10);
+        check(d->servers && !d->servers[0]);
+        check_eq_str(a->image, "base");
+        check_eq_int(a->limits.memory, 1 << 30);
+        check_eq_int(a->limits.pids, 9);
+        check_eq_int(a->network, CONFIG_NETWORK_LOOPBACK);
+        check_eq_str(a->preload[0], "json");
+        check_eq_str(a->mounts[0].target, "/s");
+        check(!a->servers); /* what "default" says under "profiles" is its own */
+        check_eq_str(b->image, "other");
+        check_eq_int(b->n_mounts, 0);
+        check_eq_int(b->network, CONFIG_NETWORK_NONE);
+        check_eq_int(b->limits.pids, 64);
+        check_eq_str(c->image, NULL); /* its own interpreter asks for its own image */
+        check_eq_str(c->python, "/p");
+        check_eq_str(config->image, "base");
+        check_eq_int(config->limits.memory, 1 << 30);
+}
+
+static void test_later_file_overrides_keys(void)
+{
+        struct error err = {};
+        _cleanup_config_ struct config *config = config_new();
+
+        add(config, "{\"limits\": {\"pids\": 20, \"memory\": \"1G\"}, \"profile\": \"a\","
+                    "\"profiles\": {\"a\": {\"image\": \"one\", \"agent\": true}},"
+                    "\"clients\": {\"x\": \"a\", \"y\": \"a\"}}");
+        add(config, "{\"limits\": {\"pids\": 30}, \"profiles\": {\"a\": {\"image\": \"two\"},"
+                    "\"b\": {}}, \"clients\": {\"x\": \"b\"}}");
+        check_ok(config_finish(config, &err));
+        check_eq_int(config->n_profiles, 3);
+        check_eq_str(profile(config, "a")->image, "two");
+        check(profile(config, "a")->agent);
+        check_eq_int(profile(config, "a")->limits.pids, 30);
+        check_eq_int(profile(config, "b")->limits.memory, 1 << 30);
+        check_eq_str(config->profiles[config->profile].name, "a");
+        check_eq_int(config->n_clients, 2);
+        check_eq_str(config->profiles[config_profile_of_client(config, "x")].name, "b");
+        check_eq_str(config->profiles[config_profile_of_client(config, "y")].name, "a");
+        check_eq_str(config->profiles[config_profile_of_client(config, "z")].name, "a");
+        check_eq_str(config->profiles[config_profile_of_client(config, NULL)].name, "a");
+}
+
+static void test_names_that_are_not_there(void)
+{
+        struct error err = {};
+
+        refused("{\"profiles\": {\"data\": {}},\n\"profile\": \"dta\"}",
+                "line 2: there is no profile \"dta\"; did you mean \"data\"?");
+        refused("{\"clients\": {\n\"claude\": \"zzz\"}}",
+                "line 2: there is no profile \"zzz\" in the config");
+        _cleanup_config_ struct config *config = good(
+                "{\"mcpServers\": {\"git\": {\"command\": \"g\"}, \"k\": {\"command\": \"c\", "
+                "\"rename\": \"calendar\"}},\n\"profiles\": {\"x\": {\"servers\": [\"git\",\n"
+                "\"gti\", \"calendar\", \"nothing\"]}}}");
+        check_eq_int(config->n_warnings, 2);
+        check_eq_str(config->warnings[0], "a.json: line 3: profile \"x\": there is no server "
+                                          "\"gti\"; did you mean \"git\"?");
+        check_eq_str(config->warnings[1],
+                     "a.json: line 3: profile \"x\": there is no server \"nothing\"");
+        check_eq_int(config_find_profile(config, "y", &err), -ENOENT);
+        check_eq_str(err.text, "there is no profile \"y\" in the config");
+        check_eq_int(config_find_profile(config, "X", NULL), -ENOENT);
+}
+
+static void wrong(const char *profile, const char *part)
+{
+        char text[1024];
+
+        snprintf(text, sizeof(text), "{\"profiles\": {\n\"p\": {%s}}}", profile);
+        refused(text, "line 2: profile \"p\": ");
+        refused(text, part);
+}
+
+static void mount_wrong(const char *mounts, const char *part)
+{
+        char text[1024];
+
+        snprintf(text, sizeof(text), "\"mounts\": [%s]", mounts);
+        wrong(text, part);
+}
+
+static void target_wrong(const char *target, const char *part)
+{
+        char text[512];
+
+        snprintf(text, sizeof(text), "{\"source\": \"/s\", \"target\": \"%s\"}", target);
+        mount_wrong(text, part);
+}
+
+static void test_wrong_values(void)
+{
+        refused("{\"profiles\": []}", "profiles must be an object");
+        refused("{\"profiles\": {\"a b\": {}}}", "a profile's name is");
+        refused("{\"profiles\": {\"a\": 1}}", "profile \"a\": must be an object");
+        refused("{\"profile\": 1}", "profile must be the name");
+        refused("{\"clients\": []}", "clients must be an object");
+        refused("{\"clients\": {\"x\": {}}}", "clients: x must be the name");
+        refused("{\"clients\": {\"\": \"x\"}}", "a client's name");
+        refused("{\n\"network\": \"all\"}", "line 2: network must be \"none\" or \"loopback\"");
+        wrong("\"network\": false", "network must be");
+        wrong("\"limits\": 1", "limits must be an object");
+        wrong("\"limits\": {\"memory\": 1}", "limits.memory must be from");
+        wrong("\"image\": \"a/b\"", "image must be");
+        wrong("\"agent\": \"yes\"", "agent must be true or false");
+        wrong("\"preload\": \"x\"", "preload must be an array of at most 32");
+        wrong("\"preload\": [\"a-b\"]", "preload: item 1 must be a module's name");
+        wrong("\"preload\": [\"a\", \"a..b\"]", "preload: item 2 must be");
+        wrong("\"preload\": [\"1a\"]", "module's name");
+        wrong("\"preload\": [\"a\\nb\"]", "module's name");
+        wrong("\"servers\": [1]", "servers: item 1 must be a string");
+        wrong("\"tools\": []", "tools must be an object");
+        wrong("\"tools\": {\"allow\": \"x\"}", "tools.allow must be an array");
+        wrong("\"tools\": {\"deny\": [\"\"]}", "tools.deny: item 1 must be a string");
+}
+
+static void test_wrong_mounts(void)
+{
+        mount_wrong("1", "item 1 must be an object");
+        mount_wrong("{\"target\": \"/x\"}", "source must be a string");
+        mount_wrong("{\"source\": \"/x\"}", "target must be a string");
+        mount_wrong("{\"source\": \"x\", \"target\": \"/x\"}", "source must be an absolute path");
+        mount_wrong("{\"source\": \"~u/x\", \"target\": \"/x\"}", "source must be an absolute");
+        mount_wrong("{\"source\": \"/x\", \"target\": \"/x\", \"mode\": \"rx\"}", "\"ro\" or");
+        target_wrong("x", "absolute path");
+        target_wrong("/", "not / itself");
+        target_wrong("/a//b", "without //");
+        target_wrong("/a/", "absolute path");
+        target_wrong("/a/../b", "absolute path");
+        target_wrong("/a/.", "absolute path");
+        target_wrong("/a\\nb", "cannot be seen");
+        target_wrong("/proc", "/proc or /dev");
+        target_wrong("/dev/shm/x", "/proc or /dev");
+        target_wrong("/tmp", "a directory below is fine");
+        target_wrong("/workspace", "a directory below is fine");
+        target_wrong("/a\"}, {\"source\": \"/t\", \"target\": \"/a", "are the same, or one");
+        target_wrong("/a\"}, {\"source\": \"/t\", \"target\": \"/a/b", "are the same, or one");
+        target_wrong("/a/b\"}, {\"source\": \"/t\", \"target\": \"/a", "are the same, or one");
+        _cleanup_config_ struct config *config = good(
+                "{\"mounts\": [{\"source\": \"/\", \"target\": \"/a\"}, {\"source\": \"~\", "
+                "\"target\": \"/ab\"}, {\"source\": \"/s\", \"target\": \"/workspace/x\"},"
+                "{\"source\": \"/s\", \"target\": \"/tmp/x\"}, {\"source\": \"/s\", \"target\": "
+                "\"/process\"}, {\"source\": \"/s\", \"target\": \"/...\"}]}");
+        check_eq_int(config->profiles[0].n_mounts, 6);
+}
+
+static void test_unknown_keys(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"profils\": {},\n\"profiles\": {\"p\": {\n\"imag\": 1, \"limits\": {\n\"mem\": "
+                "1}, \"tools\": {\n\"alow\": []}, \"mounts\": [{\"source\": \"/a\", \"target\": "
+                "\"/a\",\n\"modes\": 1}]}},\n\"servers\": []}");
+
+        check_eq_int(config->n_warnings, 6);
+        check_eq_str(config->warnings[0],
+                     "a.json: line 1: unknown key \"profils\"; did you mean \"profiles\"?");
+        check_eq_str(config->warnings[1], "a.json: line 3: profile \"p\": unknown key \"imag\"; "
+                                          "did you mean \"image\"?");
+        check_eq_str(config->warnings[2],
+                     "a.json: line 4: profile \"p\": limits: unknown key \"mem\", ignored");
+        check_eq_str(config->warnings[3], "a.json: line 5: profile \"p\": tools: unknown key "
+                                          "\"alow\"; did you mean \"allow\"?");
+        check_eq_str(config->warnings[4], "a.json: line 6: profile \"p\": mounts: item 1: unknown "
+                                          "key \"modes\"; did you mean \"mode\"?");
+        check_has(config->warnings[5], "a.json: line 7: unknown key \"servers\"");
+}
+
+static void test_too_many_profiles(void)
+{
+        struct error err = {};
+        _cleanup_config_ struct config *config = config_new();
+        char text[64];
+
+        for (int i = 0; i < CONFIG_PROFILES_MAX - 1; i++) {
+                snprintf(text, sizeof(text), "{\"profiles\": {\"p%d\": {}}}", i);
+                add(config, text);
+        }
+        check_eq_int(config_add(config, "b", "{\"profiles\": {\"q\": {}}}", 23, &err), -E2BIG);
+        check_has(err.text, "more than 16 profiles");
+        add(config, "{\"profiles\": {\"default\": {}}}");
+        check_ok(config_finish(config, &err));
+        check_eq_int(config->n_profiles, CONFIG_PROFILES_MAX);
+        check_eq_str(config->profiles[0].name, "default");
+}
+
+static void test_server_keys(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"mcpServers\": {\"a\": {\"command\": \"c\", \"rename\": \"b\", "
+                "\"start_timeout\": \"20s\", \"tools\": {\"deny\": [\"x\"]}},"
+                "\"b\": {\"command\": \"c\"}, \"c\": {\"command\": \"c\", \"rename\": 5},"
+                "\"d\": {\"command\": \"c\", \"tools\": {\"allow\": [\"x\",\n7]}},"
+                "\"e\": {\"command\": \"c\", \"includeTools\": [\"i\"], \"disabled_tools\": "
+                "[\"j\"], \"startup_timeout_sec\": 3}}}");
+        const struct config_server *s = config->servers;
+        struct config_server copy = {};
+
+        check_eq_str(s[0].name, "b");
+        check_eq_int(s[0].start_timeout_ms, 20000);
+        check(!config_tool_allowed(&s[0].tools, NULL, "x"));
+        check(config_tool_allowed(&s[0].tools, NULL, "y"));
+        check_has(s[1].problem, "a server of this name before it");
+        check_has(s[2].problem, "\"rename\" must be a string");
+        check_has(s[3].problem, "tools.allow: item 2 must be a string");
+        check_eq_str(s[3].place, "a.json: line 2");
+        check(config_tool_allowed(&s[4].tools, NULL, "i"));
+        check(!config_tool_allowed(&s[4].tools, NULL, "k"));
+        check_eq_str(s[4].tools.deny[0], "j");
+        check_eq_int(s[4].start_timeout_ms, 3000);
+        check(s[0].key == s[4].key);
+        check_eq_int(config_server_copy(&s[0], &copy), 0);
+        check_eq_str(copy.tools.deny[0], "x");
+        check_eq_int(copy.start_timeout_ms, 20000);
+        config_server_done(&copy);
+}
+
+static void test_references(void)
+{
+        struct config *config = good("{\"image\": \"x\"}");
+        struct config *other = config_ref(config);
+
+        check(other == config);
+        config_free(config);
+        check_eq_str(other->image, "x");
+        config_free(other);
+}
+
+int main(void)
+{
+        run(test_default);
+        run(test_all_keys);
+        run(test_inherits_what_it_does_not_say);
+        run(test_later_file_overrides_keys);
+        run(test_names_that_are_not_there);
+        run(test_wrong_values);
+        run(test_wrong_mounts);
+        run(test_unknown_keys);
+        run(test_too_many_profiles);
+        run(test_server_keys);
+        run(test_references);
+        return 0;
+}
