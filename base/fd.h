@@ -10,7 +10,7 @@
 
 struct ucred;
 
-enum { FD_MESSAGE_MAX = 16 }; /* most descriptors in one message */
+enum { FD_MESSAGE_MAX = 24 }; /* most descriptors in one message */
 
 /* Writes all n bytes, restarting after signals. Returns 0 or negative errno (-EAGAIN included). */
 int fd_write_all(int fd, const void *data, size_t n);

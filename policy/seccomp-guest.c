@@ -11,6 +11,7 @@
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -67,7 +68,7 @@ const struct filter_rule filter_guest_calls[] = {
          "truncate "
          "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr",
          ALLOW},
-        /* sockets, of the families in filter_guest_arguments */
+        /* sockets, of the families in policy/seccomp-sockets.c */
         {"bind connect listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
         {"getrandom", ALLOW},
 
@@ -138,19 +139,6 @@ const struct filter_rule filter_guest_arguments[] = {
         {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONE)}},
         {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONERANGE)}},
         {"ioctl", FAIL(ENOTTY), {EQUAL(1, FS_IOC_GETFLAGS)}},
-
-        /* AF_UNIX, protocol 0, of the three kinds that it has. Families to 63 get EPERM, by the
-         * bits in which they differ from AF_UNIX. */
-        SOCKET(AF_UNIX, SOCK_STREAM, 0),
-        SOCKET(AF_UNIX, SOCK_DGRAM, 0),
-        SOCKET(AF_UNIX, SOCK_SEQPACKET, 0),
-        {"socket", FAIL(EPERM), {CLEAR(0, 1)}},
-        {"socket", FAIL(EPERM), {SET(0, 2)}},
-        {"socket", FAIL(EPERM), {SET(0, 4)}},
-        {"socket", FAIL(EPERM), {SET(0, 8)}},
-        {"socket", FAIL(EPERM), {SET(0, 16)}},
-        {"socket", FAIL(EPERM), {SET(0, 32)}},
-        {"socketpair", ALLOW, {EQUAL(0, AF_UNIX)}},
 
         {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
         {"sendto recvfrom sendmmsg recvmmsg", FAIL(EOPNOTSUPP), {SET(3, MSG_OOB)}},
@@ -235,9 +223,13 @@ const struct filter_rule filter_template_only[] = {
         {"clone clone3", ALLOW},
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* v1: once the child is in its cgroup */
         {"sched_setscheduler", ALLOW},
-        /* its tree */
-        {"fsopen fsconfig fsmount move_mount open_tree mount_setattr mount umount2 pivot_root",
-         ALLOW},
+        /* its tree: mounts are added and copied, but what is there keeps its place and its flags, so
+         * that not even a hostile image can write to a directory that is mounted read-only */
+        {"fsopen fsconfig fsmount move_mount open_tree", ALLOW},
+        {"mount", ALLOW, {EQUAL(3, MS_REC | MS_PRIVATE)}},
+        {"mount", FAIL(EPERM), {CLEAR(3, MS_REC)}},
+        {"mount", FAIL(EPERM), {CLEAR(3, MS_PRIVATE)}},
+        {"mount_setattr umount2 pivot_root chroot", FAIL(EPERM)},
         {"sethostname setdomainname", ALLOW},
         {"mknod", ALLOW, {MASKED(1, S_IFMT, S_IFIFO)}},
         {"mknodat", ALLOW, {MASKED(2, S_IFMT, S_IFIFO)}},
@@ -270,5 +262,10 @@ const struct filter_rule filter_template_only[] = {
         PRCTL(PR_GET_CHILD_SUBREAPER),
         PRCTL(PR_SET_THP_DISABLE),
         PRCTL(PR_SET_VMA),
+        END_OF_RULES,
+};
+
+const struct filter_rule filter_template_loopback[] = {
+        IOCTL(SIOCSIFFLAGS), /* brings lo up; takes capabilities, which a session has not */
         END_OF_RULES,
 };

@@ -11,18 +11,32 @@
 #include "policy/seccomp-parts.h"
 
 static const char *const kind_names[] = {
-        [FILTER_WORKER] = "worker", [FILTER_TEMPLATE] = "template", [FILTER_INIT] = "init",
-        [FILTER_STUB] = "stub",     [FILTER_BROKER] = "broker",
+        [FILTER_WORKER] = "worker",
+        [FILTER_WORKER_LOOPBACK] = "worker with loopback",
+        [FILTER_WORKER_MOUNTS] = "worker with mounts",
+        [FILTER_WORKER_LOOPBACK_MOUNTS] = "worker with loopback and mounts",
+        [FILTER_TEMPLATE] = "template",
+        [FILTER_TEMPLATE_LOOPBACK] = "template with loopback",
+        [FILTER_INIT] = "init",
+        [FILTER_STUB] = "stub",
+        [FILTER_BROKER] = "broker",
 };
 static_assert(ARRAY_SIZE(kind_names) == FILTER_KIND_MAX, "one name per kind");
 
+#define GUEST filter_guest_calls, filter_guest_arguments, filter_socket_options
+
 static const struct filter_table tables[] = {
-        [FILTER_WORKER] = {FAIL(ENOSYS),
-                           {filter_guest_calls, filter_guest_arguments, filter_socket_options,
-                            filter_worker_only}},
-        [FILTER_TEMPLATE] = {FAIL(ENOSYS),
-                             {filter_guest_calls, filter_guest_arguments, filter_socket_options,
-                              filter_template_only}},
+        [FILTER_WORKER] = {FAIL(ENOSYS), {GUEST, filter_worker_only, filter_sockets_unix}},
+        [FILTER_WORKER_LOOPBACK] = {FAIL(ENOSYS),
+                                    {GUEST, filter_worker_only, filter_sockets_loopback}},
+        [FILTER_WORKER_MOUNTS] = {FAIL(ENOSYS), {GUEST, filter_worker_only, filter_sockets_pairs}},
+        [FILTER_WORKER_LOOPBACK_MOUNTS] = {FAIL(ENOSYS),
+                                           {GUEST, filter_worker_only,
+                                            filter_sockets_loopback_pairs}},
+        [FILTER_TEMPLATE] = {FAIL(ENOSYS), {GUEST, filter_template_only, filter_sockets_unix}},
+        [FILTER_TEMPLATE_LOOPBACK] = {FAIL(ENOSYS),
+                                      {GUEST, filter_template_only, filter_sockets_loopback,
+                                       filter_template_loopback}},
         [FILTER_INIT] = {FAIL(ENOSYS), {filter_init_all}},
         [FILTER_STUB] = {FAIL(ENOSYS), {filter_stub_all}},
         [FILTER_BROKER] = {FAIL(ENOSYS),

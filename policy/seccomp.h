@@ -21,11 +21,16 @@
 #include "base/error.h"
 
 enum filter_kind {
-        FILTER_WORKER,   /* the guest */
+        FILTER_WORKER,          /* the guest */
+        FILTER_WORKER_LOOPBACK, /* with sockets of the internet families, for a lo that is up */
+        FILTER_WORKER_MOUNTS,   /* with host directories: no socket of AF_UNIX, which would reach the
+                                   host's through a file in them */
+        FILTER_WORKER_LOOPBACK_MOUNTS,
         FILTER_TEMPLATE, /* the worker's plus what making a session needs */
-        FILTER_INIT,     /* PID 1 of a sandbox */
-        FILTER_STUB,     /* PID 1 of the outer pid namespace: read and exit */
-        FILTER_BROKER,   /* the broker after its start */
+        FILTER_TEMPLATE_LOOPBACK,
+        FILTER_INIT,   /* PID 1 of a sandbox */
+        FILTER_STUB,   /* PID 1 of the outer pid namespace: read and exit */
+        FILTER_BROKER, /* the broker after its start */
         FILTER_KIND_MAX,
 };
 
@@ -33,7 +38,7 @@ const char *filter_kind_name(enum filter_kind kind);
 
 enum {
         FILTER_COMPARES_MAX = 3,
-        FILTER_PARTS_MAX = 4,
+        FILTER_PARTS_MAX = 6,
         FILTER_NAME_MAX = 32,
 };
 

@@ -142,7 +142,7 @@ static void test_messages(void)
         check_eq_int(fd_receive(pair[1], text, sizeof(text), got, &count, NULL, 0), -EPROTO);
         check_eq_int(count_fds(), before);
 
-        check_eq_int(fd_send(pair[0], "x", 1, pipes, 17, 0), -E2BIG);
+        check_eq_int(fd_send(pair[0], "x", 1, pipes, FD_MESSAGE_MAX + 1, 0), -E2BIG);
         count = 4;
         check_eq_int(fd_receive(pair[1], text, sizeof(text), got, &count, NULL, MSG_DONTWAIT),
                      -EAGAIN);

@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
+#include <linux/sockios.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -244,6 +246,73 @@ static void test_worker_sockets(void)
         free(p.code);
 }
 
+/* Which families and types each kind of worker may make sockets of, beside AF_UNIX pairs. */
+static void check_sockets(enum filter_kind kind, bool with_unix, bool with_internet)
+{
+        static const struct {
+                int type, protocol;
+                bool internet;
+        } list[] = {
+                {SOCK_STREAM, 0, true},  {SOCK_STREAM, 6, true},    {SOCK_DGRAM, 0, true},
+                {SOCK_DGRAM, 17, true},  {SOCK_STREAM, 262, false}, {SOCK_STREAM, 132, false},
+                {SOCK_DGRAM, 1, false},  {SOCK_DGRAM, 58, false},   {SOCK_DGRAM, 136, false},
+                {SOCK_RAW, 255, false},  {SOCK_RAW, 1, false},      {SOCK_SEQPACKET, 132, false},
+                {SOCK_STREAM, 17, false}};
+        struct program p = compile(kind);
+
+        for (unsigned int family = 0; family < 64; family++) {
+                bool internet = with_internet && (family == AF_INET || family == AF_INET6);
+                for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                        bool allowed = (internet && list[i].internet) ||
+                                       (with_unix && family == AF_UNIX && list[i].protocol == 0);
+                        for (uint64_t high = 0; high <= BIT32; high += BIT32) {
+                                uint32_t did = ask(&p, SYS_socket, family | high,
+                                                   (uint64_t)list[i].type | SOCK_CLOEXEC,
+                                                   (uint64_t)list[i].protocol | high, 0);
+                                check_eq_int(did == ALLOW, allowed);
+                                if (!internet && family != AF_UNIX)
+                                        check_eq_int(did, FAIL(EPERM));
+                        }
+                }
+        }
+        check_eq_int(ask(&p, SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0), ALLOW);
+        check_eq_int(ask(&p, SYS_socketpair, AF_UNIX, SOCK_DGRAM, 0, 0) == ALLOW, with_unix);
+        check_eq_int(ask(&p, SYS_ioctl, 0, SIOCSIFFLAGS, 0, 0), FAIL(ENOSYS));
+        free(p.code);
+}
+
+static void test_sockets_of_profiles(void)
+{
+        check_sockets(FILTER_WORKER, true, false);
+        check_sockets(FILTER_WORKER_LOOPBACK, true, true);
+        check_sockets(FILTER_WORKER_MOUNTS, false, false);
+        check_sockets(FILTER_WORKER_LOOPBACK_MOUNTS, false, true);
+}
+
+/* What is mounted keeps its place and its flags once the image's code runs. */
+static void test_template_mounts(void)
+{
+        static const enum filter_kind kinds[] = {FILTER_TEMPLATE, FILTER_TEMPLATE_LOOPBACK};
+
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+                struct program p = compile(kinds[i]);
+                bool loopback = kinds[i] == FILTER_TEMPLATE_LOOPBACK;
+
+                check_eq_int(ask(&p, SYS_mount, 0, 0, 0, MS_REC | MS_PRIVATE), ALLOW);
+                check_eq_int(ask(&p, SYS_mount, 0, 0, 0, MS_REMOUNT | MS_BIND), FAIL(EPERM));
+                check_eq_int(ask(&p, SYS_mount, 0, 0, 0, MS_BIND), FAIL(EPERM));
+                check(ask(&p, SYS_mount, 0, 0, 0, MS_REC | MS_PRIVATE | MS_REMOUNT) != ALLOW);
+                check_eq_int(ask(&p, SYS_mount_setattr, 0, 0, 0, 0), FAIL(EPERM));
+                check_eq_int(ask(&p, SYS_umount2, 0, 0, 0, 0), FAIL(EPERM));
+                check_eq_int(ask(&p, SYS_pivot_root, 0, 0, 0, 0), FAIL(EPERM));
+                check_eq_int(ask(&p, SYS_socket, AF_INET, SOCK_DGRAM, 0, 0),
+                             loopback ? ALLOW : FAIL(EPERM));
+                check_eq_int(ask(&p, SYS_ioctl, 0, SIOCSIFFLAGS, 0, 0),
+                             loopback ? ALLOW : FAIL(ENOSYS));
+                free(p.code);
+        }
+}
+
 static void test_worker_clone(void)
 {
         struct program p = compile(FILTER_WORKER);
@@ -315,7 +384,6 @@ static void test_other_policies(void)
                        s = compile(FILTER_STUB), i = compile(FILTER_INIT);
 
         check_eq_int(ask(&t, SYS_clone3, 0, 0, 0, 0), ALLOW);
-        check_eq_int(ask(&t, SYS_mount, 0, 0, 0, 0), ALLOW);
         check_eq_int(ask(&t, SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0, 0), ALLOW);
         check_eq_int(ask(&t, SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
                          0, 0),
@@ -363,6 +431,8 @@ int main(void)
         run(test_check_sees_changed_programs);
         run(test_worker_calls);
         run(test_worker_sockets);
+        run(test_sockets_of_profiles);
+        run(test_template_mounts);
         run(test_worker_clone);
         run(test_worker_arguments);
         run(test_worker_limits);
