@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +23,43 @@ int mount_point_open(int root, const char *path, struct error *err)
         if (fd < 0)
                 return error_errno(err, errno, "open mount point /%s", path);
         return fd;
+}
+
+static int make_last(int root, const char *path, struct error *err)
+{
+        char parent[256];
+        const char *slash = strrchr(path, '/');
+
+        snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1,
+                 slash ? path : ".");
+        _cleanup_close_ int dir = mount_point_open(root, parent, err);
+        if (dir < 0)
+                return dir;
+        if (mkdirat(dir, slash ? slash + 1 : path, 0755) < 0 && errno != EEXIST)
+                return error_errno(err, errno, "make /%s", path);
+        return 0;
+}
+
+int mount_point_make(int root, const char *path, struct error *err)
+{
+        char prefix[256];
+
+        for (size_t n = 0; path[n] != '\0';) {
+                struct error why = {};
+                n += path[n] == '/';
+                n += strcspn(path + n, "/");
+                if (n >= sizeof(prefix))
+                        return error_errno(err, ENAMETOOLONG, "make /%.60s", path);
+                memcpy(prefix, path, n);
+                prefix[n] = '\0';
+                _cleanup_close_ int there = mount_point_open(root, prefix, &why);
+                int r = there == -ENOENT ? make_last(root, prefix, err) : there;
+                if (r < 0 && there != -ENOENT && err)
+                        *err = why;
+                if (r < 0)
+                        return r;
+        }
+        return 0;
 }
 
 static int set_attributes(int mount, uint64_t attributes, struct error *err)
@@ -44,6 +82,21 @@ int mount_clone(int dir, const char *path, uint64_t attributes, struct error *er
         int r = set_attributes(fd, attributes, err);
         if (r < 0)
                 return r;
+        return take_fd(fd);
+}
+
+int mount_clone_tree(int dir, const char *path, uint64_t attributes, struct error *err)
+{
+        struct mount_attr attr = {.attr_set = attributes, .propagation = MS_PRIVATE};
+
+        _cleanup_close_ int fd = open_tree(dir, path,
+                                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
+                                                   AT_RECURSIVE);
+        if (fd < 0)
+                return error_errno(err, errno, "open_tree %s", *path ? path : "(directory)");
+        if (attributes != 0 &&
+            mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+                return error_errno(err, errno, "mount_setattr");
         return take_fd(fd);
 }
 

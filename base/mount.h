@@ -13,8 +13,15 @@
  * descriptor. */
 int mount_point_open(int root, const char *path, struct error *err);
 
+/* Makes the directories of path that are not there, following no link. -EROFS, -EACCES…: not where
+ * they would have to be made. */
+int mount_point_make(int root, const char *path, struct error *err);
+
 /* Detached mounts; each returns a descriptor. */
 int mount_clone(int dir, const char *path, uint64_t attributes, struct error *err);
+/* With all that is mounted below it, each with these attributes and without events from where it
+ * came. Attributes 0: as they are, events too. */
+int mount_clone_tree(int dir, const char *path, uint64_t attributes, struct error *err);
 int mount_tmpfs_new(uint64_t size, uint32_t inodes, uint32_t mode, uint64_t attributes,
                     struct error *err);
 int mount_proc_new(bool restricted, struct error *err);

@@ -4,14 +4,17 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Descriptors of cloister-worker as a template; TEMPLATE_CONTROL_FD is 3. */
 enum {
         LAYOUT_INIT_FD = 4,
         LAYOUT_WORKER_FILTER_FD = 5,
         LAYOUT_INIT_FILTER_FD = 6,
-        LAYOUT_FD_END = 7,
+        LAYOUT_PLAN_FD = 7, /* sealed memfd: struct template_plan */
+        LAYOUT_FD_END = 8,
 };
 
 /* The RPC socket is this far below the limit of open files, where code that counts up does not meet
@@ -20,6 +23,19 @@ enum { LAYOUT_RPC_FD_MARGIN = 24 };
 
 #define LAYOUT_HOSTNAME  "cloister"
 #define LAYOUT_WORKSPACE "/workspace"
+
+/* Whether a mount's target lies where each session mounts a tmpfs of its own first. */
+static inline bool layout_is_late(const char *target)
+{
+        static const char *const covered[] = {"/workspace", "/tmp"};
+
+        for (size_t i = 0; i < sizeof(covered) / sizeof(covered[0]); i++) {
+                size_t n = strlen(covered[i]);
+                if (strncmp(target, covered[i], n) == 0 && (target[n] == '/' || target[n] == '\0'))
+                        return true;
+        }
+        return false;
+}
 
 /* The whole environment of the guest. */
 #define LAYOUT_ENVIRONMENT                                                                         \

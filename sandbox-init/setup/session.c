@@ -13,7 +13,9 @@
  *   3. takes propagation off, sets the namespace limits to 0 through the template's whole /proc,
  * which MUST still be visible, and then covers it with a restricted one.
  *   4. waits for the monitor's word: its first tmpfs MUST be charged to its cgroup.
- *   5. mounts /tmp, /workspace and /dev/shm, sets resource limits.
+ *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
+ * which the template has where they are about to be covered; brings lo up if the profile says so;
+ * sets resource limits.
  *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a
  * change of ids clears it.
  *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it), and
@@ -29,13 +31,16 @@
 #include <linux/capability.h>
 #include <linux/sched.h>
 #include <linux/securebits.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -127,7 +132,7 @@ static int cover_proc(int root, int *mount_limit, struct error *err)
         return r < 0 ? error_context(err, "proc") : 0;
 }
 
-static int mount_writable(const struct limits *l, int root, struct error *err)
+static int mount_own(const struct limits *l, int root, struct error *err)
 {
         int r = mount_tmpfs_at(root, "tmp", l->tmp, l->tmp_inodes, 01777, err);
         if (r >= 0)
@@ -136,6 +141,52 @@ static int mount_writable(const struct limits *l, int root, struct error *err)
         if (r >= 0)
                 r = mount_tmpfs_at(root, "dev/shm", l->shm, l->shm_inodes, 01777, err);
         return r;
+}
+
+static int attach_late(int mount, int root, const char *path, struct error *err)
+{
+        int r = mount_point_make(root, path, err);
+        return r < 0 ? r : mount_attach(mount, root, path, err);
+}
+
+static int mount_writable(const struct session *s, int root, struct error *err)
+{
+        const struct template_plan *plan = s->template;
+        int late[TEMPLATE_MOUNTS_MAX];
+        int r = 0;
+
+        for (uint32_t i = 0; i < plan->n_mounts && r >= 0; i++) {
+                const char *target = plan->mounts[i].target;
+                late[i] = -1;
+                if (layout_is_late(target))
+                        r = late[i] = mount_clone_tree(root, target + 1, 0, err);
+                if (r < 0)
+                        error_context(err, "mount on %s", target);
+        }
+        if (r >= 0)
+                r = mount_own(&s->plan.limits, root, err);
+        for (uint32_t i = 0; i < plan->n_mounts && r >= 0; i++) {
+                if (late[i] >= 0)
+                        r = attach_late(late[i], root, plan->mounts[i].target + 1, err);
+                if (r < 0)
+                        error_context(err, "mount on %s", plan->mounts[i].target);
+        }
+        /* PID 1 holds none of them at its exec: all are O_CLOEXEC. */
+        return r;
+}
+
+/* The kernel adds 127.0.0.1 and ::1 by itself. */
+static int bring_lo_up(struct error *err)
+{
+        struct ifreq request = {.ifr_name = "lo"};
+
+        _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+                return error_errno(err, errno, "a socket for lo");
+        request.ifr_flags = IFF_UP;
+        if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+                return error_errno(err, errno, "bring lo up");
+        return 0;
 }
 
 /* Never above what we have: raising a hard limit takes CAP_SYS_RESOURCE on the host. */
@@ -206,6 +257,21 @@ static int become_user(struct error *err)
         return 0;
 }
 
+static int confine(const struct template_plan *plan, struct error *err)
+{
+        struct landlock_rule rules[ARRAY_SIZE(landlock_rules) + TEMPLATE_MOUNTS_MAX];
+        size_t n = ARRAY_SIZE(landlock_rules);
+
+        memcpy(rules, landlock_rules, sizeof(landlock_rules));
+        for (uint32_t i = 0; i < plan->n_mounts; i++) {
+                const struct template_mount *mount = &plan->mounts[i];
+                rules[n++] = (struct landlock_rule){
+                        mount->target,
+                        mount->writable ? LANDLOCK_ALL : LANDLOCK_EXECUTE | LANDLOCK_READ};
+        }
+        return landlock_confine(rules, n, plan->loopback, err);
+}
+
 /* The worker: only what it may hold, its belts, and back to the interpreter. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
@@ -225,7 +291,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
         int filter = fcntl(LAYOUT_WORKER_FILTER_FD, F_DUPFD_CLOEXEC, s->rpc_fd + 1);
         if (filter < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
                 return error_errno(err, errno, "close the template's descriptors");
-        int r = landlock_confine(landlock_rules, ARRAY_SIZE(landlock_rules), false, err);
+        int r = confine(s->template, err);
         /* The kernel's first victim; raising needs no privilege, lowering would. */
         if (r >= 0)
                 r = write_file("/proc/self/oom_score_adj", "1000", err);
@@ -303,7 +369,9 @@ static int build(struct session *s, struct error *err)
         if (r >= 0)
                 r = await_go(err);
         if (r >= 0)
-                r = mount_writable(&s->plan.limits, root, err);
+                r = mount_writable(s, root, err);
+        if (r >= 0 && s->template->loopback)
+                r = bring_lo_up(err);
         if (r >= 0 && write(mount_limit, "0", 1) != 1)
                 r = error_errno(err, errno, "limit mount namespaces");
         if (r >= 0)

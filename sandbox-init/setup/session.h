@@ -12,6 +12,7 @@
 
 struct session {
         struct session_plan plan;
+        const struct template_plan *template; /* its mounts, its network */
         int fds[SESSION_FD_COUNT];
         jmp_buf worker_context; /* where the worker goes on: the stack of template_serve() */
         struct error error;     /* set by PID 1 when it could not become init */

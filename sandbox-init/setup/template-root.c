@@ -8,6 +8,7 @@
  *   1. the plan and its descriptors come over the control socket.
  *   2. the image becomes our directory BEFORE the mount namespace is ours: a descriptor of another
  * mount namespace cannot be cloned, but the working directory moves along.
+ * The host directories of the profile take the same way, each in a child of its own.
  *   3. mount, ipc, net and uts namespaces of our own; propagation off, before anything is mounted.
  *   4. detached mounts: image, device nodes, proc. proc MUST be made while the host's whole /proc
  * is still visible: the kernel refuses a new one where the only ones in sight are masked.
@@ -42,6 +43,7 @@
 #include "base/mount.h"
 #include "policy/sandbox-plan.h"
 #include "sandbox-init/setup/layout.h"
+#include "sandbox-init/setup/template-mounts.h"
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
 
@@ -56,7 +58,8 @@ static const struct {
 
 struct template_root {
         struct template_plan plan;
-        int fds[TEMPLATE_FD_COUNT];
+        int fds[TEMPLATE_FD_COUNT + TEMPLATE_MOUNTS_MAX];
+        struct template_mounts mounts;
         int devices[ARRAY_SIZE(devices)]; /* detached mounts */
         int image;                        /* a mount: detached, then the root */
         int proc;                         /* detached mount */
@@ -65,13 +68,15 @@ struct template_root {
 static int receive_plan(struct template_root *t, struct error *err)
 {
         struct template_message message;
-        size_t count = TEMPLATE_FD_COUNT;
+        size_t count = TEMPLATE_FD_COUNT + TEMPLATE_MOUNTS_MAX;
 
         ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), t->fds, &count, NULL,
                                0);
         if (n < 0)
                 return error_errno(err, (int)-n, "receive the plan");
-        if (n != sizeof(message) || message.kind != TEMPLATE_PLAN || count != TEMPLATE_FD_COUNT)
+        if (n != sizeof(message) || message.kind != TEMPLATE_PLAN ||
+            message.plan.n_mounts > TEMPLATE_MOUNTS_MAX ||
+            count != TEMPLATE_FD_COUNT + message.plan.n_mounts)
                 return error_set(err, EPROTO, "the plan is not one");
         t->plan = message.plan;
         return 0;
@@ -100,8 +105,7 @@ static int make_detached(struct template_root *t, struct error *err)
                 if (t->devices[i] < 0)
                         return t->devices[i];
         }
-        t->image = mount_clone(AT_FDCWD, "",
-                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+        t->image = mounts_make_root(&t->plan, &t->mounts, err);
         if (t->image < 0)
                 return error_context(err, "image");
         t->proc = mount_proc_new(false, err);
@@ -146,9 +150,13 @@ static int become_root(struct template_root *t, struct error *err)
 {
         int r = mount_over_root(t->image, err);
         if (r >= 0)
+                r = mounts_fill_root(&t->mounts, t->image, err);
+        if (r >= 0)
                 r = fill_dev(t, err);
         if (r >= 0)
                 r = mount_attach(t->proc, t->image, "proc", err);
+        if (r >= 0)
+                r = mounts_attach(&t->plan, &t->mounts, t->image, err);
         return r < 0 ? r : mount_become_root(t->image, err);
 }
 
@@ -163,6 +171,12 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
         int moved[TEMPLATE_FD_COUNT];
         int r = 0;
 
+        _cleanup_close_ int plan = fd_sealed("plan", &t->plan, sizeof(t->plan), err);
+        if (plan < 0)
+                return plan;
+        int kept = fcntl(plan, F_DUPFD_CLOEXEC, 64);
+        if (kept < 0)
+                return error_errno(err, errno, "move descriptors");
         for (size_t i = 0; i < TEMPLATE_FD_COUNT; i++) {
                 moved[i] = fcntl(t->fds[i], F_DUPFD_CLOEXEC, 64);
                 if (moved[i] < 0)
@@ -170,7 +184,10 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
         }
         if (syscall(SYS_close_range, LAYOUT_INIT_FD, 63, 0) < 0)
                 return error_errno(err, errno, "close_range");
+        take_fd(plan); /* closed with the others */
         r = place(moved[TEMPLATE_FD_INIT], LAYOUT_INIT_FD);
+        if (r >= 0)
+                r = place(kept, LAYOUT_PLAN_FD);
         if (r >= 0)
                 r = place(moved[TEMPLATE_FD_WORKER_FILTER], LAYOUT_WORKER_FILTER_FD);
         if (r >= 0)
@@ -221,6 +238,8 @@ int template_root_main(void)
         syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         int r = receive_plan(&t, &failed.error);
+        if (r >= 0)
+                r = mounts_clone(&t.plan, t.fds + TEMPLATE_FD_COUNT, &t.mounts, &failed.error);
         if (r >= 0)
                 r = own_namespaces(&t, &failed.error);
         if (r >= 0)

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -21,6 +22,19 @@
 #include "policy/sandbox-plan.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session.h"
+
+const struct template_plan *template_plan(void)
+{
+        static struct template_plan plan;
+        static bool is_read;
+
+        /* Ours and sealed: a short read is a mistake of ours, and an empty plan then mounts nothing
+         * and brings nothing up. */
+        if (!is_read && pread(LAYOUT_PLAN_FD, &plan, sizeof(plan), 0) != sizeof(plan))
+                plan = (struct template_plan){};
+        is_read = true;
+        return &plan;
+}
 
 int template_ready(struct error *err)
 {
@@ -100,6 +114,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
         /* Not on the stack: setjmp() leaves what changes there undefined. */
         static struct session session;
 
+        session.template = template_plan();
         int r = prepare(err);
         while (r >= 0) {
                 struct template_message message;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "policy/sandbox-plan.h"
 
 /* What the embedding interpreter wants done around the fork of a worker (PyOS_BeforeFork and its
  * kin). */
@@ -20,6 +21,9 @@ struct template_hooks {
 struct template_session {
         int rpc_fd; /* at a high number, O_CLOEXEC */
 };
+
+/* What the monitor wanted; valid until serving, as a worker holds none of it. */
+const struct template_plan *template_plan(void);
 
 /* Tells the monitor that the template is booted, or why not. */
 int template_ready(struct error *err);

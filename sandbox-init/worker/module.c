@@ -3,6 +3,7 @@
  *
  *     boot()            runs bootstrap.py; once, from the command line
  *     source(name)      the bytes of an embedded Python file, None when there is none
+ *     preload()         names of the modules that the profile wants imported, one a line
  *     serve()           the template serves here; returns in each worker
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)
@@ -138,6 +139,11 @@ static PyObject *cloister_source(PyObject *self, PyObject *args)
         if (!source)
                 return none();
         return py.PyBytes_FromStringAndSize(source->bytes, (Py_ssize_t)source->length);
+}
+
+static PyObject *cloister_preload(PyObject *self, PyObject *args)
+{
+        return py.Py_BuildValue("s", template_plan()->preload);
 }
 
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
@@ -312,6 +318,7 @@ static PyObject *cloister_flush(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
         {"boot", cloister_boot, METH_NOARGS, NULL},
         {"source", cloister_source, METH_VARARGS, NULL},
+        {"preload", cloister_preload, METH_NOARGS, NULL},
         {"serve", cloister_serve, METH_NOARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},
         {"send", cloister_send, METH_VARARGS, NULL},

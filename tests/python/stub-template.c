@@ -22,6 +22,13 @@ static int say(const char *text)
         return r < 0 ? r : 0;
 }
 
+const struct template_plan *template_plan(void)
+{
+        static const struct template_plan plan = {.preload = ""};
+
+        return &plan;
+}
+
 int template_ready(struct error *err)
 {
         return say("ready");

@@ -1,0 +1,30 @@
+/*
+ * The host directories of a profile in its template, and room for them in the image.
+ *
+ * A target that the image has is mounted on; one that it has not gets its directories on a small
+ * read-only tmpfs, which shows what else is there by binds. Targets below /workspace and /tmp wait
+ * on such a tmpfs as well: each session copies them from there onto its own (layout_is_late()).
+ */
+#pragma once
+
+#include "base/error.h"
+#include "policy/sandbox-plan.h"
+
+struct template_mounts {
+        int trees[TEMPLATE_MOUNTS_MAX]; /* detached, in the order of the plan */
+        int made[TEMPLATE_MOUNTS_MAX + 3]; /* tmpfs for targets, to become read-only */
+        uint32_t n_made;
+        int image; /* directory, when the root is a tmpfs of ours and still empty; -1 else */
+};
+
+/* Before the mount namespace is ours: copies the trees behind the O_PATH descriptors. */
+int mounts_clone(const struct template_plan *plan, const int *sources, struct template_mounts *ret,
+                 struct error *err);
+
+/* The image is the working directory, in our own mount namespace: returns the detached root. */
+int mounts_make_root(const struct template_plan *plan, struct template_mounts *mounts,
+                     struct error *err);
+/* Once that is attached over /. */
+int mounts_fill_root(struct template_mounts *mounts, int root, struct error *err);
+int mounts_attach(const struct template_plan *plan, struct template_mounts *mounts, int root,
+                  struct error *err);
