@@ -89,9 +89,8 @@ int mount_clone_tree(int dir, const char *path, uint64_t attributes, struct erro
 {
         struct mount_attr attr = {.attr_set = attributes, .propagation = MS_PRIVATE};
 
-        _cleanup_close_ int fd = open_tree(dir, path,
-                                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
-                                                   AT_RECURSIVE);
+        _cleanup_close_ int fd = open_tree(
+                dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
         if (fd < 0)
                 return error_errno(err, errno, "open_tree %s", *path ? path : "(directory)");
         if (attributes != 0 &&

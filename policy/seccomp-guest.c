@@ -223,8 +223,8 @@ const struct filter_rule filter_template_only[] = {
         {"clone clone3", ALLOW},
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* v1: once the child is in its cgroup */
         {"sched_setscheduler", ALLOW},
-        /* its tree: mounts are added and copied, but what is there keeps its place and its flags, so
-         * that not even a hostile image can write to a directory that is mounted read-only */
+        /* its tree: mounts are added and copied, but what is there keeps its place and its flags,
+         * so that not even a hostile image can write to a directory that is mounted read-only */
         {"fsopen fsconfig fsmount move_mount open_tree", ALLOW},
         {"mount", ALLOW, {EQUAL(3, MS_REC | MS_PRIVATE)}},
         {"mount", FAIL(EPERM), {CLEAR(3, MS_REC)}},

@@ -23,8 +23,8 @@
 enum filter_kind {
         FILTER_WORKER,          /* the guest */
         FILTER_WORKER_LOOPBACK, /* with sockets of the internet families, for a lo that is up */
-        FILTER_WORKER_MOUNTS,   /* with host directories: no socket of AF_UNIX, which would reach the
-                                   host's through a file in them */
+        FILTER_WORKER_MOUNTS, /* with host directories: no socket of AF_UNIX, which would reach the
+                                 host's through a file in them */
         FILTER_WORKER_LOOPBACK_MOUNTS,
         FILTER_TEMPLATE, /* the worker's plus what making a session needs */
         FILTER_TEMPLATE_LOOPBACK,
