@@ -141,6 +141,13 @@ int config_find_profile(const struct config *config, const char *name, struct er
 /* Index of the profile of a client: config->profile for one that is not named, or NULL. */
 size_t config_profile_of_client(const struct config *config, const char *client);
 
+/* The profile that sessions get unless told otherwise. NULL: a config without any, as tests make.
+ */
+static inline const struct config_profile *config_usual_profile(const struct config *config)
+{
+        return config->n_profiles > 0 ? &config->profiles[config->profile] : NULL;
+}
+
 /* A config is shared by what was made under it: a reload leaves the old one to living sessions. */
 struct config *config_ref(struct config *config);
 

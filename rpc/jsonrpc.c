@@ -234,6 +234,25 @@ int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, con
         return whole(b, before, r);
 }
 
+int jsonrpc_append_request_with(struct buffer *b, int64_t id, const char *method,
+                                const char *members, const char *params, size_t n)
+{
+        size_t before = b->length;
+
+        if (!members)
+                return jsonrpc_append_request(b, id, method, params, n);
+        if (n < 2 || params[0] != '{')
+                return -EINVAL;
+        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\",\"id\":%lld", (long long)id);
+        if (r >= 0)
+                r = append_method(b, method, "{", 1);
+        if (r >= 0)
+                r = buffer_printf(b, "%s%s", members, n > 2 ? "," : "");
+        if (r >= 0)
+                r = buffer_append(b, params + 1, n - 1);
+        return whole(b, before, r);
+}
+
 int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n)
 {
         size_t before = b->length;

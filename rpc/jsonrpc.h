@@ -89,6 +89,10 @@ bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret);
  */
 int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, const char *params,
                            size_t n);
+/* With members of an object, as text, before those of params, which must be an object. NULL: none.
+ */
+int jsonrpc_append_request_with(struct buffer *b, int64_t id, const char *method,
+                                const char *members, const char *params, size_t n);
 int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n);
 int jsonrpc_append_result(struct buffer *b, yyjson_val *id, const char *result, size_t n);
 int jsonrpc_append_error(struct buffer *b, yyjson_val *id, int code, const char *message,

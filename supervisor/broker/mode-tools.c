@@ -160,7 +160,7 @@ static void on_waited(void *data)
 
         mode->wait = NULL;
         mode->done = true;
-        const struct buffer *catalogue = hub_catalogue(broker->hub, &version);
+        const struct buffer *catalogue = hub_catalogue(broker->hub, NULL, &version);
         int r = json_parse(buffer_bytes(catalogue), catalogue->length, &doc, NULL);
         yyjson_val *root = yyjson_doc_get_root(doc), *servers = yyjson_obj_get(root, "servers");
         if (r >= 0)
@@ -193,8 +193,8 @@ static int start(struct broker *broker, struct error *err)
         int r = sink_open(&mode->out, broker->base, STDOUT_FILENO, &owner, err);
         if (r < 0)
                 return r;
-        hub_start(broker->hub, HUB_ALL);
-        mode->wait = hub_wait(broker->hub, WAIT_MS, on_waited, broker);
+        hub_start(broker->hub, NULL, HUB_ALL);
+        mode->wait = hub_wait(broker->hub, NULL, WAIT_MS, on_waited, broker);
         return mode->wait ? 0 : error_errno(err, ENOMEM, "tools");
 }
 

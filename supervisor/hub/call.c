@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/reach.h"
 
 static struct hub_call_list *list_of(struct hub_call *call)
 {
@@ -40,6 +41,17 @@ void hub_call_free(struct hub_call *call)
         buffer_done(&call->params);
         free(call->tool);
         free(call);
+}
+
+void hub_call_free_all(struct hub_call_list *list)
+{
+        struct hub_call *call;
+
+        while ((call = TAILQ_FIRST(list))) {
+                TAILQ_REMOVE(list, call, link);
+                event_del(&call->deadline);
+                hub_call_free(call);
+        }
 }
 
 /* Its callback is due. */
@@ -199,6 +211,7 @@ static void route(struct hub_call *call)
                 return;
         }
         uint64_t now = monotonic_us();
+        hub_server_list_used(s);
         if (s->state == SERVER_READY)
                 send_call(call);
         else if (s->state == SERVER_FAILED && now < s->retry_at)
@@ -215,7 +228,7 @@ static struct hub_server *find_server(struct hub *hub, const char *name)
         struct hub_server *found = NULL;
 
         for (size_t i = 0; i < hub->n_servers; i++) {
-                struct hub_server *s = &hub->servers[i];
+                struct hub_server *s = hub->servers[i];
                 if (strcmp(s->config->name, name) != 0)
                         continue;
                 if (!hub_server_unusable(s))
@@ -260,9 +273,28 @@ static int new_call(struct hub_call **ret, struct hub *hub, const char *tool, yy
         return 0;
 }
 
-int hub_call(struct hub *hub, const char *server, const char *tool, yyjson_val *arguments,
-             uint32_t timeout_ms, void (*fn)(void *data, const struct hub_result *result),
-             void *data, struct hub_call **ret, struct error *err)
+/* Why the profile may not call it: its outcome then. Returns whether it may. */
+static bool is_in_reach(struct hub_call *call, const struct config_profile *profile)
+{
+        const struct config_server *server = call->server->config;
+        char blame[320];
+
+        if (hub_reach_tool(profile, server, call->tool))
+                return true;
+        hub_reach_blame(profile, server, call->tool, blame, sizeof(blame));
+        if (hub_reach_server(profile, server))
+                fail(call, HUB_NOT_FOUND, "tool \"%.200s\" of server \"%s\" is not in reach of %s",
+                     call->tool, server->name, blame);
+        else
+                fail(call, HUB_NOT_FOUND, "server \"%s\" is not in reach of %s", server->name,
+                     blame);
+        return false;
+}
+
+int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
+             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
+             void (*fn)(void *data, const struct hub_result *result), void *data,
+             struct hub_call **ret, struct error *err)
 {
         struct hub_call *call = NULL;
 
@@ -279,6 +311,8 @@ int hub_call(struct hub *hub, const char *server, const char *tool, yyjson_val *
                 fail(call, HUB_NOT_FOUND, "there is no server \"%.200s\"", server);
                 return 0;
         }
+        if (!is_in_reach(call, profile))
+                return 0;
         uint32_t own = call->server->config->timeout_ms;
         call->timeout_ms = timeout_ms ? timeout_ms : own ? own : HUB_CALL_MS;
         route(call);
@@ -382,6 +416,39 @@ static const char *find_fault(yyjson_val *result)
         return NULL;
 }
 
+/* What a server wants to know before it goes on; "" when it does not say. */
+static const char *first_request(yyjson_val *result)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(result, "inputRequests"));
+        yyjson_val *key = yyjson_obj_iter_next(&iter);
+        const char *method = key ? json_string(yyjson_obj_iter_get_val(key), "method", NULL) : NULL;
+
+        return method ? method : "";
+}
+
+/* Of MCP 2026-07-28: a result that is not the end of the call is refused. Returns whether it was.
+ */
+static bool refuse_unfinished(struct hub_call *call, yyjson_val *result)
+{
+        const char *type = json_string(result, "resultType", NULL);
+        const char *server = call->server->config->name;
+
+        if (call->server->speaks != HUB_ERA_MODERN || !type || strcmp(type, "complete") == 0)
+                return false;
+        detach(call);
+        if (strcmp(type, "input_required") == 0)
+                fail(call, HUB_PROTOCOL,
+                     "server \"%s\" asks for input before it goes on (%.60s), and there is nobody "
+                     "whom Cloister could ask",
+                     server, first_request(result));
+        else
+                fail(call, HUB_PROTOCOL,
+                     "server \"%s\" answered with a result of the kind \"%.40s\", which Cloister "
+                     "did not ask for and cannot wait for",
+                     server, type);
+        return true;
+}
+
 void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer)
 {
         const char *fault = answer->kind == JSONRPC_RESPONSE ? find_fault(answer->result) : NULL;
@@ -390,6 +457,8 @@ void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer)
                 hub_call_spoiled(call, fault);
                 return;
         }
+        if (answer->kind == JSONRPC_RESPONSE && refuse_unfinished(call, answer->result))
+                return;
         detach(call);
         call->answer = *answer;
         *answer = (struct jsonrpc_message){};

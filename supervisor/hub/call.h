@@ -12,6 +12,7 @@
 #include "supervisor/hub/hub.h"
 
 struct hub_server;
+struct hub_call_list;
 
 enum call_state { CALL_WAITING, CALL_SENT, CALL_FINISHED };
 
@@ -56,3 +57,5 @@ void hub_call_spoiled(struct hub_call *call, const char *why);
 /* Tells the callback of one whose state is CALL_FINISHED, and frees it. */
 void hub_call_tell(struct hub_call *call);
 void hub_call_free(struct hub_call *call);
+/* All of a list, untold. */
+void hub_call_free_all(struct hub_call_list *list);

@@ -93,8 +93,7 @@ static int open_to_read(int dir, uint64_t key)
 }
 
 /* Takes the document apart; anything unexpected makes the file count as none. */
-static int parse(const char *data, size_t n, uint64_t key, struct hub_tools **ret,
-                 char **ret_instructions)
+static int parse(const char *data, size_t n, uint64_t key, struct hub_cache_entry *ret)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
         int64_t format = 0;
@@ -123,13 +122,13 @@ static int parse(const char *data, size_t n, uint64_t key, struct hub_tools **re
         char *copy = instructions ? strdup(instructions) : NULL;
         if (instructions && !copy)
                 return -ENOMEM;
-        *ret_instructions = copy;
-        *ret = take_ptr(tools);
+        ret->era = hub_era_find(json_string(root, "era", NULL));
+        ret->instructions = copy;
+        ret->tools = take_ptr(tools);
         return 0;
 }
 
-int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_tools **tools,
-                   char **instructions)
+int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_entry *ret)
 {
         _cleanup_free_ char *data = NULL;
         size_t n = 0;
@@ -141,7 +140,7 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_tools *
                 return 0;
         int r = fd < 0 ? fd : fd_read_whole(fd, HUB_CACHE_FILE_MAX, &data, &n, NULL);
         if (r >= 0)
-                r = parse(data, n, key, tools, instructions);
+                r = parse(data, n, key, ret);
         if (r < 0) {
                 log_info("server %s: its cached catalogue is not usable (%s); asking it again",
                          server, strerrordesc_np(-r));
@@ -152,12 +151,13 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_tools *
         return 1;
 }
 
-static int compose(struct buffer *b, uint64_t key, const struct hub_tools *tools,
-                   const char *instructions)
+static int compose(struct buffer *b, uint64_t key, const struct hub_cache_entry *entry)
 {
-        const struct buffer *text = hub_tools_text(tools);
+        const struct buffer *text = hub_tools_text(entry->tools);
+        const char *instructions = entry->instructions;
 
-        int r = buffer_printf(b, "{\"format\":%d,\"key\":\"%016" PRIx64 "\"", FORMAT, key);
+        int r = buffer_printf(b, "{\"format\":%d,\"key\":\"%016" PRIx64 "\",\"era\":\"%s\"", FORMAT,
+                              key, hub_era_name(entry->era));
         if (r >= 0 && instructions)
                 r = buffer_printf(b, ",\"instructions\":");
         if (r >= 0 && instructions)
@@ -178,14 +178,14 @@ static int write_file(int dir, const char *name, const struct buffer *content)
         return fd_write_all(fd, buffer_bytes(content), content->length);
 }
 
-int hub_cache_save(int dir, uint64_t key, const struct hub_tools *tools, const char *instructions)
+int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
 {
         _cleanup_buffer_ struct buffer content = BUFFER_INIT(HUB_CACHE_FILE_MAX);
         char name[NAME_SIZE], temporary[NAME_SIZE];
 
         if (dir < 0)
                 return 0;
-        int r = compose(&content, key, tools, instructions);
+        int r = compose(&content, key, entry);
         if (r < 0)
                 return r;
         file_name(name, key, "json");

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "supervisor/hub/era.h"
 #include "supervisor/hub/tools.h"
 
 enum {
@@ -21,10 +22,15 @@ enum {
  * negative errno. */
 int hub_cache_open(int state_dir);
 
-/* Returns 1 with both (sealed tools, instructions or NULL, owned by the caller), 0 when there is no
- * usable file. */
-int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_tools **tools,
-                   char **instructions);
+/* What is kept of a server. */
+struct hub_cache_entry {
+        struct hub_tools *tools; /* sealed */
+        char *instructions;      /* or NULL */
+        enum hub_era era;
+};
+
+/* Returns 1 with the entry, whose parts are then the caller's, 0 when there is no usable file. */
+int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_entry *ret);
 
 /* Replaces the file in one step. Returns 0 or negative errno. */
-int hub_cache_save(int dir, uint64_t key, const struct hub_tools *tools, const char *instructions);
+int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry);

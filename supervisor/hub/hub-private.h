@@ -4,6 +4,7 @@
 #include "supervisor/hub/call.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/hub/server.h"
+#include "supervisor/hub/view.h"
 
 TAILQ_HEAD(hub_wait_list, hub_wait);
 
@@ -13,13 +14,11 @@ struct hub {
         struct hub_host host;
         int cache_dir; /* -1: none */
 
-        struct hub_server *servers; /* n_servers, the config's indices */
+        struct hub_server **servers; /* n_servers, the config's indices */
         size_t n_servers;
 
-        struct buffer catalogue;
-        uint64_t version;
-        uint64_t told; /* the version that the owner knows of */
-        bool stale;    /* the catalogue is not what the servers say now */
+        struct hub_views views;
+        uint64_t told; /* the version of the whole that the owner knows of */
         struct event changed;
 
         struct hub_call_list finished; /* their callbacks are due */
@@ -31,5 +30,7 @@ struct hub {
 /* Something that the catalogue shows has changed, or a server's state. */
 void hub_touch(struct hub *hub);
 
-/* catalogue.c: the payload of a CATALOG frame. Returns 0, -EMSGSIZE, -ENOMEM. */
-int hub_catalogue_build(struct buffer *b, const struct hub *hub);
+/* catalogue.c: the payload of a CATALOG frame, with what is in reach of the profile (NULL: all).
+ * Returns 0, -EMSGSIZE, -ENOMEM. */
+int hub_catalogue_build(struct buffer *b, const struct hub *hub,
+                        const struct config_profile *profile);

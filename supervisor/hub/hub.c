@@ -15,9 +15,9 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "rpc/frame.h"
 #include "supervisor/hub/catalogue-cache.h"
 #include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/reach.h"
 
 enum {
         CHANGED_MS = 20, /* several servers become ready together */
@@ -27,6 +27,7 @@ enum {
 struct hub_wait {
         TAILQ_ENTRY(hub_wait) link;
         struct hub *hub;
+        const struct config_profile *profile; /* borrowed; NULL: all servers */
         struct event deadline;
         void (*fn)(void *data);
         void *data;
@@ -44,13 +45,27 @@ const char *hub_outcome_kind(enum hub_outcome outcome)
         return outcome < HUB_OUTCOME_MAX ? outcome_kinds[outcome] : "ToolError";
 }
 
-static bool is_any_starting(const struct hub *hub)
+static bool is_any_starting(const struct hub *hub, const struct config_profile *profile)
 {
         for (size_t i = 0; i < hub->n_servers; i++) {
-                if (hub_server_is_starting(&hub->servers[i]))
+                if (hub_server_is_starting(hub->servers[i]) &&
+                    hub_reach_server(profile, hub->servers[i]->config))
                         return true;
         }
         return false;
+}
+
+/* The first wait that has nothing to wait for any more. */
+static struct hub_wait *find_over(const struct hub *hub)
+{
+        struct hub_wait *wait;
+
+        TAILQ_FOREACH(wait, &hub->waits, link)
+        {
+                if (!is_any_starting(hub, wait->profile))
+                        return wait;
+        }
+        return NULL;
 }
 
 /* Ends a wait and tells it; nothing may be touched afterwards. */
@@ -75,7 +90,7 @@ static bool tell_some(struct hub *hub, const bool *gone)
                 if (*gone)
                         return false;
         }
-        while (n++ < TURN_MAX && (wait = TAILQ_FIRST(&hub->waits)) && !is_any_starting(hub)) {
+        while (n++ < TURN_MAX && (wait = find_over(hub))) {
                 tell_wait(wait);
                 if (*gone)
                         return false;
@@ -96,31 +111,8 @@ static void on_due(evutil_socket_t fd, short what, void *data)
                 return;
         hub->gone = NULL;
         /* By the timer, so that descriptors have their turn first. */
-        if (!TAILQ_EMPTY(&hub->finished) || (!TAILQ_EMPTY(&hub->waits) && !is_any_starting(hub)))
+        if (!TAILQ_EMPTY(&hub->finished) || find_over(hub))
                 event_add(&hub->due, &now);
-}
-
-/* Builds the catalogue anew when something it shows may have changed. Returns whether it did. */
-static bool refresh(struct hub *hub)
-{
-        _cleanup_buffer_ struct buffer now = BUFFER_INIT(FRAME_PAYLOAD_MAX);
-
-        if (!hub->stale)
-                return false;
-        int r = hub_catalogue_build(&now, hub);
-        if (r < 0) {
-                log_error("catalogue of tools: %s", strerrordesc_np(-r));
-                return false;
-        }
-        hub->stale = false;
-        if (now.length == hub->catalogue.length &&
-            memcmp(buffer_bytes(&now), buffer_bytes(&hub->catalogue), now.length) == 0)
-                return false;
-        struct buffer before = hub->catalogue;
-        hub->catalogue = now;
-        now = before;
-        hub->version++;
-        return true;
 }
 
 static void on_changed(evutil_socket_t fd, short what, void *data)
@@ -129,10 +121,10 @@ static void on_changed(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        refresh(hub);
-        if (hub->told == hub->version)
+        hub_views_refresh(hub);
+        if (hub->told == hub->views.whole.version)
                 return;
-        hub->told = hub->version;
+        hub->told = hub->views.whole.version;
         hub->host.changed(hub->host.data);
 }
 
@@ -140,19 +132,32 @@ void hub_touch(struct hub *hub)
 {
         struct timeval in = {.tv_usec = CHANGED_MS * 1000L};
 
-        hub->stale = true;
+        hub->views.stale = true;
         if (!evtimer_pending(&hub->changed, NULL))
                 evtimer_add(&hub->changed, &in);
         if (!TAILQ_EMPTY(&hub->waits))
                 event_active(&hub->due, EV_TIMEOUT, 0);
 }
 
-const struct buffer *hub_catalogue(struct hub *hub, uint64_t *version)
+const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile *profile,
+                                   uint64_t *version)
 {
-        refresh(hub);
-        if (version)
-                *version = hub->version;
-        return &hub->catalogue;
+        return hub_views_get(hub, profile, version);
+}
+
+/* Makes the servers of the config, those that the cache knows with their tools. */
+static int add_servers(struct hub *hub)
+{
+        hub->servers = calloc(hub->config->n_servers + 1, sizeof(struct hub_server *));
+        if (!hub->servers)
+                return -ENOMEM;
+        for (uint32_t i = 0; i < hub->config->n_servers; i++) {
+                struct hub_server *s = hub_server_new(hub, i, &hub->config->servers[i]);
+                if (!s)
+                        return -ENOMEM;
+                hub->servers[hub->n_servers++] = s;
+        }
+        return 0;
 }
 
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,
@@ -161,20 +166,13 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         struct hub *hub = calloc(1, sizeof(*hub));
         if (!hub)
                 return error_errno(err, ENOMEM, "hub");
-        hub->servers = calloc(config->n_servers ? config->n_servers : 1, sizeof(*hub->servers));
-        if (!hub->servers) {
-                free(hub);
-                return error_errno(err, ENOMEM, "hub");
-        }
         /* A server that ends while it is written to is its own problem. */
         signal(SIGPIPE, SIG_IGN);
 
         hub->base = base;
         hub->config = config;
         hub->host = *host;
-        hub->n_servers = config->n_servers;
-        hub->stale = true;
-        buffer_init(&hub->catalogue, FRAME_PAYLOAD_MAX);
+        hub_views_init(&hub->views);
         TAILQ_INIT(&hub->finished);
         TAILQ_INIT(&hub->waits);
         evtimer_assign(&hub->due, base, on_due, hub);
@@ -183,29 +181,15 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         hub->cache_dir = hub_cache_open(state_dir);
         if (hub->cache_dir < 0 && state_dir >= 0)
                 log_info("no cache of catalogues: %s", strerrordesc_np(-hub->cache_dir));
-        for (uint32_t i = 0; i < hub->n_servers; i++) {
-                struct hub_server *s = &hub->servers[i];
-                hub_server_init(s, hub, i, &config->servers[i]);
-                if (!hub_server_unusable(s))
-                        hub_cache_load(hub->cache_dir, s->config->key, s->config->name, &s->tools,
-                                       &s->instructions);
+        if (add_servers(hub) < 0) {
+                hub_free(hub);
+                return error_errno(err, ENOMEM, "hub");
         }
         /* The first catalogue is nobody's news. */
-        refresh(hub);
-        hub->told = hub->version;
+        hub_views_refresh(hub);
+        hub->told = hub->views.whole.version;
         *ret = hub;
         return 0;
-}
-
-static void free_calls(struct hub_call_list *list)
-{
-        struct hub_call *call;
-
-        while ((call = TAILQ_FIRST(list))) {
-                TAILQ_REMOVE(list, call, link);
-                event_del(&call->deadline);
-                hub_call_free(call);
-        }
 }
 
 struct hub *hub_free(struct hub *hub)
@@ -216,19 +200,14 @@ struct hub *hub_free(struct hub *hub)
                 return NULL;
         if (hub->gone)
                 *hub->gone = true;
-        for (size_t i = 0; i < hub->n_servers; i++) {
-                struct hub_server *s = &hub->servers[i];
-                free_calls(&s->waiting);
-                for (size_t k = 0; k < CALL_BUCKETS; k++)
-                        free_calls(&s->sent[k]);
-                hub_server_done(s);
-        }
-        free_calls(&hub->finished);
+        for (size_t i = 0; i < hub->n_servers; i++)
+                hub_server_free(hub->servers[i]);
+        hub_call_free_all(&hub->finished);
         while ((wait = TAILQ_FIRST(&hub->waits)))
                 hub_wait_cancel(wait);
         event_del(&hub->due);
         event_del(&hub->changed);
-        buffer_done(&hub->catalogue);
+        hub_views_done(&hub->views);
         if (hub->cache_dir >= 0)
                 close(hub->cache_dir);
         free(hub->servers);
@@ -238,7 +217,7 @@ struct hub *hub_free(struct hub *hub)
 
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3])
 {
-        if (index < hub->n_servers && hub_server_started(&hub->servers[index], instance, fds))
+        if (index < hub->n_servers && hub_server_started(hub->servers[index], instance, fds))
                 return;
         for (int i = 0; i < 3; i++)
                 close(fds[i]);
@@ -247,15 +226,15 @@ void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, co
 
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error)
 {
-        if (index >= hub->n_servers || hub->servers[index].state != SERVER_STARTING)
+        if (index >= hub->n_servers || hub->servers[index]->state != SERVER_STARTING)
                 return;
-        hub_server_fail(&hub->servers[index], error);
+        hub_server_fail(hub->servers[index], error);
 }
 
 void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
 {
         for (size_t i = 0; i < hub->n_servers; i++) {
-                struct hub_server *s = &hub->servers[i];
+                struct hub_server *s = hub->servers[i];
                 if (!s->has_instance || s->has_ended || s->instance != instance)
                         continue;
                 hub_server_ended(s, wait_status);
@@ -263,22 +242,24 @@ void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
         }
 }
 
-static bool should_start(const struct hub_server *s, enum hub_which which)
+static bool should_start(const struct hub_server *s, const struct config_profile *profile,
+                         enum hub_which which)
 {
         uint64_t since = monotonic_us() - s->failed_at;
 
-        if (hub_server_unusable(s) || (which == HUB_UNKNOWN && s->tools))
+        if (hub_server_unusable(s) || (which == HUB_UNKNOWN && s->tools) ||
+            !hub_reach_server(profile, s->config))
                 return false;
         if (s->state == SERVER_FAILED)
                 return monotonic_us() >= s->retry_at && since >= HUB_RETRY_UNASKED_MS * 1000ULL;
         return s->state == SERVER_STOPPED;
 }
 
-void hub_start(struct hub *hub, enum hub_which which)
+void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
 {
         for (size_t i = 0; i < hub->n_servers; i++) {
-                if (should_start(&hub->servers[i], which))
-                        hub_server_start(&hub->servers[i]);
+                if (should_start(hub->servers[i], profile, which))
+                        hub_server_start(hub->servers[i]);
         }
 }
 
@@ -289,18 +270,19 @@ static void on_wait_over(evutil_socket_t fd, short what, void *data)
         tell_wait(data);
 }
 
-struct hub_wait *hub_wait(struct hub *hub, uint32_t timeout_ms, void (*fn)(void *data), void *data)
+struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
+                          uint32_t timeout_ms, void (*fn)(void *data), void *data)
 {
         struct timeval in = {.tv_sec = timeout_ms / 1000,
                              .tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000};
         struct hub_wait *wait = calloc(1, sizeof(*wait));
         if (!wait)
                 return NULL;
-        *wait = (struct hub_wait){.hub = hub, .fn = fn, .data = data};
+        *wait = (struct hub_wait){.hub = hub, .profile = profile, .fn = fn, .data = data};
         evtimer_assign(&wait->deadline, hub->base, on_wait_over, wait);
         evtimer_add(&wait->deadline, &in);
         TAILQ_INSERT_TAIL(&hub->waits, wait, link);
-        hub_start(hub, HUB_UNKNOWN);
+        hub_start(hub, profile, HUB_UNKNOWN);
         event_active(&hub->due, EV_TIMEOUT, 0);
         return wait;
 }

@@ -45,27 +45,35 @@ void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, co
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error);
 void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status);
 
+/*
+ * What follows is asked on behalf of a profile, which says what servers and tools are in reach;
+ * NULL: all of the config. It is borrowed during the call, by a wait until it is told or cancelled.
+ */
+
 /* Starts the servers whose tools are not in the cache (which = HUB_UNKNOWN) or all that are not
  * running. */
 enum hub_which { HUB_UNKNOWN, HUB_ALL };
-void hub_start(struct hub *hub, enum hub_which which);
+void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which);
 
 /* The payload of a CATALOG frame (rpc/frame.h), rebuilt when something changed, with its version,
- * which grows:
+ * which grows from one change to the next and is never given to two different payloads:
  * {"servers": [{"name", "state": "cached" | "starting" | "ready" | "failed" | "disabled", "error"?,
  *   "instructions"?, "tools": [{"name", "description", "inputSchema", "outputSchema"?,
- * "annotations"?}]}]} */
-const struct buffer *hub_catalogue(struct hub *hub, uint64_t *version);
+ * "annotations"?}]}]}
+ * Valid until the loop runs again. NULL when there is no memory. */
+const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile *profile,
+                                   uint64_t *version);
 
 /* Calls fn once no server is starting any more, at the latest after timeout_ms. Starts those that
  * are needed for a whole catalogue. */
-struct hub_wait *hub_wait(struct hub *hub, uint32_t timeout_ms, void (*fn)(void *data), void *data);
+struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
+                          uint32_t timeout_ms, void (*fn)(void *data), void *data);
 void hub_wait_cancel(struct hub_wait *wait);
 
 /* How a call ended, in the words of the sandbox's exceptions (docs/rpc.md). */
 enum hub_outcome {
         HUB_OK,          /* result: the CallToolResult, isError included */
-        HUB_NOT_FOUND,   /* no such server or tool: not sent */
+        HUB_NOT_FOUND,   /* no such server or tool, or not in reach: not sent */
         HUB_UNAVAILABLE, /* cannot start, crashed */
         HUB_TIMEOUT,
         HUB_PROTOCOL, /* JSON-RPC error: rpc_code, rpc_data; or an answer that is not one */
@@ -88,9 +96,10 @@ struct hub_result {
  * this returns. timeout_ms 0: the server's own. fn is called exactly once unless the call is
  * dropped first. *ret is valid until then.
  */
-int hub_call(struct hub *hub, const char *server, const char *tool, yyjson_val *arguments,
-             uint32_t timeout_ms, void (*fn)(void *data, const struct hub_result *result),
-             void *data, struct hub_call **ret, struct error *err);
+int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
+             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
+             void (*fn)(void *data, const struct hub_result *result), void *data,
+             struct hub_call **ret, struct error *err);
 
 /* Nobody waits for this call any more: the server is sent notifications/cancelled; fn is not
  * called. */

@@ -13,7 +13,15 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "cloister-config.h"
 #include "supervisor/hub/hub-private.h"
+
+/* What every request of MCP 2026-07-28 carries, as a member of its params. */
+static const char about_us[] =
+        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+        "\"io.modelcontextprotocol/clientCapabilities\":{},"
+        "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\",\"version\":"
+        "\"" CLOISTER_VERSION "\"}}";
 
 static void close_one(int *fd, struct event *event)
 {
@@ -231,7 +239,9 @@ int hub_server_request(struct hub_server *s, int64_t id, const char *method, con
         int r = may_queue(s, n);
 
         if (r >= 0)
-                r = jsonrpc_append_request(&s->queue, id, method, params, n);
+                r = jsonrpc_append_request_with(&s->queue, id, method,
+                                                s->speaks == HUB_ERA_MODERN ? about_us : NULL,
+                                                params, n);
         if (r >= 0)
                 hub_server_sent(s);
         return r;
@@ -252,6 +262,8 @@ void hub_server_assign(struct hub_server *s)
 {
         evtimer_assign(&s->pause, s->hub->base, on_pause_over, s);
         evtimer_assign(&s->relist, s->hub->base, hub_server_on_relist, s);
+        evtimer_assign(&s->probe, s->hub->base, hub_handshake_on_probe, s);
+        evtimer_assign(&s->relisten, s->hub->base, hub_handshake_on_relisten, s);
 }
 
 void hub_server_open(struct hub_server *s, const int fds[3])

@@ -67,6 +67,7 @@ void hub_server_list(struct hub_server *s)
         s->listing.pages = 0;
         s->listing.again = false;
         s->listing.since = monotonic_us();
+        s->listing.ttl_ms = -1;
         s->listing.tools = hub_tools_new();
         if (s->listing.tools)
                 ask_page(s);
@@ -108,7 +109,8 @@ void hub_server_on_relist(evutil_socket_t fd, short what, void *data)
 
 static void save(struct hub_server *s)
 {
-        int r = hub_cache_save(s->hub->cache_dir, s->config->key, s->tools, s->instructions);
+        const struct hub_cache_entry entry = {s->tools, s->instructions, s->era};
+        int r = hub_cache_save(s->hub->cache_dir, s->config->key, &entry);
 
         if (r < 0)
                 log_info("server %s: cannot keep its catalogue for the next start: %s",
@@ -125,12 +127,49 @@ static void warn_of_left_out(struct hub_server *s)
                             n, why);
 }
 
+/* Servers of MCP 2026-07-28 say how long a list holds; negative is as good as nothing. */
+static void take_ttl(struct hub_server *s, yyjson_val *result)
+{
+        int64_t ms;
+
+        if (s->speaks != HUB_ERA_MODERN || json_int64(yyjson_obj_get(result, "ttlMs"), &ms) < 0 ||
+            ms < 0)
+                return;
+        if (s->listing.ttl_ms < 0 || ms < s->listing.ttl_ms)
+                s->listing.ttl_ms = ms;
+}
+
+static void set_fresh(struct hub_server *s)
+{
+        int64_t ms = s->listing.ttl_ms;
+
+        s->fresh_until = 0;
+        if (ms < 0)
+                return;
+        if (ms < HUB_TTL_LEAST_MS)
+                ms = HUB_TTL_LEAST_MS;
+        if (ms > HUB_TTL_MOST_MS)
+                ms = HUB_TTL_MOST_MS;
+        s->fresh_until = monotonic_us() + (uint64_t)ms * 1000;
+}
+
+void hub_server_list_used(struct hub_server *s)
+{
+        /* One that listens is told. */
+        if (s->state != SERVER_READY || s->listens || s->fresh_until == 0 || s->listing.tools ||
+            monotonic_us() < s->fresh_until)
+                return;
+        s->fresh_until = 0;
+        hub_server_list_changed(s);
+}
+
 /* The list is whole. */
 static void adopt(struct hub_server *s)
 {
         struct hub_tools *tools = take_ptr(s->listing.tools);
 
         hub_tools_seal(tools);
+        set_fresh(s);
         s->listing.took = monotonic_us() - s->listing.since;
         hub_server_list_drop(s);
         hub_server_no_deadline(s);
@@ -156,6 +195,7 @@ static int take_page(struct hub_server *s, yyjson_val *result)
         yyjson_val *next = yyjson_obj_get(result, "nextCursor");
 
         int r = hub_tools_add(s->listing.tools, yyjson_obj_get(result, "tools"));
+        take_ttl(s, result);
         if (r != 0)
                 return r < 0 ? r : 0;
         if (!yyjson_is_str(next))

@@ -5,14 +5,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "supervisor/hub/catalogue-cache.h"
 #include "supervisor/hub/hub-private.h"
 
 enum { SHOWN = 80, ANSWERS_QUEUED_MAX = 1024 * 1024 };
-
-/* The revisions that shake hands by initialize (MCP.md names what each changed; none of it is ours
- * to send). */
-static const char *const revisions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
 /* What a server may ask or tell, and in which states. Other requests are refused, other
  * notifications passed over. */
@@ -20,11 +15,15 @@ static const struct {
         const char *method;
         unsigned states;    /* bits 1 << enum server_state */
         const char *result; /* of a request */
-        void (*notification)(struct hub_server *s);
+        void (*notification)(struct hub_server *s, const struct jsonrpc_message *m);
 } methods[] = {
         {"ping", ~0U, "{}", NULL},
         {"notifications/tools/list_changed", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL,
-         hub_server_list_changed},
+         hub_handshake_on_changed},
+        {"notifications/subscriptions/acknowledged", 1U << SERVER_LISTING | 1U << SERVER_READY,
+         NULL, hub_handshake_on_acknowledged},
+        {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL,
+         hub_handshake_on_cancelled},
 };
 
 static bool is_method(const struct jsonrpc_message *m, size_t i)
@@ -38,7 +37,7 @@ static void on_notification(struct hub_server *s, const struct jsonrpc_message *
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
                 if (methods[i].notification && is_method(m, i) &&
                     methods[i].states & 1U << s->state)
-                        methods[i].notification(s);
+                        methods[i].notification(s, m);
         }
 }
 
@@ -49,6 +48,13 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
                 if (methods[i].result && is_method(m, i) && methods[i].states & 1U << s->state)
                         result = methods[i].result;
+        }
+        /* MCP 2026-07-28 knows no requests of servers, and forbids us to answer one. */
+        if (s->speaks == HUB_ERA_MODERN) {
+                if (hub_server_may_warn(s))
+                        log_warning("server %s: skipped a request, which it may not make",
+                                    s->config->name);
+                return;
         }
         /* One that asks without reading must not make us hold its answers. */
         if (s->fds[0] < 0 || s->queue.length > ANSWERS_QUEUED_MAX)
@@ -61,53 +67,13 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
         hub_server_sent(s);
 }
 
-static bool is_known_revision(yyjson_val *version)
-{
-        for (size_t i = 0; i < ARRAY_SIZE(revisions); i++) {
-                if (yyjson_equals_str(version, revisions[i]))
-                        return true;
-        }
-        return false;
-}
-
-/* Where to cut a text of UTF-8 so that at most `most` bytes and no half character remain. */
-static size_t cut_point(const char *text, size_t n, size_t most)
+size_t hub_cut_point(const char *text, size_t n, size_t most)
 {
         if (n <= most)
                 return n;
         while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
                 most--;
         return most;
-}
-
-static void take_instructions(struct hub_server *s, yyjson_val *result)
-{
-        size_t n = 0;
-        const char *text = json_string(result, "instructions", &n);
-
-        free(s->instructions);
-        s->instructions = text && n > 0 ? strndup(text, cut_point(text, n, HUB_INSTRUCTIONS_MAX))
-                                        : NULL;
-}
-
-static void on_initialized(struct hub_server *s, const struct jsonrpc_message *m)
-{
-        yyjson_val *version = yyjson_obj_get(m->result, "protocolVersion");
-
-        if (m->kind == JSONRPC_ERROR)
-                hub_server_failf(s, "refused initialize: %.200s (%lld)", m->error_message,
-                                 (long long)m->error_code);
-        else if (!yyjson_is_str(version))
-                hub_server_failf(s, "answered initialize without a protocolVersion");
-        else if (!is_known_revision(version))
-                hub_server_failf(s, "speaks MCP %.40s; Cloister speaks %s to %s",
-                                 yyjson_get_str(version), revisions[ARRAY_SIZE(revisions) - 1],
-                                 revisions[0]);
-        else {
-                take_instructions(s, m->result);
-                hub_server_notify(s, "notifications/initialized", NULL, 0);
-                hub_server_list(s);
-        }
 }
 
 /* An answer to nothing that is open: one already given up or had, or a number we never used. */
@@ -128,12 +94,11 @@ static void on_stray(struct hub_server *s, yyjson_val *id)
 /* Returns whether it was waited for. */
 static bool on_answer(struct hub_server *s, struct jsonrpc_message *m)
 {
+        if (hub_handshake_answer(s, m))
+                return true;
         if (s->request_id != 0 && jsonrpc_id_is(m->id, s->request_id)) {
                 s->request_id = 0;
-                if (s->state == SERVER_INITIALIZING)
-                        on_initialized(s, m);
-                else
-                        hub_server_list_answer(s, m);
+                hub_server_list_answer(s, m);
                 return true;
         }
         struct hub_call *call = hub_call_find(s, m->id);
@@ -157,6 +122,8 @@ static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
                 hub_call_spoiled(call, why->text);
                 return true;
         }
+        if (m->id && hub_handshake_spoiled(s, m->id))
+                return true;
         if (s->request_id != 0 && m->id && jsonrpc_id_is(m->id, s->request_id)) {
                 hub_server_failf(s, "answered %s with what is %s",
                                  s->state == SERVER_INITIALIZING ? "initialize" : "tools/list",
@@ -216,7 +183,7 @@ static bool on_not_json(struct hub_server *s, const char *line, size_t n, const 
                 hub_call_spoiled(call, why->text);
         else if (hub_server_may_warn(s))
                 log_warning("server %s: skipped a line on stdout that is not a message (%s): %.*s",
-                            s->config->name, why->text, (int)cut_point(line, n, SHOWN), line);
+                            s->config->name, why->text, (int)hub_cut_point(line, n, SHOWN), line);
         return call != NULL;
 }
 

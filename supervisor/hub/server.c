@@ -9,23 +9,16 @@
 #include <sys/wait.h>
 
 #include "base/log.h"
-#include "cloister-config.h"
+#include "supervisor/hub/catalogue-cache.h"
 #include "supervisor/hub/hub-private.h"
 
 static const char *const state_names[] = {
-        [SERVER_STOPPED] = "stopped",
-        [SERVER_STARTING] = "starting",
-        [SERVER_INITIALIZING] = "initializing",
-        [SERVER_LISTING] = "listing",
-        [SERVER_READY] = "ready",
-        [SERVER_ENDING] = "ending",
-        [SERVER_FAILED] = "failed",
+        [SERVER_STOPPED] = "stopped", [SERVER_STARTING] = "starting",
+        [SERVER_PROBING] = "probing", [SERVER_INITIALIZING] = "initializing",
+        [SERVER_LISTING] = "listing", [SERVER_READY] = "ready",
+        [SERVER_ENDING] = "ending",   [SERVER_FAILED] = "failed",
 };
 static_assert(ARRAY_SIZE(state_names) == SERVER_STATE_MAX, "a name a state");
-
-static const char initialize[] =
-        "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
-        "\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}}";
 
 const char *server_state_name(enum server_state state)
 {
@@ -60,8 +53,8 @@ const char *hub_server_unusable(const struct hub_server *s)
 
 bool hub_server_is_starting(const struct hub_server *s)
 {
-        return s->state == SERVER_STARTING || s->state == SERVER_INITIALIZING ||
-               s->state == SERVER_LISTING;
+        return s->state == SERVER_STARTING || s->state == SERVER_PROBING ||
+               s->state == SERVER_INITIALIZING || s->state == SERVER_LISTING;
 }
 
 bool hub_server_is_over(const struct hub_server *s)
@@ -85,6 +78,7 @@ static void let_go(struct hub_server *s)
         event_del(&s->deadline);
         event_del(&s->relist);
         hub_server_list_drop(s);
+        hub_handshake_drop(s);
         hub_server_close(s);
         s->request_id = 0;
         if (s->has_instance && !s->has_ended)
@@ -149,6 +143,10 @@ static void conclude(struct hub_server *s)
         char how[64], words[320], message[sizeof(s->error.text)];
 
         describe_end(s, how, sizeof(how));
+        if (hub_handshake_ended(s)) {
+                hub_server_restart(s, how);
+                return;
+        }
         if (hub_server_is_starting(s)) {
                 hub_server_failf(s, "%s while it was starting", how);
                 return;
@@ -165,20 +163,35 @@ static void conclude(struct hub_server *s)
                 hub_server_start(s);
 }
 
+static unsigned start_ms(const struct hub_server *s)
+{
+        return s->config->start_timeout_ms ? s->config->start_timeout_ms : HUB_START_MS;
+}
+
+/* A time that the config gives is for all until the tools are known. */
+static unsigned list_ms(const struct hub_server *s)
+{
+        return s->config->start_timeout_ms ? s->config->start_timeout_ms : HUB_LIST_MS;
+}
+
 static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct hub_server *s = data;
 
         (void)fd;
         (void)what;
-        if (hub_server_is_over(s))
+        if (hub_server_is_over(s)) {
                 conclude(s);
-        else if (s->state == SERVER_STARTING || s->state == SERVER_INITIALIZING)
-                hub_server_failf(s, "did not answer initialize within %d s", HUB_START_MS / 1000);
-        else if (s->state == SERVER_LISTING)
-                hub_server_failf(s, "did not list its tools within %d s", HUB_LIST_MS / 1000);
-        else
+        } else if (s->state == SERVER_LISTING) {
+                hub_server_failf(s, "did not list its tools within %g s", list_ms(s) / 1000.0);
+        } else if (hub_server_is_starting(s)) {
+                hub_handshake_expired(s);
+                hub_server_failf(s, "did not answer %s within %g s",
+                                 s->state == SERVER_PROBING ? "server/discover" : "initialize",
+                                 start_ms(s) / 1000.0);
+        } else {
                 hub_server_list_expired(s);
+        }
 }
 
 void hub_server_cut(struct hub_server *s)
@@ -207,16 +220,37 @@ void hub_server_ended(struct hub_server *s, int wait_status)
         set_deadline(s, HUB_DRAIN_MS);
 }
 
-void hub_server_start(struct hub_server *s)
+static void set_start_deadline(struct hub_server *s)
 {
-        assert(s->state == SERVER_STOPPED || s->state == SERVER_FAILED);
+        uint64_t now = monotonic_us();
+
+        set_deadline(s, s->start_by > now ? (unsigned)((s->start_by - now) / 1000) : 0);
+}
+
+/* Asks the monitor; the time it may take runs already. */
+static void ask_for_it(struct hub_server *s)
+{
         s->error = (struct error){};
         s->has_ended = false;
         s->last_words[0] = '\0';
         s->last_words_tell = false;
         set_state(s, SERVER_STARTING);
-        set_deadline(s, HUB_START_MS);
+        set_start_deadline(s);
         s->hub->host.start(s->hub->host.data, s->index);
+}
+
+void hub_server_start(struct hub_server *s)
+{
+        assert(s->state == SERVER_STOPPED || s->state == SERVER_FAILED);
+        s->start_by = monotonic_us() + start_ms(s) * 1000ULL;
+        ask_for_it(s);
+}
+
+void hub_server_restart(struct hub_server *s, const char *why)
+{
+        log_info("server %s: %s; it is started again", s->config->name, why);
+        let_go(s);
+        ask_for_it(s);
 }
 
 bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3])
@@ -228,10 +262,14 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
         s->has_instance = true;
         s->last_id = 0;
         hub_server_open(s, fds);
-        set_state(s, SERVER_INITIALIZING);
-        s->request_id = ++s->last_id;
-        hub_server_request(s, s->request_id, "initialize", initialize, strlen(initialize));
+        set_state(s, SERVER_PROBING);
+        hub_handshake_begin(s);
         return true;
+}
+
+void hub_server_initializing(struct hub_server *s)
+{
+        set_state(s, SERVER_INITIALIZING);
 }
 
 void hub_server_no_deadline(struct hub_server *s)
@@ -243,9 +281,15 @@ void hub_server_no_deadline(struct hub_server *s)
 
 void hub_server_listing(struct hub_server *s)
 {
-        if (s->state == SERVER_INITIALIZING)
+        bool first = s->state == SERVER_INITIALIZING || s->state == SERVER_PROBING;
+
+        if (first)
                 set_state(s, SERVER_LISTING);
-        if (!hub_server_is_over(s))
+        if (hub_server_is_over(s))
+                return;
+        if (first && s->config->start_timeout_ms)
+                set_start_deadline(s);
+        else
                 set_deadline(s, HUB_LIST_MS);
 }
 
@@ -257,15 +301,30 @@ void hub_server_ready(struct hub_server *s)
                 return;
         s->failures = 0;
         set_state(s, SERVER_READY);
-        log_info("server %s: ready, %zu tools", s->config->name, hub_tools_count(s->tools));
+        log_info("server %s: ready, %zu tools, %s", s->config->name, hub_tools_count(s->tools),
+                 hub_era_name(s->speaks));
         hub_call_send_waiting(s);
 }
 
-void hub_server_init(struct hub_server *s, struct hub *hub, uint32_t index,
-                     const struct config_server *config)
+static void take_from_cache(struct hub_server *s)
+{
+        struct hub_cache_entry entry = {};
+
+        if (hub_cache_load(s->hub->cache_dir, s->config->key, s->config->name, &entry) != 1)
+                return;
+        s->tools = entry.tools;
+        s->instructions = entry.instructions;
+        s->era = entry.era;
+}
+
+struct hub_server *hub_server_new(struct hub *hub, uint32_t index,
+                                  const struct config_server *config)
 {
         const uint64_t second = 1000000;
+        struct hub_server *s = malloc(sizeof(*s));
 
+        if (!s)
+                return NULL;
         *s = (struct hub_server){
                 .hub = hub,
                 .config = config,
@@ -282,14 +341,23 @@ void hub_server_init(struct hub_server *s, struct hub *hub, uint32_t index,
         TAILQ_INIT(&s->waiting);
         for (size_t i = 0; i < CALL_BUCKETS; i++)
                 TAILQ_INIT(&s->sent[i]);
+        if (!hub_server_unusable(s))
+                take_from_cache(s);
+        return s;
 }
 
-void hub_server_done(struct hub_server *s)
+struct hub_server *hub_server_free(struct hub_server *s)
 {
+        hub_call_free_all(&s->waiting);
+        for (size_t i = 0; i < CALL_BUCKETS; i++)
+                hub_call_free_all(&s->sent[i]);
         event_del(&s->deadline);
         event_del(&s->relist);
         hub_server_list_drop(s);
+        hub_handshake_drop(s);
         hub_server_close(s);
         hub_tools_free(s->tools);
         free(s->instructions);
+        free(s);
+        return NULL;
 }

@@ -6,9 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where a tool is in the text. */
+struct place {
+        const char *name;
+        size_t at, length;
+};
+
 struct hub_tools {
         struct buffer text;
-        char **names; /* in the order of the list until sealed, then sorted */
+        char **names;         /* in the order of the list until sealed, then sorted */
+        struct place *places; /* in the order of the list */
         size_t n;
         size_t allocated;
         void *seen; /* the names as a tree (tsearch), to find doubles while adding */
@@ -38,6 +45,7 @@ struct hub_tools *hub_tools_free(struct hub_tools *tools)
         for (size_t i = 0; i < tools->n; i++)
                 free(tools->names[i]);
         free(tools->names);
+        free(tools->places);
         buffer_done(&tools->text);
         free(tools);
         return NULL;
@@ -143,21 +151,36 @@ static int append_tool(struct buffer *b, yyjson_val *tool)
         return r < 0 ? r : buffer_append(b, "}", 1);
 }
 
-static int add_name(struct hub_tools *tools, const char *name)
+static int make_room(struct hub_tools *tools)
 {
-        if (tools->n == tools->allocated) {
-                size_t more = tools->allocated ? tools->allocated * 2 : 16;
-                char **names = reallocarray(tools->names, more, sizeof(*names));
-                if (!names)
-                        return -ENOMEM;
-                tools->names = names;
-                tools->allocated = more;
-        }
+        if (tools->n < tools->allocated)
+                return 0;
+        size_t more = tools->allocated ? tools->allocated * 2 : 16;
+        char **names = reallocarray(tools->names, more, sizeof(*names));
+        if (!names)
+                return -ENOMEM;
+        tools->names = names;
+        struct place *places = reallocarray(tools->places, more, sizeof(*places));
+        if (!places)
+                return -ENOMEM;
+        tools->places = places;
+        tools->allocated = more;
+        return 0;
+}
+
+/* Its text, of this length, is the last. */
+static int add_name(struct hub_tools *tools, const char *name, size_t length)
+{
+        int r = make_room(tools);
+
+        if (r < 0)
+                return r;
         char *copy = strdup(name);
         if (!copy || !tsearch(copy, &tools->seen, compare)) {
                 free(copy);
                 return -ENOMEM;
         }
+        tools->places[tools->n] = (struct place){copy, tools->text.length - length, length};
         tools->names[tools->n++] = copy;
         return 0;
 }
@@ -202,7 +225,7 @@ static int add_tool(struct hub_tools *tools, yyjson_val *tool)
                           "only 10,000 tools of 16 MiB together are taken of a server");
                 return 1;
         }
-        return r < 0 ? r : add_name(tools, name);
+        return r < 0 ? r : add_name(tools, name, text.length);
 }
 
 int hub_tools_add(struct hub_tools *tools, yyjson_val *list)
@@ -257,4 +280,22 @@ bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b)
 const struct buffer *hub_tools_text(const struct hub_tools *tools)
 {
         return &tools->text;
+}
+
+int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
+                     bool (*is_wanted)(void *data, const char *name), void *data)
+{
+        const char *text = buffer_bytes(&tools->text), *comma = "";
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < tools->n; i++) {
+                const struct place *place = &tools->places[i];
+                if (!is_wanted(data, place->name))
+                        continue;
+                r = buffer_printf(b, "%s", comma);
+                if (r >= 0)
+                        r = buffer_append(b, text + place->at, place->length);
+                comma = ",";
+        }
+        return r < 0 ? r : 0;
 }

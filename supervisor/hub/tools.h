@@ -44,6 +44,10 @@ bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b);
 /* The elements of a JSON array, without its brackets. */
 const struct buffer *hub_tools_text(const struct hub_tools *tools);
 
+/* The same for those that are wanted. Returns 0, -EMSGSIZE, -ENOMEM. */
+int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
+                     bool (*is_wanted)(void *data, const char *name), void *data);
+
 static inline void cleanup_hub_tools(struct hub_tools **tools)
 {
         hub_tools_free(*tools);

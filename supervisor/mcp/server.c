@@ -94,8 +94,10 @@ static int append_initialize(struct mcp_server *server, struct buffer *to, struc
 {
         _cleanup_buffer_ struct buffer instructions = BUFFER_INIT(SMALL_MAX);
 
-        int r = tool_append_instructions(server->config, hub_catalogue(server->hub, &(uint64_t){0}),
-                                         &instructions, err);
+        int r = tool_append_instructions(
+                server->config,
+                hub_catalogue(server->hub, config_usual_profile(server->config), &(uint64_t){0}),
+                &instructions, err);
         if (r >= 0)
                 r = buffer_printf(
                         to,
@@ -133,7 +135,10 @@ static int make_list(struct mcp_server *server, struct buffer *to, struct error 
 {
         uint64_t version;
 
-        return tool_append_list(server->config, hub_catalogue(server->hub, &version), to, err);
+        return tool_append_list(
+                server->config,
+                hub_catalogue(server->hub, config_usual_profile(server->config), &version), to,
+                err);
 }
 
 static void on_tools_list(struct mcp_server *server, yyjson_val *params, struct reply *reply)
@@ -153,7 +158,7 @@ static void on_tools_list(struct mcp_server *server, yyjson_val *params, struct 
         else
                 mcp_answer(server, reply, &server->list);
         /* Now that the client has its answer, what the cache did not know may start. */
-        hub_start(server->hub, HUB_UNKNOWN);
+        hub_start(server->hub, config_usual_profile(server->config), HUB_UNKNOWN);
 }
 
 static void on_tools_call(struct mcp_server *server, yyjson_val *params, struct reply *reply)
@@ -200,7 +205,7 @@ static void take_notification(struct mcp_server *server, const struct jsonrpc_me
         if (method_is(message, "notifications/cancelled"))
                 mcp_call_cancel(server, yyjson_obj_get(message->params, "requestId"));
         else if (method_is(message, "notifications/initialized"))
-                hub_start(server->hub, HUB_UNKNOWN);
+                hub_start(server->hub, config_usual_profile(server->config), HUB_UNKNOWN);
 }
 
 static void answer_invalid(struct mcp_server *server, yyjson_val *id, int code, const char *why,

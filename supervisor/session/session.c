@@ -198,7 +198,8 @@ static bool may_take(void *data)
 void session_send_catalogue(struct session *s)
 {
         uint64_t version = 0;
-        const struct buffer *catalogue = hub_catalogue(s->set->hub, &version);
+        const struct buffer *catalogue = hub_catalogue(
+                s->set->hub, config_usual_profile(s->set->config), &version);
 
         if (!catalogue || version <= s->catalogue)
                 return;
@@ -269,7 +270,7 @@ static void start_cell(struct session *s)
                              "the code could not be sent: too many answers wait in the channel");
         if (!s->set->hub_started) {
                 s->set->hub_started = true;
-                hub_start(s->set->hub, HUB_ALL);
+                hub_start(s->set->hub, config_usual_profile(s->set->config), HUB_ALL);
         }
 }
 

@@ -99,19 +99,21 @@ static inline void fake_hub_waited(void)
         free(wait);
 }
 
-void hub_start(struct hub *hub, enum hub_which which)
+void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
 {
         fake_hub.started_all += which == HUB_ALL;
         fake_hub.started_unknown += which == HUB_UNKNOWN;
 }
 
-const struct buffer *hub_catalogue(struct hub *hub, uint64_t *version)
+const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile *profile,
+                                   uint64_t *version)
 {
         *version = fake_hub.version;
         return &fake_hub.catalogue;
 }
 
-struct hub_wait *hub_wait(struct hub *hub, uint32_t timeout_ms, void (*fn)(void *data), void *data)
+struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
+                          uint32_t timeout_ms, void (*fn)(void *data), void *data)
 {
         check(!fake_hub.wait);
         fake_hub.wait = malloc(sizeof(*fake_hub.wait));
@@ -135,9 +137,10 @@ const char *hub_outcome_kind(enum hub_outcome outcome)
         return kinds[outcome];
 }
 
-int hub_call(struct hub *hub, const char *server, const char *tool, yyjson_val *arguments,
-             uint32_t timeout_ms, void (*fn)(void *data, const struct hub_result *result),
-             void *data, struct hub_call **ret, struct error *err)
+int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
+             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
+             void (*fn)(void *data, const struct hub_result *result), void *data,
+             struct hub_call **ret, struct error *err)
 {
         struct hub_call **at = &fake_hub.calls, *call;
 

@@ -297,8 +297,8 @@ void world_begin(struct world *w, struct told *told, const char *server, const c
 
         *told = (struct told){};
         check_ok(json_parse(arguments, strlen(arguments), &doc, &err));
-        check_ok(hub_call(w->hub, server, tool, yyjson_doc_get_root(doc), timeout_ms, on_told, told,
-                          &told->call, &err));
+        check_ok(hub_call(w->hub, w->profile, server, tool, yyjson_doc_get_root(doc), timeout_ms,
+                          on_told, told, &told->call, &err));
         check(!told->done);
 }
 
@@ -336,7 +336,7 @@ static yyjson_val *find_server(yyjson_doc *doc, const char *name)
 
 static yyjson_doc *catalogue(struct world *w)
 {
-        const struct buffer *b = hub_catalogue(w->hub, NULL);
+        const struct buffer *b = hub_catalogue(w->hub, w->profile, NULL);
         yyjson_doc *doc = NULL;
         struct error err = {};
 

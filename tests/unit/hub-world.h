@@ -21,6 +21,7 @@ struct world {
         struct hub *hub;
         struct config config;
         struct config_server servers[WORLD_SERVERS];
+        const struct config_profile *profile; /* of all that is asked; NULL: none */
         char *args[WORLD_SERVERS][WORLD_ARGS];
         struct {
                 pid_t pid; /* 0: ended and told */

@@ -99,9 +99,9 @@ static void test_not_found(void)
         check_has(told->result, "\"calls\":1");
         told_free(told);
         check_eq_int(json_parse("[1]", 3, &doc, &err), 0);
-        check_eq_int(
-                hub_call(w.hub, "s", "echo", yyjson_doc_get_root(doc), 0, NULL, NULL, &call, &err),
-                -EINVAL);
+        check_eq_int(hub_call(w.hub, NULL, "s", "echo", yyjson_doc_get_root(doc), 0, NULL, NULL,
+                              &call, &err),
+                     -EINVAL);
         world_done(&w);
 }
 
@@ -133,7 +133,7 @@ static void test_calls_are_concurrent(void)
         world_add(&w, "s", NULL);
         world_add(&w, "mute", "--never", NULL);
         world_open(&w);
-        hub_start(w.hub, HUB_ALL);
+        hub_start(w.hub, NULL, HUB_ALL);
         world_begin(&w, &slow, "s", "slow", "{\"seconds\":0.5}", 0);
         check_works(&w, "s");
         check(!slow.done);
@@ -306,8 +306,9 @@ static void test_crash_loop(void)
 static void test_end_before_its_output_is_read(void)
 {
         static const char answers[] =
-                "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-11-25\"}}\n"
-                "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"tools\":[{\"name\":\"echo\"}]}}\n";
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"?\"}}\n"
+                "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"protocolVersion\":\"2025-11-25\"}}\n"
+                "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"tools\":[{\"name\":\"echo\"}]}}\n";
         int ends[3][2], fds[3];
         struct told told;
         struct world w;
@@ -352,7 +353,7 @@ static void test_timeouts(void)
         world_run_ms(&w, 400);
         check_works(&w, "s");
         asked = world_call(&w, "s", "lists", "{}");
-        check_has(asked->result, "\"cancelled\":[4,5]");
+        check_has(asked->result, "\"cancelled\":[5,6]");
         told_free(asked);
         world_begin(&w, &told, "mute", "echo", "{}", 100);
         world_until(&w, &told.done);
@@ -377,7 +378,7 @@ static void test_drop(void)
         world_begin(&w, &finished, "nobody", "hang", "{}", 0);
         hub_call_drop(finished.call);
         asked = world_call(&w, "s", "lists", "{}");
-        check_has(asked->result, "\"cancelled\":[4],\"calls\":3");
+        check_has(asked->result, "\"cancelled\":[5],\"calls\":3");
         told_free(asked);
         check(!waiting.done && !sent.done && !finished.done);
         world_done(&w);
@@ -398,10 +399,10 @@ static void test_callbacks_may_free_the_hub(void)
         struct world w;
 
         open_one(&w);
-        hub_start(w.hub, HUB_ALL);
+        hub_start(w.hub, NULL, HUB_ALL);
         world_run_ms(&w, 5);
-        check_ok(hub_call(w.hub, "x", "y", NULL, 0, free_hub, &w, &call, &err));
-        check_ok(hub_call(w.hub, "x", "z", NULL, 0, free_hub, &w, &call, &err));
+        check_ok(hub_call(w.hub, NULL, "x", "y", NULL, 0, free_hub, &w, &call, &err));
+        check_ok(hub_call(w.hub, NULL, "x", "z", NULL, 0, free_hub, &w, &call, &err));
         while (w.hub)
                 event_base_loop(w.base, EVLOOP_ONCE);
         event_del(&w.child);

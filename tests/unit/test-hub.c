@@ -16,7 +16,7 @@ static void wait_for_all(struct world *w, uint32_t timeout_ms)
 {
         bool done = false;
 
-        check(hub_wait(w->hub, timeout_ms, set_true, &done));
+        check(hub_wait(w->hub, NULL, timeout_ms, set_true, &done));
         check(!done);
         world_until(w, &done);
 }
@@ -34,7 +34,7 @@ static void test_starts_and_lists(void)
         world_open(&w);
         check_eq_str(world_member(&w, "one", "state"), "starting");
         check_eq_int(w.n_runs, 0);
-        hub_catalogue(w.hub, &before);
+        hub_catalogue(w.hub, NULL, &before);
         wait_for_all(&w, 15000);
         check_eq_int(w.n_runs, 2);
         check_eq_str(world_member(&w, "one", "state"), "ready");
@@ -52,14 +52,14 @@ static void test_starts_and_lists(void)
                   "\",\"inputSchema\":{\"type\":\"object\","
                   "\"properties\":{\"n\":{\"type\":\"number\",\"maximum\":1.5}}},\"annotations\":"
                   "{\"readOnlyHint\":true}}");
-        hub_catalogue(w.hub, &after);
+        hub_catalogue(w.hub, NULL, &after);
         check(after > before);
         world_run_ms(&w, 60);
         check(w.n_changed >= 1 && w.n_changed <= 4);
         /* Nothing more to start, nothing changes the version. */
         wait_for_all(&w, 15000);
         check_eq_int(w.n_runs, 2);
-        hub_catalogue(w.hub, &before);
+        hub_catalogue(w.hub, NULL, &before);
         check_eq_int(before, after);
         world_done(&w);
 }
@@ -74,7 +74,7 @@ static void test_wait_has_an_end(void)
         world_open(&w);
         wait_for_all(&w, 100);
         check_eq_str(world_member(&w, "mute", "state"), "starting");
-        hub_wait_cancel(hub_wait(w.hub, 50, set_true, &never));
+        hub_wait_cancel(hub_wait(w.hub, NULL, 50, set_true, &never));
         world_run_ms(&w, 100);
         check(!never);
         world_done(&w);
@@ -253,10 +253,10 @@ static void test_cache(void)
         check_eq_str(world_member(&w, "s", "state"), "cached");
         check_eq_str(world_member(&w, "s", "instructions"), "how");
         check_eq_str(world_member(&w, "s", "tools"), tools);
-        hub_start(w.hub, HUB_UNKNOWN);
+        hub_start(w.hub, NULL, HUB_UNKNOWN);
         wait_for_all(&w, 15000);
         check_eq_int(w.n_runs, 1);
-        hub_start(w.hub, HUB_ALL);
+        hub_start(w.hub, NULL, HUB_ALL);
         world_until_state(&w, "s", "ready");
         check_eq_int(w.n_runs, 2);
         world_shut(&w);
