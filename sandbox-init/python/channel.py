@@ -9,8 +9,8 @@ import asyncio
 from _thread import allocate_lock
 from itertools import count
 
-EXEC, RETURN, CANCEL, CATALOG = 0x01, 0x02, 0x03, 0x04
-RESULT, CALL, LOG, QUERY, DROP = 0x41, 0x42, 0x45, 0x47, 0x48
+EXEC, RETURN, CANCEL, CATALOG, FETCH, PUT = 0x01, 0x02, 0x03, 0x04, 0x06, 0x07
+RESULT, CALL, DISPLAY, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x45, 0x47, 0x48, 0x49
 
 _running_loop = asyncio._get_running_loop
 
@@ -66,6 +66,8 @@ class Channel:
         self._watching = {}  # event loop -> calls that its tasks have out
         self.on_exec = None  # (id, payload)
         self.on_catalogue = None  # (version, payload)
+        self.on_file = None  # (kind, payload): the payload of the answer
+        self._pulled = False  # while an answer was sent, more frames came
 
     def send(self, kind, number, payload):
         if self._core.send(kind, number, payload):
@@ -143,6 +145,9 @@ class Channel:
             # Taken out last: should a signal handler of the guest raise here, it is only delivered twice.
             self._deliver(*self._inbox[0])
             del self._inbox[0]
+            if self._pulled and not self._inbox:
+                self._pulled = False
+                self._core.read(self._inbox)
 
     def _deliver(self, kind, number, payload):
         if kind == RETURN:
@@ -153,6 +158,9 @@ class Channel:
             self.on_exec(number, payload)
         elif kind == CATALOG:
             self.on_catalogue(number, payload)
+        elif kind in (FETCH, PUT):
+            if self._core.send(DATA, number, self.on_file(kind, payload)):
+                self._pulled = True
 
     def _let_read(self):
         self._reader.release()

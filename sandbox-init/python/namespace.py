@@ -30,18 +30,20 @@ class Namespace:
         self._wanted = False  # a cell has asked for such a name
         self._waited_for = ()  # servers that did not come up in time
 
-    def start(self):
+    def start(self, display):
         """In the template: what every session has."""
         self._names.pop("_cloister", None)
         discovery = Discovery(self._library)
         self._names.update((name, importlib.import_module(name)) for name in MODULES)
         self._names.update(KINDS)
         cloister.tools = Tools(self._library, self._channel)
+        cloister.display = display
         self._names.update(
             tools=cloister.tools,
             _discover=discovery.discover,
             _search=discovery.search,
             _schema=discovery.schema,
+            display=display,
         )
 
     def on_catalogue(self, version, payload):

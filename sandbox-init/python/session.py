@@ -3,13 +3,15 @@
 import sys
 from collections import deque
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from os import _exit, getpid
+from os import _exit, environ, getpid
 
 import __main__
 from cloister import sources, stdio, traces
 from cloister.cell import Cells, Outcome, describe, describe_exit
 from cloister.channel import RESULT, Channel
+from cloister.display import Displays
 from cloister.exact import decode, encode_own
+from cloister.files import Files
 from cloister.interrupts import Interrupts
 from cloister.loops import Loops
 from cloister.namespace import Namespace
@@ -35,12 +37,17 @@ class Session:
         self._loops = Loops(self._channel, self._interrupts)
         self._namespace = Namespace(__main__, self._channel)
         self._channel.on_catalogue = self._namespace.on_catalogue
+        self._files = Files()
+        self._channel.on_file = self._files.answer
+        self._displays = Displays(self._channel, self._files, self._interrupts)
         self._cells = Cells(vars(__main__), self._loops, self._interrupts)
         self._reserve = None
         self._interrupts.owed = lambda: self._current is not None or bool(self._cells_waiting)
         sources.teach_inspect()
         self._loops.teach_asyncio()
-        self._namespace.start()
+        self._namespace.start(self._displays.display)
+        self._displays.figures.install()
+        environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
 
     def run(self):
@@ -48,6 +55,7 @@ class Session:
         self._pid = getpid()
         stdio.start(max(3, self._core.fileno() - SPARE_BELOW_CHANNEL))
         self._interrupts.start()
+        self._files.start()
         while True:
             # What the guest left behind (a signal handler that raises, say) may strike anywhere below.
             try:
@@ -110,13 +118,24 @@ class Session:
         filename = request.get("filename") or None
         sys.argv[:] = [""] if filename is None or filename.startswith("<") else [filename]
         self._interrupts.begin()
+        self._displays.begin(number)
         outcome = self._cells.run(request["code"], filename, self._namespace.prepare)
         if getpid() != self._pid:
             self._leave_child(outcome)
         if isinstance(outcome.error, MemoryError) and self._reserve is not None:
             self._reserve.close()
             self._reserve = None
+        else:
+            outcome = self._finish(outcome)
         self._send(outcome)
+
+    def _finish(self, outcome):
+        """The guest's code once more: an interrupt may end it."""
+        try:
+            self._displays.finish()
+        except BaseException as error:
+            return outcome if outcome.error else Outcome(error=error)
+        return outcome
 
     def _send(self, outcome):
         try:
@@ -127,9 +146,19 @@ class Session:
             described = describe(Outcome(error=error), True)
         except BaseException as error:
             described = self._last_words(outcome.error or error)
+        self._displays.end()
+        self._add_files(described)
         self._interrupts.end()
         number, self._current = self._current, None
         self._core.send(RESULT, number, encode_own(described))
+
+    def _add_files(self, described):
+        try:
+            files, total = self._files.changed()
+        except Exception:
+            return  # the guest holds all descriptors or memory that there are
+        if total:
+            described.update(files=files, files_total=total)
 
     @staticmethod
     def _last_words(error):

@@ -33,7 +33,7 @@ class Names(unittest.TestCase):
         self.main = types.ModuleType("__main__")
         self.namespace = Namespace(self.main, self.channel)
         self.channel.on_catalogue = self.namespace.on_catalogue
-        self.namespace.start()
+        self.namespace.start(print)
         self.names = vars(self.main)
         self.version = 0
 

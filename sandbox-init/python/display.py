@@ -1,0 +1,247 @@
+"""display(): what a cell shows beside its output.
+
+What a model can look at (images, audio), HTML and SVG go to the broker; text, Markdown and JSON are printed, so that
+they stand in their place among the rest of the output.
+"""
+
+import sys
+from binascii import b2a_base64
+from io import BytesIO
+from os import fspath
+from os.path import isfile
+
+from cloister.channel import DISPLAY
+from cloister.exact import encode_own, printable
+from cloister.figures import Figures
+from cloister.files import mime_type_of
+from cloister.interrupts import gate
+from cloister.results import Blob
+
+LARGEST = 5 * 1024 * 1024 // 4 * 3  # of an image, in bytes: as base64 what the largest providers of models take
+MOST_HELD = 32  # displays of background work, kept for the next cell
+PRINTED = ("text/plain", "text/markdown", "application/json")
+
+# In this order: what a model sees best comes first.
+_BUNDLE = (
+    "image/png image/jpeg image/webp image/gif image/svg+xml audio/wav audio/mpeg audio/ogg text/markdown text/html"
+    " application/json text/plain"
+).split()
+_METHODS = (
+    ("_repr_png_", "image/png"),
+    ("_repr_jpeg_", "image/jpeg"),
+    ("_repr_svg_", "image/svg+xml"),
+    ("_repr_markdown_", "text/markdown"),
+    ("_repr_html_", "text/html"),
+    ("_repr_json_", "application/json"),
+)
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+
+
+@gate
+def _call(function, *arguments, **named):
+    return function(*arguments, **named)
+
+
+def _is_bytes(value):
+    return isinstance(value, (bytes, bytearray, memoryview))
+
+
+def _sniff(data):
+    for start, mime in _SIGNATURES:
+        if data.startswith(start):
+            return mime
+    if data[:4] == b"RIFF":
+        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12])
+    return None
+
+
+def _normal(mime):
+    """type/subtype, which is what the broker takes."""
+    mime = str(mime).partition(";")[0].strip().lower()
+    kind, slash, subtype = mime.partition("/")
+    fine = kind and subtype and len(mime) < 128 and all(c.isalnum() or c in "!#$&^_.+-" for c in kind + subtype)
+    if not fine or not mime.isascii():
+        raise ValueError("%r is no MIME type, such as image/png" % mime)
+    return mime
+
+
+def _read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _module_of(value):
+    return type(value).__module__.partition(".")[0]
+
+
+class Displays:
+    """channel: the worker's Channel; files: cloister.files.Files; where images go that are too large to show."""
+
+    def __init__(self, channel, files, interrupts):
+        self._channel = channel
+        self._files = files
+        self._interrupts = interrupts
+        self._cell = None  # its number, while one runs
+        self._held = []  # payloads
+        self.figures = Figures(self._show_figure)
+
+    def begin(self, number):
+        self._cell = number
+        held, self._held = self._held, []
+        for payload in held:
+            self._send(payload)
+
+    def end(self):
+        self._cell = None
+
+    def finish(self):
+        """At the end of a cell: figures that are still open, as notebooks do."""
+        self.figures.finish()
+
+    def display(self, *objects, mime=None):
+        """Shows images, audio, figures, files and HTML to whoever reads the result; prints anything else.
+
+        display(figure), display(image), display(pathlib.Path("out/plot.png")), display(data, "image/png").
+        """
+        if len(objects) == 2 and mime is None and _is_bytes(objects[0]) and isinstance(objects[1], str):
+            objects, mime = objects[:1], objects[1]
+        for value in objects:
+            self._show(*self._choose(value, mime))
+        self._interrupts.checkpoint()
+
+    def _choose(self, value, mime):
+        """(MIME type, bytes or str)"""
+        if _is_bytes(value):
+            return self._choose_bytes(bytes(value), mime)
+        if isinstance(value, str):
+            return self._choose_text(value, mime)
+        if isinstance(value, Blob):
+            text = getattr(value, "text", None)
+            if isinstance(text, str):
+                return _normal(mime or value.mime_type or "text/plain"), text
+            return self._choose_bytes(value.data, mime or value.mime_type)
+        if hasattr(type(value), "__fspath__"):
+            return self._choose_file(fspath(value), mime)
+        if isinstance(value, type):
+            return "text/plain", _call(repr, value)
+        if _module_of(value) == "pandas":
+            return "text/plain", _call(repr, value)
+        if _module_of(value) == "matplotlib" and hasattr(value, "savefig"):
+            self.figures.seen(value)
+            return "image/png", self._draw(value)
+        return self._choose_rich(value)
+
+    def _choose_bytes(self, data, mime):
+        mime = mime or _sniff(data)
+        if mime is None:
+            raise TypeError('bytes need a type: display(data, "image/png")')
+        return _normal(mime), data
+
+    def _choose_text(self, text, mime):
+        if mime is None and len(text) < 256 and "\n" not in text and "\0" not in text:
+            kind = mime_type_of(text)
+            if kind.startswith(("image/", "audio/")) and isfile(text):
+                return self._choose_file(text, kind)
+        return _normal(mime or "text/plain"), text
+
+    def _choose_file(self, path, mime):
+        data = _read(path)
+        mime = _normal(mime or mime_type_of(str(path)))
+        if mime.startswith("text/") or mime in ("image/svg+xml", "application/json"):
+            return mime, data.decode("utf-8", "replace")
+        return mime, data
+
+    def _choose_rich(self, value):
+        bundle = self._ask(value, "_repr_mimebundle_")
+        if isinstance(bundle, tuple) and bundle:
+            bundle = bundle[0]
+        if isinstance(bundle, dict):
+            for mime in _BUNDLE:
+                if bundle.get(mime) is not None:
+                    return self._from_bundle(mime, bundle[mime])
+        for method, mime in _METHODS:
+            data = self._ask(value, method)
+            if isinstance(data, tuple) and data:
+                data = data[0]
+            if data is not None:
+                return self._from_bundle(mime, data)
+        if _module_of(value) == "PIL" and hasattr(value, "save"):
+            return "image/png", self._convert(value)
+        return "text/plain", _call(repr, value)
+
+    def _from_bundle(self, mime, data):
+        if mime == "application/json":
+            return mime, data if isinstance(data, str) else self._json(data)
+        if isinstance(data, str) and mime.startswith(("image/", "audio/")) and mime != "image/svg+xml":
+            from binascii import a2b_base64
+
+            return mime, a2b_base64(data)
+        return mime, bytes(data) if _is_bytes(data) else str(data)
+
+    @staticmethod
+    def _json(value):
+        try:
+            return encode_own(value).decode()
+        except (TypeError, ValueError, RecursionError):
+            return _call(repr, value)
+
+    @staticmethod
+    def _ask(value, method):
+        function = getattr(type(value), method, None)
+        if not callable(function):
+            return None
+        try:
+            return _call(getattr(value, method))
+        except Exception:
+            return None  # an optional library is missing, say: the next way may do
+
+    @staticmethod
+    def _convert(image):
+        """A PIL image in a mode that PNG does not know."""
+        buffer = BytesIO()
+        _call(lambda: image.convert("RGB").save(buffer, "PNG"))
+        return buffer.getvalue()
+
+    @staticmethod
+    def _draw(figure):
+        buffer = BytesIO()
+        _call(figure.savefig, buffer, format="png", bbox_inches="tight")
+        return buffer.getvalue()
+
+    def _show_figure(self, figure):
+        self._show("image/png", self._draw(figure))
+
+    def _show(self, mime, data):
+        if isinstance(data, str) and mime in PRINTED:
+            _call(sys.stdout.write, data if data.endswith("\n") else data + "\n")
+            return
+        if not isinstance(data, str) and len(data) > LARGEST:
+            self._keep(mime, data)
+            return
+        if isinstance(data, str):
+            payload = encode_own({"mime": mime, "text": printable(data)})
+        else:
+            payload = b'{"mime":"%b","data":"%b"}' % (mime.encode(), b2a_base64(data, newline=False))
+        self._send(payload)
+
+    def _keep(self, mime, data):
+        """Too large to show: a file of it at least."""
+        path = self._files.keep(mime, data)
+        told = "kept as %s" % path if path else "and it could not be kept: no room in /workspace/out"
+        _call(sys.stdout.write, "[%s of %.1f MiB: too large to show, %s]\n" % (mime, len(data) / 1048576, told))
+
+    def _send(self, payload):
+        if self._cell is None:
+            # Of a background task or thread: the next cell shows it.
+            if len(self._held) < MOST_HELD:
+                self._held.append(payload)
+            return
+        try:
+            self._channel.send(DISPLAY, self._cell, payload)
+        except RuntimeError:
+            pass  # in a child of the worker

@@ -1,0 +1,99 @@
+"""matplotlib's figures, shown as a notebook does: by plt.show(), and at the end of the cell that made them.
+
+matplotlib is no part of Cloister: when code imports matplotlib.pyplot, its show() is taught. The backend is Agg, by
+MPLBACKEND in the environment; another one that the code chooses is left alone.
+"""
+
+import functools
+import sys
+from importlib.machinery import PathFinder
+
+from cloister.interrupts import gate
+from cloister.stdio import complain
+
+_PYPLOT = "matplotlib.pyplot"
+MOST_FIGURES = 32
+
+
+class _Teacher:
+    """The loader of a module, and then a function of the module."""
+
+    def __init__(self, loader, teach):
+        self._loader = loader
+        self._teach = teach
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._teach(module)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class Figures:
+    """show: called with each figure."""
+
+    def __init__(self, show):
+        self._show = show
+        self._seen = []  # figures that the cell has displayed itself
+
+    def install(self):
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):
+        if name != _PYPLOT:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Teacher(spec.loader, self._teach)
+        return spec
+
+    def _teach(self, pyplot):
+        before = pyplot.show
+
+        @functools.wraps(before)
+        def show(*arguments, **options):
+            if not _is_agg():
+                return before(*arguments, **options)
+            self._flush(pyplot)
+            return None
+
+        pyplot.show = show
+
+    def seen(self, figure):
+        self._seen.append(figure)
+
+    def finish(self):
+        """Figures that are open at the end of a cell. Figures are the guest's code: what they raise is its own."""
+        pyplot = sys.modules.get(_PYPLOT)
+        try:
+            if pyplot is not None and _is_agg():
+                self._flush(pyplot)
+        except Exception as error:
+            complain("cloister: a figure could not be shown: %s: %s\n" % (type(error).__name__, error))
+        finally:
+            self._seen = []
+
+    @gate
+    def _flush(self, pyplot):
+        numbers = pyplot.get_fignums()
+        try:
+            for number in numbers[:MOST_FIGURES]:
+                figure = pyplot.figure(number)
+                if not any(figure is seen for seen in self._seen):
+                    self._show(figure)
+        finally:
+            if numbers:
+                pyplot.close("all")
+
+
+def _is_agg():
+    matplotlib = sys.modules.get("matplotlib")
+    try:
+        return str(matplotlib.get_backend()).lower() == "agg"
+    except Exception:
+        return False

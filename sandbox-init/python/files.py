@@ -1,0 +1,223 @@
+"""Files of /workspace: what a cell has left in /workspace/out, and what the broker reads and writes.
+
+Paths are walked descriptor by descriptor and no symbolic link is followed: a file is what it is, below /workspace.
+"""
+
+import mimetypes
+import os
+from binascii import a2b_base64, b2a_base64
+from os import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close
+from os import fstat, mkdir, pread, pwrite, scandir, stat, strerror
+from os import open as os_open
+from stat import S_ISREG
+
+from cloister.channel import PUT
+from cloister.exact import decode, encode_own, printable
+
+ROOT = "/workspace"
+OUT = "out"
+MOST_NAMED = 100  # in a result
+MOST_ENTRIES = 10_000  # that are looked at
+MOST_DEPTH = 16
+MOST_PATH = 255  # bytes
+MOST_CHUNK = 1024 * 1024
+
+_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
+_types = None
+
+
+def mime_type_of(path):
+    """By the name alone."""
+    global _types
+    if _types is None:
+        _types = mimetypes.MimeTypes([name for name in mimetypes.knownfiles if os.path.exists(name)])
+        for name, kind in (("md", "text/markdown"), ("webp", "image/webp"), ("parquet", "application/vnd.apache.parquet")):
+            _types.add_type(kind, "." + name)
+    kind, encoding = _types.guess_type("x" + os.path.basename(path).replace(":", "_"))
+    if encoding is not None:
+        return "application/gzip" if encoding == "gzip" else "application/octet-stream"
+    return (kind or "application/octet-stream").lower()
+
+
+def _is_shown(path):
+    """Whether a result can name it: UTF-8, without control characters, not too long."""
+    try:
+        data = path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return len(data) <= MOST_PATH and not any(
+        c < " " or "\x7f" <= c < "\xa0" or c in "\u2028\u2029" for c in path
+    )
+
+
+class Files:
+    def __init__(self, root=ROOT):
+        self._root = root
+        self._out = os.path.join(root, OUT)
+        self._known = {}  # path -> what tells that a file has changed
+        self._kept = 0
+
+    def start(self):
+        """In a new worker: code finds the directory there."""
+        try:
+            mkdir(self._out, 0o755)
+        except OSError:
+            pass
+
+    def changed(self):
+        """(files made or changed since the last time, how many there are of those): described, sorted, at most
+        MOST_NAMED. What is beyond the bounds of the walk is counted as one more."""
+        if not self._known and self._is_empty():
+            return [], 0
+        found, cut = self._walk()
+        before, self._known = self._known, {path: key for path, (key, size) in found.items()}
+        new = sorted(path for path, key in self._known.items() if before.get(path) != key)
+        named = [path for path in new if _is_shown(path)][:MOST_NAMED]
+        return [self._describe(path, found[path][1]) for path in named], len(new) + cut
+
+    def all(self, most):
+        found, cut = self._walk()
+        named = sorted(path for path in found if _is_shown(path))[:most]
+        return [self._describe(path, found[path][1]) for path in named], len(found) + cut
+
+    def _is_empty(self):
+        """A tmpfs directory has no size as long as it has no entries: nothing is opened for most cells."""
+        try:
+            return stat(self._out, follow_symlinks=False).st_size == 0
+        except OSError:
+            return True
+
+    @staticmethod
+    def _describe(path, size):
+        return {"path": path, "size": size, "mime": mime_type_of(path)}
+
+    def _walk(self):
+        """({path: (key, size)}, whether there is more)"""
+        found = {}
+        left = [MOST_ENTRIES]
+        try:
+            fd = os_open(self._out, _DIRECTORY)
+        except OSError:
+            return found, 0
+        try:
+            whole = self._walk_into(fd, "", 0, found, left)
+        finally:
+            close(fd)
+        return found, 0 if whole else 1
+
+    def _walk_into(self, fd, prefix, depth, found, left):
+        whole = True
+        with scandir(fd) as entries:
+            for entry in entries:
+                left[0] -= 1
+                if left[0] < 0:
+                    return False
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        whole = self._walk_below(fd, entry.name, prefix, depth, found, left) and whole
+                        continue
+                    about = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if S_ISREG(about.st_mode):
+                    key = (about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino)
+                    found[prefix + entry.name] = (key, about.st_size)
+        return whole
+
+    def _walk_below(self, fd, name, prefix, depth, found, left):
+        if depth == MOST_DEPTH:
+            return False
+        below = os_open(name, _DIRECTORY, dir_fd=fd)
+        try:
+            return self._walk_into(below, "%s%s/" % (prefix, name), depth + 1, found, left)
+        finally:
+            close(below)
+
+    def keep(self, mime, data):
+        """Writes what could not be shown below out/; its path, or None."""
+        extension = mimetypes.guess_extension(mime) or ".bin"
+        for _ in range(100):
+            self._kept += 1
+            path = os.path.join(self._out, "display-%d%s" % (self._kept, extension))
+            try:
+                with open(path, "xb") as file:
+                    file.write(data)
+                return path
+            except FileExistsError:
+                continue
+            except OSError:
+                return None
+        return None
+
+    def answer(self, kind, payload):
+        """The payload of the DATA for a FETCH or a PUT."""
+        try:
+            if payload is None:
+                raise MemoryError
+            request = decode(payload)
+            if kind == PUT:
+                return self._put(request)
+            if "list" in request:
+                files, total = self.all(request["list"])
+                return encode_own({"ok": True, "files": files, "files_total": total})
+            return self._fetch(request)
+        except MemoryError:
+            return b'{"ok":false,"error":"the sandbox is out of memory"}'
+        except OSError as error:
+            reason = strerror(error.errno) if error.errno else str(error)
+            told = "%s: %s" % (request.get("path", OUT), reason)
+        except Exception as error:
+            told = "%s: %s" % (type(error).__name__, error)
+        return encode_own({"ok": False, "error": printable(told)})
+
+    def _open(self, path, flags, make_directories=False):
+        """A regular file below the root."""
+        *parents, name = path.split("/")
+        fd = os_open(self._root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        try:
+            for parent in parents:
+                if make_directories:
+                    try:
+                        mkdir(parent, 0o755, dir_fd=fd)
+                    except FileExistsError:
+                        pass
+                below = os_open(parent, _DIRECTORY, dir_fd=fd)
+                close(fd)
+                fd = below
+            opened = os_open(name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o644, dir_fd=fd)
+        finally:
+            close(fd)
+        if not S_ISREG(fstat(opened).st_mode):
+            close(opened)
+            raise ValueError("%s is no regular file" % path)
+        return opened
+
+    def _fetch(self, request):
+        offset, length = request["offset"], min(request["length"], MOST_CHUNK)
+        fd = self._open(request["path"], O_RDONLY)
+        try:
+            data = pread(fd, length, offset)
+            about = fstat(fd)
+        finally:
+            close(fd)
+        end = not data or offset + len(data) >= about.st_size
+        version = "%x-%x-%x" % (about.st_ino, about.st_mtime_ns, about.st_size)
+        return b'{"ok":true,"data":"%b","size":%d,"eof":%b,"version":"%b"}' % (
+            b2a_base64(data, newline=False),
+            about.st_size,
+            b"true" if end else b"false",
+            version.encode(),
+        )
+
+    def _put(self, request):
+        offset, data = request["offset"], a2b_base64(request["data"])
+        fd = self._open(request["path"], O_WRONLY | O_CREAT | (0 if offset else O_TRUNC), True)
+        try:
+            view = memoryview(data)
+            while view:
+                written = pwrite(fd, view, offset)
+                view = view[written:]
+                offset += written
+        finally:
+            close(fd)
+        return b'{"ok":true}'

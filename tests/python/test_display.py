@@ -1,0 +1,134 @@
+"""display(), with a channel that remembers; libraries as the sandbox would have them are in the integration tests."""
+
+import base64
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+import unittest
+
+from guest import Core
+
+from cloister import display as display_module
+from cloister.channel import DISPLAY, Channel
+from cloister.display import Displays
+from cloister.files import Files
+from cloister.interrupts import Interrupts
+from cloister.results import File, Image
+
+PNG = b"\x89PNG\r\n\x1a\n..."
+
+
+def rich(**methods):
+    return type("Rich", (), {name: (lambda value: lambda self, *rest: value)(value) for name, value in methods.items()})()
+
+
+class DisplayTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        self.core = Core()
+        self.addCleanup(self.core.close)
+        interrupts = Interrupts(self.core)
+        self.displays = Displays(Channel(self.core, interrupts), Files(self.root), interrupts)
+        self.displays.begin(3)
+
+    def show(self, *objects, **options):
+        """(frames, what was printed)"""
+        del self.core.sent[:]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            self.displays.display(*objects, **options)
+        return [payload for kind, number, payload in self.core.sent if (kind, number) == (DISPLAY, 3)], printed.getvalue()
+
+    def image(self, data=PNG, mime="image/png"):
+        return {"mime": mime, "data": base64.b64encode(data).decode()}
+
+
+class Display(DisplayTest):
+    def test_bytes(self):
+        self.assertEqual(self.show(PNG), ([self.image()], ""))
+        self.assertEqual(self.show(b"abc", "image/webp"), ([self.image(b"abc", "image/webp")], ""))
+        self.assertEqual(self.show(bytearray(b"abc"), mime="Image/PNG; q=1"), ([self.image(b"abc")], ""))
+        self.assertEqual(self.show(b"\xff\xd8\xff")[0][0]["mime"], "image/jpeg")
+        self.assertEqual(self.show(b"RIFF....WAVE")[0][0]["mime"], "audio/wav")
+        with self.assertRaisesRegex(TypeError, "bytes need a type"):
+            self.show(b"abc")
+        with self.assertRaisesRegex(ValueError, "no MIME type"):
+            self.show(b"abc", "png")
+
+    def test_text_is_printed_in_its_place(self):
+        self.assertEqual(self.show("plain", 12, {"a": 1}), ([], "plain\n12\n{'a': 1}\n"))
+        self.assertEqual(self.show("# title", mime="text/markdown"), ([], "# title\n"))
+        self.assertEqual(self.show("<b>", mime="text/html"), ([{"mime": "text/html", "text": "<b>"}], ""))
+
+    def test_results_of_tools(self):
+        self.assertEqual(self.show(Image(PNG, "image/png")), ([self.image()], ""))
+        file = File(b"text", "text/plain")
+        file.text = "text"
+        self.assertEqual(self.show(file), ([], "text\n"))
+
+    def test_paths(self):
+        path = pathlib.Path(self.root, "plot.png")
+        path.write_bytes(PNG)
+        self.assertEqual(self.show(path), ([self.image()], ""))
+        self.assertEqual(self.show(str(path)), ([self.image()], ""))
+        self.assertEqual(self.show("no such plot.png"), ([], "no such plot.png\n"))
+        svg = pathlib.Path(self.root, "a.svg")
+        svg.write_text("<svg/>")
+        self.assertEqual(self.show(svg), ([{"mime": "image/svg+xml", "text": "<svg/>"}], ""))
+        with self.assertRaises(FileNotFoundError):
+            self.show(pathlib.Path(self.root, "none.png"))
+
+    def test_rich_objects(self):
+        self.assertEqual(self.show(rich(_repr_png_=PNG, _repr_html_="<b>")), ([self.image()], ""))
+        self.assertEqual(self.show(rich(_repr_png_=None, _repr_html_="<b>")), ([{"mime": "text/html", "text": "<b>"}], ""))
+        self.assertEqual(self.show(rich(_repr_svg_="<svg/>"))[0], [{"mime": "image/svg+xml", "text": "<svg/>"}])
+        self.assertEqual(self.show(rich(_repr_markdown_="*x*")), ([], "*x*\n"))
+        self.assertEqual(self.show(rich(_repr_json_={"a": [1]})), ([], '{"a":[1]}\n'))
+        bundle = {"text/plain": "x", "image/png": base64.b64encode(PNG).decode()}
+        self.assertEqual(self.show(rich(_repr_mimebundle_=(bundle, {}))), ([self.image()], ""))
+        self.assertEqual(self.show(rich(_repr_mimebundle_={"text/plain": "x"})), ([], "x\n"))
+
+    def test_what_raises_is_passed_over(self):
+        class Broken:
+            def _repr_png_(self):
+                raise ImportError("no library")
+
+            def __repr__(self):
+                return "broken"
+
+        self.assertEqual(self.show(Broken()), ([], "broken\n"))
+        self.assertIn("Broken'>", self.show(Broken)[1])
+
+    def test_pandas_is_text(self):
+        table = rich(_repr_html_="<table>")
+        type(table).__module__ = "pandas.core.frame"
+        type(table).__repr__ = lambda self: "a b"
+        self.assertEqual(self.show(table), ([], "a b\n"))
+
+    def test_lone_surrogates(self):
+        self.assertEqual(self.show("\ud800", mime="text/html")[0], [{"mime": "text/html", "text": "\\ud800"}])
+
+    def test_too_large_is_kept_as_a_file(self):
+        self.addCleanup(setattr, display_module, "LARGEST", display_module.LARGEST)
+        display_module.LARGEST = 10
+        os.mkdir(os.path.join(self.root, "out"))
+        frames, printed = self.show(PNG)
+        self.assertEqual(frames, [])
+        self.assertIn("too large to show, kept as %s/out/display-1.png" % self.root, printed)
+        self.assertEqual(pathlib.Path(self.root, "out", "display-1.png").read_bytes(), PNG)
+        self.assertIn("display-2.png", self.show(PNG)[1])
+
+    def test_between_cells(self):
+        self.displays.end()
+        for _ in range(display_module.MOST_HELD + 1):
+            self.assertEqual(self.show(PNG), ([], ""))
+        self.displays.begin(4)
+        self.assertEqual([sent[:2] for sent in self.core.sent], [(DISPLAY, 4)] * display_module.MOST_HELD)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,188 @@
+"""Files of /workspace, in a directory of our own."""
+
+import base64
+import json
+import os
+import tempfile
+import unittest
+
+import guest  # noqa: F401
+
+from cloister import files
+from cloister.channel import FETCH, PUT
+
+
+class FilesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        self.files = files.Files(self.root)
+        self.files.start()
+        self.out = os.path.join(self.root, "out")
+
+    def write(self, name, data=b"x"):
+        path = os.path.join(self.out, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+        return path
+
+    def changed(self):
+        described, total = self.files.changed()
+        return [file["path"] for file in described], total
+
+    def ask(self, kind, **request):
+        return json.loads(self.files.answer(kind, json.dumps(request).encode()))
+
+
+class Changed(FilesTest):
+    def test_nothing(self):
+        self.assertEqual(self.files.changed(), ([], 0))
+
+    def test_made_changed_kept_and_removed(self):
+        self.write("a.csv", b"1,2")
+        self.write("deep/er/b.png")
+        self.assertEqual(
+            self.files.changed(),
+            (
+                [
+                    {"path": "a.csv", "size": 3, "mime": "text/csv"},
+                    {"path": "deep/er/b.png", "size": 1, "mime": "image/png"},
+                ],
+                2,
+            ),
+        )
+        self.assertEqual(self.changed(), ([], 0))
+        self.write("a.csv", b"other")
+        self.assertEqual(self.changed(), (["a.csv"], 1))
+        os.replace(self.write("b.tmp"), os.path.join(self.out, "a.csv"))
+        self.assertEqual(self.changed(), (["a.csv"], 1))
+        os.unlink(os.path.join(self.out, "a.csv"))
+        self.assertEqual(self.changed(), ([], 0))
+        self.write("a.csv", b"again")
+        self.assertEqual(self.changed(), (["a.csv"], 1))
+
+    def test_only_regular_files(self):
+        os.symlink("/etc/passwd", os.path.join(self.out, "link"))
+        os.symlink("/etc", os.path.join(self.out, "folder"))
+        os.mkfifo(os.path.join(self.out, "fifo"))
+        self.write("real")
+        self.assertEqual(self.changed(), (["real"], 1))
+
+    def test_out_that_is_a_link_or_a_file(self):
+        os.rmdir(self.out)
+        os.symlink("/etc", self.out)
+        self.assertEqual(self.changed(), ([], 0))
+        os.unlink(self.out)
+        self.assertEqual(self.changed(), ([], 0))
+        with open(self.out, "w"):
+            pass
+        self.assertEqual(self.changed(), ([], 0))
+
+    def test_names_that_cannot_be_told_are_counted(self):
+        self.write("two\nlines")
+        with open(os.path.join(os.fsencode(self.out), b"\xff.bin"), "wb"):
+            pass
+        self.write("x" * 200 + "/" + "y" * 200)
+        self.write("fine \u00e9.txt")
+        self.assertEqual(self.changed(), (["fine \u00e9.txt"], 4))
+
+    def test_bounds(self):
+        for i in range(files.MOST_NAMED + 7):
+            self.write("f%04d" % i)
+        named, total = self.changed()
+        self.assertEqual((len(named), named[0], total), (files.MOST_NAMED, "f0000", files.MOST_NAMED + 7))
+        self.addCleanup(setattr, files, "MOST_ENTRIES", files.MOST_ENTRIES)
+        files.MOST_ENTRIES = 10
+        self.assertEqual(files.Files(self.root).changed()[1], 11)
+        self.assertEqual(len(files.Files(self.root).all(5)[0]), 5)
+
+    def test_depth(self):
+        self.write("d/" * 15 + "in")
+        self.assertEqual(len(files.Files(self.root).changed()[0]), 1)
+        self.write("d/" * 30 + "out of sight")
+        described, total = files.Files(self.root).changed()
+        self.assertEqual((len(described), total), (1, 2))
+
+    def test_mime_types(self):
+        for name, kind in {
+            "a.png": "image/png", "b.JPG": "image/jpeg", "c": "application/octet-stream", "d.csv": "text/csv",
+            "e.tar.gz": "application/gzip", "f.md": "text/markdown", "http://x/y.html": "text/html",
+            "data:text": "application/octet-stream", "g.webp": "image/webp",
+        }.items():  # fmt: skip
+            self.assertEqual(files.mime_type_of(name), kind, name)
+
+
+class Fetch(FilesTest):
+    def fetch(self, path, offset=0, length=1000):
+        return self.ask(FETCH, path=path, offset=offset, length=length)
+
+    def test_pieces(self):
+        self.write("a", b"0123456789")
+        first = self.fetch("out/a", 0, 4)
+        self.assertEqual((base64.b64decode(first["data"]), first["size"], first["eof"]), (b"0123", 10, False))
+        last = self.fetch("out/a", 4, 100)
+        self.assertEqual((base64.b64decode(last["data"]), last["eof"]), (b"456789", True))
+        self.assertEqual(first["version"], last["version"])
+        self.write("a", b"0123456789!")
+        self.assertNotEqual(self.fetch("out/a")["version"], first["version"])
+        self.assertTrue(self.fetch("out/a", 500)["eof"])
+
+    def test_no_more_than_a_chunk(self):
+        self.write("a", bytes(files.MOST_CHUNK + 1))
+        self.assertEqual(len(base64.b64decode(self.fetch("out/a", 0, 1 << 40)["data"])), files.MOST_CHUNK)
+
+    def test_empty(self):
+        self.write("a", b"")
+        self.assertEqual((self.fetch("out/a")["data"], self.fetch("out/a")["eof"]), ("", True))
+
+    def test_refused(self):
+        os.symlink("/etc/passwd", os.path.join(self.out, "link"))
+        os.symlink("/etc", os.path.join(self.out, "folder"))
+        os.mkfifo(os.path.join(self.out, "fifo"))
+        for path, why in {
+            "out/link": "symbolic links", "out/folder/passwd": "", "out/none": "No such file",
+            "out/fifo": "no regular file", "out": "no regular file",
+        }.items():  # fmt: skip
+            answer = self.fetch(path)
+            self.assertFalse(answer["ok"], path)
+            self.assertIn(why, answer["error"])
+        self.assertFalse(self.ask(FETCH)["ok"])
+        self.assertFalse(json.loads(self.files.answer(FETCH, b"{"))["ok"])
+        self.assertIn("memory", json.loads(self.files.answer(FETCH, None))["error"])
+
+    def test_list(self):
+        self.write("b")
+        self.write("a", b"12")
+        answer = self.ask(FETCH, list=1)
+        self.assertEqual([file["path"] for file in answer["files"]], ["a"])
+        self.assertEqual(answer["files_total"], 2)
+        self.assertEqual(self.changed(), (["a", "b"], 2))  # which a list does not change
+
+
+class Put(FilesTest):
+    def put(self, path, data, offset=0):
+        return self.ask(PUT, path=path, offset=offset, data=base64.b64encode(data).decode())
+
+    def read(self, path):
+        with open(os.path.join(self.root, path), "rb") as file:
+            return file.read()
+
+    def test_pieces_and_folders(self):
+        self.assertEqual(self.put("a/b/c", b"0123"), {"ok": True})
+        self.assertEqual(self.put("a/b/c", b"4567", 4), {"ok": True})
+        self.assertEqual(self.read("a/b/c"), b"01234567")
+        self.assertEqual(self.put("a/b/c", b"new"), {"ok": True})
+        self.assertEqual(self.read("a/b/c"), b"new")
+
+    def test_refused(self):
+        os.symlink("/tmp", os.path.join(self.root, "link"))
+        os.symlink("/tmp/files-test-target", os.path.join(self.root, "dangling"))
+        for path in ("link/x", "dangling", "out"):
+            self.assertFalse(self.put(path, b"x")["ok"], path)
+        self.assertFalse(os.path.exists("/tmp/files-test-target"))
+
+
+if __name__ == "__main__":
+    unittest.main()
