@@ -119,6 +119,8 @@ struct cell {
         void (*done)(void *data, struct cell *cell);
         /* Live output in place of the capture, or NULL. */
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        /* The same beside the capture, or NULL. */
+        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void *data;
 };
 
@@ -131,6 +133,7 @@ struct cell_request {
         bool reset;
         void (*done)(void *data, struct cell *cell);
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void *data;
 };
 
