@@ -517,8 +517,10 @@ static void test_sweep(void)
         killed_monitor(false, path, &sleeper);
         check(exists(path)); /* the control: without the janitor it stays */
         check_eq_int(cgroups_paths(living, own, 1), 1);
-        cgroups_sweep(living);
-        check(gone_within(path, 1000));
+        /* What a busy machine has not taken apart in time goes with the next one. */
+        for (int i = 0; i < 20 && exists(path); i++)
+                cgroups_sweep(living);
+        check(!exists(path));
         check(is_dead(sleeper));
         check(exists(own[0]));
         cgroups_free(living);
