@@ -92,7 +92,8 @@ static void check_limits(struct doctor *d)
 
 static void check_programs(struct doctor *d)
 {
-        static const char *const names[] = {"cloister", "cloister-init", "cloister-worker"};
+        static const char *const names[] = {"cloister", "cloister-init", "cloister-worker",
+                                            "cloister-module.so"};
         struct error error = {0};
         char path[512];
 
@@ -103,8 +104,7 @@ static void check_programs(struct doctor *d)
                         return;
                 }
         }
-        doctor_add(d, "programs", DOCTOR_EFFECTIVE, true, NULL,
-                   "cloister, cloister-init and cloister-worker are there");
+        doctor_add(d, "programs", DOCTOR_EFFECTIVE, true, NULL, "all executables are there");
 }
 
 /* ---- config ---- */

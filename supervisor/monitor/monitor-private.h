@@ -52,9 +52,10 @@ struct monitor {
         struct limits limits;
         uint32_t sessions_max;
         struct upstream_user user;
-        int worker_file, init_file; /* our executables, opened while we may still read them */
-        char program[512];          /* path of `cloister` */
-        char state_path[512];       /* "": none */
+        /* our executables, opened while we may still read them */
+        int worker_file, module_file, init_file;
+        char program[512];    /* path of `cloister` */
+        char state_path[512]; /* "": none */
 
         /* the broker */
         pid_t broker;

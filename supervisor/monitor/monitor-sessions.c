@@ -155,7 +155,10 @@ static int seal_program(const char *name, int file, struct error *err)
 
 static int gather_parts(const struct monitor *m, struct template_parts *parts, struct error *err)
 {
-        parts->worker_fd = seal_program("cloister-worker", m->worker_file, err);
+        if (parts->image->link == TEMPLATE_LINK_MODULE)
+                parts->worker_fd = seal_program("cloister-module.so", m->module_file, err);
+        else
+                parts->worker_fd = seal_program("cloister-worker", m->worker_file, err);
         if (parts->worker_fd < 0)
                 return parts->worker_fd;
         parts->init_fd = seal_program("cloister-init", m->init_file, err);

@@ -279,6 +279,9 @@ static int open_programs(struct monitor *m, struct error *err)
         m->worker_file = program_open("cloister-worker", err);
         if (m->worker_file < 0)
                 return m->worker_file;
+        m->module_file = program_open("cloister-module.so", err);
+        if (m->module_file < 0)
+                return m->module_file;
         m->init_file = program_open("cloister-init", err);
         return m->init_file < 0 ? m->init_file : 0;
 }
@@ -347,7 +350,7 @@ static void done(struct monitor *m)
                 if (events[i])
                         event_free(events[i]);
         }
-        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->init_file};
+        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->module_file, m->init_file};
         monitor_limits_done(m);
         fd_close_many(fds, ARRAY_SIZE(fds));
         upstream_user_done(&m->user);
@@ -363,6 +366,7 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
 {
         *m = (struct monitor){.options = options,
                               .worker_file = -1,
+                              .module_file = -1,
                               .init_file = -1,
                               .control = {.fd = -1},
                               .scope = -1,
