@@ -1,4 +1,4 @@
-/* One line an event on standard error. */
+/* One line an event. */
 #include "base/log.h"
 
 #include <assert.h>
@@ -7,7 +7,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/mask.h"
 
 static const char *const level_names[] = {
         [LOG_LEVEL_ERROR] = "error",
@@ -17,7 +20,12 @@ static const char *const level_names[] = {
 };
 static_assert(sizeof(level_names) / sizeof(level_names[0]) == LOG_LEVEL_MAX, "a name a level");
 
+static const char *const format_names[] = {"text", "json"};
+static_assert(sizeof(format_names) / sizeof(format_names[0]) == LOG_FORMAT_MAX, "a name a format");
+
 static enum log_level threshold = LOG_LEVEL_WARNING;
+static enum log_format look = LOG_FORMAT_TEXT;
+static int place = STDERR_FILENO;
 static const char *program = "cloister";
 
 void log_set_level(enum log_level level)
@@ -44,6 +52,36 @@ int log_level_from_name(const char *name)
         return -EINVAL;
 }
 
+int log_format_from_name(const char *name)
+{
+        for (int i = 0; i < LOG_FORMAT_MAX; i++) {
+                if (strcmp(format_names[i], name) == 0)
+                        return i;
+        }
+        return -EINVAL;
+}
+
+const char *log_format_name(enum log_format format)
+{
+        return format_names[format];
+}
+
+void log_to(int fd, enum log_format format)
+{
+        place = fd;
+        look = format;
+}
+
+int log_get_fd(void)
+{
+        return place;
+}
+
+enum log_format log_get_format(void)
+{
+        return look;
+}
+
 void log_set_name(const char *name)
 {
         program = name;
@@ -55,6 +93,7 @@ static bool is_c1(const unsigned char *c)
         return c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
 }
 
+/* Ends with a NUL. */
 static size_t escape(char *to, size_t size, const char *from)
 {
         const unsigned char *c = (const unsigned char *)from;
@@ -72,27 +111,188 @@ static size_t escape(char *to, size_t size, const char *from)
                         to[n++] = (char)*c;
                 c++;
         }
+        to[n] = '\0';
         return n;
 }
 
-void log_write(enum log_level level, const char *format, ...)
+/* A line under construction; what does not fit is cut, and the line stays whole. Pipes take so much
+ * in one piece (PIPE_BUF, pipe(7)). */
+struct line {
+        char text[4096];
+        size_t n;
+};
+
+enum { LINE_TAIL = 8 }; /* room for what closes it */
+
+static void put(struct line *line, const char *text, size_t n)
 {
-        char text[2048], line[4096];
+        size_t room = sizeof(line->text) - LINE_TAIL - line->n;
+
+        n = n > room ? room : n;
+        memcpy(line->text + line->n, text, n);
+        line->n += n;
+}
+
+static void put_text(struct line *line, const char *text)
+{
+        put(line, text, strlen(text));
+}
+
+static void put_number(struct line *line, uint64_t number)
+{
+        char text[24];
+
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+        put_text(line, text);
+}
+
+/* Length of a whole character of UTF-8 at the front, 0 when there is none. */
+static size_t character(const unsigned char *s)
+{
+        size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+        if (n == 0 || s[0] > 0xf4 || (s[0] == 0xe0 && s[1] < 0xa0) ||
+            (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+            (s[0] == 0xf4 && s[1] > 0x8f))
+                return 0;
+        for (size_t i = 1; i < n; i++)
+                if ((s[i] & 0xc0) != 0x80)
+                        return 0;
+        return n;
+}
+
+/* text has no control characters any more. */
+static void put_string(struct line *line, const char *text)
+{
+        put(line, "\"", 1);
+        for (const unsigned char *c = (const unsigned char *)text; *c;) {
+                size_t n = character(c);
+                /* Cut between characters, with room for the longest. */
+                if (line->n + LINE_TAIL + 4 > sizeof(line->text) - LINE_TAIL)
+                        break;
+                if (*c == '"' || *c == '\\')
+                        put(line, "\\", 1);
+                if (n > 0)
+                        put(line, (const char *)c, n);
+                else
+                        put_text(line, "\xef\xbf\xbd");
+                c += n > 0 ? n : 1;
+        }
+        put(line, "\"", 1);
+}
+
+static void put_time(struct line *line)
+{
+        struct timespec now;
+        struct tm tm;
+        char text[48];
+
+        clock_gettime(CLOCK_REALTIME, &now);
+        gmtime_r(&now.tv_sec, &tm);
+        size_t n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+        snprintf(text + n, sizeof(text) - n, ".%03ldZ", now.tv_nsec / 1000000);
+        put_text(line, text);
+}
+
+static void put_id(struct line *line, bool json, const char *name, const char *text,
+                   uint64_t number, bool *first)
+{
+        if (!text && number == 0)
+                return;
+        put_text(line, json ? ",\"" : *first ? " [" : ", ");
+        put_text(line, name);
+        put_text(line, json ? "\":" : " ");
+        if (!text)
+                put_number(line, number);
+        else if (json && strcmp(name, "request") != 0)
+                put_string(line, text);
+        else
+                put_text(line, text);
+        *first = false;
+}
+
+/* An id of the client's is JSON already; it is bounded here, and harmless by its syntax once
+ * control characters are gone. */
+static void put_ids(struct line *line, bool json, const struct log_ids *ids)
+{
+        char session[128], request[160] = "", server[160], tool[288];
+        bool first = true;
+
+        if (!ids)
+                return;
+        escape(session, sizeof(session), ids->session ? ids->session : "");
+        escape(server, sizeof(server), ids->server ? ids->server : "");
+        escape(tool, sizeof(tool), ids->tool ? ids->tool : "");
+        if (ids->request && strlen(ids->request) < sizeof(request))
+                memcpy(request, ids->request, strlen(ids->request) + 1);
+        put_id(line, json, "session", *session ? session : NULL, 0, &first);
+        put_id(line, json, "request", *request ? request : NULL, 0, &first);
+        put_id(line, json, "cell", NULL, ids->cell, &first);
+        put_id(line, json, "call", NULL, ids->call, &first);
+        put_id(line, json, "server", *server ? server : NULL, 0, &first);
+        put_id(line, json, "tool", *tool ? tool : NULL, 0, &first);
+        if (!json && !first)
+                put_text(line, "]");
+}
+
+static void make_text(struct line *line, enum log_level level, const struct log_ids *ids,
+                      const char *message)
+{
+        put_text(line, program);
+        put_text(line, ": ");
+        put_text(line, level_names[level]);
+        put_text(line, ": ");
+        put_text(line, message);
+        put_ids(line, false, ids);
+}
+
+static void make_json(struct line *line, enum log_level level, const struct log_ids *ids,
+                      const char *message)
+{
+        put_text(line, "{\"time\":\"");
+        put_time(line);
+        put_text(line, "\",\"level\":\"");
+        put_text(line, level_names[level]);
+        put_text(line, "\",\"program\":\"");
+        put_text(line, program);
+        put_text(line, "\"");
+        put_ids(line, true, ids);
+        put_text(line, ",\"message\":");
+        put_string(line, message);
+        line->text[line->n++] = '}';
+}
+
+/* One write, so that lines of several processes do not mix; a log that cannot be written is lost.
+ */
+static void write_line(int fd, struct line *line)
+{
+        line->text[line->n++] = '\n';
+        ssize_t written = write(fd, line->text, line->n);
+        (void)written;
+}
+
+void log_event(enum log_level level, const struct log_ids *ids, const char *format, ...)
+{
+        char raw[2048], message[4096];
+        struct line line = {};
         va_list args;
 
         if (level > threshold)
                 return;
-
         va_start(args, format);
-        vsnprintf(text, sizeof(text), format, args);
+        vsnprintf(raw, sizeof(raw), format, args);
         va_end(args);
+        mask_text(raw);
+        escape(message, sizeof(message), raw);
 
-        int n = snprintf(line, sizeof(line), "%s: %s: ", program, level_names[level]);
-        size_t length = (size_t)n;
-        length += escape(line + length, sizeof(line) - length - 1, text);
-        line[length++] = '\n';
-        /* One write, so that lines of several processes do not mix; a log that cannot be written is
-         * lost. */
-        ssize_t written = write(STDERR_FILENO, line, length);
-        (void)written;
+        if (look == LOG_FORMAT_JSON)
+                make_json(&line, level, ids, message);
+        else
+                make_text(&line, level, ids, message);
+        write_line(place, &line);
+        if (place != STDERR_FILENO && level == LOG_LEVEL_ERROR) {
+                line.n = 0;
+                make_text(&line, level, ids, message);
+                write_line(STDERR_FILENO, &line);
+        }
 }

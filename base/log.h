@@ -1,10 +1,17 @@
 /*
- * The log: one line an event on standard error. Top-level handlers log, libraries return errors.
+ * The log: one line an event, as text for a person or as JSON for a program. Top-level handlers
+ * log, libraries return errors.
+ *
+ *     cloister: warning: server files: cannot start: … [session default, request 7]
+ *     {"time":"2026-01-31T12:00:00.123Z","level":"warning","program":"cloister",
+ *      "message":"server files: cannot start: …","session":"default","request":7}
  *
  * Text that came from outside is made harmless here: control characters are shown as \xNN, so that
- * a peer can neither forge a line nor drive a terminal.
+ * a peer can neither forge a line nor drive a terminal; secrets are masked (base/mask.h).
  */
 #pragma once
+
+#include <stdint.h>
 
 enum log_level {
         LOG_LEVEL_ERROR,
@@ -14,6 +21,8 @@ enum log_level {
         LOG_LEVEL_MAX
 };
 
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_MAX };
+
 /* What is more talkative than level is not written. The default is LOG_LEVEL_WARNING. */
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
@@ -22,12 +31,32 @@ enum log_level log_get_level(void);
 int log_level_from_name(const char *name);
 const char *log_level_name(enum log_level level);
 
+/* text or json; negative when there is none. */
+int log_format_from_name(const char *name);
+const char *log_format_name(enum log_format format);
+
+/* Where lines go (borrowed; standard error until told otherwise), and how they look. Errors go to
+ * standard error as well, as text, when that is another place. */
+void log_to(int fd, enum log_format format);
+int log_get_fd(void);
+enum log_format log_get_format(void);
+
 /* The program's name, which starts each line; a literal. */
 void log_set_name(const char *name);
 
-void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What an event is about; NULL and 0: not known or nothing. */
+struct log_ids {
+        const char *session;
+        const char *request; /* JSON text of the client's id */
+        uint64_t cell, call; /* numbers in the session */
+        const char *server, *tool;
+};
 
-#define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
-#define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
-#define log_info(...)    log_write(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...)   log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+void log_event(enum log_level level, const struct log_ids *ids, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+#define log_write(level, ...) log_event(level, NULL, __VA_ARGS__)
+#define log_error(...)        log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...)      log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...)         log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)        log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "policy/config-parts.h"
 
 enum { SECOND = 1000, DAY = 24 * 3600 * SECOND };
@@ -22,9 +23,9 @@ static const struct config_key keys[] = {
 
 /* Of a misspelt key, the one that may be meant. */
 static const char *const root_names[] = {
-        "mcpServers", "profiles", "profile", "clients",  "limits",      "network",
-        "mounts",     "preload",  "image",   "python",   "timeout",     "idle",
-        "sessions",   "output",   "user",    "id_range", "timeout_max", NULL,
+        "mcpServers", "profiles", "profile",     "clients",   "limits", "network",  "mounts",
+        "preload",    "image",    "python",      "timeout",   "idle",   "sessions", "output",
+        "user",       "id_range", "timeout_max", "log_level", NULL,
 };
 
 static const struct config_key *find_key(const struct config_key *list, size_t n, const char *name)
@@ -53,6 +54,19 @@ static int read_id_range(struct config_reader *reader, yyjson_val *value)
         return 0;
 }
 
+static int read_log_level(struct config_reader *reader, yyjson_val *value)
+{
+        const char *text = config_text(value);
+        int level = text ? log_level_from_name(text) : -1;
+
+        if (level < 0)
+                return config_wrong(reader, value,
+                                    "log_level must be \"error\", \"warning\", \"info\" or "
+                                    "\"debug\"");
+        reader->into->log_level = level;
+        return 0;
+}
+
 /* Where other clients keep their servers. */
 static int warn_unknown(struct config_reader *reader, yyjson_val *key)
 {
@@ -74,9 +88,13 @@ static const struct {
         const char *name;
         int (*read)(struct config_reader *reader, yyjson_val *value);
 } parts[] = {
-        {"mcpServers", config_read_servers}, {"profiles", config_read_profiles},
-        {"profile", config_read_profile},    {"clients", config_read_clients},
-        {"id_range", read_id_range},         {"$schema", ignore},
+        {"mcpServers", config_read_servers},
+        {"profiles", config_read_profiles},
+        {"profile", config_read_profile},
+        {"clients", config_read_clients},
+        {"id_range", read_id_range},
+        {"log_level", read_log_level},
+        {"$schema", ignore},
 };
 
 static int read_member(struct config_reader *reader, yyjson_val *name, yyjson_val *value)

@@ -21,6 +21,7 @@ struct config *config_new(void)
         config->references = 1;
         limits_default(&config->limits);
         config->top.limits = config->limits;
+        config->log_level = -1;
         config->cell_timeout_ms = 120 * SECOND;
         config->cell_timeout_max_ms = 600 * SECOND;
         config->session_idle_ms = 30 * 60 * SECOND;
@@ -66,6 +67,7 @@ static struct config *new_from(const struct config *before)
         if (!config)
                 return NULL;
         config->top.limits = before->top.limits;
+        config->log_level = before->log_level;
         config->cell_timeout_ms = before->cell_timeout_ms;
         config->cell_timeout_max_ms = before->cell_timeout_max_ms;
         config->session_idle_ms = before->session_idle_ms;
@@ -120,6 +122,7 @@ static int merge(struct config *config, struct config *file)
             config_pending_merge(config, file) < 0)
                 return -ENOMEM;
         move_text(&config->user, &file->user);
+        config->log_level = file->log_level;
         config->cell_timeout_ms = file->cell_timeout_ms;
         config->cell_timeout_max_ms = file->cell_timeout_max_ms;
         config->session_idle_ms = file->session_idle_ms;

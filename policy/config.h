@@ -114,6 +114,7 @@ struct config {
         char *image;                  /* name, or NULL: the default image */
         char *python;                 /* for the default image, or NULL: /usr/bin/python3 */
         char *user;                   /* whom upstream servers run as (root mode), or NULL */
+        int log_level;                /* enum log_level; negative: not said */
         uint32_t id_first, id_count;  /* id_range; count 0: the default range */
         char **warnings;              /* one line each: "FILE: …" */
         size_t n_warnings;
@@ -150,6 +151,9 @@ static inline const struct config_profile *config_usual_profile(const struct con
 
 /* A config is shared by what was made under it: a reload leaves the old one to living sessions. */
 struct config *config_ref(struct config *config);
+
+/* Has the log leave out what of a server is secret (base/mask.h). */
+void config_server_mask(const struct config_server *server);
 
 /* A server of one's own to expand, ended with config_server_done(). Returns 0 or -ENOMEM. */
 int config_server_copy(const struct config_server *server, struct config_server *ret);

@@ -66,14 +66,6 @@ static void on_session_ended(void *data, uint32_t target, const struct monitor_e
                 log_debug("sandbox %u, which is nobody's, has ended", target);
 }
 
-static void on_limits(void *data, uint32_t facts)
-{
-        struct broker *broker = data;
-
-        broker->hello.facts = facts;
-        broker->sessions->hello.facts = facts;
-}
-
 static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
 {
         struct broker *broker = data;
@@ -209,6 +201,8 @@ static int parse_config(struct broker *broker, struct config_text *texts, size_t
                 if (r < 0)
                         return r;
         }
+        for (size_t i = 0; i < broker->config->n_servers; i++)
+                config_server_mask(&broker->config->servers[i]);
         return config_finish(broker->config, err);
 }
 
@@ -219,7 +213,8 @@ static int isolate(struct broker *broker, struct error *err)
                 .state_path = broker->options.state_path,
                 .has_uid = broker->options.has_uid,
                 .uid = broker->options.uid,
-                .keep = {broker->options.code_fd, broker->options.control_fd, -1, -1},
+                .keep = {broker->options.code_fd, broker->options.control_fd,
+                         broker->options.log_fd, -1},
         };
 
         int r = broker_isolate(&isolation, &broker->state_dir, err);
@@ -248,7 +243,6 @@ static int make_parts(struct broker *broker, struct error *err)
                 .session_started = on_started,
                 .session_failed = on_failed,
                 .session_ended = on_session_ended,
-                .limits = on_limits,
                 .upstream_started = on_upstream_started,
                 .upstream_failed = on_upstream_failed,
                 .upstream_ended = on_upstream_ended,
@@ -303,6 +297,8 @@ static int run(struct broker *broker, int argc, char **argv, struct error *err)
                 return r;
         if (broker->options.log_level >= 0)
                 log_set_level((enum log_level)broker->options.log_level);
+        log_to(broker->options.log_fd < 0 ? STDERR_FILENO : broker->options.log_fd,
+               (enum log_format)broker->options.log_format);
         broker->mode = modes[broker->options.what];
         r = prepare(broker, err);
         if (r >= 0)

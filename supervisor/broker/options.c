@@ -21,31 +21,33 @@ static int parse_number(const char *text, int64_t most, int64_t *ret)
         return 0;
 }
 
-static int take_filter_fd(struct broker_options *o, const char *value)
+static int take_fd_number(int *to, const char *value)
 {
         int64_t n = -1;
         int r = parse_number(value, INT32_MAX, &n);
 
-        o->filter_fd = (int)n;
+        *to = (int)n;
         return r;
+}
+
+static int take_filter_fd(struct broker_options *o, const char *value)
+{
+        return take_fd_number(&o->filter_fd, value);
 }
 
 static int take_code_fd(struct broker_options *o, const char *value)
 {
-        int64_t n = -1;
-        int r = parse_number(value, INT32_MAX, &n);
-
-        o->code_fd = (int)n;
-        return r;
+        return take_fd_number(&o->code_fd, value);
 }
 
 static int take_control_fd(struct broker_options *o, const char *value)
 {
-        int64_t n = -1;
-        int r = parse_number(value, INT32_MAX, &n);
+        return take_fd_number(&o->control_fd, value);
+}
 
-        o->control_fd = (int)n;
-        return r;
+static int take_log_fd(struct broker_options *o, const char *value)
+{
+        return take_fd_number(&o->log_fd, value);
 }
 
 static int take_uid(struct broker_options *o, const char *value)
@@ -68,6 +70,12 @@ static int take_log_level(struct broker_options *o, const char *value)
 {
         o->log_level = log_level_from_name(value);
         return o->log_level < 0 ? -EINVAL : 0;
+}
+
+static int take_log_format(struct broker_options *o, const char *value)
+{
+        o->log_format = log_format_from_name(value);
+        return o->log_format < 0 ? -EINVAL : 0;
 }
 
 static int take_name(struct broker_options *o, const char *value)
@@ -103,7 +111,8 @@ static const struct {
         {"--state-path", take_state_path, false}, {"--log-level", take_log_level, false},
         {"--code-fd", take_code_fd, false},       {"--name", take_name, false},
         {"--timeout", take_timeout, false},       {"--json", take_json, true},
-        {"--control-fd", take_control_fd, false},
+        {"--control-fd", take_control_fd, false}, {"--log-fd", take_log_fd, false},
+        {"--log-format", take_log_format, false},
 };
 
 static const char *const words[] = {
@@ -141,6 +150,7 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
         *ret = (struct broker_options){.filter_fd = -1,
                                        .code_fd = -1,
                                        .control_fd = -1,
+                                       .log_fd = -1,
                                        .log_level = -1,
                                        .name = "<code>"};
         for (int at = 1; at < argc;) {

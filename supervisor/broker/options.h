@@ -16,6 +16,8 @@ struct broker_options {
         uid_t uid;
         const char *state_path; /* or NULL */
         int log_level;          /* negative: the default */
+        int log_fd;             /* -1: standard error */
+        int log_format;         /* enum log_format */
         enum broker_what what;
         int control_fd;   /* listens for the owner; -1: none */
         int code_fd;      /* run; -1 else */

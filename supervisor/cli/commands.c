@@ -10,7 +10,7 @@
 #include "policy/did-you-mean.h"
 
 enum {
-        COMMON = CLI_LOG_LEVEL | CLI_VERBOSE,
+        COMMON = CLI_LOG_LEVEL | CLI_VERBOSE | CLI_LOG_FILE | CLI_LOG_FORMAT,
         SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE,
 };
 
@@ -220,6 +220,9 @@ static const struct {
         {CLI_QUIET, "-q, --quiet", "no progress"},
         {CLI_VERBOSE, "-v, --verbose", "say what is done (twice: all of it)"},
         {CLI_LOG_LEVEL, "--log-level LEVEL", "error, warning, info or debug"},
+        {CLI_LOG_FILE, "--log-file FILE", "append the log to a file; errors appear here as well"},
+        {CLI_LOG_FORMAT, "--log-format FORMAT",
+         "text or json; a file, and 'mcp' without a terminal, get json unless told otherwise"},
         {CLI_HELP, "-h, --help", "this text"},
 };
 

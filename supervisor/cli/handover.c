@@ -127,6 +127,8 @@ int handover_init(struct handover *handover, const char *verb, const struct cli_
         handover_add_option(handover, "--name", options->name);
         handover_add_option(handover, "--store", options->store);
         handover_add_option(handover, "--log-level", options->log_level);
+        handover_add_option(handover, "--log-file", options->log_file);
+        handover_add_option(handover, "--log-format", options->log_format);
         return 0;
 }
 

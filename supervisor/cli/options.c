@@ -19,32 +19,28 @@ static const struct option {
         const char *argument; /* NULL: takes none */
 } options[] = {
         {CLI_CODE, 'c', NULL, "CODE"},
-        {CLI_CONFIG, 0, "config", "FILE"},
-        {CLI_HELP, 'h', "help", NULL},
-        {CLI_IMAGE, 0, "image", "NAME"},
-        {CLI_JSON, 0, "json", NULL},
-        {CLI_LOG_LEVEL, 0, "log-level", "LEVEL"},
-        {CLI_NAME, 0, "name", "NAME"},
-        {CLI_PYTHON, 0, "python", "PATH"},
-        {CLI_QUIET, 'q', "quiet", NULL},
-        {CLI_STORE, 0, "store", "DIRECTORY"},
-        {CLI_TIMEOUT, 0, "timeout", "SECONDS"},
-        {CLI_VERBOSE, 'v', "verbose", NULL},
-        {CLI_VERSION, 'V', "version", NULL},
-        {CLI_SERVER, 0, "server", "PID"},
+        {CLI_CONFIG, 0, "--config", "FILE"},
+        {CLI_HELP, 'h', "--help", NULL},
+        {CLI_IMAGE, 0, "--image", "NAME"},
+        {CLI_JSON, 0, "--json", NULL},
+        {CLI_LOG_LEVEL, 0, "--log-level", "LEVEL"},
+        {CLI_NAME, 0, "--name", "NAME"},
+        {CLI_PYTHON, 0, "--python", "PATH"},
+        {CLI_QUIET, 'q', "--quiet", NULL},
+        {CLI_STORE, 0, "--store", "DIRECTORY"},
+        {CLI_TIMEOUT, 0, "--timeout", "SECONDS"},
+        {CLI_VERBOSE, 'v', "--verbose", NULL},
+        {CLI_VERSION, 'V', "--version", NULL},
+        {CLI_SERVER, 0, "--server", "PID"},
+        {CLI_LOG_FILE, 0, "--log-file", "FILE"},
+        {CLI_LOG_FORMAT, 0, "--log-format", "FORMAT"},
 };
 
 const char *cli_option_name(unsigned option)
 {
-        static const char *const names[] = {"-c",        "--config",    "--help",    "--image",
-                                            "--json",    "--log-level", "--name",    "--python",
-                                            "--quiet",   "--store",     "--timeout", "--verbose",
-                                            "--version", "--server"};
-
-        static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(options), "a name an option");
         for (size_t i = 0; i < ARRAY_SIZE(options); i++)
                 if (options[i].id == option)
-                        return names[i];
+                        return options[i].name ? options[i].name : "-c";
         return "";
 }
 
@@ -55,7 +51,7 @@ static int unknown(const char *word, size_t length, struct error *err)
 
         for (size_t i = 0, n = 0; i < ARRAY_SIZE(options); i++)
                 if (options[i].name)
-                        names[n++] = options[i].name;
+                        names[n++] = options[i].name + 2;
         if (length < sizeof(name) + 2 && length > 2)
                 memcpy(name, word + 2, length - 2);
         const char *nearest = did_you_mean(name, names);
@@ -85,6 +81,13 @@ static int check_level(const char *text, struct error *err)
         if (log_level_from_name(text) < 0)
                 return error_set(err, EINVAL,
                                  "--log-level %s: error, warning, info or debug is needed", text);
+        return 0;
+}
+
+static int check_format(const char *text, struct error *err)
+{
+        if (log_format_from_name(text) < 0)
+                return error_set(err, EINVAL, "--log-format %s: text or json is needed", text);
         return 0;
 }
 
@@ -129,6 +132,12 @@ static int take(struct cli_options *o, const struct option *option, const char *
         case CLI_LOG_LEVEL:
                 o->log_level = value;
                 return check_level(value, err);
+        case CLI_LOG_FILE:
+                o->log_file = value;
+                return 0;
+        case CLI_LOG_FORMAT:
+                o->log_format = value;
+                return check_format(value, err);
         case CLI_NAME:
                 o->name = value;
                 return check_name("--name", value, err);
@@ -157,16 +166,14 @@ static int take(struct cli_options *o, const struct option *option, const char *
 static const struct option *find(const char *word, size_t *length, const char **value)
 {
         bool is_long = word[1] == '-';
-        const char *name = word + (is_long ? 2 : 1);
-
         *length = is_long ? strcspn(word, "=") : 2;
         *value = word[*length] == '\0' ? NULL : word + *length + is_long;
         for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
                 const struct option *o = &options[i];
-                if (is_long && o->name && strlen(o->name) == *length - 2 &&
-                    strncmp(name, o->name, *length - 2) == 0)
+                if (is_long && o->name && strlen(o->name) == *length &&
+                    strncmp(word, o->name, *length) == 0)
                         return o;
-                if (!is_long && o->letter == name[0])
+                if (!is_long && o->letter == word[1])
                         return o;
         }
         return NULL;

@@ -23,6 +23,8 @@ enum cli_option {
         CLI_VERBOSE = 1 << 11,
         CLI_VERSION = 1 << 12,
         CLI_SERVER = 1 << 13,
+        CLI_LOG_FILE = 1 << 14,
+        CLI_LOG_FORMAT = 1 << 15,
 };
 
 /* What was written, checked; all strings are borrowed from argv. */
@@ -34,7 +36,8 @@ struct cli_options {
         size_t n_configs;
         const char *code;
         const char *image;
-        const char *log_level; /* by --log-level or --verbose; NULL: the default */
+        const char *log_level;             /* by --log-level or --verbose; NULL: the default */
+        const char *log_file, *log_format; /* or NULL */
         const char *name;
         const char *python;
         const char *server; /* a pid */

@@ -29,7 +29,7 @@
 #include "supervisor/monitor/messages.h"
 #include "supervisor/monitor/userns.h"
 
-enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, CONTROL_FD, FIRST_FREE_FD = 1000 };
+enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, FIRST_FREE_FD = 1000 };
 
 static int keep_capabilities(void)
 {
@@ -52,6 +52,15 @@ static int keep_capabilities(void)
         return 0;
 }
 
+/* Where the broker finds what. */
+static const struct place {
+        int number;
+        const char *option;
+} places[] = {{MONITOR_FD, NULL},
+              {FILTER_FD, "--filter-fd"},
+              {CONTROL_FD, "--control-fd"},
+              {LOG_FD, "--log-fd"}};
+
 static bool is_passed(const struct broker_launch *how, int fd)
 {
         for (size_t i = 0; i < how->n_pass_fds; i++) {
@@ -61,47 +70,48 @@ static bool is_passed(const struct broker_launch *how, int fd)
         return false;
 }
 
-/* 0 to 2, the link, the filter and what is passed on; everything else is closed. */
-static int place_descriptors(const struct broker_launch *how, int link)
+/* 0 to 2, those with a place (-1: none), and what is passed on; everything else is closed. */
+static int place_descriptors(const struct broker_launch *how, const int placed[])
 {
-        int high_link = fcntl(link, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
-        int high_filter = fcntl(how->filter_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
-        int high_control = how->control_fd < 0
-                                   ? -1
-                                   : fcntl(how->control_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+        int high[ARRAY_SIZE(places)];
 
-        if (high_link < 0 || high_filter < 0 || dup2(high_link, MONITOR_FD) < 0 ||
-            dup2(high_filter, FILTER_FD) < 0 ||
-            (how->control_fd >= 0 && dup2(high_control, CONTROL_FD) < 0))
-                return -errno;
-        for (int fd = how->control_fd < 0 ? CONTROL_FD : CONTROL_FD + 1; fd < FIRST_FREE_FD; fd++) {
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+                high[i] = placed[i] < 0 ? -1 : fcntl(placed[i], F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+                if (placed[i] >= 0 && high[i] < 0)
+                        return -errno;
+        }
+        for (int fd = MONITOR_FD; fd < FIRST_FREE_FD; fd++) {
                 if (is_passed(how, fd))
                         fd_set_cloexec(fd, 0);
                 else
                         close(fd);
         }
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+                if (high[i] >= 0 && dup2(high[i], places[i].number) < 0)
+                        return -errno;
         syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0);
         return 0;
 }
 
-static void broker_exec(const struct broker_launch *how, uid_t uid)
+static void broker_exec(const struct broker_launch *how, const int placed[], uid_t uid)
 {
         char *arguments[ARGUMENTS_MAX + 1];
-        char uid_text[16], filter_text[16], control_text[16];
+        char uid_text[16], numbers[ARRAY_SIZE(places)][16];
         size_t n = 0;
 
         snprintf(uid_text, sizeof(uid_text), "%u", (unsigned int)uid);
-        snprintf(filter_text, sizeof(filter_text), "%d", FILTER_FD);
-        char *fixed[] = {(char *)"cloister",    (char *)"broker",
-                         (char *)"--uid",       uid_text,
-                         (char *)"--filter-fd", filter_text,
-                         (char *)"--log-level", (char *)log_level_name(log_get_level())};
+        char *fixed[] = {(char *)"cloister",     (char *)"broker",
+                         (char *)"--uid",        uid_text,
+                         (char *)"--log-level",  (char *)log_level_name(log_get_level()),
+                         (char *)"--log-format", (char *)log_format_name(log_get_format())};
         for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
                 arguments[n++] = fixed[i];
-        if (how->control_fd >= 0) {
-                snprintf(control_text, sizeof(control_text), "%d", CONTROL_FD);
-                arguments[n++] = (char *)"--control-fd";
-                arguments[n++] = control_text;
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+                if (placed[i] < 0 || !places[i].option)
+                        continue;
+                snprintf(numbers[i], sizeof(numbers[i]), "%d", places[i].number);
+                arguments[n++] = (char *)places[i].option;
+                arguments[n++] = numbers[i];
         }
         if (how->state_path) {
                 arguments[n++] = (char *)"--state-path";
@@ -115,6 +125,8 @@ static void broker_exec(const struct broker_launch *how, uid_t uid)
 
 static void broker_child(const struct broker_launch *how, int link, int go, uid_t uid)
 {
+        const int placed[ARRAY_SIZE(places)] = {link, how->filter_fd, how->control_fd,
+                                                log_get_fd() == STDERR_FILENO ? -1 : log_get_fd()};
         struct error error = {};
         sigset_t early;
         char byte;
@@ -129,11 +141,11 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
         sigprocmask(SIG_SETMASK, &early, NULL);
         if (read(go, &byte, 1) != 1)
                 _exit(1);
-        int r = place_descriptors(how, link);
+        int r = place_descriptors(how, placed);
         if (r >= 0)
                 r = keep_capabilities();
         if (r >= 0)
-                broker_exec(how, uid);
+                broker_exec(how, placed, uid);
         error_errno(&error, r < 0 ? -r : errno, "cloister: start %s", how->program);
         dprintf(STDERR_FILENO, "%s\n", error.text);
         _exit(1);
@@ -160,7 +172,7 @@ static pid_t launch(const struct broker_launch *how, struct children *children, 
         int r = children_add(children, pid);
         if (r < 0)
                 return error_errno(err, -r, "broker");
-        r = userns_map(pid, uid, uid, range ? uid : getegid(), 1, err);
+        r = userns_map(pid, uid, uid, range ? uid : how->ids->group, 1, err);
         if (r < 0)
                 return r;
         r = fd_write_all(go, "g", 1);

@@ -1,4 +1,6 @@
 /* cloister-monitor: started by `cloister`, not by people. */
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +30,26 @@ static int parse_fd(const char *text)
 
 static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
 {
-        enum { CONFIG = 1, IMAGE, PYTHON, LOG_LEVEL, PASS_FD, STORE, QUIET, JSON };
+        enum {
+                CONFIG = 1,
+                IMAGE,
+                PYTHON,
+                LOG_LEVEL,
+                LOG_FILE,
+                LOG_FORMAT,
+                PASS_FD,
+                STORE,
+                QUIET,
+                JSON
+        };
         static const struct option options[] = {
                 {"config", required_argument, NULL, CONFIG},
                 {"image", required_argument, NULL, IMAGE},
                 {"name", required_argument, NULL, IMAGE},
                 {"python", required_argument, NULL, PYTHON},
                 {"log-level", required_argument, NULL, LOG_LEVEL},
+                {"log-file", required_argument, NULL, LOG_FILE},
+                {"log-format", required_argument, NULL, LOG_FORMAT},
                 {"pass-fd", required_argument, NULL, PASS_FD},
                 {"store", required_argument, NULL, STORE},
                 {"quiet", no_argument, NULL, QUIET},
@@ -52,7 +67,11 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                 else if (c == PYTHON)
                         o->python = optarg;
                 else if (c == LOG_LEVEL && (level = log_level_from_name(optarg)) >= 0)
-                        log_set_level((enum log_level)level);
+                        o->log_level = level;
+                else if (c == LOG_FILE)
+                        o->log_file = optarg;
+                else if (c == LOG_FORMAT && (level = log_format_from_name(optarg)) >= 0)
+                        o->log_format = level;
                 else if (c == PASS_FD && o->n_pass_fds < MONITOR_PASS_FDS_MAX &&
                          (fd = parse_fd(optarg)) >= 0)
                         o->pass_fds[o->n_pass_fds++] = fd;
@@ -85,14 +104,47 @@ static void close_others(const struct monitor_options *o)
         syscall(SYS_close_range, 1000, ~0U, 0);
 }
 
+/* A server's log is for programs, unless somebody looks at it. */
+static enum log_format choose_format(const struct monitor_options *o)
+{
+        if (o->log_format >= 0)
+                return (enum log_format)o->log_format;
+        bool server = o->broker[0] && strcmp(o->broker[0], "mcp") == 0;
+        return o->log_file || (server && isatty(STDERR_FILENO) != 1) ? LOG_FORMAT_JSON
+                                                                     : LOG_FORMAT_TEXT;
+}
+
+/* Out of the way of the numbers that the broker's descriptors have. */
+static int open_log(const struct monitor_options *o, struct error *err)
+{
+        if (!o->log_file) {
+                log_to(STDERR_FILENO, choose_format(o));
+                return 0;
+        }
+        _cleanup_close_ int fd = open(o->log_file,
+                                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+        int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 1000);
+        if (high < 0)
+                return error_errno(err, errno, "--log-file %s", o->log_file);
+        log_to(high, choose_format(o));
+        return 0;
+}
+
 int main(int argc, char **argv)
 {
-        struct monitor_options options = {};
+        struct monitor_options options = {.log_level = -1, .log_format = -1};
+        struct error error = {};
         bool json = false;
 
         if (argc < 2 || parse(argc - 1, argv + 1, &options, &json) < 0)
                 return usage();
         close_others(&options);
+        if (options.log_level >= 0)
+                log_set_level((enum log_level)options.log_level);
+        if (open_log(&options, &error) < 0) {
+                log_error("%s", error.text);
+                return 1;
+        }
         if (strcmp(argv[1], "serve") == 0 && options.broker[0])
                 return monitor_serve(&options);
         if (strcmp(argv[1], "image-build") == 0)

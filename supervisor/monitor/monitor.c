@@ -5,9 +5,8 @@
  *
  *   1. what the servers are to get back (limits, umask) is remembered; we become non-dumpable.
  *   2. the config is read, once, into sealed memfds; in the privileged modes only what root owns.
- *   3. the control groups, the mode and the ids are found by trying. Without a bound on memory and
- * pids there is no service; cgroups and rlimits are both such bounds. Where systemd has to give us
- * a group, it is asked while the rest goes on; only sessions wait for its answer.
+ *   3. the mode, the ids and the control groups are found by trying. Without a bound on memory and
+ * pids there is no service; cgroups and rlimits are both such bounds.
  *   4. the janitor starts, which cleans up if we are killed.
  *   5. the broker starts, in its namespaces, and is told what it needs: by then it may answer its
  * client.
@@ -74,6 +73,8 @@ static int load_config(struct monitor *m, struct error *err)
                 r = config_finish(m->config, err);
         if (r < 0)
                 return r;
+        if (m->config->log_level >= 0 && m->options->log_level < 0)
+                log_set_level((enum log_level)m->config->log_level);
         for (size_t i = 0; i < m->config->n_warnings; i++)
                 log_warning("%s", m->config->warnings[i]);
         for (size_t i = 0; i < m->config->n_servers; i++) {
@@ -100,6 +101,45 @@ static int choose_image(struct monitor *m, struct error *err)
         const char *python = m->options->python ? m->options->python : m->config->python;
 
         return image_choose(name, python, &m->image, err);
+}
+
+/* Before what it cleans up is made: we may be killed at any time. */
+static int start_janitor(struct monitor *m, struct error *err)
+{
+        char **paths = NULL;
+        size_t n = 0;
+
+        int r = cgroups_candidates(&paths, err);
+        if (r < 0)
+                return r;
+        while (paths[n])
+                n++;
+        m->janitor_pid = janitor_start((const char *const *)paths, n,
+                                       *m->control.path ? m->control.path : NULL, &m->janitor, err);
+        cgroups_candidates_free(paths);
+        if (m->janitor_pid < 0)
+                return m->janitor_pid;
+        r = children_add(m->children, m->janitor_pid);
+        return r < 0 ? error_errno(err, -r, "janitor") : 0;
+}
+
+static int open_cgroups(struct monitor *m, struct error *err)
+{
+        struct error why = {};
+
+        int r = start_janitor(m, err);
+        if (r >= 0)
+                r = cgroups_open(&m->cgroups, &why, err);
+        if (r < 0)
+                return r;
+        if (cgroups_version(m->cgroups) != CGROUP_NONE) {
+                cgroups_sweep(m->cgroups);
+                return 0;
+        }
+        log_info("limits hold per process, not per session (degraded): %s", why.text);
+        if (!*m->control.path)
+                close(take_fd(m->janitor));
+        return 0;
 }
 
 static int choose_user(struct monitor *m, struct error *err)
@@ -159,13 +199,17 @@ static void open_control(struct monitor *m)
 static int send_hello(struct monitor *m, struct error *err)
 {
         struct timeval patience = {.tv_sec = SEND_SECONDS};
+        enum cgroup_version version = cgroups_version(m->cgroups);
         size_t n = config_files_count(m->files);
         struct monitor_event hello = {
                 .kind = MONITOR_HELLO,
                 .hello = {.generation = MONITOR_GENERATION,
                           .config_files = (uint32_t)n,
                           .mode = m->ids.mode,
-                          .facts = monitor_limits_facts(m),
+                          .degraded = version == CGROUP_NONE,
+                          .facts = version == CGROUP_V1   ? MONITOR_FACTS_CGROUP1
+                                   : version == CGROUP_V2 ? MONITOR_FACTS_CGROUP2
+                                                          : MONITOR_FACTS_PROC,
                           .sessions_max = m->sessions_max,
                           .memory_max = m->limits.memory},
         };
@@ -263,9 +307,6 @@ static int watch(struct monitor *m, struct error *err)
         if (!ok || !m->broker_end || !m->request || !m->impatience ||
             event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the broker");
-        int r = monitor_limits_watch(m, err);
-        if (r < 0)
-                return r;
         /* A listing of tools makes no session. */
         if (strcmp(m->options->broker[0], "tools") != 0)
                 event_add(m->early, &early);
@@ -279,9 +320,6 @@ static int open_programs(struct monitor *m, struct error *err)
         m->worker_file = program_open("cloister-worker", err);
         if (m->worker_file < 0)
                 return m->worker_file;
-        m->module_file = program_open("cloister-module.so", err);
-        if (m->module_file < 0)
-                return m->module_file;
         m->init_file = program_open("cloister-init", err);
         return m->init_file < 0 ? m->init_file : 0;
 }
@@ -291,7 +329,9 @@ static int set_up(struct monitor *m, struct error *err)
         m->base = event_base_new();
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
-        int r = program_path("cloister", m->program, sizeof(m->program), err);
+        int r = children_new(&m->children, err);
+        if (r >= 0)
+                r = program_path("cloister", m->program, sizeof(m->program), err);
         if (r >= 0)
                 r = open_programs(m, err);
         if (r >= 0)
@@ -308,14 +348,11 @@ static int set_up(struct monitor *m, struct error *err)
 
 static int start(struct monitor *m, struct error *err)
 {
-        int r = children_new(&m->children, err);
-
+        int r = set_up(m, err);
         if (r < 0)
                 return r;
         open_control(m);
-        r = monitor_limits_init(m, err);
-        if (r >= 0)
-                r = set_up(m, err);
+        r = open_cgroups(m, err);
         if (r < 0)
                 return r;
         make_state(m);
@@ -327,9 +364,7 @@ static int start(struct monitor *m, struct error *err)
         if (r >= 0)
                 r = start_broker(m, err);
         if (r >= 0)
-                r = ids_drop_privilege(m->ids.mode,
-                                       m->scope_pid > 0 || cgroups_version(m->cgroups) == CGROUP_V2,
-                                       err);
+                r = ids_drop_privilege(m->ids.mode, cgroups_version(m->cgroups) == CGROUP_V2, err);
         return r < 0 ? r : watch(m, err);
 }
 
@@ -350,8 +385,11 @@ static void done(struct monitor *m)
                 if (events[i])
                         event_free(events[i]);
         }
-        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->module_file, m->init_file};
-        monitor_limits_done(m);
+        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->init_file};
+        cgroups_free(m->cgroups);
+        control_socket_close(&m->control);
+        if (m->janitor_pid > 0)
+                janitor_finish(m->janitor_pid, m->janitor);
         fd_close_many(fds, ARRAY_SIZE(fds));
         upstream_user_done(&m->user);
         children_free(m->children);
@@ -366,10 +404,9 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
 {
         *m = (struct monitor){.options = options,
                               .worker_file = -1,
-                              .module_file = -1,
                               .init_file = -1,
+                              .janitor = -1,
                               .control = {.fd = -1},
-                              .scope = -1,
                               .broker_pidfd = -1,
                               .link = -1,
                               .exit_status = 1};
@@ -408,9 +445,7 @@ int monitor_build_image(const struct monitor_options *options)
         struct error error = {};
 
         monitor_init(&m, options);
-        int r = children_new(&m.children, &error);
-        if (r >= 0)
-                r = set_up(&m, &error);
+        int r = set_up(&m, &error);
         if (r >= 0)
                 r = ids_drop_privilege(m.ids.mode, false, &error);
         if (r >= 0)

@@ -18,6 +18,9 @@ struct monitor_options {
         const char *image, *python; /* or NULL: as the config says */
         int pass_fds[MONITOR_PASS_FDS_MAX];
         size_t n_pass_fds;
+        const char *log_file; /* or NULL: standard error */
+        int log_level;        /* enum log_level, which the config does not change; negative: none */
+        int log_format;       /* enum log_format; negative: by what it goes to */
         bool quiet;
         char **broker; /* its arguments, NULL-terminated */
 };

@@ -156,6 +156,15 @@ static void note_end(const struct call *call, bool sent, bool ok, uint64_t durat
         struct cell_call *slot;
         struct cell *cell = maker_of(call, &slot);
 
+        struct log_ids ids = session_log_ids(call->session, cell);
+        ids.call = call->number;
+        ids.server = slot ? slot->server : NULL;
+        ids.tool = slot ? slot->tool : NULL;
+        log_event(LOG_LEVEL_INFO, &ids, "call %s in %llu ms",
+                  !sent ? "was not sent"
+                  : ok  ? "ended well"
+                        : "failed",
+                  (unsigned long long)(duration_us / 1000));
         if (cell)
                 cell_call_end(cell, slot, sent, ok, duration_us);
 }

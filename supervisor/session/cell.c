@@ -69,6 +69,14 @@ static void take_excerpt(struct cell *cell, const char *code, size_t n)
         memcpy(cell->excerpt, code, length);
 }
 
+static void take_request(struct cell *cell, yyjson_val *id)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CELL_REQUEST_MAX);
+
+        if (id && json_append(&text, id) >= 0)
+                memcpy(cell->request, buffer_bytes(&text), text.length);
+}
+
 int cell_new(struct cell **ret, const struct cell_request *request, struct error *err)
 {
         if (request->code_length > CELL_CODE_MAX)
@@ -85,10 +93,10 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         cell->reset = request->reset;
         cell->done = request->done;
         cell->output = request->output;
-        cell->watch = request->watch;
         cell->data = request->data;
         cell->asked_us = clock_us();
         take_excerpt(cell, request->code, request->code_length);
+        take_request(cell, request->request_id);
         int r = encode(cell, request);
         if (r < 0) {
                 cell_free(cell);

@@ -45,6 +45,7 @@ enum {
         CELL_WHY_MAX = 640, /* bytes of a line that tells why, an error of the monitor's included */
         CELL_NAME_MAX = 128,   /* bytes of a server's or tool's name in the record */
         CELL_EXCERPT_MAX = 72, /* bytes */
+        CELL_REQUEST_MAX = 95, /* bytes of a client's id, for the log; a longer one is left out */
         CELL_MIME_MAX = 127,
         CELL_DISPLAYS_MAX = 32,                    /* of one cell; more are counted */
         CELL_DISPLAY_BYTES_MAX = 16 * 1024 * 1024, /* of all displays of one cell */
@@ -110,6 +111,7 @@ struct cell {
         uint32_t timeout_ms;   /* 0: none */
         bool reset, reset_done, cancelled;
         char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
+        char request[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
         uint64_t number;                    /* the id of its frames */
         uint64_t asked_us, started_us, cpu_before_us;
 
@@ -119,8 +121,6 @@ struct cell {
         void (*done)(void *data, struct cell *cell);
         /* Live output in place of the capture, or NULL. */
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
-        /* The same beside the capture, or NULL. */
-        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void *data;
 };
 
@@ -128,12 +128,12 @@ struct cell {
 struct cell_request {
         const char *code; /* UTF-8 */
         size_t code_length;
-        const char *filename; /* NULL: "<cell N>" */
+        const char *filename;   /* NULL: "<cell N>" */
+        yyjson_val *request_id; /* the client's, or NULL */
         uint32_t timeout_ms;
         bool reset;
         void (*done)(void *data, struct cell *cell);
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
-        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void *data;
 };
 

@@ -86,6 +86,11 @@ static void end_cell(struct session *s, struct cell *cell)
                 }
         }
         s->n_cells--;
+        const struct log_ids ids = session_log_ids(s, cell);
+        log_event(LOG_LEVEL_INFO, &ids, "cell ended: %s in %llu ms%s%s",
+                  cell_status_name(cell->outcome.status),
+                  (unsigned long long)(cell->outcome.duration_us / 1000),
+                  *cell->outcome.why ? ", " : "", cell->outcome.why);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_finish(&cell->outcome.streams[i]);
         cell->done(cell->data, cell);
@@ -259,6 +264,8 @@ static void start_cell(struct session *s)
         cell->cpu_before_us = facts_cpu_us((enum monitor_facts)s->set->hello.facts, s->cpu_fd);
         set_state(s, SESSION_RUNNING);
         start_timer(s, cell->timeout_ms);
+        const struct log_ids ids = session_log_ids(s, cell);
+        log_event(LOG_LEVEL_DEBUG, &ids, "cell begins");
 
         int r = complete_payload(cell);
         if (r >= 0)
@@ -397,8 +404,8 @@ int session_on_result(struct session *s, const struct frame_header *header, cons
         streams_drain(s);
         ending_alive(s, cell);
         take_facts(s, cell, NULL);
-        /* An interrupt that crossed with the result must not hit the next cell. */
         remember(s, cell);
+        /* An interrupt that crossed with the result must not hit the next cell. */
         s->settling = s->state == SESSION_INTERRUPTING && !cell->outcome.interrupted;
         set_state(s, SESSION_IDLE);
         if (s->settling)
@@ -442,8 +449,11 @@ void session_ended(struct session *s, const struct monitor_ended *ended)
         streams_drain(s);
 
         struct cell *cell = session_current(s);
+        const struct log_ids ids = session_log_ids(s, cell);
         bool reset = s->end == END_RESET;
         ending_dead(s, ended, cell ? &cell->outcome : &none);
+        log_event(LOG_LEVEL_INFO, &ids, "sandbox %u ended: %s", s->target,
+                  reset ? "reset" : (cell ? cell->outcome.why : none.why));
         if (cell) {
                 take_facts(s, cell, ended);
                 remember(s, cell);
@@ -463,6 +473,9 @@ void session_started(struct session *s, uint32_t target, const int fds[SESSION_F
                 .data = s, .frame = on_frame, .may_take = may_take, .closed = on_closed};
         struct error err = {};
 
+        const struct log_ids ids = session_log_ids(s, NULL);
+
+        log_event(LOG_LEVEL_INFO, &ids, "sandbox %u is up", target);
         s->target = target;
         s->cpu_fd = fds[SESSION_CPU];
         s->peak_fd = fds[SESSION_MEMORY_PEAK];

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "supervisor/monitor/messages.h"
 #include "supervisor/session/calls.h"
 #include "supervisor/session/cell.h"
@@ -128,6 +129,14 @@ void session_send_catalogue(struct session *session);
 static inline struct cell *session_current(const struct session *session)
 {
         return session->cells && session->cells->number != 0 ? session->cells : NULL;
+}
+
+/* For the log; cell may be NULL. */
+static inline struct log_ids session_log_ids(const struct session *session, const struct cell *cell)
+{
+        return (struct log_ids){.session = session->name,
+                                .request = cell && *cell->request ? cell->request : NULL,
+                                .cell = cell ? cell->number : 0};
 }
 
 /* Stops a cell: it leaves the queue, or is interrupted and, when that does not help, killed. done()

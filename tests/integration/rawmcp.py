@@ -32,7 +32,7 @@ class Pending:
 
     def message(self, timeout=None):
         try:
-            message = self.box.get(timeout=harness.PATIENCE if timeout is None else harness.patient(timeout))
+            message = self.box.get(timeout=harness.PATIENCE if timeout is None else timeout)
         except queue.Empty:
             raise TimeoutError("no answer in time") from None
         if message is None:
@@ -55,7 +55,7 @@ class RawServer:
     def __init__(self, *args, env=None, cwd=None, prefix=()):
         self.stderr = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [*prefix, harness.CLOISTER, "mcp", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [*prefix, harness.CLOISTER, "mcp", "--log-format", "text", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.stderr, env=env or harness.environment(), cwd=cwd, start_new_session=True,
         )
         self.ids = itertools.count(1)

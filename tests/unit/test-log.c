@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
 #include "tests/unit/test.h"
 
 static int log_fd = -1, real_stderr = -1;
@@ -96,8 +98,93 @@ static void test_long_lines_are_cut(void)
         check(!strchr(line, 0x1b));
 }
 
+static void test_ids(void)
+{
+        const struct log_ids ids = {.session = "default", .request = "7", .cell = 3, .call = 12};
+        const struct log_ids hostile = {.session = "a\"\n\x1b", .server = "s\xff", .tool = "t"};
+
+        begin();
+        log_event(LOG_LEVEL_WARNING, &ids, "hello");
+        check_eq_str(end(),
+                     "cloister: warning: hello [session default, request 7, cell 3, call 12]\n");
+        begin();
+        log_event(LOG_LEVEL_WARNING, &hostile, "hello");
+        check_eq_str(end(),
+                     "cloister: warning: hello [session a\"\\x0a\\x1b, server s\xff, tool t]\n");
+}
+
+/* What stands behind the time. */
+static const char *without_time(const char *line)
+{
+        check(strncmp(line, "{\"time\":\"20", 11) == 0);
+        check_eq_int(line[9 + 10], 'T');
+        return line + 9 + strlen("2026-01-31T12:00:00.123Z\",");
+}
+
+static void test_json(void)
+{
+        const struct log_ids ids = {
+                .session = "a\"\n", .request = "\"r\"", .cell = 3, .server = "\xff"};
+
+        begin();
+        log_to(STDERR_FILENO, LOG_FORMAT_JSON);
+        log_event(LOG_LEVEL_WARNING, &ids, "say \"%s\" \\ \n é \xff", "x");
+        log_to(STDERR_FILENO, LOG_FORMAT_TEXT);
+        check_eq_str(without_time(end()),
+                     "\"level\":\"warning\",\"program\":\"cloister\",\"session\":\"a\\\"\\\\x0a\","
+                     "\"request\":\"r\",\"cell\":3,\"server\":\"\xef\xbf\xbd\","
+                     "\"message\":\"say \\\"x\\\" \\\\ \\\\x0a é \xef\xbf\xbd\"}\n");
+}
+
+/* However long, a line is one whole JSON object within PIPE_BUF. */
+static void test_long_json(void)
+{
+        static char text[10000];
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct error err = {0};
+
+        for (size_t i = 0; i + 1 < sizeof(text); i++)
+                text[i] = "\"\\\xc3\xa9"[i % 4];
+        begin();
+        log_to(STDERR_FILENO, LOG_FORMAT_JSON);
+        log_error("%s", text);
+        log_to(STDERR_FILENO, LOG_FORMAT_TEXT);
+        const char *line = end();
+        check(strlen(line) <= 4096);
+        check_ok(json_parse(line, strlen(line), &doc, &err));
+        check(strlen(json_string(yyjson_doc_get_root(doc), "message", NULL)) > 1000);
+}
+
+static void test_secrets(void)
+{
+        begin();
+        log_warning("the server says: API_KEY=abcdef0123456789");
+        check_eq_str(end(), "cloister: warning: the server says: API_KEY=***\n");
+}
+
+static void test_elsewhere(void)
+{
+        int other = memfd_create("other", MFD_CLOEXEC);
+        char text[256] = "";
+
+        begin();
+        log_to(other, LOG_FORMAT_TEXT);
+        log_error("e");
+        log_warning("w");
+        log_to(STDERR_FILENO, LOG_FORMAT_TEXT);
+        check_eq_str(end(), "cloister: error: e\n");
+        check(pread(other, text, sizeof(text) - 1, 0) > 0);
+        check_eq_str(text, "cloister: error: e\ncloister: warning: w\n");
+        close(other);
+}
+
 int main(void)
 {
+        run(test_ids);
+        run(test_json);
+        run(test_long_json);
+        run(test_secrets);
+        run(test_elsewhere);
         run(test_levels);
         run(test_text_of_a_peer);
         run(test_every_byte);
