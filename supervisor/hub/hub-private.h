@@ -17,6 +17,8 @@ struct hub {
         struct hub_server **servers; /* n_servers, the config's indices */
         size_t n_servers;
 
+        bool is_in_use; /* somebody has asked for servers to be started */
+
         struct hub_views views;
         uint64_t told; /* the version of the whole that the owner knows of */
         struct event changed;

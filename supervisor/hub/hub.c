@@ -257,6 +257,7 @@ static bool should_start(const struct hub_server *s, const struct config_profile
 
 void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
 {
+        hub->is_in_use = true;
         for (size_t i = 0; i < hub->n_servers; i++) {
                 if (should_start(hub->servers[i], profile, which))
                         hub_server_start(hub->servers[i]);

@@ -40,6 +40,15 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
             const struct hub_host *host, struct error *err);
 struct hub *hub_free(struct hub *hub);
 
+/*
+ * Goes over to another config, borrowed from now on in place of the old one. A server that runs the
+ * same (config_server.key) stays as it is, with its calls; the others are ended, and their calls
+ * with them. From now on indices are the new config's: a start that was asked for and is not
+ * answered yet is asked for again, so the owner drops what the monitor answers to the old one.
+ * Returns 0, or negative errno with everything as it was.
+ */
+int hub_reload(struct hub *hub, const struct config *config, struct error *err);
+
 /* From the monitor's events. fds: stdin, stdout, stderr of the server; the hub owns them. */
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3]);
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error);

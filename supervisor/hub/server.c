@@ -253,6 +253,12 @@ void hub_server_restart(struct hub_server *s, const char *why)
         ask_for_it(s);
 }
 
+void hub_server_ask_again(struct hub_server *s)
+{
+        if (s->state == SERVER_STARTING)
+                s->hub->host.start(s->hub->host.data, s->index);
+}
+
 bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3])
 {
         /* It may come when the deadline has passed, or a second time after a second wish. */
@@ -360,4 +366,15 @@ struct hub_server *hub_server_free(struct hub_server *s)
         free(s->instructions);
         free(s);
         return NULL;
+}
+
+void hub_server_retire(struct hub_server *s, const char *why)
+{
+        char message[sizeof(s->error.text)];
+
+        snprintf(message, sizeof(message), "server \"%s\" %s", s->config->name, why);
+        let_go(s);
+        hub_call_fail_sent(s, message);
+        hub_call_fail_waiting(s, message);
+        hub_server_free(s);
 }

@@ -41,8 +41,8 @@ enum {
                 30000, /* from the wish to the answer to initialize: npx may have to download */
         HUB_LIST_MS = 30000,     /* for all pages of tools/list */
         HUB_PROBE_MS = 3000,     /* for the answer to server/discover, before initialize is tried */
-        HUB_RELISTEN_MS = 10000, /* from the end of a subscription to the next */
-        HUB_TTL_LEAST_MS = 10000, /* however short a list says that it holds */
+        HUB_RELISTEN_MS = 5000,  /* from the end of a subscription to the next */
+        HUB_TTL_LEAST_MS = 5000, /* however short a list says that it holds */
         HUB_TTL_MOST_MS = 24 * 3600 * 1000,
         HUB_CALL_MS = 60000, /* where the config says nothing */
         HUB_END_MS = 2000,   /* from the end of its output to its own */
@@ -170,6 +170,11 @@ void hub_server_ended(struct hub_server *s, int wait_status);
 void hub_server_fail(struct hub_server *s, const struct error *err);
 void hub_server_failf(struct hub_server *s, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
+
+/* Ends it for good, whatever it is doing: its calls fail, saying what it was (a predicate). */
+void hub_server_retire(struct hub_server *s, const char *why);
+/* Its index has changed: a start that is under way has to be asked for by the new one. */
+void hub_server_ask_again(struct hub_server *s);
 
 /* One of its pipes has ended or broken. */
 void hub_server_cut(struct hub_server *s);

@@ -36,7 +36,7 @@ static void start_in_child(struct world *w, uint32_t index, int pipes[3][2])
         dup2(pipes[2][1], 2);
         close_range(3, ~0U, 0);
         signal(SIGPIPE, SIG_DFL);
-        execv(w->servers[index].command, w->args[index]);
+        execv(w->used->servers[index].command, w->used->servers[index].args);
         _exit(127);
 }
 
@@ -75,7 +75,7 @@ static void on_start(void *data, uint32_t index)
                 return;
         }
         *s = (struct started){.w = w, .index = index};
-        if (access(w->servers[index].command, X_OK) == 0) {
+        if (access(w->used->servers[index].command, X_OK) == 0) {
                 for (int i = 0; i < 3; i++)
                         check_eq_int(pipe2(pipes[i], O_CLOEXEC), 0);
                 pid_t pid = fork();
@@ -164,6 +164,7 @@ uint32_t world_add(struct world *w, const char *name, ...)
         w->servers[index] = (struct config_server){
                 .name = (char *)name,
                 .command = (char *)"/usr/bin/python3",
+                .args = w->args[index],
                 .key = 0x1000 + index,
         };
         return index;
@@ -175,8 +176,17 @@ void world_open(struct world *w)
                 .data = w, .start = on_start, .stop = on_stop, .changed = on_changed};
         struct error err = {};
 
+        w->used = &w->config;
         check_ok(hub_new(&w->hub, w->base, &w->config, w->dir_fd, &host, &err));
         check_eq_int(event_add(&w->child, NULL), 0);
+}
+
+void world_reload(struct world *w, const struct config *config)
+{
+        struct error err = {};
+
+        w->used = config;
+        check_ok(hub_reload(w->hub, config, &err));
 }
 
 void world_shut(struct world *w)

@@ -23,6 +23,7 @@ struct world {
         struct config_server servers[WORLD_SERVERS];
         const struct config_profile *profile; /* of all that is asked; NULL: none */
         char *args[WORLD_SERVERS][WORLD_ARGS];
+        const struct config *used; /* of the hub now: config, unless a test reloads */
         struct {
                 pid_t pid; /* 0: ended and told */
                 uint32_t index;
@@ -53,6 +54,8 @@ void world_init(struct world *w);
  * index. */
 uint32_t world_add(struct world *w, const char *name, ...) __attribute__((sentinel));
 void world_open(struct world *w);
+/* Goes over to another config; its servers are copies of entries of `servers`. */
+void world_reload(struct world *w, const struct config *config);
 /* Ends the hub and its processes; world_open() may follow: the same state directory. */
 void world_shut(struct world *w);
 void world_done(struct world *w);

@@ -33,6 +33,10 @@ def text_result(text, **more):
     return {"content": [{"type": "text", "text": text}], **more}
 
 
+def refuse(id, code, message, **data):
+    send({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message, **({"data": data} if data else {})}})
+
+
 def notify(method, **params):
     send({"jsonrpc": "2.0", "method": method, "params": params})
 
@@ -45,6 +49,9 @@ class Server:
         self.cancelled = []
         self.lists = 0
         self.calls = 0
+        self.listen = None  # id of subscriptions/listen
+        self.discovers = 0
+        self.metas = []  # the _meta of each request of the modern era, by method
 
     # ---- life ----------------------------------------------------------------------------------------------------
 
@@ -82,6 +89,8 @@ class Server:
             event[0].set()
         elif id is None:
             self.on_notification(method, message.get("params"))
+        elif self.options.era != "legacy" and not self.in_era(id, method, message.get("params") or {}):
+            pass
         elif method == "initialize":
             self.on_initialize(id, message["params"])
         elif method == "tools/list":
@@ -92,6 +101,69 @@ class Server:
             getattr(self, "tool_" + params["name"].replace("-", "_"), self.tool_unknown)(id, params["arguments"])
         else:
             send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
+
+    # ---- the two eras --------------------------------------------------------------------------------------------
+
+    def in_era(self, id, method, params):
+        """Answers what belongs to the era; returns whether the request still has to be answered."""
+        era, meta = self.options.era, params.get("_meta") or {}
+        if method == "server/discover":
+            self.discovers += 1
+            self.on_discover(id)
+            return False
+        if era == "wedge" and self.discovers:
+            return False
+        if era not in ("modern", "late"):
+            return True
+        if method == "initialize":
+            refuse(id, -32022, "Unsupported protocol version", supported=["2026-07-28"], requested=params["protocolVersion"])
+            return False
+        prefix = "io.modelcontextprotocol/"
+        if meta.get(prefix + "protocolVersion") != "2026-07-28" or meta.get(prefix + "clientCapabilities") != {}:
+            refuse(id, -32602, "a required field of _meta is missing")
+            return False
+        self.metas.append([method, meta])
+        if method == "subscriptions/listen":
+            self.on_listen(id, params["notifications"])
+            return False
+        return True
+
+    def on_discover(self, id):
+        era = self.options.era
+        if era == "die":
+            os._exit(1)
+        elif era == "unsupported":
+            refuse(id, -32022, "Unsupported protocol version", supported=["2024-11-05"], requested="2026-07-28")
+        elif era == "future":
+            refuse(id, -32022, "Unsupported protocol version", supported=["2031-01-01"], requested="2026-07-28")
+        elif era in ("modern", "late"):
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": self.options.listens}}}
+            if self.options.instructions:
+                result["instructions"] = self.options.instructions
+            answer(id, {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "public"})
+        elif era == "odd":
+            answer(id, {})
+
+    def on_listen(self, id, notifications):
+        assert notifications == {"toolsListChanged": True}
+        self.listen = id
+        notify("notifications/subscriptions/acknowledged", notifications=notifications, **self.subscribed(id))
+
+    def subscribed(self, id):
+        return {"_meta": {"io.modelcontextprotocol/subscriptionId": id}}
+
+    def tool_metas(self, id, arguments):
+        """What every request said of the client."""
+        answer(id, text_result("", structuredContent={"metas": self.metas, "discovers": self.discovers}))
+
+    def tool_unlisten(self, id, arguments):
+        """The subscription ends, by an answer or by a notification."""
+        if arguments.get("cancel"):
+            notify("notifications/cancelled", requestId=self.listen)
+        else:
+            answer(self.listen, {"resultType": "complete", **self.subscribed(self.listen)})
+        self.listen = None
+        answer(id, text_result("ended"))
 
     def on_initialize(self, id, params):
         o = self.options
@@ -166,6 +238,8 @@ class Server:
         page = int(params.get("cursor") or 0)
         size = -(-len(tools) // o.pages)
         result = {"tools": tools[page * size : (page + 1) * size]}
+        if o.ttl is not None:
+            result.update(resultType="complete", ttlMs=o.ttl, cacheScope="private")
         if page + 1 < o.pages:
             result["nextCursor"] = str(page + 1)
         answer(id, result)
@@ -264,8 +338,9 @@ class Server:
         """Another tool appears; the client is told many times."""
         self.extra.append(arguments["name"])
         lists = self.lists
+        about = self.subscribed(self.listen if arguments.get("mine", True) else 999) if self.listen else {}
         for _ in range(arguments["times"]):
-            notify("notifications/tools/list_changed")
+            notify("notifications/tools/list_changed", **about)
         answer(id, text_result(str(lists)))
 
     def tool_lists(self, id, arguments):
@@ -297,6 +372,10 @@ def main():
     p.add_argument("--bad-initialize", help="this line for initialize, with ID replaced")
     p.add_argument("--version", help="answer with this protocolVersion")
     p.add_argument("--instructions")
+    eras = ["legacy", "modern", "late", "die", "silent", "wedge", "unsupported", "future", "odd"]
+    p.add_argument("--era", default="legacy", choices=eras, help="what server/discover does")
+    p.add_argument("--listens", action="store_true", help="says when its tools change, if it is asked to (modern)")
+    p.add_argument("--ttl", type=int, help="ttlMs of tools/list")
     p.add_argument("--burst", action="store_true", help="five list_changed after initialized")
     p.add_argument("--pages", type=int, default=1)
     p.add_argument("--many", type=int, default=0, help="so many tools more")
