@@ -24,6 +24,8 @@ struct link_events {
         void (*upstream_started)(void *data, uint32_t index, uint32_t instance, const int fds[3]);
         void (*upstream_failed)(void *data, uint32_t index, const struct error *error);
         void (*upstream_ended)(void *data, uint32_t instance, int wait_status);
+        /* From now on the facts of sessions are of this kind, enum monitor_facts. */
+        void (*limits)(void *data, uint32_t facts);
         /* The monitor is gone (error not set) or said what it may not. Called once; nothing
          * follows. */
         void (*closed)(void *data, const struct error *error);
