@@ -34,8 +34,41 @@ __attribute__((format(printf, 3, 0))) static char *message(struct config_reader 
         return !place || asprintf(&ret, "%s: %s", place, text) < 0 ? NULL : ret;
 }
 
+void config_collect(struct config *config, struct config_findings *findings)
+{
+        config->findings = findings;
+}
+
+void config_findings_done(struct config_findings *findings)
+{
+        for (size_t i = 0; i < findings->n; i++)
+                free(findings->items[i].text);
+        free(findings->items);
+        *findings = (struct config_findings){};
+}
+
+bool config_report(struct config *config, bool is_error, const char *text)
+{
+        struct config_findings *f = config->findings;
+
+        if (!f)
+                return false;
+        struct config_finding *grown = reallocarray(f->items, f->n + 1, sizeof(*grown));
+        if (!grown)
+                return false;
+        f->items = grown;
+        grown[f->n] = (struct config_finding){is_error, strdup(text)};
+        f->n_errors += is_error;
+        return grown[f->n].text ? (f->n++, true) : false;
+}
+
 int config_add_warning(struct config *config, char *text)
 {
+        if (text && config_report(config, false, text)) {
+                free(text);
+                return 0;
+        }
+
         char **grown = text ? reallocarray(config->warnings, config->n_warnings + 1, sizeof(char *))
                             : NULL;
         if (!grown) {
@@ -56,7 +89,7 @@ int config_warn(struct config_reader *reader, yyjson_val *at, const char *format
 {
         va_list args;
 
-        if (reader->into->n_warnings >= CONFIG_WARNINGS_MAX) {
+        if (reader->into->n_warnings >= CONFIG_WARNINGS_MAX && !reader->into->findings) {
                 reader->n_warnings_left_out++;
                 return 0;
         }
@@ -73,6 +106,8 @@ int config_wrong(struct config_reader *reader, yyjson_val *at, const char *forma
         va_start(args, format);
         _cleanup_free_ char *text = message(reader, at, format, args);
         va_end(args);
+        if (text && config_report(reader->into, true, text))
+                return 0;
         return error_set(reader->err, EINVAL, "%s", text ? text : reader->file);
 }
 

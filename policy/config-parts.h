@@ -27,7 +27,8 @@ struct config_reader {
 int config_warn(struct config_reader *reader, yyjson_val *at, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* The same as an error. Returns -EINVAL. */
+/* The same as an error. Returns -EINVAL, or 0 when mistakes are collected: the value is left out.
+ */
 int config_wrong(struct config_reader *reader, yyjson_val *at, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -281,8 +281,13 @@ static int resolve(struct config *config, const struct config_reference *referen
                 return check_server(config, reference);
         struct error why = {};
         int profile = config_find_profile(config, reference->to, &why);
+        if (profile < 0) {
+                error_context(&why, "%s", reference->place);
+                if (config_report(config, true, why.text))
+                        return 0;
+        }
         if (profile < 0)
-                return error_set(err, EINVAL, "%s: %s", reference->place, why.text);
+                return error_set(err, EINVAL, "%s", why.text);
         if (reference->kind == CONFIG_PROFILE_OF_CLIENT)
                 return add_client(config, reference->from, (size_t)profile);
         config->profile = (size_t)profile;

@@ -31,7 +31,23 @@ struct entry {
         struct config_server *server;
         const char *type; /* as written, or NULL */
         yyjson_val *at;   /* the value that is read */
+        bool mild;        /* the next problem is no mistake of the file's author */
 };
+
+static int report(struct entry *e)
+{
+        _cleanup_free_ char *text = NULL;
+
+        if (!e->reader->into->findings)
+                return 0;
+        if (asprintf(&text, "%s: server \"%s\": %s", e->server->place, e->server->name,
+                     e->server->problem) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+        config_report(e->reader->into, !e->mild, text);
+        return 0;
+}
 
 /* The first problem of an entry is the one that it keeps. */
 static int problem(struct entry *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -49,7 +65,7 @@ static int problem(struct entry *e, const char *format, ...)
                 e->server->problem = NULL;
         free(e->server->place);
         e->server->place = place;
-        return r < 0 || !place ? -ENOMEM : 0;
+        return r < 0 || !place ? -ENOMEM : report(e);
 }
 
 static int read_text(struct entry *e, const char *key, yyjson_val *value, char **to)
@@ -383,9 +399,11 @@ static int check_kind(struct entry *e)
                 return problem(e, "type \"%.40s\" is not known; stdio is", e->type);
         if (s->command && s->url)
                 return problem(e, "has both a command and a url: remove one");
-        if (s->url || by_http)
+        if (s->url || by_http) {
+                e->mild = true;
                 return problem(e, "reached by HTTP, which this version doesn't speak yet: use a "
                                   "command that connects to it, such as mcp-remote");
+        }
         if (!s->command)
                 return problem(e, "has no command");
         return 0;
@@ -431,7 +449,8 @@ static int read_entry(struct entry *e, yyjson_val *value)
         yyjson_val *name = e->at;
         int r = 0;
 
-        if (is_taken(e->reader->before, s) || is_taken(e->reader->into, s))
+        e->mild = is_taken(e->reader->before, s) || is_taken(e->reader->into, s);
+        if (e->mild)
                 r = problem(e, "there is a server of this name before it; that one is used");
         else if (!yyjson_is_obj(value))
                 r = problem(e, "must be an object: {\"command\": …}");
@@ -441,6 +460,7 @@ static int read_entry(struct entry *e, yyjson_val *value)
         e->at = name;
         if (r >= 0)
                 r = check_kind(e);
+        e->mild = true;
         if (r >= 0 && config_server_is_ourselves(s))
                 r = problem(e, "would start Cloister inside Cloister; skipped");
         s->key = key_of(s);

@@ -66,6 +66,7 @@ static struct config *new_from(const struct config *before)
         struct config *config = config_new();
         if (!config)
                 return NULL;
+        config->findings = before->findings;
         config->top.limits = before->top.limits;
         config->log_level = before->log_level;
         config->cell_timeout_ms = before->cell_timeout_ms;
@@ -133,6 +134,17 @@ static int merge(struct config *config, struct config *file)
         return 0;
 }
 
+/* A text that is no JSON. */
+static int refuse(struct config *config, const char *name, const struct error *why,
+                  struct error *err)
+{
+        struct error told = *why;
+
+        error_context(&told, "%s", name);
+        return config_report(config, true, told.text) ? 0
+                                                      : error_set(err, why->code, "%s", told.text);
+}
+
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err)
 {
@@ -145,13 +157,15 @@ int config_add(struct config *config, const char *name, const char *data, size_t
                 .err = err,
         };
 
+        struct error why = {};
+
         if (!file)
                 return error_errno(err, ENOMEM, "%s", name);
         if (n > CONFIG_FILE_SIZE_MAX)
                 return error_set(err, EFBIG, "%s: larger than 1 MiB", name);
-        int r = json_parse_config(data, n, &doc, err);
+        int r = json_parse_config(data, n, &doc, &why);
         if (r < 0)
-                return error_context(err, "%s", name);
+                return refuse(config, name, &why, err);
         config_lines_init(&reader.lines, data, n, yyjson_doc_get_root(doc));
         r = config_read_root(&reader, yyjson_doc_get_root(doc));
         if (r >= 0)

@@ -91,11 +91,22 @@ struct config_server {
                          not of how it is used (name, timeouts, rules): for the cached catalogue */
 };
 
+/* All that is wrong or doubtful, one line each: "FILE: line 3: …". */
+struct config_findings {
+        struct config_finding {
+                bool is_error; /* else a warning */
+                char *text;
+        } * items;
+        size_t n, n_errors;
+};
+void config_findings_done(struct config_findings *findings);
+
 struct config_pending; /* the reader's: what config_finish() is to resolve */
 
 struct config {
         unsigned int references;
         struct config_pending *pending;
+        struct config_findings *findings; /* borrowed, or NULL */
         struct config_profile top;     /* the reader's: the top level's network, mounts, preload */
         struct config_server *servers; /* in the order of files and of entries */
         size_t n_servers;
@@ -121,6 +132,13 @@ struct config {
 };
 
 struct config *config_new(void);
+
+/* From now on mistakes are collected, all of them, and are no errors any more: what is wrong is
+ * left out. findings is borrowed. For a config that is only looked at. */
+void config_collect(struct config *config, struct config_findings *findings);
+/* Adds a mistake of another's finding. False when none are collected. */
+bool config_report(struct config *config, bool is_error, const char *text);
+
 /* Gives back one reference. */
 struct config *config_free(struct config *config);
 

@@ -14,7 +14,6 @@
  *                       raise here
  *     waiting()         for that handler: it was called from inside wait()
  *     flush()           C's stdout
- *     forked()          in a child that Python's fork made: the channel is not its own
  *
  * When the broker or the channel is gone there is nobody left to work for: the process ends at
  * once.
@@ -28,7 +27,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "sandbox-init/setup/template.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/sources.h"
@@ -58,12 +56,8 @@ static PyObject *none(void)
 /* Not through CPython: its exit handlers are the guest's, and nobody waits for them. */
 static _Noreturn void leave(int status, const char *why)
 {
-        char text[600];
-
-        if (why) {
-                int n = snprintf(text, sizeof(text), "cloister: %s\n", why);
-                fd_write_all(STDERR_FILENO, text, (size_t)n);
-        }
+        if (why)
+                dprintf(STDERR_FILENO, "cloister: %s\n", why);
         _exit(status);
 }
 
@@ -283,7 +277,7 @@ static int check_signals(void)
 
 static PyObject *cloister_wait(PyObject *self, PyObject *args)
 {
-        raw_signals interrupt = 1U << (SIGINT - 1), before = 0;
+        sigset_t interrupt, before;
         struct frame_header header;
         const char *payload;
         int timeout_ms;
@@ -294,7 +288,9 @@ static PyObject *cloister_wait(PyObject *self, PyObject *args)
                 return py.PyBool_FromLong(1);
         /* Between a look at the signals and the sleep none may slip through: the sleep unblocks it.
          */
-        raw_signal_mask(SIG_BLOCK, &interrupt, &before);
+        sigemptyset(&interrupt);
+        sigaddset(&interrupt, SIGINT);
+        pthread_sigmask(SIG_BLOCK, &interrupt, &before);
         int signalled = check_signals();
         int ready = 0;
         if (signalled == 0) {
@@ -302,7 +298,7 @@ static PyObject *cloister_wait(PyObject *self, PyObject *args)
                 ready = channel_wait(timeout_ms, &before);
                 py.PyEval_RestoreThread(state);
         }
-        raw_signal_mask(SIG_SETMASK, &before, NULL);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (signalled < 0 || check_signals() < 0)
                 return NULL;
         return py.PyBool_FromLong(ready > 0);
@@ -319,12 +315,6 @@ static PyObject *cloister_flush(PyObject *self, PyObject *args)
         return none();
 }
 
-static PyObject *cloister_forked(PyObject *self, PyObject *args)
-{
-        channel_forget();
-        return none();
-}
-
 static PyMethodDef methods[] = {
         {"boot", cloister_boot, METH_NOARGS, NULL},
         {"source", cloister_source, METH_VARARGS, NULL},
@@ -336,7 +326,6 @@ static PyMethodDef methods[] = {
         {"wait", cloister_wait, METH_VARARGS, NULL},
         {"waiting", cloister_waiting, METH_NOARGS, NULL},
         {"flush", cloister_flush, METH_NOARGS, NULL},
-        {"forked", cloister_forked, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
 

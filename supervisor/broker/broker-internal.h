@@ -20,6 +20,8 @@ struct broker_mode {
         /* SIGINT; NULL: the loop ends. */
         void (*interrupted)(struct broker *broker);
         void (*catalogue_changed)(struct broker *broker);
+        /* There is another config from now on; the hub and the sessions know. */
+        void (*config_changed)(struct broker *broker, const struct config *config);
         void (*free)(struct broker *broker); /* the sessions are gone */
 };
 extern const struct broker_mode broker_mode_mcp, broker_mode_run, broker_mode_tools;

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/config-text.h"
 #include "supervisor/broker/isolate.h"
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -29,12 +30,6 @@ static const struct broker_mode *const modes[] = {
         [BROKER_MCP] = &broker_mode_mcp,
         [BROKER_RUN] = &broker_mode_run,
         [BROKER_TOOLS] = &broker_mode_tools,
-};
-
-struct config_text {
-        char path[512];
-        char *data; /* owned */
-        size_t n;
 };
 
 void broker_end(struct broker *broker, int status)
@@ -66,14 +61,6 @@ static void on_session_ended(void *data, uint32_t target, const struct monitor_e
                 log_debug("sandbox %u, which is nobody's, has ended", target);
 }
 
-static void on_limits(void *data, uint32_t facts)
-{
-        struct broker *broker = data;
-
-        broker->hello.facts = facts;
-        broker->sessions->hello.facts = facts;
-}
-
 static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
 {
         struct broker *broker = data;
@@ -100,6 +87,33 @@ static void on_link_closed(void *data, const struct error *error)
         if (error_is_set(error))
                 log_error("%s", error->text);
         broker_end(data, 1);
+}
+
+/* The bytes are those that the monitor took: what it could read, we can. */
+static void on_reloaded(void *data, const struct monitor_hello *hello,
+                        const struct link_config_file *files, size_t n)
+{
+        static struct config_text texts[CONFIG_FILES_MAX];
+        struct broker *broker = data;
+        struct config *config = NULL;
+        struct error err = {};
+
+        int r = config_texts_read(files, n, texts, &err);
+        if (r >= 0)
+                r = config_texts_parse(texts, n, &config, &err);
+        if (r >= 0)
+                r = hub_reload(broker->hub, config, &err);
+        if (r < 0) {
+                log_error("the new config: %s", err.text);
+                config_free(config);
+                broker_end(broker, 1);
+                return;
+        }
+        sessions_reload(broker->sessions, config, hello);
+        if (broker->mode->config_changed && broker->data)
+                broker->mode->config_changed(broker, config);
+        config_free(broker->config);
+        broker->config = config;
 }
 
 static int ask_create(void *data, uint32_t *serial)
@@ -184,36 +198,6 @@ static void hold_signals(void)
         signal(SIGPIPE, SIG_IGN);
 }
 
-static int read_config_files(struct link_config_file *files, size_t n, struct config_text *texts,
-                             struct error *err)
-{
-        for (size_t i = 0; i < n; i++) {
-                _cleanup_close_ int fd = take_fd(files[i].fd);
-                memcpy(texts[i].path, files[i].path, sizeof(texts[i].path));
-                int r = fd_read_whole(fd, CONFIG_FILE_SIZE_MAX, &texts[i].data, &texts[i].n, err);
-                if (r < 0)
-                        return error_context(err, "%s", texts[i].path);
-        }
-        return 0;
-}
-
-static int parse_config(struct broker *broker, struct config_text *texts, size_t n,
-                        struct error *err)
-{
-        broker->config = config_new();
-        if (!broker->config)
-                return error_errno(err, ENOMEM, "config");
-        for (size_t i = 0; i < n; i++) {
-                int r = config_add(broker->config, texts[i].path, texts[i].data, texts[i].n, err);
-                free(take_ptr(texts[i].data));
-                if (r < 0)
-                        return r;
-        }
-        for (size_t i = 0; i < broker->config->n_servers; i++)
-                config_server_mask(&broker->config->servers[i]);
-        return config_finish(broker->config, err);
-}
-
 static int isolate(struct broker *broker, struct error *err)
 {
         const struct isolation isolation = {
@@ -238,10 +222,10 @@ static int prepare(struct broker *broker, struct error *err)
 
         int r = link_hello(MONITOR_FD, &broker->hello, files, &n, err);
         if (r >= 0)
-                r = read_config_files(files, n, texts, err);
+                r = config_texts_read(files, n, texts, err);
         if (r >= 0)
                 r = isolate(broker, err);
-        return r < 0 ? r : parse_config(broker, texts, n, err);
+        return r < 0 ? r : config_texts_parse(texts, n, &broker->config, err);
 }
 
 static int make_parts(struct broker *broker, struct error *err)
@@ -251,10 +235,10 @@ static int make_parts(struct broker *broker, struct error *err)
                 .session_started = on_started,
                 .session_failed = on_failed,
                 .session_ended = on_session_ended,
-                .limits = on_limits,
                 .upstream_started = on_upstream_started,
                 .upstream_failed = on_upstream_failed,
                 .upstream_ended = on_upstream_ended,
+                .reloaded = on_reloaded,
                 .closed = on_link_closed,
         };
         const struct hub_host hub_host = {broker, ask_upstream_start, ask_upstream_stop,

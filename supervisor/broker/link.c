@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/fd.h"
@@ -18,7 +19,15 @@ enum {
 };
 
 struct outstanding {
-        uint32_t serial, verb, target;
+        uint32_t serial, verb, target, generation;
+};
+
+/* What the monitor tells of a new config, until it is whole. */
+struct reload {
+        bool greeted;
+        struct monitor_hello hello;
+        struct link_config_file files[CONFIG_FILES_MAX];
+        size_t n;
 };
 
 struct link {
@@ -30,6 +39,7 @@ struct link {
         struct outstanding *outstanding;
         size_t n_outstanding, allocated;
         struct buffer unsent; /* whole requests */
+        struct reload reload;
         bool closed;
 };
 
@@ -153,6 +163,7 @@ static size_t fds_of(uint32_t kind)
 {
         return kind == MONITOR_SESSION_STARTED    ? SESSION_FDS
                : kind == MONITOR_UPSTREAM_STARTED ? 3
+               : kind == MONITOR_CONFIG_FILE      ? 1
                                                   : 0;
 }
 
@@ -161,12 +172,24 @@ static void pass_failure(struct link *link, const struct outstanding *asked,
 {
         const struct link_events *on = &link->events;
 
-        if (asked->verb == MONITOR_SESSION_CREATE)
-                on->session_failed(on->data, asked->serial, error);
-        else if (asked->verb == MONITOR_UPSTREAM_START)
+        if (asked->verb == MONITOR_SESSION_CREATE) {
+                /* ESTALE is for who asked under another generation; he is to ask again. */
+                struct error why = *error;
+                if (asked->generation == link->generation && why.code == ESTALE)
+                        why.code = EIO;
+                on->session_failed(on->data, asked->serial, &why);
+        } else if (asked->verb == MONITOR_UPSTREAM_START)
                 on->upstream_failed(on->data, asked->target, error);
         else
                 log_debug("the monitor: %s", error->text); /* it ended meanwhile */
+}
+
+/* Its index is another server's by now, and the hub has asked for what it wants. */
+static void drop_upstream(struct link *link, struct received *received)
+{
+        fd_close_many(received->fds, received->n_fds);
+        if (received->event.kind == MONITOR_UPSTREAM_STARTED)
+                link_request(link, MONITOR_UPSTREAM_STOP, received->event.target, NULL);
 }
 
 /* An answer. Takes the descriptors. */
@@ -180,13 +203,55 @@ static int pass_answer(struct link *link, struct received *received)
                 fd_close_many(received->fds, received->n_fds);
                 return -EPROTO;
         }
-        if (event->kind == MONITOR_FAILED)
+        if (asked.verb == MONITOR_UPSTREAM_START && asked.generation != link->generation)
+                drop_upstream(link, received);
+        else if (event->kind == MONITOR_FAILED)
                 pass_failure(link, &asked, &event->error);
         else if (event->kind == MONITOR_SESSION_STARTED)
                 on->session_started(on->data, asked.serial, event->target, received->fds);
         else if (event->kind == MONITOR_UPSTREAM_STARTED)
                 on->upstream_started(on->data, asked.target, event->target, received->fds);
         return 0;
+}
+
+static int begin_reload(struct link *link, const struct monitor_hello *hello)
+{
+        if (link->reload.greeted || hello->generation <= link->generation ||
+            hello->config_files > CONFIG_FILES_MAX)
+                return -EPROTO;
+        link->reload.greeted = true;
+        link->reload.hello = *hello;
+        return 0;
+}
+
+static int end_reload(struct link *link)
+{
+        struct reload *reload = &link->reload;
+        size_t n = reload->n;
+
+        if (!reload->greeted || n != reload->hello.config_files)
+                return -EPROTO;
+        reload->greeted = false;
+        reload->n = 0;
+        link->generation = reload->hello.generation;
+        link->events.reloaded(link->events.data, &reload->hello, reload->files, n);
+        return 0;
+}
+
+/* A step of a new config's coming. Takes the descriptor. */
+static int pass_reload(struct link *link, struct received *received)
+{
+        struct reload *reload = &link->reload;
+
+        if (received->event.kind == MONITOR_HELLO)
+                return begin_reload(link, &received->event.hello);
+        if (received->event.kind == MONITOR_READY)
+                return end_reload(link);
+        if (!reload->greeted || reload->n == reload->hello.config_files) {
+                fd_close_many(received->fds, received->n_fds);
+                return -EPROTO;
+        }
+        return take_config_file(received, reload->files, &reload->n, NULL);
 }
 
 static int pass_notice(struct link *link, const struct monitor_event *event)
@@ -197,8 +262,6 @@ static int pass_notice(struct link *link, const struct monitor_event *event)
                 on->session_ended(on->data, event->target, &event->ended);
         else if (event->kind == MONITOR_UPSTREAM_ENDED)
                 on->upstream_ended(on->data, event->target, event->wait_status);
-        else if (event->kind == MONITOR_LIMITS && event->target < MONITOR_FACTS_MAX)
-                on->limits(on->data, event->target);
         else
                 return -EPROTO;
         return 0;
@@ -210,8 +273,12 @@ static int pass(struct link *link, struct received *received)
                 fd_close_many(received->fds, received->n_fds);
                 return -EPROTO;
         }
-        return received->event.serial != 0 ? pass_answer(link, received)
-                                           : pass_notice(link, &received->event);
+        if (received->event.serial != 0)
+                return pass_answer(link, received);
+        uint32_t kind = received->event.kind;
+        if (kind == MONITOR_HELLO || kind == MONITOR_CONFIG_FILE || kind == MONITOR_READY)
+                return pass_reload(link, received);
+        return pass_notice(link, &received->event);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
@@ -272,7 +339,7 @@ static int remember(struct link *link, const struct monitor_request *request)
                 link->allocated = more;
         }
         link->outstanding[link->n_outstanding++] = (struct outstanding){
-                request->serial, request->verb, request->target};
+                request->serial, request->verb, request->target, request->generation};
         return 0;
 }
 
@@ -332,6 +399,8 @@ struct link *link_free(struct link *link)
                 event_free(link->readable);
         if (link->writable)
                 event_free(link->writable);
+        for (size_t i = 0; i < link->reload.n; i++)
+                close(link->reload.files[i].fd);
         buffer_done(&link->unsent);
         free(link->outstanding);
         free(link);

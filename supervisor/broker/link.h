@@ -14,6 +14,12 @@
 
 struct link;
 
+/* A config file as it arrived: a sealed memfd, owned. */
+struct link_config_file {
+        char path[512];
+        int fd;
+};
+
 /* What the monitor tells; descriptors are the callee's. serial is what link_request() returned. */
 struct link_events {
         void *data;
@@ -24,17 +30,13 @@ struct link_events {
         void (*upstream_started)(void *data, uint32_t index, uint32_t instance, const int fds[3]);
         void (*upstream_failed)(void *data, uint32_t index, const struct error *error);
         void (*upstream_ended)(void *data, uint32_t instance, int wait_status);
-        /* From now on the facts of sessions are of this kind, enum monitor_facts. */
-        void (*limits)(void *data, uint32_t facts);
+        /* The config was reloaded: what is asked from now on is asked under hello->generation. An
+         * upstream that was asked for and not answered yet is not answered any more. */
+        void (*reloaded)(void *data, const struct monitor_hello *hello,
+                         const struct link_config_file *files, size_t n);
         /* The monitor is gone (error not set) or said what it may not. Called once; nothing
          * follows. */
         void (*closed)(void *data, const struct error *error);
-};
-
-/* A config file as it arrived: a sealed memfd, owned. */
-struct link_config_file {
-        char path[512];
-        int fd;
 };
 
 /* Before the loop: waits for HELLO, the config files and READY. files has room for

@@ -38,14 +38,6 @@ static void send_bytes(void *data, const char *bytes, size_t n)
         balance(broker);
 }
 
-static bool is_congested(void *data)
-{
-        struct broker *broker = data;
-        struct mode_mcp *mode = broker->data;
-
-        return sink_is_full(&mode->out);
-}
-
 static void on_line(void *data, const char *line, size_t n)
 {
         struct broker *broker = data;
@@ -81,7 +73,7 @@ static void on_broken(void *data, int code)
 
 static int start(struct broker *broker, struct error *err)
 {
-        const struct mcp_host host = {broker, send_bytes, is_congested};
+        const struct mcp_host host = {.data = broker, .send = send_bytes};
         const struct sink_owner sink_owner = {broker, on_drained, on_broken};
         const struct source_owner source_owner = {broker, on_line, on_too_long, on_ended};
         struct mode_mcp *mode = calloc(1, sizeof(*mode));
@@ -103,7 +95,6 @@ static void stop(struct broker *broker)
 {
         struct mode_mcp *mode = broker->data;
 
-        mcp_server_closing(mode->server);
         sink_flush(&mode->out, LAST_FLUSH_MS);
 }
 
@@ -112,6 +103,13 @@ static void catalogue_changed(struct broker *broker)
         struct mode_mcp *mode = broker->data;
 
         mcp_server_catalogue_changed(mode->server);
+}
+
+static void config_changed(struct broker *broker, const struct config *config)
+{
+        struct mode_mcp *mode = broker->data;
+
+        mcp_server_set_config(mode->server, config);
 }
 
 static void mode_free(struct broker *broker)
@@ -130,5 +128,6 @@ const struct broker_mode broker_mode_mcp = {
         .start = start,
         .stop = stop,
         .catalogue_changed = catalogue_changed,
+        .config_changed = config_changed,
         .free = mode_free,
 };

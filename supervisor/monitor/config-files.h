@@ -1,6 +1,6 @@
 /*
- * The config files as opened once: each a sealed memfd, parsed here and again, from the same bytes,
- * by the broker.
+ * The config files as they were at one time: each a sealed memfd, parsed here and again, from the
+ * same bytes, by the broker.
  */
 #pragma once
 
@@ -21,10 +21,22 @@ struct config_files;
  * trusted_only (root and capable mode): a file must belong to root and be writable by root only. A
  * file that is broken or refused is an error when it was named itself; in a directory it is skipped
  * and logged.
+ *
+ * before: NULL, or what was opened when they are read anew: a pipe's content is taken from there,
+ * and a file of a directory that was good then and is broken now is an error.
  */
-int config_files_open(const char *const *paths, size_t n, bool trusted_only, struct config *config,
+int config_files_open(const char *const *paths, size_t n, bool trusted_only,
+                      const struct config_files *before, struct config *config,
                       struct config_files **ret, struct error *err);
 struct config_files *config_files_free(struct config_files *files);
+
+/* Whether both are of the same files with the same bytes. */
+bool config_files_same(const struct config_files *a, const struct config_files *b);
+
+#define CONFIG_SYSTEM_PATH "/etc/cloister/config.json"
+
+/* The user's own file. False where there is no place for one. */
+bool config_files_user_path(char *ret, size_t size);
 
 size_t config_files_count(const struct config_files *files);
 const char *config_files_path(const struct config_files *files, size_t i); /* for messages */

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "policy/config.h"
-#include "supervisor/monitor/cgroup-scope.h"
 #include "supervisor/monitor/cgroup.h"
 #include "supervisor/monitor/children.h"
 #include "supervisor/monitor/config-files.h"
+#include "supervisor/monitor/config-watch.h"
 #include "supervisor/monitor/control-socket.h"
 #include "supervisor/monitor/ids.h"
 #include "supervisor/monitor/image-job.h"
@@ -21,7 +21,7 @@
 #include "supervisor/monitor/template.h"
 #include "supervisor/monitor/upstream.h"
 
-enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX, MONITOR_GENERATION = 1 };
+enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX };
 
 struct monitor_upstream {
         struct monitor *monitor;
@@ -36,26 +36,21 @@ struct monitor {
         struct event_base *base;
         struct config *config;
         struct config_files *files;
+        uint32_t generation; /* of config and files; grows */
+        struct config_watch *config_watch;
+        struct error config_error; /* why the files as they are now were not taken; told once */
         struct ids ids;
         struct children *children;
         struct cgroups *cgroups;
-        struct {
-                pid_t pid;
-                int pipe; /* whose end sets it to work */
-        } janitors[2];    /* the first, and one for a scope that we got later */
-        size_t n_janitors;
-        pid_t scope_pid; /* asks systemd for a scope; 0: nobody does */
-        int scope;       /* its answer */
-        struct event *scope_answer;
-        bool prepare_later; /* sessions wait until it is known what bounds them */
+        pid_t janitor_pid;
+        int janitor; /* the pipe whose end sets it to work */
         struct control_socket control;
         struct limits limits;
         uint32_t sessions_max;
         struct upstream_user user;
-        /* our executables, opened while we may still read them */
-        int worker_file, module_file, init_file;
-        char program[512];    /* path of `cloister` */
-        char state_path[512]; /* "": none */
+        int worker_file, init_file; /* our executables, opened while we may still read them */
+        char program[512];          /* path of `cloister` */
+        char state_path[512];       /* "": none */
 
         /* the broker */
         pid_t broker;
@@ -87,21 +82,21 @@ void monitor_send(struct monitor *m, const struct monitor_event *event, const in
 void monitor_send_done(struct monitor *m, uint32_t serial);
 void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error);
 
+/* monitor-config.c */
+int monitor_load_config(struct monitor *m, struct error *err);
+void monitor_send_config(struct monitor *m); /* HELLO, the files, READY */
+void monitor_watch_config(struct monitor *m);
+/* Answers a request that was made under another generation. False when it was not. */
+bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request);
+
 /* monitor-requests.c: the table of what the broker may ask. */
 void monitor_on_request(evutil_socket_t fd, short what, void *data);
-
-/* monitor-limits.c */
-int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
-int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */
-void monitor_limits_done(struct monitor *m);                    /* last of all */
-enum monitor_facts monitor_limits_facts(const struct monitor *m);
 
 /* monitor-sessions.c */
 int monitor_sessions_init(struct monitor *m, struct error *err);
 void monitor_sessions_done(struct monitor *m);
 void monitor_sessions_prepare(
-        struct monitor *m);                     /* image and template, ahead of the first request */
-void monitor_sessions_go_on(struct monitor *m); /* with what waited for its bounds */
+        struct monitor *m); /* image and template, ahead of the first request */
 void monitor_session_create(struct monitor *m, const struct monitor_request *request);
 void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request);

@@ -155,10 +155,7 @@ static int seal_program(const char *name, int file, struct error *err)
 
 static int gather_parts(const struct monitor *m, struct template_parts *parts, struct error *err)
 {
-        if (parts->image->link == TEMPLATE_LINK_MODULE)
-                parts->worker_fd = seal_program("cloister-module.so", m->module_file, err);
-        else
-                parts->worker_fd = seal_program("cloister-worker", m->worker_file, err);
+        parts->worker_fd = seal_program("cloister-worker", m->worker_file, err);
         if (parts->worker_fd < 0)
                 return parts->worker_fd;
         parts->init_fd = seal_program("cloister-init", m->init_file, err);
@@ -221,8 +218,7 @@ void monitor_sessions_prepare(struct monitor *m)
         struct error error = {};
 
         event_del(m->early);
-        m->prepare_later = m->scope_pid > 0;
-        if (m->prepare_later || m->template || m->image_job)
+        if (m->template || m->image_job)
                 return;
         if (prepare(m, &error) < 0) {
                 fail_waiting(m, &error);
@@ -237,7 +233,7 @@ static int make_one(struct monitor *m, uint32_t serial, struct error *err)
                 i++;
         if (i == m->sessions_max)
                 return error_set(err, EAGAIN, "%u sessions live already", m->sessions_max);
-        uint32_t id = m->ids.count == 1 ? 0 : i + 1;
+        uint32_t id = m->ids.mode == SANDBOX_ROOTLESS ? 0 : i + 1;
         int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, serial, &m->limits,
                             &m->sandboxes[i], err);
         if (r < 0)
@@ -261,16 +257,12 @@ static void make_waiting(struct monitor *m)
         }
 }
 
-void monitor_sessions_go_on(struct monitor *m)
-{
-        monitor_sessions_prepare(m);
-        make_waiting(m);
-}
-
 void monitor_session_create(struct monitor *m, const struct monitor_request *request)
 {
         struct error error = {};
 
+        if (monitor_refuse_stale(m, request))
+                return;
         if (m->n_waiting == m->sessions_max) {
                 error_set(&error, EAGAIN, "%u sessions are waiting already", m->sessions_max);
                 monitor_send_failed(m, request->serial, &error);

@@ -97,7 +97,7 @@ static int start(struct monitor *m, const struct config_server *configured,
 static int start_by_index(struct monitor *m, const struct monitor_request *request,
                           struct monitor_upstream **ret, int fds[3], struct error *err)
 {
-        if (request->generation != MONITOR_GENERATION || request->target >= m->config->n_servers)
+        if (request->target >= m->config->n_servers)
                 return error_set(err, EINVAL, "there is no server %u", request->target);
         struct config_server *server = &m->config->servers[request->target];
         if (server->problem)
@@ -120,6 +120,8 @@ void monitor_upstream_start(struct monitor *m, const struct monitor_request *req
         struct monitor_upstream *u = NULL;
         int fds[3] = {-1, -1, -1};
 
+        if (monitor_refuse_stale(m, request))
+                return;
         int r = start_by_index(m, request, &u, fds, &error);
         if (r < 0) {
                 monitor_send_failed(m, request->serial, &error);

@@ -4,10 +4,10 @@
  * Theory of operation. In this order:
  *
  *   1. what the servers are to get back (limits, umask) is remembered; we become non-dumpable.
- *   2. the config is read, once, into sealed memfds; in the privileged modes only what root owns.
- *   3. the control groups, the mode and the ids are found by trying. Without a bound on memory and
- * pids there is no service; cgroups and rlimits are both such bounds. Where systemd has to give us
- * a group, it is asked while the rest goes on; only sessions wait for its answer.
+ *   2. the config is read into sealed memfds; in the privileged modes only what root owns. When a
+ * file has changed, all are read anew and told as the next generation.
+ *   3. the mode, the ids and the control groups are found by trying. Without a bound on memory and
+ * pids there is no service; cgroups and rlimits are both such bounds.
  *   4. the janitor starts, which cleans up if we are killed.
  *   5. the broker starts, in its namespaces, and is told what it needs: by then it may answer its
  * client.
@@ -27,12 +27,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/capability.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,57 +49,51 @@ enum {
         IMPATIENCE_SECONDS = 2 /* what a broker has to end after SIGTERM */
 };
 
-static bool has_setuid(void)
-{
-        cap_flag_value_t value = CAP_CLEAR;
-        cap_t caps = cap_get_proc();
-
-        if (caps)
-                cap_get_flag(caps, CAP_SETUID, CAP_EFFECTIVE, &value);
-        cap_free(caps);
-        return value == CAP_SET;
-}
-
-static int load_config(struct monitor *m, struct error *err)
-{
-        m->config = config_new();
-        if (!m->config)
-                return error_errno(err, ENOMEM, "config");
-        bool trusted_only = geteuid() == 0 || has_setuid();
-        int r = config_files_open(m->options->configs, m->options->n_configs, trusted_only,
-                                  m->config, &m->files, err);
-        if (r >= 0)
-                r = config_finish(m->config, err);
-        if (r < 0)
-                return r;
-        if (m->config->log_level >= 0 && m->options->log_level < 0)
-                log_set_level((enum log_level)m->config->log_level);
-        for (size_t i = 0; i < m->config->n_warnings; i++)
-                log_warning("%s", m->config->warnings[i]);
-        for (size_t i = 0; i < m->config->n_servers; i++) {
-                if (m->config->servers[i].problem)
-                        log_warning("%s: server \"%s\": %s", m->config->servers[i].place,
-                                    m->config->servers[i].name, m->config->servers[i].problem);
-        }
-        m->limits = m->config->limits;
-        limits_fit(&m->limits);
-
-        struct sysinfo machine;
-        if (sysinfo(&machine) < 0)
-                return error_errno(err, errno, "sysinfo");
-        m->sessions_max = m->config->sessions_max;
-        if (m->sessions_max == 0)
-                m->sessions_max = limits_sessions_max((uint64_t)machine.totalram *
-                                                      machine.mem_unit);
-        return 0;
-}
-
 static int choose_image(struct monitor *m, struct error *err)
 {
         const char *name = m->options->image ? m->options->image : m->config->image;
         const char *python = m->options->python ? m->options->python : m->config->python;
 
         return image_choose(name, python, &m->image, err);
+}
+
+/* Before what it cleans up is made: we may be killed at any time. */
+static int start_janitor(struct monitor *m, struct error *err)
+{
+        char **paths = NULL;
+        size_t n = 0;
+
+        int r = cgroups_candidates(&paths, err);
+        if (r < 0)
+                return r;
+        while (paths[n])
+                n++;
+        m->janitor_pid = janitor_start((const char *const *)paths, n,
+                                       *m->control.path ? m->control.path : NULL, &m->janitor, err);
+        cgroups_candidates_free(paths);
+        if (m->janitor_pid < 0)
+                return m->janitor_pid;
+        r = children_add(m->children, m->janitor_pid);
+        return r < 0 ? error_errno(err, -r, "janitor") : 0;
+}
+
+static int open_cgroups(struct monitor *m, struct error *err)
+{
+        struct error why = {};
+
+        int r = start_janitor(m, err);
+        if (r >= 0)
+                r = cgroups_open(&m->cgroups, &why, err);
+        if (r < 0)
+                return r;
+        if (cgroups_version(m->cgroups) != CGROUP_NONE) {
+                cgroups_sweep(m->cgroups);
+                return 0;
+        }
+        log_info("limits hold per process, not per session (degraded): %s", why.text);
+        if (!*m->control.path)
+                close(take_fd(m->janitor));
+        return 0;
 }
 
 static int choose_user(struct monitor *m, struct error *err)
@@ -158,34 +150,6 @@ static void open_control(struct monitor *m)
                 log_info("'cloister sessions' will not see this server: %s", why.text);
 }
 
-static int send_hello(struct monitor *m, struct error *err)
-{
-        struct timeval patience = {.tv_sec = SEND_SECONDS};
-        size_t n = config_files_count(m->files);
-        struct monitor_event hello = {
-                .kind = MONITOR_HELLO,
-                .hello = {.generation = MONITOR_GENERATION,
-                          .config_files = (uint32_t)n,
-                          .mode = m->ids.mode,
-                          .facts = monitor_limits_facts(m),
-                          .sessions_max = m->sessions_max,
-                          .memory_max = m->limits.memory},
-        };
-
-        if (setsockopt(m->link, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
-                return error_errno(err, errno, "SO_SNDTIMEO");
-        monitor_send(m, &hello, NULL, 0);
-        for (size_t i = 0; i < n; i++) {
-                struct monitor_event event = {.kind = MONITOR_CONFIG_FILE};
-                int fd = config_files_fd(m->files, i);
-
-                snprintf(event.path, sizeof(event.path), "%s", config_files_path(m->files, i));
-                monitor_send(m, &event, &fd, 1);
-        }
-        monitor_send(m, &(struct monitor_event){.kind = MONITOR_READY}, NULL, 0);
-        return 0;
-}
-
 static int start_broker(struct monitor *m, struct error *err)
 {
         _cleanup_close_ int filter = filter_compile(FILTER_BROKER, err);
@@ -209,7 +173,11 @@ static int start_broker(struct monitor *m, struct error *err)
         fd_close_many((int *)m->options->pass_fds, m->options->n_pass_fds);
         if (m->control.fd >= 0)
                 close(take_fd(m->control.fd));
-        return send_hello(m, err);
+        struct timeval patience = {.tv_sec = SEND_SECONDS};
+        if (setsockopt(m->link, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
+                return error_errno(err, errno, "SO_SNDTIMEO");
+        monitor_send_config(m);
+        return 0;
 }
 
 static void on_broker_end(evutil_socket_t fd, short what, void *data)
@@ -265,9 +233,9 @@ static int watch(struct monitor *m, struct error *err)
         if (!ok || !m->broker_end || !m->request || !m->impatience ||
             event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the broker");
-        int r = monitor_limits_watch(m, err);
-        if (r < 0)
-                return r;
+        /* Who runs one script has one config. */
+        if (strcmp(m->options->broker[0], "mcp") == 0)
+                monitor_watch_config(m);
         /* A listing of tools makes no session. */
         if (strcmp(m->options->broker[0], "tools") != 0)
                 event_add(m->early, &early);
@@ -281,9 +249,6 @@ static int open_programs(struct monitor *m, struct error *err)
         m->worker_file = program_open("cloister-worker", err);
         if (m->worker_file < 0)
                 return m->worker_file;
-        m->module_file = program_open("cloister-module.so", err);
-        if (m->module_file < 0)
-                return m->module_file;
         m->init_file = program_open("cloister-init", err);
         return m->init_file < 0 ? m->init_file : 0;
 }
@@ -293,11 +258,13 @@ static int set_up(struct monitor *m, struct error *err)
         m->base = event_base_new();
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
-        int r = program_path("cloister", m->program, sizeof(m->program), err);
+        int r = children_new(&m->children, err);
+        if (r >= 0)
+                r = program_path("cloister", m->program, sizeof(m->program), err);
         if (r >= 0)
                 r = open_programs(m, err);
         if (r >= 0)
-                r = load_config(m, err);
+                r = monitor_load_config(m, err);
         if (r >= 0)
                 r = ids_choose(m->config->id_first, m->config->id_count, m->sessions_max + 2,
                                &m->ids, err);
@@ -310,14 +277,11 @@ static int set_up(struct monitor *m, struct error *err)
 
 static int start(struct monitor *m, struct error *err)
 {
-        int r = children_new(&m->children, err);
-
+        int r = set_up(m, err);
         if (r < 0)
                 return r;
         open_control(m);
-        r = monitor_limits_init(m, err);
-        if (r >= 0)
-                r = set_up(m, err);
+        r = open_cgroups(m, err);
         if (r < 0)
                 return r;
         make_state(m);
@@ -329,9 +293,7 @@ static int start(struct monitor *m, struct error *err)
         if (r >= 0)
                 r = start_broker(m, err);
         if (r >= 0)
-                r = ids_drop_privilege(m->ids.mode,
-                                       m->scope_pid > 0 || cgroups_version(m->cgroups) == CGROUP_V2,
-                                       err);
+                r = ids_drop_privilege(m->ids.mode, cgroups_version(m->cgroups) == CGROUP_V2, err);
         return r < 0 ? r : watch(m, err);
 }
 
@@ -352,11 +314,15 @@ static void done(struct monitor *m)
                 if (events[i])
                         event_free(events[i]);
         }
-        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->module_file, m->init_file};
-        monitor_limits_done(m);
+        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->init_file};
+        cgroups_free(m->cgroups);
+        control_socket_close(&m->control);
+        if (m->janitor_pid > 0)
+                janitor_finish(m->janitor_pid, m->janitor);
         fd_close_many(fds, ARRAY_SIZE(fds));
         upstream_user_done(&m->user);
         children_free(m->children);
+        config_watch_free(m->config_watch);
         config_files_free(m->files);
         config_free(m->config);
         if (m->base)
@@ -368,10 +334,9 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
 {
         *m = (struct monitor){.options = options,
                               .worker_file = -1,
-                              .module_file = -1,
                               .init_file = -1,
+                              .janitor = -1,
                               .control = {.fd = -1},
-                              .scope = -1,
                               .broker_pidfd = -1,
                               .link = -1,
                               .exit_status = 1};
@@ -410,9 +375,7 @@ int monitor_build_image(const struct monitor_options *options)
         struct error error = {};
 
         monitor_init(&m, options);
-        int r = children_new(&m.children, &error);
-        if (r >= 0)
-                r = set_up(&m, &error);
+        int r = set_up(&m, &error);
         if (r >= 0)
                 r = ids_drop_privilege(m.ids.mode, false, &error);
         if (r >= 0)

@@ -502,7 +502,10 @@ void session_failed(struct session *s, const struct error *error)
         s->unwanted = false;
         set_state(s, SESSION_NONE);
         drop_cancelled(s);
-        refuse_first(s, error->text);
+        if (error->code == ESTALE)
+                kick(s);
+        else
+                refuse_first(s, error->text);
 }
 
 int session_new(struct session **ret, struct sessions *set, const char *name, struct error *err)

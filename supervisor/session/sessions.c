@@ -9,7 +9,7 @@
 
 enum { FORGOTTEN_AFTER = 1024 }; /* names without a sandbox that are remembered */
 
-int sessions_new(struct sessions **ret, struct event_base *base, const struct config *config,
+int sessions_new(struct sessions **ret, struct event_base *base, struct config *config,
                  const struct monitor_hello *hello, struct hub *hub,
                  const struct sessions_host *host, struct error *err)
 {
@@ -17,8 +17,11 @@ int sessions_new(struct sessions **ret, struct event_base *base, const struct co
 
         if (!sessions)
                 return error_errno(err, ENOMEM, "sessions");
-        *sessions = (struct sessions){
-                .base = base, .config = config, .hello = *hello, .hub = hub, .host = *host};
+        *sessions = (struct sessions){.base = base,
+                                      .config = config_ref(config),
+                                      .hello = *hello,
+                                      .hub = hub,
+                                      .host = *host};
         *ret = sessions;
         return 0;
 }
@@ -32,8 +35,22 @@ struct sessions *sessions_free(struct sessions *sessions)
                 sessions->first = session->next;
                 session_free(session);
         }
+        config_free(sessions->config);
         free(sessions);
         return NULL;
+}
+
+bool session_name_valid(const char *name, size_t n)
+{
+        if (n == 0 || n > SESSION_NAME_MAX)
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                char c = name[i];
+                if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '_' || c == '.' || c == '-'))
+                        return false;
+        }
+        return true;
 }
 
 /* Forgets the oldest name that has no sandbox and no cell. */
@@ -128,6 +145,14 @@ int sessions_ended(struct sessions *sessions, uint32_t target, const struct moni
                 }
         }
         return -ENOENT;
+}
+
+void sessions_reload(struct sessions *sessions, struct config *config,
+                     const struct monitor_hello *hello)
+{
+        config_free(sessions->config);
+        sessions->config = config_ref(config);
+        sessions->hello = *hello;
 }
 
 /* Idle workers get it with their next cell. */

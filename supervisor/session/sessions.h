@@ -12,7 +12,6 @@
 #include "policy/config.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/monitor/messages.h"
-#include "supervisor/session/session-name.h"
 #include "supervisor/session/session.h"
 
 /* What the sessions need of the link to the monitor; the answers come by sessions_started() and its
@@ -27,7 +26,7 @@ struct sessions_host {
 
 struct sessions {
         struct event_base *base;
-        const struct config *config; /* borrowed */
+        struct config *config; /* what sessions made from now on get */
         struct monitor_hello hello;
         struct hub *hub; /* borrowed */
         struct sessions_host host;
@@ -37,22 +36,31 @@ struct sessions {
         bool hub_started;
 };
 
-int sessions_new(struct sessions **ret, struct event_base *base, const struct config *config,
+int sessions_new(struct sessions **ret, struct event_base *base, struct config *config,
                  const struct monitor_hello *hello, struct hub *hub,
                  const struct sessions_host *host, struct error *err);
 /* Frees without calling anybody: cells that wait are gone. */
 struct sessions *sessions_free(struct sessions *sessions);
+
+/* Whether it is a session's name: [A-Za-z0-9_.-]{1,64}. */
+bool session_name_valid(const char *name, size_t n);
 
 /* Queues a cell in the session of this name, which is made when there is none. *ret is valid until
  * done(). */
 int sessions_run(struct sessions *sessions, const char *name, const struct cell_request *request,
                  struct cell **ret, struct error *err);
 
-/* The monitor's events. A serial or target of nobody's is -ENOENT; fds are taken in any case. */
+/* The monitor's events. A failure with ESTALE is of a config that was reloaded meanwhile: the
+ * sandbox is asked for again. A serial or target of nobody's is -ENOENT; fds are taken in any case.
+ */
 int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
                      const int fds[SESSION_FDS]);
 int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error);
 int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended);
+
+/* There is another config from now on. Sessions that have a sandbox keep it. */
+void sessions_reload(struct sessions *sessions, struct config *config,
+                     const struct monitor_hello *hello);
 
 /* The hub's catalogue has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);

@@ -1,6 +1,7 @@
 /* Config files: which are taken, in which order, whose, and that what was read stays. */
 #include "supervisor/monitor/config-files.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,7 +39,7 @@ static int open_path(const char *path, bool trusted_only, struct config **config
         *config = config_new();
         *files = NULL;
         check(*config);
-        return config_files_open(&path, path ? 1 : 0, trusted_only, *config, files, err);
+        return config_files_open(&path, path ? 1 : 0, trusted_only, NULL, *config, files, err);
 }
 
 static void done(struct config *config, struct config_files *files)
@@ -179,12 +180,78 @@ static void test_trusted_only(void)
         done(config, files);
 }
 
+static int open_again(const char *path, const struct config_files *before, struct config **config,
+                      struct config_files **files, struct error *err)
+{
+        *config = config_new();
+        *files = NULL;
+        return config_files_open(&path, 1, false, before, *config, files, err);
+}
+
+static void test_read_anew(void)
+{
+        struct config *config, *again;
+        struct config_files *files, *now;
+        struct error err = {0};
+
+        log_set_level(LOG_LEVEL_ERROR);
+        check_eq_int(mkdir(in_directory("anew"), 0700), 0);
+        write_file("anew/a.json", SERVER("a"), 0644);
+        write_file("anew/b.json", "{", 0644);
+        check_ok(open_path(in_directory("anew"), false, &config, &files, &err));
+        check_ok(open_again(in_directory("anew"), files, &again, &now, &err));
+        check(config_files_same(files, now));
+        done(again, now);
+
+        write_file("anew/b.json", SERVER("b"), 0644);
+        check_ok(open_again(in_directory("anew"), files, &again, &now, &err));
+        check(!config_files_same(files, now));
+        check_eq_int(again->n_servers, 2);
+        done(config, files);
+
+        /* What was good and is broken now is not left out: its servers would go. */
+        write_file("anew/b.json", "{\n\"timeout\": \"x\"}", 0644);
+        check_eq_int(open_again(in_directory("anew"), now, &config, &files, &err), -EINVAL);
+        check_has(err.text, "anew/b.json: line 2: ");
+        done(config, NULL);
+        check_eq_int(unlink(in_directory("anew/b.json")), 0);
+        check_ok(open_again(in_directory("anew"), now, &config, &files, &err));
+        check_eq_int(config->n_servers, 1);
+        done(config, files);
+        done(again, now);
+        check_eq_int(unlink(in_directory("anew/a.json")), 0);
+        check_eq_int(rmdir(in_directory("anew")), 0);
+}
+
+static void test_pipe_is_read_once(void)
+{
+        struct config *config, *again;
+        struct config_files *files, *now;
+        struct error err = {0};
+        char path[64];
+        int fds[2];
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        check_eq_int(fd_write_all(fds[1], SERVER("p"), strlen(SERVER("p"))), 0);
+        close(fds[1]);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
+        check_ok(open_path(path, false, &config, &files, &err));
+        close(fds[0]);
+        check_ok(open_again(path, files, &again, &now, &err));
+        check_eq_str(again->servers[0].name, "p");
+        check(config_files_same(files, now));
+        done(config, files);
+        done(again, now);
+}
+
 int main(void)
 {
         char command[128];
 
         snprintf(directory, sizeof(directory), "/tmp/test-config-files-XXXXXX");
         check(mkdtemp(directory));
+        run(test_read_anew);
+        run(test_pipe_is_read_once);
         run(test_directory_in_order);
         run(test_sealed);
         run(test_named_file_broken);

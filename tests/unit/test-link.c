@@ -1,6 +1,7 @@
 /* The broker's end of the boundary: what it takes from a monitor, and what ends it. */
 #include "supervisor/broker/link.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -15,9 +16,11 @@ struct world {
         struct event_base *base;
         struct link *link;
         int monitor, broker; /* the two ends */
-        int started, failed, ended, upstreams_started, upstreams_failed, upstreams_ended, closed,
-                limits;
+        int started, failed, ended, upstreams_started, upstreams_failed, upstreams_ended, closed;
         uint32_t serial, target, index;
+        int reloads, failed_with;
+        size_t n_files;
+        uint32_t generation;
         bool broken; /* closed with an error */
         char text[256];
 };
@@ -38,6 +41,7 @@ static void on_failed(void *data, uint32_t serial, const struct error *error)
         struct world *w = data;
 
         w->failed++;
+        w->failed_with = error->code;
         w->serial = serial;
         snprintf(w->text, sizeof(w->text), "%.200s", error->text);
 }
@@ -79,12 +83,16 @@ static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
         check_eq_int(wait_status, 256);
 }
 
-static void on_limits(void *data, uint32_t facts)
+static void on_reloaded(void *data, const struct monitor_hello *hello,
+                        const struct link_config_file *files, size_t n)
 {
         struct world *w = data;
 
-        w->limits++;
-        check_eq_int(facts, MONITOR_FACTS_CGROUP2);
+        w->reloads++;
+        w->n_files = n;
+        w->generation = hello->generation;
+        for (size_t i = 0; i < n; i++)
+                check_eq_int(close(files[i].fd), 0);
 }
 
 static void on_closed(void *data, const struct error *error)
@@ -104,12 +112,12 @@ static void open_world(struct world *w)
                                            on_upstream_started,
                                            on_upstream_failed,
                                            on_upstream_ended,
-                                           on_limits,
+                                           on_reloaded,
                                            on_closed};
         struct error err = {};
         int fds[2];
 
-        *w = (struct world){};
+        *w = (struct world){.generation = 77};
         check_eq_int(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
         w->monitor = fds[0];
         w->broker = fds[1];
@@ -152,7 +160,7 @@ static uint32_t ask(struct world *w, enum monitor_verb verb, uint32_t target)
         check_eq_int(request.verb, verb);
         check_eq_int(request.serial, serial);
         check_eq_int(request.target, target);
-        check_eq_int(request.generation, 77);
+        check_eq_int(request.generation, w->generation);
         check(serial != 0);
         return serial;
 }
@@ -205,20 +213,6 @@ static void test_answers(void)
         close_world(&w);
 }
 
-static void test_limits(void)
-{
-        struct world w;
-
-        open_world(&w);
-        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_FACTS_CGROUP2}, 0);
-        check_eq_int(w.limits, 1);
-        check_eq_int(w.closed, 0);
-        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_FACTS_MAX}, 0);
-        check_eq_int(w.limits, 1);
-        check(w.closed && w.broken);
-        close_world(&w);
-}
-
 /* Each of these ends the link, and leaks no descriptor. */
 static void test_violations(void)
 {
@@ -252,6 +246,90 @@ static void test_violations(void)
                 check_eq_int(w.closed, 1);
                 check(w.broken);
                 check_eq_int(w.started + w.upstreams_started, 0);
+                close_world(&w);
+        }
+        int after = dup(0);
+        close(after);
+        check_eq_int(after, before);
+}
+
+static struct monitor_event greeting(uint32_t generation, uint32_t files)
+{
+        return (struct monitor_event){.kind = MONITOR_HELLO,
+                                      .hello = {.generation = generation, .config_files = files}};
+}
+
+static void test_reload(void)
+{
+        struct world w;
+
+        open_world(&w);
+        uint32_t upstream = ask(&w, MONITOR_UPSTREAM_START, 5),
+                 late = ask(&w, MONITOR_UPSTREAM_START, 6),
+                 session = ask(&w, MONITOR_SESSION_CREATE, 0);
+        tell(&w, greeting(78, 2), 0);
+        tell(&w, (struct monitor_event){MONITOR_CONFIG_FILE}, 1);
+        tell(&w, (struct monitor_event){MONITOR_CONFIG_FILE}, 1);
+        check_eq_int(w.reloads, 0);
+        /* Until it is whole, the old one holds. */
+        ask(&w, MONITOR_SESSION_KILL, 1);
+        tell(&w, (struct monitor_event){MONITOR_READY}, 0);
+        check_eq_int(w.reloads, 1);
+        check_eq_int(w.n_files, 2);
+        check_eq_int(w.generation, 78);
+        uint32_t new = ask(&w, MONITOR_SESSION_CREATE, 0);
+
+        /* Who asked under the old generation asks again, or has already. */
+        tell(&w, (struct monitor_event){MONITOR_FAILED, session, .error = {ESTALE, "old"}}, 0);
+        check_eq_int(w.failed_with, ESTALE);
+        tell(&w, (struct monitor_event){MONITOR_FAILED, new, .error = {ESTALE, "a template"}}, 0);
+        check_eq_int(w.failed_with, EIO);
+        tell(&w, (struct monitor_event){MONITOR_FAILED, upstream, .error = {ESTALE, "old"}}, 0);
+        check_eq_int(w.upstreams_failed, 0);
+        struct monitor_request request;
+        tell(&w, (struct monitor_event){MONITOR_UPSTREAM_STARTED, late, 31}, 3);
+        check_eq_int(w.upstreams_started, 0);
+        check_eq_int(recv(w.monitor, &request, sizeof(request), MSG_DONTWAIT), sizeof(request));
+        check_eq_int(request.verb, MONITOR_UPSTREAM_STOP);
+        check_eq_int(request.target, 31);
+        tell(&w, greeting(80, 0), 0);
+        tell(&w, (struct monitor_event){MONITOR_READY}, 0);
+        check_eq_int(w.reloads, 2);
+        check_eq_int(w.closed, 0);
+        close_world(&w);
+}
+
+/* Each of these ends the link, and leaks no descriptor. */
+static void test_reload_out_of_order(void)
+{
+        static const struct {
+                uint32_t kind, generation, files;
+        } cases[][3] = {
+                {{MONITOR_READY}},
+                {{MONITOR_CONFIG_FILE}},
+                {{MONITOR_HELLO, 77, 0}},
+                {{MONITOR_HELLO, 76, 0}},
+                {{MONITOR_HELLO, 78, CONFIG_FILES_MAX + 1}},
+                {{MONITOR_HELLO, 78, 1}, {MONITOR_READY}},
+                {{MONITOR_HELLO, 78, 1}, {MONITOR_HELLO, 79, 1}},
+                {{MONITOR_HELLO, 78, 1}, {MONITOR_CONFIG_FILE}, {MONITOR_CONFIG_FILE}},
+                {{MONITOR_HELLO, 78, 2}, {MONITOR_CONFIG_FILE}, {MONITOR_READY}},
+        };
+        int before = dup(0);
+
+        close(before);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct world w;
+                open_world(&w);
+                for (size_t k = 0; k < 3 && cases[i][k].kind; k++) {
+                        struct monitor_event event = {.kind = cases[i][k].kind};
+                        check(!w.broken);
+                        if (event.kind == MONITOR_HELLO)
+                                event = greeting(cases[i][k].generation, cases[i][k].files);
+                        tell(&w, event, event.kind == MONITOR_CONFIG_FILE);
+                }
+                check(w.closed == 1 && w.broken);
+                check_eq_int(w.reloads, 0);
                 close_world(&w);
         }
         int after = dup(0);
@@ -336,8 +414,9 @@ static void test_hello(void)
 int main(void)
 {
         run(test_answers);
-        run(test_limits);
         run(test_violations);
+        run(test_reload);
+        run(test_reload_out_of_order);
         run(test_short_message);
         run(test_hello);
         return 0;

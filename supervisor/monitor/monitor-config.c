@@ -1,0 +1,197 @@
+/*
+ * The monitor's config: read at the start, read anew when a file has changed.
+ *
+ * A config that cannot be used changes nothing: the one before stays, and one line says what is
+ * wrong. One that can is the next generation. What was made under an earlier one lives on; what is
+ * asked for under an earlier one is refused, and the broker, which is told of the new one before
+ * that answer, asks again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "supervisor/monitor/monitor-private.h"
+
+DEFINE_CLEANUP(struct config *, config_free)
+
+static bool has_setuid(void)
+{
+        cap_flag_value_t value = CAP_CLEAR;
+        cap_t caps = cap_get_proc();
+
+        if (caps)
+                cap_get_flag(caps, CAP_SETUID, CAP_EFFECTIVE, &value);
+        cap_free(caps);
+        return value == CAP_SET;
+}
+
+static int read_config(const struct monitor *m, struct config **ret_config,
+                       struct config_files **ret_files, struct error *err)
+{
+        _cleanup_(cleanup_config_free) struct config *config = config_new();
+        struct config_files *files = NULL;
+
+        if (!config)
+                return error_errno(err, ENOMEM, "config");
+        int r = config_files_open(m->options->configs, m->options->n_configs,
+                                  geteuid() == 0 || has_setuid(), m->files, config, &files, err);
+        if (r >= 0)
+                r = config_finish(config, err);
+        if (r < 0) {
+                config_files_free(files);
+                return r;
+        }
+        *ret_config = take_ptr(config);
+        *ret_files = files;
+        return 0;
+}
+
+static void warn(const struct config *config)
+{
+        for (size_t i = 0; i < config->n_warnings; i++)
+                log_warning("%s", config->warnings[i]);
+        for (size_t i = 0; i < config->n_servers; i++) {
+                const struct config_server *s = &config->servers[i];
+                if (s->problem)
+                        log_warning("%s: server \"%s\": %s", s->place, s->name, s->problem);
+        }
+}
+
+static void take_log_level(const struct monitor *m)
+{
+        if (m->config->log_level >= 0 && m->options->log_level < 0)
+                log_set_level((enum log_level)m->config->log_level);
+}
+
+static void take_limits(struct monitor *m)
+{
+        m->limits = m->config->limits;
+        limits_fit(&m->limits);
+}
+
+int monitor_load_config(struct monitor *m, struct error *err)
+{
+        struct sysinfo machine;
+
+        int r = read_config(m, &m->config, &m->files, err);
+        if (r < 0)
+                return r;
+        m->generation = 1;
+        take_log_level(m);
+        warn(m->config);
+        take_limits(m);
+        if (sysinfo(&machine) < 0)
+                return error_errno(err, errno, "sysinfo");
+        m->sessions_max = m->config->sessions_max;
+        if (m->sessions_max == 0)
+                m->sessions_max = limits_sessions_max((uint64_t)machine.totalram *
+                                                      machine.mem_unit);
+        return 0;
+}
+
+void monitor_send_config(struct monitor *m)
+{
+        enum cgroup_version version = cgroups_version(m->cgroups);
+        size_t n = config_files_count(m->files);
+        struct monitor_event hello = {
+                .kind = MONITOR_HELLO,
+                .hello = {.generation = m->generation,
+                          .config_files = (uint32_t)n,
+                          .mode = m->ids.mode,
+                          .degraded = version == CGROUP_NONE,
+                          .facts = version == CGROUP_V1   ? MONITOR_FACTS_CGROUP1
+                                   : version == CGROUP_V2 ? MONITOR_FACTS_CGROUP2
+                                                          : MONITOR_FACTS_PROC,
+                          .sessions_max = m->sessions_max,
+                          .memory_max = m->limits.memory},
+        };
+
+        monitor_send(m, &hello, NULL, 0);
+        for (size_t i = 0; i < n; i++) {
+                struct monitor_event event = {.kind = MONITOR_CONFIG_FILE};
+                int fd = config_files_fd(m->files, i);
+
+                snprintf(event.path, sizeof(event.path), "%s", config_files_path(m->files, i));
+                monitor_send(m, &event, &fd, 1);
+        }
+        monitor_send(m, &(struct monitor_event){.kind = MONITOR_READY}, NULL, 0);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+        return (!a && !b) || (a && b && strcmp(a, b) == 0);
+}
+
+/* What was settled before privilege went cannot follow. */
+static void warn_of_the_fixed(const struct config *now, const struct config *before)
+{
+        if (now->sessions_max != before->sessions_max || now->id_first != before->id_first ||
+            now->id_count != before->id_count || !same_text(now->user, before->user))
+                log_warning("config: sessions, user and id_range hold from the next start on");
+}
+
+static void take(struct monitor *m, struct config *config, struct config_files *files)
+{
+        warn(config);
+        warn_of_the_fixed(config, m->config);
+        config_free(m->config);
+        config_files_free(m->files);
+        m->config = config;
+        m->files = files;
+        m->generation++;
+        take_log_level(m);
+        take_limits(m);
+        log_info("config: read anew, %zu files, %zu servers", config_files_count(files),
+                 config->n_servers);
+        monitor_send_config(m);
+}
+
+static void on_changed(void *data)
+{
+        struct monitor *m = data;
+        struct config *config = NULL;
+        struct config_files *files = NULL;
+        struct error err = {};
+
+        config_watch_files(m->config_watch, m->files);
+        int r = read_config(m, &config, &files, &err);
+        if (r < 0) {
+                if (strcmp(err.text, m->config_error.text) != 0)
+                        log_error("%s; the config stays as it was", err.text);
+                m->config_error = err;
+                return;
+        }
+        m->config_error = (struct error){};
+        if (!config_files_same(files, m->files)) {
+                take(m, config, files);
+                config_watch_files(m->config_watch, m->files);
+                return;
+        }
+        config_files_free(files);
+        config_free(config);
+}
+
+void monitor_watch_config(struct monitor *m)
+{
+        struct error err = {};
+
+        if (config_watch_new(&m->config_watch, m->base, m->options->configs, m->options->n_configs,
+                             on_changed, m, &err) < 0)
+                log_warning("%s: a changed config counts from the next start on", err.text);
+}
+
+bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request)
+{
+        struct error err = {};
+
+        if (request->generation == m->generation)
+                return false;
+        error_set(&err, ESTALE, "the config was read anew");
+        monitor_send_failed(m, request->serial, &err);
+        return true;
+}

@@ -1,0 +1,162 @@
+"""A config that changes while Cloister serves: taken as a whole or not at all, and no session loses anything."""
+
+import json
+import os
+import time
+
+import harness
+import rawmcp
+
+
+class Reload(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.home = self.path("home")
+        os.mkdir(self.home)
+
+    def save(self, path, servers, **rest):
+        """As editors and tools save: another file, renamed over it."""
+        with open(path + "~", "w") as f:
+            json.dump({"mcpServers": servers, **rest}, f)
+        os.rename(path + "~", path)
+
+    def server(self, *args):
+        env = harness.environment(XDG_CONFIG_HOME=self.home)
+        server = rawmcp.RawServer("--log-level", "info", *args, env=env, cwd=self.dir)
+        self.addCleanup(server.free)
+        server.initialize()
+        return server
+
+    def value(self, server, code, **arguments):
+        cell = server.cell(code, **arguments)
+        self.assertEqual(cell["status"], "ok", cell)
+        return cell.get("value", {}).get("json")
+
+    def names(self, server):
+        return self.value(server, "sorted({t['server'] for t in _discover()})")
+
+    def reloaded(self, server, times=1):
+        self.assertTrue(harness.wait_until(lambda: server.log().count("read anew") >= times), server.log())
+
+    def becomes(self, server, names):
+        self.assertTrue(harness.wait_until(lambda: self.names(server) == names), self.names(server))
+
+    def test_a_server_more_and_one_less_with_variables_kept(self):
+        path = self.config({"one": harness.fixture()})
+        server = self.server("--config", path)
+        self.assertEqual(self.value(server, "x = 40\n(await mcp_one.add(a=x, b=2))['sum']"), 42)
+        self.save(path, {"one": harness.fixture(), "two": harness.fixture()})
+        self.reloaded(server)
+        self.becomes(server, ["one", "two"])
+        self.assertEqual(self.value(server, "(await mcp_two.add(a=x, b=3))['sum']"), 43)
+        self.save(path, {"two": harness.fixture()})
+        self.reloaded(server, 2)
+        self.becomes(server, ["two"])
+        cell = server.cell("x\ntry:\n    await tools['one.add'](a=1, b=1)\nexcept ToolNotFound as e:\n    r = 'gone'\n(r, x)")
+        self.assertEqual(cell["value"]["repr"], "('gone', 40)", cell)
+        self.assertEqual(cell["state"], "kept")
+        server.close()
+
+    def test_the_client_is_told(self):
+        path = self.config({"one": harness.fixture()})
+        server = self.server("--config", path)
+        self.value(server, "await mcp_one.add(a=1, b=1)")
+        server.ask("tools/list", {})
+        told = lambda: [note for note in server.notes if note.get("method") == "notifications/tools/list_changed"]
+        before = len(told())
+        self.save(path, {"one": harness.fixture(), "another": harness.fixture()})
+        self.assertTrue(harness.wait_until(lambda: len(told()) > before))
+        self.assertIn("another", json.dumps(server.ask("tools/list", {})))
+        server.close()
+
+    def test_a_broken_file_changes_nothing_and_says_where(self):
+        path = self.config({"one": harness.fixture()})
+        server = self.server("--config", path)
+        self.assertEqual(self.names(server), ["one"])
+        with open(path, "w") as f:
+            f.write('{"mcpServers": {},\n"timeout": "soon"}')
+        self.assertTrue(harness.wait_until(lambda: "the config stays as it was" in server.log()))
+        self.assertIn(f"{path}: line 2: timeout must be", server.log())
+        os.utime(path)
+        time.sleep(0.5)
+        self.assertEqual(server.log().count("the config stays as it was"), 1, server.log())
+        self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=1))['sum']"), 2)
+        os.unlink(path)
+        self.assertTrue(harness.wait_until(lambda: "No such file" in server.log()))
+        self.assertEqual(self.names(server), ["one"])
+        self.save(path, {"two": harness.fixture()})
+        self.reloaded(server)
+        self.becomes(server, ["two"])
+        server.close()
+
+    def test_a_file_that_appears_later(self):
+        server = self.server()
+        self.assertEqual(self.names(server), [])
+        os.mkdir(os.path.join(self.home, "cloister"))
+        path = os.path.join(self.home, "cloister", "config.json")
+        self.save(path, {"late": harness.fixture()})
+        self.reloaded(server)
+        self.becomes(server, ["late"])
+        os.unlink(path)
+        self.reloaded(server, 2)
+        self.becomes(server, [])
+        server.close()
+
+    def test_a_directory_of_files(self):
+        directory = self.path("d")
+        os.mkdir(directory)
+        self.save(os.path.join(directory, "a.json"), {"a": harness.fixture()})
+        server = self.server("--config", directory)
+        self.assertEqual(self.names(server), ["a"])
+        self.save(os.path.join(directory, "b.json"), {"b": harness.fixture()})
+        self.reloaded(server)
+        self.becomes(server, ["a", "b"])
+        with open(os.path.join(directory, "a.json"), "w") as f:
+            f.write("{")
+        self.assertTrue(harness.wait_until(lambda: "the config stays as it was" in server.log()))
+        self.assertEqual(self.names(server), ["a", "b"])
+        os.unlink(os.path.join(directory, "a.json"))
+        self.reloaded(server, 2)
+        self.becomes(server, ["b"])
+        server.close()
+
+    def test_a_call_that_runs_goes_on(self):
+        path = self.config({"one": harness.fixture()})
+        server = self.server("--config", path)
+        self.value(server, "await mcp_one.add(a=1, b=1)")
+        request = server.start_call("import asyncio\nfor i in range(30):\n    await asyncio.sleep(0.1)\n(await mcp_one.add(a=i, b=0))['sum']")
+        self.save(path, {"zero": harness.fixture(), "one": harness.fixture()})
+        self.reloaded(server)
+        cell = request.result(20)["structuredContent"]
+        self.assertEqual(cell["value"]["json"], 29, cell)
+        server.close()
+
+    def test_new_limits_are_the_next_session_s(self):
+        path = self.config({}, timeout=50)
+        server = self.server("--config", path)
+        self.value(server, "x = 1")
+        self.save(path, {}, timeout=1)
+        self.reloaded(server)
+        cell = server.cell("while True: pass")
+        self.assertEqual(cell["status"], "timeout")
+        server.close()
+
+    def test_ownership_holds_at_each_reload(self):
+        """As root a file of somebody else's is refused; an ordinary user reads any that he may."""
+        path = self.config({"one": harness.fixture()})
+        server = self.server("--config", path)
+        self.assertEqual(self.names(server), ["one"])
+        self.save(path + ".new", {"two": harness.fixture()})
+        os.chmod(path + ".new", 0o666)
+        os.rename(path + ".new", path)
+        if harness.ROOT:
+            self.assertTrue(harness.wait_until(lambda: "can be written by others than root" in server.log()), server.log())
+            self.assertEqual(self.names(server), ["one"])
+            os.chmod(path, 0o644)
+        self.reloaded(server)
+        self.becomes(server, ["two"])
+        server.close()
+
+
+if __name__ == "__main__":
+    harness.main()
