@@ -18,6 +18,25 @@ bool image_name_valid(const char *name)
                        n;
 }
 
+static const char *const link_names[] = {
+        [TEMPLATE_LINK_EMBED] = "embed",
+        [TEMPLATE_LINK_MODULE] = "module",
+};
+static_assert(ARRAY_SIZE(link_names) == TEMPLATE_LINK_MAX, "a name a link");
+
+const char *image_link_name(enum template_link link)
+{
+        return link_names[link];
+}
+
+int image_link_parse(const char *word)
+{
+        for (int i = 0; i < TEMPLATE_LINK_MAX; i++)
+                if (strcmp(link_names[i], word) == 0)
+                        return i;
+        return -1;
+}
+
 static bool printable(const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++)
@@ -64,6 +83,26 @@ static int take_count(yyjson_val *object, const char *key, uint64_t *ret, struct
         return 0;
 }
 
+/* How its interpreter is brought in, and what that takes. */
+static int take_link(yyjson_val *object, struct image_info *info, struct error *err)
+{
+        char word[16] = "embed";
+
+        if (yyjson_obj_get(object, "link")) {
+                int r = take_text(object, "link", word, sizeof(word), err);
+                if (r < 0)
+                        return r;
+        }
+        int link = image_link_parse(word);
+        if (link < 0)
+                return error_set(err, EBADMSG,
+                                 "image.json: \"link\" is \"%s\", not embed or module", word);
+        info->link = (enum template_link)link;
+        if (info->link == TEMPLATE_LINK_MODULE)
+                return 0;
+        return take_path(object, "libpython", info->libpython, sizeof(info->libpython), err);
+}
+
 static int check_format(yyjson_val *object, struct error *err)
 {
         int64_t format = 0;
@@ -94,7 +133,7 @@ int image_info_parse(const char *data, size_t n, struct image_info *ret, struct 
         if ((r = check_format(o, err)) < 0 ||
             (r = take_text(o, "name", info.name, sizeof(info.name), err)) < 0 ||
             (r = take_path(o, "python", info.python, sizeof(info.python), err)) < 0 ||
-            (r = take_path(o, "libpython", info.libpython, sizeof(info.libpython), err)) < 0 ||
+            (r = take_link(o, &info, err)) < 0 ||
             (r = take_text(o, "version", info.version, sizeof(info.version), err)) < 0 ||
             (r = take_text(o, "created", info.created, sizeof(info.created), err)) < 0 ||
             (r = take_text(o, "source", info.source, sizeof(info.source), err)) < 0 ||
@@ -112,13 +151,19 @@ int image_info_append(struct buffer *b, const struct image_info *info)
         const struct {
                 const char *key, *value;
         } texts[] = {
-                {"name", info->name},           {"python", info->python},
-                {"libpython", info->libpython}, {"version", info->version},
-                {"created", info->created},     {"source", info->source},
+                {"name", info->name},
+                {"python", info->python},
+                {"link", link_names[info->link]},
+                {"libpython", info->libpython},
+                {"version", info->version},
+                {"created", info->created},
+                {"source", info->source},
         };
 
         int r = buffer_printf(b, "{\"format\": %d", IMAGE_FORMAT);
         for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++) {
+                if (texts[i].value == info->libpython && info->link == TEMPLATE_LINK_MODULE)
+                        continue;
                 r = buffer_printf(b, ", \"%s\": ", texts[i].key);
                 if (r >= 0)
                         r = json_append_string(b, texts[i].value, strlen(texts[i].value));

@@ -6,7 +6,8 @@
  *     STORE/NAME/root/…
  *
  * {"format": 1, "name", "created", "python": "/usr/bin/python3.11", "version": "3.11.2",
- *  "libpython": "/usr/lib/…/libpython3.11.so.1.0", "source": "…", "bytes": n, "files": n}
+ *  "link": "embed", "libpython": "/usr/lib/…/libpython3.11.so.1.0", "source": "…", "bytes": n,
+ *  "files": n}; without "link" it is embed; of "module" libpython is absent
  */
 #pragma once
 
@@ -17,6 +18,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "policy/sandbox-plan.h"
 
 enum { IMAGE_FORMAT = 1, IMAGE_JSON_MAX = 64 * 1024, IMAGE_NAME_SIZE = 65 };
 
@@ -25,7 +27,8 @@ enum { IMAGE_FORMAT = 1, IMAGE_JSON_MAX = 64 * 1024, IMAGE_NAME_SIZE = 65 };
 struct image_info {
         char name[IMAGE_NAME_SIZE]; /* image_name_valid() */
         char python[256];           /* absolute paths inside the image */
-        char libpython[256];
+        char libpython[256];        /* "" for TEMPLATE_LINK_MODULE */
+        enum template_link link;
         char version[16];
         char created[32]; /* RFC 3339 */
         char source[256]; /* the host interpreter it was made from */
@@ -36,6 +39,10 @@ int image_info_parse(const char *data, size_t n, struct image_info *ret, struct 
 
 /* Writes what image_info_parse() reads. Returns 0, -ENOMEM, -EMSGSIZE. */
 int image_info_append(struct buffer *b, const struct image_info *info);
+
+/* "embed", "module"; -1 for any other word. */
+const char *image_link_name(enum template_link link);
+int image_link_parse(const char *word);
 
 /* [A-Za-z0-9_.-]{1,64}, not starting with a dot: hidden names in a store are its own. */
 bool image_name_valid(const char *name);

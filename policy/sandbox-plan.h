@@ -27,9 +27,9 @@ enum {
         TEMPLATE_CONTROL_FD = 3, /* the template's end of its control socket, across its execs */
 
         /* Descriptors of TEMPLATE_PLAN, in this order. */
-        TEMPLATE_FD_IMAGE = 0,       /* O_PATH directory: the image's root */
-        TEMPLATE_FD_WORKER,          /* sealed memfd: cloister-worker */
-        TEMPLATE_FD_INIT,            /* sealed memfd: cloister-init */
+        TEMPLATE_FD_IMAGE = 0, /* O_PATH directory: the image's root */
+        TEMPLATE_FD_WORKER,    /* sealed memfd: cloister-worker, or cloister-module by the link */
+        TEMPLATE_FD_INIT,      /* sealed memfd: cloister-init */
         TEMPLATE_FD_TEMPLATE_FILTER, /* sealed memfds: arrays of struct sock_filter */
         TEMPLATE_FD_WORKER_FILTER,
         TEMPLATE_FD_INIT_FILTER,

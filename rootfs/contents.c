@@ -216,7 +216,7 @@ static int plan_interpreter(struct plan *plan, const struct interpreter *in, str
         int r = plan_path(plan, in->executable, PLAN_REQUIRED | PLAN_LINKED, NULL, err);
         if (r >= 0)
                 r = plan_path(plan, in->real, PLAN_REQUIRED | PLAN_LINKED, NULL, err);
-        if (r >= 0)
+        if (r >= 0 && in->link == TEMPLATE_LINK_EMBED)
                 r = plan_path(plan, in->libpython, PLAN_REQUIRED | PLAN_LINKED, NULL, err);
         if (r >= 0 && in->venv) {
                 snprintf(path, sizeof(path), "%s/pyvenv.cfg", in->prefix);

@@ -188,6 +188,7 @@ static int describe(struct build *b, struct error *err)
 
         snprintf(b->info.python, sizeof(b->info.python), "%s", in->executable);
         snprintf(b->info.libpython, sizeof(b->info.libpython), "%s", in->libpython);
+        b->info.link = in->link;
         snprintf(b->info.version, sizeof(b->info.version), "%s", in->version);
         snprintf(b->info.source, sizeof(b->info.source), "%s", b->python);
         strftime(b->info.created, sizeof(b->info.created), "%Y-%m-%dT%H:%M:%SZ",
@@ -241,7 +242,7 @@ static int make_whole(struct build *b, struct error *err)
 
         progress_stage(&b->progress, "asking %s", b->python);
         if ((r = image_default_name(b->python, image_look, b->before, err)) < 0 ||
-            (r = interpreter_ask(b->python, &b->interpreter, err)) < 0 ||
+            (r = interpreter_ask(b->python, b->options->link, &b->interpreter, err)) < 0 ||
             (r = contents_plan(b->plan, &b->interpreter, err)) < 0 || (r = describe(b, err)) < 0 ||
             (r = check_space(b, err)) < 0)
                 return r;
@@ -291,6 +292,12 @@ static int find(struct build *b, struct error *err)
                                  "image %s is there already, made from %s: choose another name, or "
                                  "remove %s/%s",
                                  b->info.name, info.source, b->options->store, b->info.name);
+        if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
+                return error_set(err, EEXIST,
+                                 "image %s is there already, made with --link %s: choose another "
+                                 "name, or remove %s/%s",
+                                 b->info.name, image_link_name(info.link), b->options->store,
+                                 b->info.name);
         b->info = info;
         return 1;
 }

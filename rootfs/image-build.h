@@ -11,11 +11,13 @@
 
 #include "base/error.h"
 #include "policy/image.h"
+#include "rootfs/interpreter.h"
 
 struct image_build_options {
         const char *store;  /* absolute; made when missing */
         const char *python; /* absolute; NULL: IMAGE_PYTHON_DEFAULT */
         const char *name;   /* NULL: image_default_name() */
+        int link;           /* INTERPRETER_LINK_ANY or one of enum template_link */
         bool quiet;         /* no progress on standard error */
 };
 

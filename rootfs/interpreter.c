@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "policy/image.h"
+#include "rootfs/link.h"
 #include "rootfs/process.h"
 
 enum { ANSWER_MAX = 256 * 1024, ERRORS_MAX = 8 * 1024, ANSWER_MS = 20 * 1000 };
@@ -101,6 +102,7 @@ static int check_kind(const struct interpreter *i, struct error *err)
         return 0;
 }
 
+/* That it can be embedded, where that was asked for. */
 static int check_libpython(const struct interpreter *i, struct error *err)
 {
         const char *theirs = text(i, "libpython_version"), *ours = text(i, "full_version");
@@ -109,20 +111,37 @@ static int check_libpython(const struct interpreter *i, struct error *err)
         if (!*i->libpython && (strcmp(i->base_prefix, "/usr") == 0))
                 return error_set(err, ENOENT,
                                  "%s (%s) has no %s beside it: install libpython%.*s (apt install "
-                                 "libpython%.*s), or name another interpreter with --python",
+                                 "libpython%.*s), or leave out --link embed",
                                  i->asked, i->version, text(i, "libpython_name"), length,
                                  i->version, length, i->version);
         if (!*i->libpython)
                 return error_set(
                         err, ENOENT,
                         "%s (%s) has no %s below %s: it was built without --enable-shared; "
-                        "build it so, or name another interpreter with --python",
+                        "leave out --link embed",
                         i->asked, i->version, text(i, "libpython_name"), i->base_prefix);
         if (*theirs && strcmp(theirs, ours) != 0)
                 return error_set(err, EINVAL,
-                                 "%s is Python %s but %s is %s: bring both to one version, or name "
-                                 "another interpreter with --python",
+                                 "%s is Python %s but %s is %s: bring both to one version, or "
+                                 "leave out --link embed",
                                  i->asked, ours, i->libpython, theirs);
+        return 0;
+}
+
+/* Embedded where nothing speaks against it: then the image is made of one thing less. */
+static int choose_link(struct interpreter *i, int wanted, struct error *err)
+{
+        const char *theirs = text(i, "libpython_version"), *ours = text(i, "full_version");
+
+        i->libpython = text(i, "libpython");
+        i->link = TEMPLATE_LINK_EMBED;
+        if (wanted == TEMPLATE_LINK_EMBED)
+                return check_libpython(i, err);
+        if (wanted == TEMPLATE_LINK_MODULE || !*i->libpython ||
+            (*theirs && strcmp(theirs, ours) != 0) || !link_loader_is_ours(i->real)) {
+                i->link = TEMPLATE_LINK_MODULE;
+                i->libpython = "";
+        }
         return 0;
 }
 
@@ -130,7 +149,7 @@ static int check_libpython(const struct interpreter *i, struct error *err)
 static int check_paths(const struct interpreter *i, struct error *err)
 {
         const char *const paths[] = {i->executable, i->real, i->prefix, i->base_prefix,
-                                     i->libpython};
+                                     *i->libpython ? i->libpython : "/"};
 
         for (size_t k = 0; k < ARRAY_SIZE(paths); k++) {
                 if (paths[k][0] != '/')
@@ -142,7 +161,7 @@ static int check_paths(const struct interpreter *i, struct error *err)
         return 0;
 }
 
-static int take_answer(struct interpreter *i, struct error *err)
+static int take_answer(struct interpreter *i, int link, struct error *err)
 {
         yyjson_val *root = yyjson_doc_get_root(i->answer);
         int64_t magic = 0;
@@ -156,18 +175,17 @@ static int take_answer(struct interpreter *i, struct error *err)
         i->venv = strcmp(i->prefix, i->base_prefix) != 0;
         i->real = text(i, "real");
         i->executable = i->venv ? text(i, "executable") : i->real;
-        i->libpython = text(i, "libpython");
         i->cache_tag = text(i, "cache_tag");
         i->standard = yyjson_obj_get(root, "standard");
         i->packages = yyjson_obj_get(root, "packages");
         i->others = yyjson_obj_get(root, "others");
         if (json_int64(yyjson_obj_get(root, "magic"), &magic) >= 0)
                 i->magic = (uint32_t)magic;
-        r = check_libpython(i, err);
+        r = choose_link(i, link, err);
         return r < 0 ? r : check_paths(i, err);
 }
 
-int interpreter_ask(const char *python, struct interpreter *ret, struct error *err)
+int interpreter_ask(const char *python, int link, struct interpreter *ret, struct error *err)
 {
         _cleanup_buffer_ struct buffer answer = BUFFER_INIT(ANSWER_MAX);
         _cleanup_interpreter_ struct interpreter i = {.asked = python};
@@ -179,7 +197,7 @@ int interpreter_ask(const char *python, struct interpreter *ret, struct error *e
         if (!line || json_parse(line, strlen(line), &i.answer, NULL) < 0)
                 return error_set(err, EBADMSG, "%s did not answer as CPython does: \"%.100s\"",
                                  python, line ? line : "");
-        if ((r = take_answer(&i, err)) < 0)
+        if ((r = take_answer(&i, link, err)) < 0)
                 return r;
         *ret = i;
         i.answer = NULL;

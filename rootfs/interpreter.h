@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "policy/sandbox-plan.h"
 
 struct interpreter {
         yyjson_doc *answer;     /* owns all below */
@@ -17,18 +18,22 @@ struct interpreter {
         const char *version;    /* "3.11.2" */
         const char *prefix;
         const char *base_prefix;
-        const char *libpython;
+        const char *libpython; /* "" for TEMPLATE_LINK_MODULE */
         const char *cache_tag; /* "cpython-311" */
         uint32_t magic;        /* the first four bytes of its .pyc files, little-endian */
         bool venv;
+        enum template_link link;
         yyjson_val *standard; /* array of directories (or zip files) of the standard library */
         yyjson_val *packages; /* array of site-packages directories */
         yyjson_val *others;   /* array of further entries of sys.path, which an image leaves out */
 };
 
-/* python: an absolute path. Refuses, in one line that says what to do, all that cannot be embedded.
- */
-int interpreter_ask(const char *python, struct interpreter *ret, struct error *err);
+/* How the interpreter is to be brought in; the first lets it be chosen (link.h). */
+enum { INTERPRETER_LINK_ANY = -1 };
+
+/* python: an absolute path; link: INTERPRETER_LINK_ANY or one of enum template_link. Refuses, in
+ * one line that says what to do, all that no image can be made of. */
+int interpreter_ask(const char *python, int link, struct interpreter *ret, struct error *err);
 void interpreter_done(struct interpreter *interpreter);
 
 #define _cleanup_interpreter_ _cleanup_(interpreter_done)

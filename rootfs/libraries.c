@@ -22,7 +22,7 @@ enum {
         LIST_MS = 20 * 1000,
 };
 
-static int read_loader(int fd, char ret[PATH_MAX])
+int libraries_read_loader(int fd, char ret[PATH_MAX])
 {
         Elf64_Ehdr head;
         Elf64_Phdr part;
@@ -53,7 +53,7 @@ int libraries_loader(const char *program, char **ret, struct error *err)
 
         if (fd < 0)
                 return error_errno(err, errno, "%s", program);
-        int r = read_loader(fd, loader);
+        int r = libraries_read_loader(fd, loader);
         if (r < 0)
                 return error_set(err, -r,
                                  "%s is not a dynamically linked 64-bit program: name another "

@@ -2,7 +2,13 @@
 #pragma once
 
 #include "base/error.h"
+#include <limits.h>
+
 #include "rootfs/plan.h"
+
+/* The path of the loader that an open program names. Returns 0 or -ENOEXEC: it is not a dynamically
+ * linked 64-bit program. */
+int libraries_read_loader(int fd, char ret[PATH_MAX]);
 
 /* The loader that a program names (PT_INTERP), owned by the caller. -ENOEXEC: it is no dynamically
  * linked program of this machine. */

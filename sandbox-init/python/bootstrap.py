@@ -2,6 +2,7 @@
 
 import builtins
 import gc
+import os
 import sys
 
 import _cloister
@@ -115,6 +116,7 @@ def main():
 
     preload_wanted(_cloister.preload().split())
     worker = session.Session(_cloister)
+    os.register_at_fork(after_in_child=_cloister.forked)
     sys.modules.pop("_cloister", None)
     gc.collect()
     gc.freeze()

@@ -8,13 +8,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Descriptors of cloister-worker as a template; TEMPLATE_CONTROL_FD is 3. */
+/* Descriptors of the template as it serves; TEMPLATE_CONTROL_FD is 3. */
 enum {
         LAYOUT_INIT_FD = 4,
         LAYOUT_WORKER_FILTER_FD = 5,
         LAYOUT_INIT_FILTER_FD = 6,
         LAYOUT_PLAN_FD = 7, /* sealed memfd: struct template_plan */
         LAYOUT_FD_END = 8,
+        LAYOUT_MODULE_FD = 9, /* cloister-module, until it is loaded */
 };
 
 /* The RPC socket is this far below the limit of open files, where code that counts up does not meet

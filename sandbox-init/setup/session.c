@@ -3,8 +3,9 @@
  *
  * Theory of operation. The template sleeps in clone3 (CLONE_VFORK) and shares its memory with the
  * new PID 1 (CLONE_VM), so that no page table is copied for a process that only builds a tree and
- * execs. CLONE_PARENT makes the monitor the parent of PID 1: it alone gets the exit status. PID 1
- * then, in order:
+ * execs. It runs on the template's own stack, below what is in use there: interpreters tell by the
+ * stack's bounds how deep they are. CLONE_PARENT makes the monitor the parent of PID 1: it alone
+ * gets the exit status. PID 1 then, in order:
  *
  *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST
  * be dumpable here.
@@ -50,8 +51,6 @@
 #include "base/landlock.h"
 #include "base/mount.h"
 #include "sandbox-init/setup/layout.h"
-
-enum { STACK_SIZE = 256 * 1024 };
 
 /* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount.
  */
@@ -383,9 +382,9 @@ static int build(struct session *s, struct error *err)
         return r;
 }
 
-static int first_process(void *data)
+/* Returns in the worker only. */
+static void first_process(struct session *s)
 {
-        struct session *s = data;
         int release[2];
 
         if (build(s, &s->error) < 0)
@@ -394,13 +393,15 @@ static int first_process(void *data)
                 error_errno(&s->error, errno, "pipe");
                 _exit(1);
         }
+        /* The likeliest cause: the fork() of an interpreter's own libc has another errno. */
+        errno = EAGAIN;
         pid_t worker = fork();
         if (worker == 0) {
                 struct error error = {};
                 close(release[1]);
                 if (enter_worker(s, release[0], &error) < 0)
                         complain_and_exit(&error);
-                longjmp(s->worker_context, 1);
+                return;
         }
         if (worker < 0)
                 error_errno(&s->error, errno, "fork the worker");
@@ -409,57 +410,68 @@ static int first_process(void *data)
         _exit(1);
 }
 
-/* clone3 with a stack of its own for the child; libc has no wrapper for it. */
-static long clone3_call(struct clone_args *args, int (*fn)(void *), void *data)
+/*
+ * clone3 whose child calls fn and shares our stack as vfork() has it: we sleep until it is done. It
+ * stays below all that is ours, the 128 bytes included that a function of x86-64 may use below its
+ * stack pointer. Where fn returns, in a copy of both, so does this, with 0.
+ */
+static long clone3_call(struct clone_args *args, void (*fn)(struct session *s), struct session *s)
 {
 #if defined(__x86_64__)
-        long r = SYS_clone3;
-        register int (*fn_register)(void *) __asm__("r8") = fn;
-        register void *data_register __asm__("r9") = data;
+        long r = SYS_clone3, size = sizeof(*args);
+        register void (*fn_register)(struct session *) __asm__("r8") = fn;
+        register struct session *session_register __asm__("r9") = s;
 
         __asm__ volatile("syscall\n\t"
                          "test %%rax, %%rax\n\t"
                          "jnz 1f\n\t"
-                         "xor %%ebp, %%ebp\n\t"
+                         "mov %%rsp, %%r12\n\t"
+                         "sub $128, %%rsp\n\t"
+                         "and $-16, %%rsp\n\t"
                          "mov %%r9, %%rdi\n\t"
                          "call *%%r8\n\t"
-                         "hlt\n\t"
+                         "mov %%r12, %%rsp\n\t"
+                         "xor %%eax, %%eax\n\t"
                          "1:"
-                         : "+a"(r), "+r"(fn_register), "+r"(data_register)
-                         : "D"(args), "S"(sizeof(*args))
-                         : "rcx", "r11", "memory");
+                         : "+a"(r), "+D"(args), "+S"(size), "+r"(fn_register),
+                           "+r"(session_register)
+                         :
+                         : "rcx", "rdx", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2", "xmm3",
+                           "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                           "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
         return r;
 #elif defined(__aarch64__)
         register long r __asm__("x0") = (long)args;
         register long size __asm__("x1") = sizeof(*args);
-        register int (*fn_register)(void *) __asm__("x10") = fn;
-        register void *data_register __asm__("x11") = data;
         register long number __asm__("x8") = SYS_clone3;
+        register void (*fn_register)(struct session *) __asm__("x10") = fn;
+        register struct session *session_register __asm__("x11") = s;
 
         __asm__ volatile("svc #0\n\t"
                          "cbnz x0, 1f\n\t"
-                         "mov x29, xzr\n\t"
                          "mov x0, x11\n\t"
                          "blr x10\n\t"
-                         "brk #0\n\t"
+                         "mov x0, #0\n\t"
                          "1:"
-                         : "+r"(r)
-                         : "r"(size), "r"(fn_register), "r"(data_register), "r"(number)
-                         : "x30", "memory");
+                         : "+r"(r), "+r"(size), "+r"(number), "+r"(fn_register),
+                           "+r"(session_register)
+                         :
+                         : "x2", "x3", "x4", "x5", "x6", "x7", "x9", "x12", "x13", "x14", "x15",
+                           "x16", "x17", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7",
+                           "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17",
+                           "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",
+                           "v28", "v29", "v30", "v31", "memory", "cc");
         return r;
 #else
-#error "clone3 with a stack is written for x86_64 and aarch64 only"
+#error "clone3 on a shared stack is written for x86_64 and aarch64 only"
 #endif
 }
 
 int session_clone(struct session *s)
 {
-        static char stack[STACK_SIZE] __attribute__((aligned(16)));
         struct clone_args args = {
                 .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID |
                          CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
-                .stack = (uint64_t)(uintptr_t)stack,
-                .stack_size = sizeof(stack),
                 /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see
                    here. */
                 .exit_signal = 0,
@@ -467,6 +479,8 @@ int session_clone(struct session *s)
 
         s->error = (struct error){};
         long pid = clone3_call(&args, first_process, s);
+        if (pid == 0)
+                return 1;
         if (pid < 0)
                 return error_errno(&s->error, (int)-pid, "clone3");
         return error_is_set(&s->error) ? -s->error.code : 0;

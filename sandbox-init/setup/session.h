@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include <setjmp.h>
 #include <stdbool.h>
 
 #include "base/error.h"
@@ -14,14 +13,12 @@ struct session {
         struct session_plan plan;
         const struct template_plan *template; /* its mounts, its network */
         int fds[SESSION_FD_COUNT];
-        jmp_buf worker_context; /* where the worker goes on: the stack of template_serve() */
-        struct error error;     /* set by PID 1 when it could not become init */
-        int rpc_fd;             /* in the worker: where its channel is */
+        struct error error; /* set by PID 1 when it could not become init */
+        int rpc_fd;         /* in the worker: where its channel is */
 };
 
 /*
  * Clones PID 1 of the session, which forks the worker and execs cloister-init. Returns once PID 1
- * has exec'd or ended: 0, or negative errno with session->error. In the worker it does not return:
- * it jumps to worker_context.
+ * has exec'd or ended: 0, or negative errno with session->error. Returns 1 in the worker.
  */
 int session_clone(struct session *session);

@@ -22,6 +22,7 @@
  */
 #include "sandbox-init/setup/template-root.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/keyctl.h>
@@ -165,6 +166,12 @@ static int place(int fd, int at)
         return dup2(fd, at) < 0 ? -errno : 0;
 }
 
+/* No import: what is imported first is ours to choose in bootstrap.py, in either link. */
+#define CREATE_MODULE                                                                              \
+        "__import__('_imp').create_dynamic(__import__('_frozen_importlib').ModuleSpec("            \
+        "'_cloister', None, origin='/proc/self/fd/9')).boot()"
+static_assert(LAYOUT_MODULE_FD == 9, "CREATE_MODULE names it");
+
 /* Moves the descriptors that the worker keeps to their places and closes all others at the exec. */
 static int place_descriptors(struct template_root *t, int *worker, struct error *err)
 {
@@ -199,10 +206,36 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
         return 0;
 }
 
-static int become_worker(struct template_root *t, struct error *err)
+/* The worker's own program, which opens the image's libpython. */
+static int exec_worker(const struct template_root *t, int worker, struct error *err)
 {
         const char *const environment[] = LAYOUT_ENVIRONMENT;
         const char *const arguments[] = {t->plan.python, t->plan.libpython, NULL};
+
+        execveat(worker, "", (char *const *)arguments, (char *const *)environment, AT_EMPTY_PATH);
+        if (errno == ENOENT)
+                return error_set(
+                        err, ENOENT,
+                        "the image has no loader for this machine's programs (its libc differs)");
+        return error_errno(err, errno, "exec cloister-worker");
+}
+
+/* The image's own interpreter, with what makes it load the worker: the same options as in
+ * worker.c. */
+static int exec_interpreter(const struct template_root *t, int module, struct error *err)
+{
+        const char *const environment[] = LAYOUT_ENVIRONMENT;
+        const char *const arguments[] = {t->plan.python, "-I", "-S", "-c", CREATE_MODULE, NULL};
+
+        int r = place(module, LAYOUT_MODULE_FD);
+        if (r < 0)
+                return error_errno(err, -r, "place cloister-module");
+        execve(t->plan.python, (char *const *)arguments, (char *const *)environment);
+        return error_errno(err, errno, "exec the image's %s", t->plan.python);
+}
+
+static int become_worker(struct template_root *t, struct error *err)
+{
         int worker = -1;
 
         int r = place_descriptors(t, &worker, err);
@@ -217,12 +250,8 @@ static int become_worker(struct template_root *t, struct error *err)
         r = filter_load(t->fds[TEMPLATE_FD_TEMPLATE_FILTER], err);
         if (r < 0)
                 return r;
-        execveat(worker, "", (char *const *)arguments, (char *const *)environment, AT_EMPTY_PATH);
-        if (errno == ENOENT)
-                return error_set(
-                        err, ENOENT,
-                        "the image has no loader for this machine's programs (its libc differs)");
-        return error_errno(err, errno, "exec cloister-worker");
+        return t->plan.link == TEMPLATE_LINK_MODULE ? exec_interpreter(t, worker, err)
+                                                    : exec_worker(t, worker, err);
 }
 
 int template_root_main(void)

@@ -87,11 +87,10 @@ static int make(const struct template_hooks *hooks, struct session *s, struct er
         if (r < 0)
                 return r;
         hooks->before_fork();
-        if (setjmp(s->worker_context) != 0) {
+        if (session_clone(s) == 1) {
                 hooks->after_fork_child();
                 return 1;
         }
-        session_clone(s);
         hooks->after_fork_parent();
         return take_back_id(err);
 }
@@ -111,8 +110,7 @@ static int answer(const struct session *s, struct error *err)
 int template_serve(const struct template_hooks *hooks, struct template_session *ret,
                    struct error *err)
 {
-        /* Not on the stack: setjmp() leaves what changes there undefined. */
-        static struct session session;
+        struct session session = {};
 
         session.template = template_plan();
         int r = prepare(err);

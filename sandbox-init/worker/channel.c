@@ -2,11 +2,12 @@
 #include "sandbox-init/worker/channel.h"
 
 #include <errno.h>
+#include <linux/time_types.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "sandbox-init/worker/lock.h"
 
 enum {
         READ_LEAST =
@@ -21,16 +22,16 @@ static struct {
         int fd;
         pid_t owner;
         struct buffer in;
-        pthread_mutex_t sending;
+        struct lock sending;
 } channel = {
         .fd = -1,
         .in = BUFFER_INIT(BUFFERED_MOST),
-        .sending = PTHREAD_MUTEX_INITIALIZER,
 };
 
-static void close_in_child(void)
+void channel_forget(void)
 {
-        close(channel.fd);
+        if (channel.fd >= 0)
+                close(channel.fd);
         channel.fd = -1;
 }
 
@@ -38,12 +39,11 @@ void channel_open(int fd)
 {
         channel.fd = fd;
         channel.owner = getpid();
-        pthread_atfork(NULL, NULL, close_in_child);
 }
 
 int channel_fd(void)
 {
-        /* A child made by a bare clone() has not run close_in_child(). */
+        /* A child made by C code has not run channel_forget(). */
         return channel.owner == getpid() ? channel.fd : -1;
 }
 
@@ -80,10 +80,11 @@ int channel_pull(void)
                         return 0;
                 if (r < 0)
                         return r;
-                ssize_t n = recv(fd, buffer_tail(&channel.in), chunk, MSG_DONTWAIT);
-                if (n < 0 && errno == EINTR)
+                long n = raw_call(SYS_recvfrom, fd, raw_pointer(buffer_tail(&channel.in)),
+                                  (long)chunk, MSG_DONTWAIT, 0, 0);
+                if (n == -EINTR)
                         continue;
-                if (n < 0 && errno == EAGAIN)
+                if (n == -EAGAIN)
                         return 0;
                 if (n <= 0)
                         return -EPIPE;
@@ -105,15 +106,22 @@ void channel_next(const struct frame_header *header)
         buffer_consume(&channel.in, FRAME_HEADER_SIZE + (size_t)header->length);
 }
 
-int channel_wait(int timeout_ms, const sigset_t *unblocked)
+static long wait_for(struct pollfd *p, int timeout_ms, const raw_signals *mask)
+{
+        struct __kernel_timespec timeout = {.tv_sec = timeout_ms / 1000,
+                                            .tv_nsec = timeout_ms % 1000 * 1000000L};
+
+        return raw_call(SYS_ppoll, raw_pointer(p), 1, timeout_ms < 0 ? 0 : raw_pointer(&timeout),
+                        raw_pointer(mask), sizeof(*mask), 0);
+}
+
+int channel_wait(int timeout_ms, const raw_signals *mask)
 {
         struct pollfd p = {.fd = channel_fd(), .events = POLLIN};
-        struct timespec timeout = {.tv_sec = timeout_ms / 1000,
-                                   .tv_nsec = timeout_ms % 1000 * 1000000L};
 
-        int r = ppoll(&p, 1, timeout_ms < 0 ? NULL : &timeout, unblocked);
+        long r = wait_for(&p, timeout_ms, mask);
         if (r < 0)
-                return errno == EINTR ? -EINTR : 1;
+                return r == -EINTR ? -EINTR : 1;
         return r > 0;
 }
 
@@ -125,8 +133,9 @@ static int wait_writable(int fd, bool *reading, bool (*pull)(void *data), void *
 
         if (*reading)
                 p.events |= POLLIN;
-        if (poll(&p, 1, -1) < 0)
-                return errno == EINTR ? 0 : -EPIPE;
+        long r = wait_for(&p, -1, NULL);
+        if (r < 0)
+                return r == -EINTR ? 0 : -EPIPE;
         if (p.revents & (POLLNVAL | POLLERR))
                 return -EPIPE;
         if (!(p.revents & POLLOUT) && p.revents & (POLLIN | POLLHUP))
@@ -140,10 +149,11 @@ static int send_all(int fd, struct iovec *part, size_t parts, bool (*pull)(void 
 
         while (parts > 0) {
                 struct msghdr message = {.msg_iov = part, .msg_iovlen = parts};
-                ssize_t n = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-                if (n < 0 && errno == EINTR)
+                long n = raw_call(SYS_sendmsg, fd, raw_pointer(&message),
+                                  MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0, 0);
+                if (n == -EINTR)
                         continue;
-                if (n < 0 && errno != EAGAIN)
+                if (n < 0 && n != -EAGAIN)
                         return -EPIPE;
                 if (n < 0) {
                         int r = wait_writable(fd, &reading, pull, data);
@@ -152,7 +162,7 @@ static int send_all(int fd, struct iovec *part, size_t parts, bool (*pull)(void 
                         continue;
                 }
                 for (; parts > 0 && (size_t)n >= part->iov_len; part++, parts--)
-                        n -= (ssize_t)part->iov_len;
+                        n -= (long)part->iov_len;
                 if (parts > 0) {
                         part->iov_base = (char *)part->iov_base + n;
                         part->iov_len -= (size_t)n;
@@ -178,8 +188,8 @@ int channel_send(uint8_t type, uint64_t id, const void *payload, size_t n, bool 
         frame_header_encode(&(struct frame_header){.length = (uint32_t)n, .type = type, .id = id},
                             header);
 
-        pthread_mutex_lock(&channel.sending);
+        lock_take(&channel.sending);
         int r = send_all(fd, part, n > 0 ? 2 : 1, pull, data);
-        pthread_mutex_unlock(&channel.sending);
+        lock_release(&channel.sending);
         return r;
 }

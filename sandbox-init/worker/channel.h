@@ -8,17 +8,18 @@
  */
 #pragma once
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 #include "rpc/frame.h"
+#include "sandbox-init/raw.h"
 
-/* Takes the descriptor. Children that fork() makes close it. */
+/* Takes the descriptor. */
 void channel_open(int fd);
-int channel_fd(void); /* -1 when there is none, or in a child */
+void channel_forget(void); /* in a child: closes it, where it is open */
+int channel_fd(void);      /* -1 when there is none, or in a child */
 
 /* Reads what has arrived. Returns 0, -EPIPE when the other end or the descriptor is gone, -ENOMEM.
  */
@@ -31,8 +32,8 @@ int channel_peek(struct frame_header *ret, const char **payload, struct error *e
 void channel_next(const struct frame_header *header);
 
 /* Whether the socket has something to read (also: its end) within timeout_ms, -1: no bound; it
- * waits with the signal mask `unblocked`. Returns 1, 0, or -EINTR. For any thread. */
-int channel_wait(int timeout_ms, const sigset_t *unblocked);
+ * waits with the signal mask `mask`. Returns 1, 0, or -EINTR. For any thread. */
+int channel_wait(int timeout_ms, const raw_signals *mask);
 
 /* Sends a whole frame; for any thread. pull is called when there is something to read in the
  * meantime, and returns whether to call it again. Returns 0, -EMSGSIZE, -EPIPE. */

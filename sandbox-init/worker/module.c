@@ -14,6 +14,7 @@
  *                       raise here
  *     waiting()         for that handler: it was called from inside wait()
  *     flush()           C's stdout
+ *     forked()          in a child that Python's fork made: the channel is not its own
  *
  * When the broker or the channel is gone there is nobody left to work for: the process ends at
  * once.
@@ -27,6 +28,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "sandbox-init/setup/template.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/sources.h"
@@ -56,8 +58,12 @@ static PyObject *none(void)
 /* Not through CPython: its exit handlers are the guest's, and nobody waits for them. */
 static _Noreturn void leave(int status, const char *why)
 {
-        if (why)
-                dprintf(STDERR_FILENO, "cloister: %s\n", why);
+        char text[600];
+
+        if (why) {
+                int n = snprintf(text, sizeof(text), "cloister: %s\n", why);
+                fd_write_all(STDERR_FILENO, text, (size_t)n);
+        }
         _exit(status);
 }
 
@@ -277,7 +283,7 @@ static int check_signals(void)
 
 static PyObject *cloister_wait(PyObject *self, PyObject *args)
 {
-        sigset_t interrupt, before;
+        raw_signals interrupt = 1U << (SIGINT - 1), before = 0;
         struct frame_header header;
         const char *payload;
         int timeout_ms;
@@ -288,9 +294,7 @@ static PyObject *cloister_wait(PyObject *self, PyObject *args)
                 return py.PyBool_FromLong(1);
         /* Between a look at the signals and the sleep none may slip through: the sleep unblocks it.
          */
-        sigemptyset(&interrupt);
-        sigaddset(&interrupt, SIGINT);
-        pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+        raw_signal_mask(SIG_BLOCK, &interrupt, &before);
         int signalled = check_signals();
         int ready = 0;
         if (signalled == 0) {
@@ -298,7 +302,7 @@ static PyObject *cloister_wait(PyObject *self, PyObject *args)
                 ready = channel_wait(timeout_ms, &before);
                 py.PyEval_RestoreThread(state);
         }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        raw_signal_mask(SIG_SETMASK, &before, NULL);
         if (signalled < 0 || check_signals() < 0)
                 return NULL;
         return py.PyBool_FromLong(ready > 0);
@@ -315,6 +319,12 @@ static PyObject *cloister_flush(PyObject *self, PyObject *args)
         return none();
 }
 
+static PyObject *cloister_forked(PyObject *self, PyObject *args)
+{
+        channel_forget();
+        return none();
+}
+
 static PyMethodDef methods[] = {
         {"boot", cloister_boot, METH_NOARGS, NULL},
         {"source", cloister_source, METH_VARARGS, NULL},
@@ -326,6 +336,7 @@ static PyMethodDef methods[] = {
         {"wait", cloister_wait, METH_VARARGS, NULL},
         {"waiting", cloister_waiting, METH_NOARGS, NULL},
         {"flush", cloister_flush, METH_NOARGS, NULL},
+        {"forked", cloister_forked, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
 

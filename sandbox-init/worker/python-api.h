@@ -1,5 +1,6 @@
 /*
- * The functions of CPython's stable ABI that the worker uses, as a table filled by dlsym().
+ * The functions of CPython's stable ABI that the worker uses, as a table: filled by dlsym() in
+ * cloister-worker, by the interpreter's own loader in cloister-module.
  *
  * Which libpython it is, only the image knows: nothing here is linked against one. The headers are
  * those of any CPython from 3.9 on with Py_LIMITED_API; macros and inline functions that name
@@ -8,7 +9,6 @@
 #pragma once
 
 #define Py_LIMITED_API 0x03090000
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "base/error.h"
@@ -33,6 +33,8 @@
         X(PyList_Append)                                                                           \
         X(PyLong_AsLongLong)                                                                       \
         X(PyLong_FromLong)                                                                         \
+        X(PyMem_Free)                                                                              \
+        X(PyMem_Realloc)                                                                           \
         X(PyModule_Create2)                                                                        \
         X(PyOS_AfterFork_Child)                                                                    \
         X(PyOS_AfterFork_Parent)                                                                   \

@@ -61,6 +61,14 @@ static void on_session_ended(void *data, uint32_t target, const struct monitor_e
                 log_debug("sandbox %u, which is nobody's, has ended", target);
 }
 
+static void on_limits(void *data, uint32_t facts)
+{
+        struct broker *broker = data;
+
+        broker->hello.facts = facts;
+        broker->sessions->hello.facts = facts;
+}
+
 static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
 {
         struct broker *broker = data;
@@ -235,6 +243,7 @@ static int make_parts(struct broker *broker, struct error *err)
                 .session_started = on_started,
                 .session_failed = on_failed,
                 .session_ended = on_session_ended,
+                .limits = on_limits,
                 .upstream_started = on_upstream_started,
                 .upstream_failed = on_upstream_failed,
                 .upstream_ended = on_upstream_ended,

@@ -38,6 +38,14 @@ static void send_bytes(void *data, const char *bytes, size_t n)
         balance(broker);
 }
 
+static bool is_congested(void *data)
+{
+        struct broker *broker = data;
+        struct mode_mcp *mode = broker->data;
+
+        return sink_is_full(&mode->out);
+}
+
 static void on_line(void *data, const char *line, size_t n)
 {
         struct broker *broker = data;
@@ -73,7 +81,7 @@ static void on_broken(void *data, int code)
 
 static int start(struct broker *broker, struct error *err)
 {
-        const struct mcp_host host = {.data = broker, .send = send_bytes};
+        const struct mcp_host host = {broker, send_bytes, is_congested};
         const struct sink_owner sink_owner = {broker, on_drained, on_broken};
         const struct source_owner source_owner = {broker, on_line, on_too_long, on_ended};
         struct mode_mcp *mode = calloc(1, sizeof(*mode));
@@ -95,6 +103,7 @@ static void stop(struct broker *broker)
 {
         struct mode_mcp *mode = broker->data;
 
+        mcp_server_closing(mode->server);
         sink_flush(&mode->out, LAST_FLUSH_MS);
 }
 

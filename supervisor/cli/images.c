@@ -38,6 +38,7 @@ int cli_image_builder(const struct cli_options *o, const char *const *words, siz
                 .store = o->store,
                 .python = o->python,
                 .name = o->name,
+                .link = INTERPRETER_LINK_ANY,
                 .quiet = o->given & CLI_QUIET,
         };
         struct image_info info = {};

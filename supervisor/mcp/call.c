@@ -6,11 +6,11 @@
 
 #include "base/log.h"
 #include "supervisor/mcp/arguments.h"
+#include "supervisor/mcp/live.h"
+#include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
-#include "supervisor/mcp/server-internal.h"
 #include "supervisor/mcp/tool.h"
-#include "supervisor/session/clock.h"
 
 struct mcp_call {
         struct mcp_call *next;
@@ -19,10 +19,9 @@ struct mcp_call {
         struct cell *cell;
         char session[SESSION_NAME_MAX + 1];
         size_t max_output;
-        bool cancelled;    /* the client wants no answer any more */
-        yyjson_doc *token; /* of its progress, or NULL */
-        struct event *heartbeat;
-        uint64_t started_us;
+        unsigned kinds; /* CONTENT_… that the client knows */
+        bool cancelled; /* the client wants no answer any more */
+        struct live live;
 };
 
 static void call_free(struct mcp_call *call)
@@ -33,9 +32,7 @@ static void call_free(struct mcp_call *call)
                 at = &(*at)->next;
         *at = call->next;
         call->server->n_calls--;
-        if (call->heartbeat)
-                event_free(call->heartbeat);
-        yyjson_doc_free(call->token);
+        live_done(&call->live);
         reply_done(&call->reply);
         free(call);
 }
@@ -60,21 +57,49 @@ static void answer_refusal(struct mcp_server *server, struct reply *reply, const
 }
 
 /* Content that came with a later version would be an error to a client of an earlier one. */
-static unsigned content_kinds(const struct mcp_server *server)
+static unsigned content_kinds(const struct mcp_server *server, enum mcp_era era)
 {
+        if (era == ERA_MODERN)
+                return CONTENT_ALL;
         return (server->version >= MCP_2025_03_26 ? CONTENT_AUDIO : 0) |
                (server->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
+}
+
+/* Whole outputs outlive the call where its result shows a part of them. */
+static void answer_outcome(struct mcp_call *call, struct cell *cell)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        struct resource_uri uris[CELL_STREAMS];
+        struct result_view view = {
+                .session = call->session,
+                .max_output = call->max_output,
+                .kinds = call->kinds,
+        };
+        struct mcp_server *server = call->server;
+
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                uris[i] = (struct resource_uri){.kind = RESOURCE_OUTPUT,
+                                                .cell = cell->number,
+                                                .stream = (enum cell_stream)i};
+                memcpy(uris[i].session, call->session, sizeof(uris[i].session));
+                if (cell->outcome.streams[i].characters > call->max_output && cell->number != 0)
+                        view.whole[i] = &uris[i];
+        }
+        int r = result_render(&cell->outcome, &view, &result);
+        answer_rendered(server, &call->reply, r, &result);
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                if (view.whole[i])
+                        resources_keep(server, &uris[i], &cell->outcome.streams[i]);
+        }
 }
 
 static void on_done(void *data, struct cell *cell)
 {
         struct mcp_call *call = data;
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
 
         if (!call->cancelled) {
-                int r = result_render(&cell->outcome, call->session, call->max_output,
-                                      content_kinds(call->server), &result);
-                answer_rendered(call->server, &call->reply, r, &result);
+                live_finish(&call->live);
+                answer_outcome(call, cell);
         } else if (call->reply.batch) {
                 /* The array must not wait for an answer that never comes. */
                 mcp_answer_error(call->server, &call->reply, JSONRPC_INTERNAL_ERROR, "cancelled");
@@ -82,41 +107,11 @@ static void on_done(void *data, struct cell *cell)
         call_free(call);
 }
 
-static void on_heartbeat(evutil_socket_t fd, short what, void *data)
+static void on_output(void *data, enum cell_stream stream, const char *bytes, size_t n)
 {
         struct mcp_call *call = data;
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
-        unsigned long long elapsed = (clock_us() - call->started_us) / 1000000;
 
-        if (call->cancelled)
-                return;
-        int r = buffer_append(&params, "{\"progressToken\":", 17);
-        if (r >= 0)
-                r = json_append(&params, yyjson_doc_get_root(call->token));
-        if (r >= 0)
-                r = buffer_printf(
-                        &params,
-                        ",\"progress\":%llu,\"message\":\"%s for %llu s, %zu tool calls\"}",
-                        elapsed, call->cell->number ? "running" : "waiting", elapsed,
-                        call->cell->outcome.n_calls);
-        if (r >= 0)
-                mcp_notify(call->server, "notifications/progress", &params);
-}
-
-static void start_heartbeat(struct mcp_call *call, yyjson_val *params)
-{
-        yyjson_val *token = yyjson_obj_get(yyjson_obj_get(params, "_meta"), "progressToken");
-        struct timeval t = clock_timeval_ms(MCP_HEARTBEAT_MS);
-        struct reply copy = {};
-
-        if (!yyjson_is_str(token) && !json_is_number(token))
-                return;
-        if (reply_init(&copy, token, NULL) < 0)
-                return;
-        call->token = copy.id_doc;
-        call->heartbeat = event_new(call->server->base, -1, EV_PERSIST, on_heartbeat, call);
-        if (call->heartbeat)
-                evtimer_add(call->heartbeat, &t);
+        live_output(&call->live, stream, bytes, n);
 }
 
 static struct mcp_call *call_new(struct mcp_server *server, const struct run_arguments *arguments,
@@ -131,14 +126,13 @@ static struct mcp_call *call_new(struct mcp_server *server, const struct run_arg
         *reply = (struct reply){};
         snprintf(call->session, sizeof(call->session), "%s", arguments->session);
         call->max_output = arguments->max_output;
-        call->started_us = clock_us();
         call->next = server->calls;
         server->calls = call;
         server->n_calls++;
         return call;
 }
 
-static void run_cell(struct mcp_server *server, yyjson_val *params,
+static void run_cell(struct mcp_server *server, const struct mcp_request *request,
                      const struct run_arguments *arguments, struct reply *reply)
 {
         struct error err = {};
@@ -148,25 +142,30 @@ static void run_cell(struct mcp_server *server, yyjson_val *params,
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
                 return;
         }
-        const struct cell_request request = {
+        const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
                 .timeout_ms = arguments->timeout_ms,
                 .reset = arguments->reset,
                 .request_id = reply_id(&call->reply),
                 .done = on_done,
+                .watch = on_output,
                 .data = call,
         };
-        if (sessions_run(server->sessions, arguments->session, &request, &call->cell, &err) < 0) {
+        call->kinds = content_kinds(server, request->era);
+        if (sessions_run(server->sessions, arguments->session, &cell, &call->cell, &err) < 0) {
                 answer_refusal(server, &call->reply, "SandboxError", err.text, arguments->session);
                 call_free(call);
                 return;
         }
-        start_heartbeat(call, params);
+        if (live_start(&call->live, server, request, call->cell, call->session) < 0)
+                log_warning("a call goes without progress: out of memory");
 }
 
-void mcp_call_start(struct mcp_server *server, yyjson_val *params, struct reply *reply)
+void mcp_call_start(struct mcp_server *server, const struct mcp_request *request,
+                    struct reply *reply)
 {
+        yyjson_val *params = request->params;
         const char *name = json_string(params, "name", NULL);
         struct run_arguments arguments;
         struct error err = {};
@@ -191,28 +190,20 @@ void mcp_call_start(struct mcp_server *server, yyjson_val *params, struct reply 
                                arguments.session);
                 return;
         }
-        run_cell(server, params, &arguments, reply);
+        run_cell(server, request, &arguments, reply);
 }
 
-static bool same_id(yyjson_val *a, yyjson_val *b)
-{
-        if (yyjson_is_raw(a) && yyjson_is_raw(b))
-                return yyjson_get_len(a) == yyjson_get_len(b) &&
-                       memcmp(yyjson_get_raw(a), yyjson_get_raw(b), yyjson_get_len(a)) == 0;
-        return yyjson_is_str(a) && yyjson_is_str(b) &&
-               yyjson_equals_strn(a, yyjson_get_str(b), yyjson_get_len(b));
-}
-
-void mcp_call_cancel(struct mcp_server *server, yyjson_val *request_id)
+bool mcp_call_cancel(struct mcp_server *server, yyjson_val *request_id)
 {
         for (struct mcp_call *call = server->calls; call; call = call->next) {
-                if (call->cancelled || !same_id(reply_id(&call->reply), request_id))
+                if (call->cancelled || !reply_id_equals(reply_id(&call->reply), request_id))
                         continue;
                 call->cancelled = true;
+                live_done(&call->live);
                 cell_cancel(call->cell);
-                return;
+                return true;
         }
-        log_debug("a cancelled request is not under way");
+        return false;
 }
 
 void mcp_call_free_all(struct mcp_server *server)

@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "supervisor/mcp/request.h"
 #include "supervisor/mcp/result.h"
+#include "supervisor/mcp/server.h"
 
 int reply_init(struct reply *reply, yyjson_val *id, struct batch *batch)
 {
@@ -21,6 +24,39 @@ void reply_done(struct reply *reply)
 {
         yyjson_doc_free(reply->id_doc);
         *reply = (struct reply){};
+}
+
+bool reply_id_equals(yyjson_val *a, yyjson_val *b)
+{
+        if (yyjson_is_raw(a) && yyjson_is_raw(b))
+                return yyjson_get_len(a) == yyjson_get_len(b) &&
+                       memcmp(yyjson_get_raw(a), yyjson_get_raw(b), yyjson_get_len(a)) == 0;
+        return yyjson_is_str(a) && yyjson_is_str(b) &&
+               yyjson_equals_strn(a, yyjson_get_str(b), yyjson_get_len(b));
+}
+
+int reply_append_result(const struct reply *reply, const struct buffer *result, struct buffer *to)
+{
+        const char *rest = buffer_bytes(result);
+        int r;
+
+        if (!reply->modern)
+                return buffer_append(to, rest, result->length);
+        r = buffer_printf(to, "{\"resultType\":\"complete\",\"_meta\":{\"%s\":%s", META_SERVER,
+                          mcp_server_info);
+        if (r >= 0 && reply->subscription) {
+                r = buffer_printf(to, ",\"%s\":", META_SUBSCRIPTION);
+                if (r >= 0)
+                        r = json_append(to, reply_id(reply));
+        }
+        if (r >= 0)
+                r = buffer_append(to, "}", 1);
+        if (r >= 0 && reply->caching)
+                r = buffer_printf(to, ",\"ttlMs\":%u,\"cacheScope\":\"%s\"", reply->caching->ttl_ms,
+                                  reply->caching->scope);
+        if (r >= 0 && result->length > 2)
+                r = buffer_append(to, ",", 1);
+        return r < 0 ? r : buffer_append(to, rest + 1, result->length - 1);
 }
 
 struct batch *batch_new(void)

@@ -12,9 +12,18 @@ struct batch {
         size_t waiting;
 };
 
+/* For how long a modern client may keep a result, and whether others may see it. */
+struct caching {
+        unsigned ttl_ms;
+        const char *scope; /* "public" or "private" */
+};
+
 struct reply {
-        yyjson_doc *id_doc;  /* owned: a copy of the id that outlives the request */
-        struct batch *batch; /* or NULL */
+        yyjson_doc *id_doc;            /* owned: a copy of the id that outlives the request */
+        struct batch *batch;           /* or NULL */
+        bool modern;                   /* the result says more of itself */
+        bool subscription;             /* it ends a stream that its id names */
+        const struct caching *caching; /* of a modern result that may be kept, else NULL */
 };
 
 /* A copy of a request's id. Returns 0 or -ENOMEM. */
@@ -25,6 +34,13 @@ static inline yyjson_val *reply_id(const struct reply *reply)
 {
         return yyjson_doc_get_root(reply->id_doc);
 }
+
+/* Whether two ids are the same, as written. */
+bool reply_id_equals(yyjson_val *a, yyjson_val *b);
+
+/* Appends a result object as its era has it: legacy as it is, modern with resultType, _meta and
+ * what is said of caching. */
+int reply_append_result(const struct reply *reply, const struct buffer *result, struct buffer *to);
 
 struct batch *batch_new(void);
 struct batch *batch_free(struct batch *batch);

@@ -40,14 +40,16 @@ const char result_schema[] =
         "\"state\":{\"type\":\"string\",\"enum\":[\"new\",\"kept\",\"restored\",\"lost\"]},"
         "\"truncated\":{\"type\":\"object\",\"properties\":{\"stdout_bytes\":{\"type\":\"integer\"}"
         ","
-        "\"stderr_bytes\":{\"type\":\"integer\"}}}," RESULT_CONTENT_SCHEMA
-        "},\"required\":[\"status\",\"session\"]}";
+        "\"stderr_bytes\":{\"type\":\"integer\"},\"resource\":{\"type\":\"string\","
+        "\"description\":\"URI of the whole\"},\"stderr_resource\":{\"type\":\"string\"}}}"
+        "," RESULT_CONTENT_SCHEMA "},\"required\":[\"status\",\"session\"]}";
 
 /* Everything that goes into both channels, cut once. */
 struct parts {
         struct buffer streams[CELL_STREAMS];
         bool cut[CELL_STREAMS];
         struct buffer repr, message, traceback, shown, notice;
+        struct buffer links[CELL_STREAMS]; /* URI of the whole, where it was cut and is kept */
         bool repr_cut;
         const char *type; /* of the error, or NULL */
 };
@@ -55,8 +57,10 @@ struct parts {
 static void parts_init(struct parts *p)
 {
         *p = (struct parts){};
-        for (int i = 0; i < CELL_STREAMS; i++)
+        for (int i = 0; i < CELL_STREAMS; i++) {
                 buffer_init(&p->streams[i], TEXT_MAX);
+                buffer_init(&p->links[i], TEXT_MAX);
+        }
         buffer_init(&p->repr, TEXT_MAX);
         buffer_init(&p->message, TEXT_MAX);
         buffer_init(&p->traceback, TEXT_MAX);
@@ -66,8 +70,10 @@ static void parts_init(struct parts *p)
 
 static void parts_done(struct parts *p)
 {
-        for (int i = 0; i < CELL_STREAMS; i++)
+        for (int i = 0; i < CELL_STREAMS; i++) {
                 buffer_done(&p->streams[i]);
+                buffer_done(&p->links[i]);
+        }
         buffer_done(&p->repr);
         buffer_done(&p->message);
         buffer_done(&p->traceback);
@@ -131,8 +137,29 @@ static int collect_notice(const struct cell_outcome *o, struct buffer *to)
         return r;
 }
 
-static int collect(const struct cell_outcome *o, size_t most, struct parts *p)
+/* What was cut can be read whole: where, in the words of the text and for those who look up. */
+static int collect_links(const struct result_view *view, struct parts *p)
 {
+        static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
+        int r = 0;
+
+        for (int i = 0; i < CELL_STREAMS && r >= 0; i++) {
+                if (!view->whole[i] || !p->cut[i])
+                        continue;
+                r = resource_uri_append(view->whole[i], &p->links[i]);
+                if (r >= 0)
+                        r = buffer_printf(&p->notice, "%s%s was cut; all of it is the resource ",
+                                          p->notice.length > 0 ? "\n" : "", names[i]);
+                if (r >= 0)
+                        r = buffer_append(&p->notice, buffer_bytes(&p->links[i]),
+                                          p->links[i].length);
+        }
+        return r;
+}
+
+static int collect(const struct cell_outcome *o, const struct result_view *view, struct parts *p)
+{
+        size_t most = view->max_output;
         bool cut;
         int r = 0;
 
@@ -148,6 +175,8 @@ static int collect(const struct cell_outcome *o, size_t most, struct parts *p)
                 r = result_content_text(o, &p->shown);
         if (r >= 0)
                 r = collect_notice(o, &p->notice);
+        if (r >= 0)
+                r = collect_links(view, p);
         if (o->error)
                 p->type = json_string(o->error, "type", NULL);
         if (o->error_type && r >= 0) {
@@ -323,6 +352,10 @@ static void add_truncated(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct 
         if (p->cut[CELL_STDERR])
                 yyjson_mut_obj_add_uint(doc, truncated, "stderr_bytes",
                                         o->streams[CELL_STDERR].bytes);
+        bool both = p->links[CELL_STDOUT].length > 0;
+        add_text(doc, truncated, "resource", &p->links[both ? CELL_STDOUT : CELL_STDERR]);
+        if (both)
+                add_text(doc, truncated, "stderr_resource", &p->links[CELL_STDERR]);
 }
 
 static yyjson_mut_val *make_structured(yyjson_mut_doc *doc, const struct cell_outcome *o,
@@ -357,13 +390,13 @@ static yyjson_mut_val *make_structured(yyjson_mut_doc *doc, const struct cell_ou
         return s;
 }
 
-static int render(const struct cell_outcome *o, const char *session, size_t most, unsigned kinds,
-                  struct parts *p, struct buffer *to)
+static int render(const struct cell_outcome *o, const struct result_view *view, struct parts *p,
+                  struct buffer *to)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
 
-        int r = collect(o, most, p);
+        int r = collect(o, view, p);
         if (r >= 0)
                 r = make_text(o, p, &text);
         if (r < 0)
@@ -373,10 +406,10 @@ static int render(const struct cell_outcome *o, const char *session, size_t most
         yyjson_mut_val *block = yyjson_mut_arr_add_obj(doc, content);
         yyjson_mut_obj_add_str(doc, block, "type", "text");
         yyjson_mut_obj_add_val(doc, block, "text", string_of(doc, &text));
-        r = result_content_append(doc, content, o, session, most, kinds);
+        r = result_content_append(doc, content, o, view->session, view->max_output, view->kinds);
         if (r < 0)
                 return r;
-        yyjson_mut_val *structured = make_structured(doc, o, session, p, most);
+        yyjson_mut_val *structured = make_structured(doc, o, view->session, p, view->max_output);
         if (!structured)
                 return -ENOMEM;
         yyjson_mut_obj_add_val(doc, root, "structuredContent", structured);
@@ -384,13 +417,13 @@ static int render(const struct cell_outcome *o, const char *session, size_t most
         return root ? json_append_mut(to, root) : -ENOMEM;
 }
 
-int result_render(const struct cell_outcome *outcome, const char *session, size_t max_output,
-                  unsigned kinds, struct buffer *to)
+int result_render(const struct cell_outcome *outcome, const struct result_view *view,
+                  struct buffer *to)
 {
         struct parts parts;
 
         parts_init(&parts);
-        int r = render(outcome, session, max_output, kinds, &parts, to);
+        int r = render(outcome, view, &parts, to);
         parts_done(&parts);
         return r;
 }
@@ -403,5 +436,6 @@ int result_render_refusal(const char *type, const char *message, const char *ses
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&outcome.streams[i]);
         snprintf(outcome.why, sizeof(outcome.why), "%s", message);
-        return result_render(&outcome, session, OUTPUT_CHARACTERS_MAX, 0, to);
+        const struct result_view view = {.session = session, .max_output = OUTPUT_CHARACTERS_MAX};
+        return result_render(&outcome, &view, to);
 }

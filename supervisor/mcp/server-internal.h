@@ -1,9 +1,13 @@
-/* What server.c and call.c share. */
+/* What the files of the server share. */
 #pragma once
 
 #include "rpc/jsonrpc.h"
+#include "supervisor/mcp/log-level.h"
 #include "supervisor/mcp/reply.h"
+#include "supervisor/mcp/request.h"
+#include "supervisor/mcp/resource-store.h"
 #include "supervisor/mcp/server.h"
+#include "supervisor/mcp/subscriptions.h"
 
 struct mcp_call;
 
@@ -21,9 +25,18 @@ struct mcp_server {
         struct hub *hub;
         struct sessions *sessions;
         struct mcp_host host;
+
+        /* The legacy connection. */
         enum mcp_version version;
-        bool initialized;   /* asked by initialize */
-        struct buffer list; /* the result of tools/list as the client knows it, or empty */
+        bool initialized; /* asked by initialize */
+        enum mcp_log_level log_level;
+        struct subscription legacy;
+
+        struct subscription *subscriptions; /* streams of modern clients */
+        struct buffer list;                 /* the newest result of tools/list, or empty */
+        uint64_t tools_serial;              /* of it: grows when it changes */
+        struct resource_store store;
+        uint64_t resources_serial; /* grows when the list of resources changes */
         struct mcp_call *calls;
         size_t n_calls;
 };
@@ -32,11 +45,23 @@ struct mcp_server {
 void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buffer *result);
 void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code,
                       const char *message);
+/* data: JSON, or NULL. */
+void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int code,
+                           const char *message, const struct buffer *data);
 void mcp_notify(struct mcp_server *server, const char *method, const struct buffer *params);
+/* One answer of a batch less to wait for; the last one sends it. batch may be NULL. */
+void mcp_batch_step(struct mcp_server *server, struct batch *batch);
+
+/* Whether the client reads slowly: what it can do without is left out then. */
+bool mcp_is_congested(struct mcp_server *server);
+
+/* Makes the list of tools anew. Returns 0 or negative errno. */
+int mcp_list_refresh(struct mcp_server *server);
 
 /* tools/call: takes the reply. */
-void mcp_call_start(struct mcp_server *server, yyjson_val *params, struct reply *reply);
-/* notifications/cancelled: what is not under way any more is ignored. */
-void mcp_call_cancel(struct mcp_server *server, yyjson_val *request_id);
+void mcp_call_start(struct mcp_server *server, const struct mcp_request *request,
+                    struct reply *reply);
+/* notifications/cancelled. Returns whether a call of this id is under way. */
+bool mcp_call_cancel(struct mcp_server *server, yyjson_val *request_id);
 /* Their cells are gone already. */
 void mcp_call_free_all(struct mcp_server *server);

@@ -9,11 +9,11 @@
 
 #include "base/log.h"
 #include "cloister-config.h"
-#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/server-internal.h"
 #include "supervisor/mcp/tool.h"
 
-enum { SMALL_MAX = 1024 * 1024 };
+enum { SMALL_MAX = 1024 * 1024, VERSION_SHOWN = 64 };
 
 static const char *const version_names[] = {
         [MCP_2024_11_05] = "2024-11-05",
@@ -23,61 +23,11 @@ static const char *const version_names[] = {
 };
 static_assert(ARRAY_SIZE(version_names) == MCP_VERSION_MAX, "a name a version");
 
-static void send_message(struct mcp_server *server, struct batch *batch,
-                         const struct buffer *message)
-{
-        if (!batch) {
-                server->host.send(server->host.data, buffer_bytes(message), message->length);
-                return;
-        }
-        if (batch_add(batch, message) < 0)
-                log_warning("an answer of a batch was dropped: out of memory");
-}
+const char mcp_server_info[] =
+        "{\"name\":\"cloister\",\"title\":\"Cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
 
-/* One answer of a batch less to wait for; the last one sends it. */
-static void batch_step(struct mcp_server *server, struct batch *batch)
-{
-        if (!batch || --batch->waiting > 0)
-                return;
-        if (batch_close(batch) >= 0 && batch->out.length > 0)
-                server->host.send(server->host.data, buffer_bytes(&batch->out), batch->out.length);
-        batch_free(batch);
-}
-
-void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buffer *result)
-{
-        _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
-
-        int r = jsonrpc_append_result(&message, reply_id(reply), buffer_bytes(result),
-                                      result->length);
-        if (r < 0) {
-                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, "the result is too large");
-                return;
-        }
-        send_message(server, reply->batch, &message);
-        batch_step(server, reply->batch);
-        reply_done(reply);
-}
-
-void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code, const char *message)
-{
-        _cleanup_buffer_ struct buffer out = BUFFER_INIT(SMALL_MAX);
-
-        if (jsonrpc_append_error(&out, reply_id(reply), code, message, NULL, 0) >= 0)
-                send_message(server, reply->batch, &out);
-        batch_step(server, reply->batch);
-        reply_done(reply);
-}
-
-void mcp_notify(struct mcp_server *server, const char *method, const struct buffer *params)
-{
-        _cleanup_buffer_ struct buffer message = BUFFER_INIT(SMALL_MAX);
-
-        int r = jsonrpc_append_notification(&message, method, params ? buffer_bytes(params) : NULL,
-                                            params ? params->length : 0);
-        if (r >= 0)
-                send_message(server, NULL, &message);
-}
+/* Both name the user's servers. Lists are short-lived: upstream servers may be starting. */
+static const struct caching list_caching = {.ttl_ms = 5000, .scope = "private"};
 
 static void choose_version(struct mcp_server *server, yyjson_val *params)
 {
@@ -90,45 +40,93 @@ static void choose_version(struct mcp_server *server, yyjson_val *params)
         }
 }
 
-static int append_initialize(struct mcp_server *server, struct buffer *to, struct error *err)
+static int append_instructions(struct mcp_server *server, struct buffer *to, struct error *err)
 {
-        _cleanup_buffer_ struct buffer instructions = BUFFER_INIT(SMALL_MAX);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
 
         int r = tool_append_instructions(
                 server->config,
                 hub_catalogue(server->hub, config_usual_profile(server->config), &(uint64_t){0}),
-                &instructions, err);
+                &text, err);
+        if (r < 0)
+                return r;
+        r = buffer_printf(to, ",\"instructions\":");
         if (r >= 0)
-                r = buffer_printf(
-                        to,
-                        "{\"protocolVersion\":\"%s\",\"capabilities\":{\"tools\":{\"listChanged\":"
-                        "true}},\"serverInfo\":{\"name\":\"cloister\",\"title\":\"Cloister\","
-                        "\"version\":\"" CLOISTER_VERSION "\"},\"instructions\":",
-                        version_names[server->version]);
+                r = json_append_string(to, buffer_bytes(&text), text.length);
         if (r >= 0)
-                r = json_append_string(to, buffer_bytes(&instructions), instructions.length);
-        return r < 0 ? r : buffer_append(to, "}", 1);
+                r = buffer_append(to, "}", 1);
+        return r < 0 ? error_errno(err, -r, "instructions") : 0;
 }
 
-static void on_initialize(struct mcp_server *server, yyjson_val *params, struct reply *reply)
+/* Tools and resources are the same in both eras. */
+#define CAPABILITIES                                                                               \
+        "\"logging\":{},\"resources\":{\"listChanged\":true,\"subscribe\":true},"                  \
+        "\"tools\":{\"listChanged\":true}"
+
+static void answer_made(struct mcp_server *server, struct reply *reply, int r,
+                        const struct buffer *result, const struct error *err)
+{
+        if (r >= 0)
+                mcp_answer(server, reply, result);
+        else
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
+                                 error_is_set(err) ? err->text : strerror(-r));
+}
+
+static void on_initialize(struct mcp_server *server, const struct mcp_request *request,
+                          struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
         struct error err = {};
 
-        choose_version(server, params);
+        choose_version(server, request->params);
         server->initialized = true;
-        if (append_initialize(server, &result, &err) < 0)
-                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, err.text);
-        else
-                mcp_answer(server, reply, &result);
+        int r = buffer_printf(&result,
+                              "{\"protocolVersion\":\"%s\",\"capabilities\":{" CAPABILITIES
+                              "},\"serverInfo\":%s",
+                              version_names[server->version], mcp_server_info);
+        if (r >= 0)
+                r = append_instructions(server, &result, &err);
+        answer_made(server, reply, r, &result, &err);
 }
 
-static void on_ping(struct mcp_server *server, yyjson_val *params, struct reply *reply)
+static void on_discover(struct mcp_server *server, const struct mcp_request *request,
+                        struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
+        struct error err = {};
+
+        reply->caching = &list_caching;
+        int r = buffer_printf(&result, "{\"supportedVersions\":[\"" MCP_MODERN_VERSION
+                                       "\"],\"capabilities\":{" CAPABILITIES "}");
+        if (r >= 0)
+                r = append_instructions(server, &result, &err);
+        answer_made(server, reply, r, &result, &err);
+}
+
+static void answer_empty(struct mcp_server *server, struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
 
-        if (buffer_append(&result, "{}", 2) >= 0)
-                mcp_answer(server, reply, &result);
+        int r = buffer_append(&result, "{}", 2);
+        answer_made(server, reply, r, &result, &(struct error){});
+}
+
+static void on_ping(struct mcp_server *server, const struct mcp_request *request,
+                    struct reply *reply)
+{
+        answer_empty(server, reply);
+}
+
+static void on_set_level(struct mcp_server *server, const struct mcp_request *request,
+                         struct reply *reply)
+{
+        if (mcp_log_level_read(yyjson_obj_get(request->params, "level"), &server->log_level) < 0)
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                 "params.level must be debug, info, notice, warning, error, "
+                                 "critical, alert or emergency");
+        else
+                answer_empty(server, reply);
 }
 
 static int make_list(struct mcp_server *server, struct buffer *to, struct error *err)
@@ -141,39 +139,70 @@ static int make_list(struct mcp_server *server, struct buffer *to, struct error 
                 err);
 }
 
-static void on_tools_list(struct mcp_server *server, yyjson_val *params, struct reply *reply)
+static int refresh(struct mcp_server *server, struct error *err)
+{
+        _cleanup_buffer_ struct buffer list = BUFFER_INIT(SMALL_MAX);
+
+        int r = make_list(server, &list, err);
+        if (r < 0)
+                return r;
+        if (list.length == server->list.length &&
+            memcmp(buffer_bytes(&list), buffer_bytes(&server->list), list.length) == 0)
+                return 0;
+        buffer_done(&server->list);
+        server->list = list;
+        list = (struct buffer)BUFFER_INIT(SMALL_MAX);
+        server->tools_serial++;
+        return 0;
+}
+
+int mcp_list_refresh(struct mcp_server *server)
+{
+        return refresh(server, &(struct error){});
+}
+
+static void on_tools_list(struct mcp_server *server, const struct mcp_request *request,
+                          struct reply *reply)
 {
         struct error err = {};
         size_t n = 0;
-        const char *cursor = json_string(params, "cursor", &n);
+        const char *cursor = json_string(request->params, "cursor", &n);
 
         if (cursor && n > 0) {
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
                                  "unknown cursor: the list has one page");
                 return;
         }
-        buffer_consume(&server->list, server->list.length);
-        if (make_list(server, &server->list, &err) < 0)
-                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, err.text);
-        else
-                mcp_answer(server, reply, &server->list);
+        int r = refresh(server, &err);
+        if (r >= 0 && request->era == ERA_LEGACY) {
+                server->legacy.tools = true;
+                server->legacy.tools_seen = server->tools_serial;
+        }
+        reply->caching = &list_caching;
+        answer_made(server, reply, r, &server->list, &err);
+        subscriptions_tools_changed(server, server->tools_serial);
         /* Now that the client has its answer, what the cache did not know may start. */
         hub_start(server->hub, config_usual_profile(server->config), HUB_UNKNOWN);
 }
 
-static void on_tools_call(struct mcp_server *server, yyjson_val *params, struct reply *reply)
-{
-        mcp_call_start(server, params, reply);
-}
-
 static const struct method {
         const char *name;
-        void (*handle)(struct mcp_server *server, yyjson_val *params, struct reply *reply);
+        unsigned eras;
+        void (*handle)(struct mcp_server *server, const struct mcp_request *request,
+                       struct reply *reply);
 } methods[] = {
-        {"initialize", on_initialize},
-        {"ping", on_ping},
-        {"tools/list", on_tools_list},
-        {"tools/call", on_tools_call},
+        {"initialize", ERA_LEGACY, on_initialize},
+        {"ping", ERA_LEGACY, on_ping},
+        {"logging/setLevel", ERA_LEGACY, on_set_level},
+        {"server/discover", ERA_MODERN, on_discover},
+        {"subscriptions/listen", ERA_MODERN, subscriptions_listen},
+        {"tools/list", ERA_LEGACY | ERA_MODERN, on_tools_list},
+        {"tools/call", ERA_LEGACY | ERA_MODERN, mcp_call_start},
+        {"resources/list", ERA_LEGACY | ERA_MODERN, resources_list},
+        {"resources/templates/list", ERA_LEGACY | ERA_MODERN, resources_templates},
+        {"resources/read", ERA_LEGACY | ERA_MODERN, resources_read},
+        {"resources/subscribe", ERA_LEGACY, resources_subscribe},
+        {"resources/unsubscribe", ERA_LEGACY, resources_unsubscribe},
 };
 
 static bool method_is(const struct jsonrpc_message *message, const char *name)
@@ -182,28 +211,81 @@ static bool method_is(const struct jsonrpc_message *message, const char *name)
                memcmp(message->method, name, message->method_length) == 0;
 }
 
+static const struct method *find_method(const struct jsonrpc_message *message)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (method_is(message, methods[i].name))
+                        return &methods[i];
+        }
+        return NULL;
+}
+
+static void answer_unsupported(struct mcp_server *server, const struct mcp_request *request,
+                               struct reply *reply, const char *why)
+{
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(SMALL_MAX);
+        yyjson_val *meta = yyjson_obj_get(request->params, "_meta");
+        size_t n = 0;
+        const char *version = json_string(meta, META_VERSION, &n);
+
+        int r = buffer_printf(&data, "{\"supported\":[\"" MCP_MODERN_VERSION "\"],\"requested\":");
+        if (r >= 0)
+                r = json_append_string(&data, version, n < VERSION_SHOWN ? n : VERSION_SHOWN);
+        if (r >= 0)
+                r = buffer_append(&data, "}", 1);
+        mcp_answer_error_data(server, reply, MCP_UNSUPPORTED_VERSION, why, r >= 0 ? &data : NULL);
+}
+
+static void dispatch(struct mcp_server *server, const struct jsonrpc_message *message,
+                     const struct mcp_request *request, struct reply *reply)
+{
+        const struct method *method = find_method(message);
+
+        if (method && (method->eras & request->era))
+                method->handle(server, request, reply);
+        else if (method && method->eras == ERA_MODERN)
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                 "params._meta has no string " META_VERSION);
+        else
+                mcp_answer_error(server, reply, JSONRPC_METHOD_NOT_FOUND, "method not found");
+}
+
 static void take_request(struct mcp_server *server, const struct jsonrpc_message *message,
                          struct batch *batch)
 {
+        struct mcp_request request;
         struct reply reply;
+        struct error err = {};
 
         if (reply_init(&reply, message->id, batch) < 0) {
                 mcp_answer_error(server, &reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
                 return;
         }
-        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (method_is(message, methods[i].name)) {
-                        methods[i].handle(server, message->params, &reply);
-                        return;
-                }
-        }
-        mcp_answer_error(server, &reply, JSONRPC_METHOD_NOT_FOUND, "method not found");
+        int code = mcp_request_read(message->params, &request, &err);
+        reply.modern = request.era == ERA_MODERN;
+        if (batch && reply.modern)
+                mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST,
+                                 "batches are not part of this protocol version");
+        else if (code == MCP_UNSUPPORTED_VERSION)
+                answer_unsupported(server, &request, &reply, err.text);
+        else if (code != 0)
+                mcp_answer_error(server, &reply, code, err.text);
+        else
+                dispatch(server, message, &request, &reply);
+}
+
+static void on_cancelled(struct mcp_server *server, yyjson_val *params)
+{
+        yyjson_val *id = yyjson_obj_get(params, "requestId");
+
+        if (!mcp_call_cancel(server, id) && !subscriptions_cancel(server, id))
+                log_debug("a cancelled request is not under way");
 }
 
 static void take_notification(struct mcp_server *server, const struct jsonrpc_message *message)
 {
         if (method_is(message, "notifications/cancelled"))
-                mcp_call_cancel(server, yyjson_obj_get(message->params, "requestId"));
+                on_cancelled(server, message->params);
         else if (method_is(message, "notifications/initialized"))
                 hub_start(server->hub, config_usual_profile(server->config), HUB_UNKNOWN);
 }
@@ -261,7 +343,7 @@ static void take_batch(struct mcp_server *server, const struct jsonrpc_message *
                         take_message(server, &one, batch);
                 }
         }
-        batch_step(server, batch);
+        mcp_batch_step(server, batch);
 }
 
 /* The id of a request that is not JSON only for bytes that are not UTF-8, so that its sender learns
@@ -303,18 +385,14 @@ void mcp_server_line_too_long(struct mcp_server *server, size_t most)
 
 void mcp_server_catalogue_changed(struct mcp_server *server)
 {
-        _cleanup_buffer_ struct buffer list = BUFFER_INIT(SMALL_MAX);
-        struct error err = {};
+        /* Who has not asked yet has nothing old. */
+        if (server->list.length > 0 && mcp_list_refresh(server) >= 0)
+                subscriptions_tools_changed(server, server->tools_serial);
+}
 
-        /* A client that has not asked yet has nothing old. */
-        if (server->list.length == 0 || make_list(server, &list, &err) < 0)
-                return;
-        if (list.length == server->list.length &&
-            memcmp(buffer_bytes(&list), buffer_bytes(&server->list), list.length) == 0)
-                return;
-        buffer_consume(&server->list, server->list.length);
-        if (buffer_append(&server->list, buffer_bytes(&list), list.length) >= 0)
-                mcp_notify(server, "notifications/tools/list_changed", NULL);
+void mcp_server_closing(struct mcp_server *server)
+{
+        subscriptions_close(server);
 }
 
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)
@@ -338,6 +416,7 @@ int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struc
                 .sessions = sessions,
                 .host = *host,
                 .version = MCP_2025_11_25,
+                .log_level = MCP_LOG_OFF,
                 .list = BUFFER_INIT(SMALL_MAX),
         };
         *ret = server;
@@ -349,6 +428,8 @@ struct mcp_server *mcp_server_free(struct mcp_server *server)
         if (!server)
                 return NULL;
         mcp_call_free_all(server);
+        subscriptions_free(server);
+        resource_store_done(&server->store);
         buffer_done(&server->list);
         free(server);
         return NULL;

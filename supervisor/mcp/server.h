@@ -1,8 +1,10 @@
 /*
  * The MCP server: messages in as lines, messages out as bytes. Knows nothing of descriptors.
  *
- * Revisions 2024-11-05 to 2025-11-25. initialize and tools/list are answered from what is known at
- * once, whatever sandboxes and upstream servers still do; a call of run_python becomes a cell.
+ * Revisions 2024-11-05 to 2025-11-25, which begin with initialize, and 2026-07-28, whose requests
+ * stand alone; on one connection, in any order (request.h). initialize, server/discover and
+ * tools/list are answered from what is known at once, whatever sandboxes and upstream servers still
+ * do; a call of run_python becomes a cell.
  */
 #pragma once
 
@@ -17,14 +19,18 @@
 struct mcp_server;
 
 enum {
-        MCP_CALLS_MAX = 1024,    /* under way at once */
-        MCP_HEARTBEAT_MS = 5000, /* progress notifications, where the client gave a token */
+        MCP_CALLS_MAX = 1024, /* under way at once */
 };
+
+/* Name and version of the server, as a JSON object. */
+extern const char mcp_server_info[];
 
 struct mcp_host {
         void *data;
         /* Bytes for the client, whole messages. */
         void (*send)(void *data, const char *bytes, size_t n);
+        /* Whether many of them wait already; NULL: never. */
+        bool (*congested)(void *data);
 };
 
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,
@@ -37,6 +43,9 @@ struct mcp_server *mcp_server_free(struct mcp_server *server);
 void mcp_server_line(struct mcp_server *server, const char *line, size_t n);
 /* A line above the bound, which was skipped. */
 void mcp_server_line_too_long(struct mcp_server *server, size_t most);
+
+/* The server will end: streams of notifications get their last message. */
+void mcp_server_closing(struct mcp_server *server);
 
 /* Another config, borrowed, from now on: calls that run go on under theirs. */
 void mcp_server_set_config(struct mcp_server *server, const struct config *config);

@@ -172,7 +172,7 @@ static pid_t launch(const struct broker_launch *how, struct children *children, 
         int r = children_add(children, pid);
         if (r < 0)
                 return error_errno(err, -r, "broker");
-        r = userns_map(pid, uid, uid, range ? uid : how->ids->group, 1, err);
+        r = userns_map(pid, uid, uid, range ? uid : getegid(), 1, err);
         if (r < 0)
                 return r;
         r = fd_write_all(go, "g", 1);

@@ -40,6 +40,8 @@ struct cgroups {
         size_t count;
         char name[48]; /* of our parent directories */
         bool bounds_cpu;
+        bool is_ours;          /* as cgroups_open() was told */
+        bool wants_delegation; /* version 2 is here, but no group of our own */
         uint32_t serial;
         char **leftovers; /* names of leaves that would not go yet, tried again with the next one */
         size_t n_leftovers;

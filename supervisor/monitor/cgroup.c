@@ -157,12 +157,13 @@ static void explain(int code, bool v2, struct error *why)
                           "here (mount -t cgroup2 none /sys/fs/cgroup)");
                 return;
         }
-        if (geteuid() == 0 || (code != -EACCES && code != -EPERM && code != -EROFS))
+        if (code != -EACCES && code != -EPERM && code != -EROFS)
                 return;
         size_t used = strlen(why->text);
         snprintf(why->text + used, sizeof(why->text) - used, "; %s",
-                 v2 ? "start it with `systemd-run --user --scope -p Delegate=yes` or as root"
-                    : "with cgroup v1 only root may make one");
+                 !v2              ? "with cgroup v1 only root may make one"
+                 : geteuid() == 0 ? "start it with `systemd-run --scope -p Delegate=yes`"
+                                  : "start it with `systemd-run --user --scope -p Delegate=yes`");
 }
 
 int cgroups_candidates(char ***ret, struct error *err)
@@ -203,7 +204,7 @@ void cgroups_candidates_free(char **list)
         free(list);
 }
 
-int cgroups_open(struct cgroups **ret, struct error *why, struct error *err)
+int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct error *err)
 {
         _cleanup_free_ struct cgroup_places *places = NULL;
         struct error local = {0};
@@ -214,6 +215,7 @@ int cgroups_open(struct cgroups **ret, struct error *why, struct error *err)
         struct cgroups *cgroups = calloc(1, sizeof(*cgroups));
         if (!cgroups)
                 return error_errno(err, ENOMEM, "cgroup");
+        cgroups->is_ours = is_ours;
         name_parents(cgroups->name, sizeof(cgroups->name));
         r = try_version(cgroups, &cgroup2_operations, cgroup2_open, places, &local);
         bool v2 = r != -EOPNOTSUPP;
@@ -221,6 +223,7 @@ int cgroups_open(struct cgroups **ret, struct error *why, struct error *err)
                 r = try_version(cgroups, &cgroup1_operations, cgroup1_open, places, &local);
         if (r < 0) {
                 explain(r, v2, &local);
+                cgroups->wants_delegation = v2;
                 if (why)
                         *why = local;
         }
@@ -243,6 +246,11 @@ struct cgroups *cgroups_free(struct cgroups *cgroups)
 enum cgroup_version cgroups_version(const struct cgroups *cgroups)
 {
         return cgroups->operations ? cgroups->operations->version : CGROUP_NONE;
+}
+
+bool cgroups_want_delegation(const struct cgroups *cgroups)
+{
+        return cgroups->wants_delegation;
 }
 
 bool cgroups_bounds_cpu(const struct cgroups *cgroups)

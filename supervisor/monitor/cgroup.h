@@ -21,8 +21,10 @@ struct cgroup;  /* one sandbox's leaf */
 enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 /* Never fails for want of permission: the version is then CGROUP_NONE and *why tells what to
- * change. */
-int cgroups_open(struct cgroups **ret, struct error *why, struct error *err);
+ * change. is_ours: our group and all that is in it are ours, since a scope was made for us. */
+int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct error *err);
+/* CGROUP_NONE, and all that is missing is that somebody delegates us a group. */
+bool cgroups_want_delegation(const struct cgroups *cgroups);
 /* Removes all leaves and, where we still may, our parent directories (at a mount's root the janitor
  * has to). */
 struct cgroups *cgroups_free(struct cgroups *cgroups);

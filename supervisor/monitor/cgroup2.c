@@ -3,8 +3,9 @@
  *
  * A group with processes of its own cannot give controllers to its children (cgroups(7), "no
  * internal processes"), and a group that systemd manages is not ours to change unless it was
- * delegated. So: our own group where we are alone in it and it is ours to use, after moving into a
- * leaf "supervisor"; else, as root, the root of the mount.
+ * delegated. So: our own group where it is ours to use and we are alone in it, or all others in it
+ * are ours too, after moving into a leaf "supervisor"; else, as root where there is no systemd, the
+ * root of the mount. Where there is one, it is asked for a scope (cgroup-scope.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 #include "supervisor/monitor/cgroup-parts.h"
 #include "supervisor/monitor/cgroup-tree.h"
 
-enum { PERIOD_US = 100000 };
+enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10 };
 
 static int set_cpu(const struct cgroup *cgroup, uint32_t milli, struct error *err)
 {
@@ -114,12 +115,17 @@ static bool are_alone(int dir_fd)
                strcmp(text, self) == 0;
 }
 
+static bool is_under_systemd(void)
+{
+        return access("/run/systemd/system", F_OK) == 0;
+}
+
 /* systemd marks what it delegated; where there is no systemd, nobody else writes there. */
 static bool is_delegated(const char *path)
 {
         char value[4];
 
-        if (geteuid() != 0 || access("/run/systemd/system", F_OK) < 0)
+        if (geteuid() != 0 || !is_under_systemd())
                 return true;
         return getxattr(path, "trusted.delegate", value, sizeof(value)) > 0 ||
                getxattr(path, "user.delegate", value, sizeof(value)) > 0;
@@ -145,12 +151,20 @@ static int enable(int dir_fd, const char *path, struct error *why)
 
 static int move_aside(int dir_fd, const char *path, struct error *why)
 {
-        char pid[16];
+        char pids[64 * 1024];
+        int r = 1;
 
         if (mkdirat(dir_fd, "supervisor", 0755) < 0 && errno != EEXIST)
                 return error_errno(why, errno, "cgroup: mkdir %s/supervisor", path);
-        snprintf(pid, sizeof(pid), "%d", getpid());
-        int r = cgroup_write(dir_fd, "supervisor/cgroup.procs", pid);
+        /* Who was forked meanwhile is met in the next round. One that has ended is no failure. */
+        for (int round = 0; r > 0 && round < MOVE_ROUNDS_MAX; round++) {
+                r = cgroup_read(dir_fd, "cgroup.procs", pids, sizeof(pids));
+                char *rest = pids;
+                for (const char *pid; r > 0 && (pid = strsep(&rest, "\n")) && *pid;) {
+                        int moved = cgroup_write(dir_fd, "supervisor/cgroup.procs", pid);
+                        r = moved < 0 && moved != -ESRCH ? moved : r;
+                }
+        }
         return r < 0 ? error_errno(why, -r, "cgroup: move to %s/supervisor", path) : 0;
 }
 
@@ -185,12 +199,12 @@ static int host_in_root(struct cgroups *cgroups, const char *path, struct error 
         return host_in(cgroups, fd, path, why);
 }
 
-static bool own_can_host(const char *path)
+static bool own_can_host(const char *path, bool is_ours)
 {
         _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         return fd >= 0 && controls(fd, "cgroup.controllers") &&
-               (is_true_root(fd) || (are_alone(fd) && is_delegated(path)));
+               (is_ours || is_true_root(fd) || (are_alone(fd) && is_delegated(path)));
 }
 
 int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why)
@@ -201,9 +215,9 @@ int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, st
 
         if (root < 0 || !controls(root, "cgroup.controllers"))
                 return -EOPNOTSUPP;
-        if (own_can_host(place->own))
+        if (own_can_host(place->own, cgroups->is_ours))
                 return host_in_own(cgroups, place->own, why);
-        if (geteuid() == 0)
+        if (geteuid() == 0 && !is_under_systemd())
                 return host_in_root(cgroups, place->mount, why);
         return error_set(why, EACCES,
                          "cgroup %s was not delegated to uid %u, or holds other processes",

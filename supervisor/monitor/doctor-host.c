@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "supervisor/monitor/cgroup-scope.h"
 #include "supervisor/monitor/cgroup.h"
 #include "supervisor/monitor/child.h"
 #include "supervisor/monitor/config-files.h"
@@ -39,12 +40,33 @@ static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
                            version);
 }
 
+/* As the monitor does: what is here, else a scope from systemd. */
+static int open_limits(struct cgroups **ret, struct error *why, struct error *err)
+{
+        struct error nobody = {0};
+        pid_t pid;
+        int answer;
+
+        int r = cgroups_open(false, ret, why, err);
+        if (r < 0 || cgroups_version(*ret) != CGROUP_NONE || !cgroups_want_delegation(*ret))
+                return r;
+        if (cgroup_scope_ask(&pid, &answer, &nobody) < 0 ||
+            cgroup_scope_take(pid, answer, &nobody) < 0) {
+                error_context(why, "%s", nobody.text);
+                return 0;
+        }
+        cgroups_free(*ret);
+        *ret = NULL;
+        *why = (struct error){0};
+        return cgroups_open(true, ret, why, err);
+}
+
 static void check_limits(struct doctor *d)
 {
         struct cgroups *cgroups = NULL;
         struct error error = {0}, why = {0};
 
-        if (cgroups_open(&cgroups, &why, &error) < 0) {
+        if (open_limits(&cgroups, &why, &error) < 0) {
                 doctor_add(d, "limits", DOCTOR_MISSING, true, "mount /proc", "%s", error.text);
                 return;
         }
@@ -70,7 +92,8 @@ static void check_limits(struct doctor *d)
 
 static void check_programs(struct doctor *d)
 {
-        static const char *const names[] = {"cloister", "cloister-init", "cloister-worker"};
+        static const char *const names[] = {"cloister", "cloister-init", "cloister-worker",
+                                            "cloister-module.so"};
         struct error error = {0};
         char path[512];
 
@@ -81,8 +104,7 @@ static void check_programs(struct doctor *d)
                         return;
                 }
         }
-        doctor_add(d, "programs", DOCTOR_EFFECTIVE, true, NULL,
-                   "cloister, cloister-init and cloister-worker are there");
+        doctor_add(d, "programs", DOCTOR_EFFECTIVE, true, NULL, "all executables are there");
 }
 
 /* ---- config ---- */

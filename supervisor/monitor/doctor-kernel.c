@@ -39,7 +39,12 @@ static void check_version(struct doctor *d)
 
 static void check_privilege(struct doctor *d, const struct ids *ids)
 {
-        if (ids->mode == SANDBOX_ROOTLESS)
+        if (ids->by_helper)
+                doctor_add(d, "privilege", DOCTOR_EFFECTIVE, true, NULL,
+                           "rootless: each session runs as a host id of its own, from %u of your "
+                           "subordinate ids such as %u (chosen at each start)",
+                           ids->count, ids->first);
+        else if (ids->mode == SANDBOX_ROOTLESS)
                 doctor_add(d, "privilege", DOCTOR_EFFECTIVE, true, NULL,
                            "rootless: every session runs as your own uid %u in a user namespace of "
                            "its own",

@@ -144,7 +144,7 @@ int trial_run(const struct ids *ids, struct trial *ret, struct error *err)
         if (pid == 0)
                 outer(&t, go_read, report_write);
         close(take_fd(report_write));
-        int r = userns_map(pid, 0, ids->first, ids->group, ids->count, err);
+        int r = ids_map(pid, ids, err);
         if (r >= 0)
                 r = fd_write_all(go_write, "", 1);
         close(take_fd(go_write));

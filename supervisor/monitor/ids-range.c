@@ -80,9 +80,9 @@ static int add_lines(struct id_runs *runs, char *text, line_parser *parse, struc
         return 0;
 }
 
-static int add_file(struct id_runs *runs, const char *path, line_parser *parse, struct error *err)
+/* *ret: the text, owned by the caller; NULL where there is no such file. */
+static int read_lines(const char *path, char **ret, struct error *err)
 {
-        _cleanup_free_ char *text = NULL;
         size_t length;
 
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -90,10 +90,16 @@ static int add_file(struct id_runs *runs, const char *path, line_parser *parse, 
                 return 0;
         if (fd < 0)
                 return error_errno(err, errno, "open %s", path);
-        int r = fd_read_whole(fd, FILE_MAX, &text, &length, err);
-        if (r < 0)
-                return error_context(err, "%s", path);
-        return add_lines(runs, text, parse, err);
+        int r = fd_read_whole(fd, FILE_MAX, ret, &length, err);
+        return r < 0 ? error_context(err, "%s", path) : 0;
+}
+
+static int add_file(struct id_runs *runs, const char *path, line_parser *parse, struct error *err)
+{
+        _cleanup_free_ char *text = NULL;
+
+        int r = read_lines(path, &text, err);
+        return r < 0 || !text ? r : add_lines(runs, text, parse, err);
 }
 
 int id_runs_add_map(struct id_runs *runs, const char *path, struct error *err)
@@ -104,6 +110,31 @@ int id_runs_add_map(struct id_runs *runs, const char *path, struct error *err)
 int id_runs_add_sub(struct id_runs *runs, const char *path, struct error *err)
 {
         return add_file(runs, path, parse_sub, err);
+}
+
+static bool is_owned(const char *line, const char *name, uint32_t uid)
+{
+        size_t n = strcspn(line, ":");
+        char number[16];
+
+        snprintf(number, sizeof(number), "%u", uid);
+        return (strlen(name) == n && strncmp(line, name, n) == 0) ||
+               (strlen(number) == n && strncmp(line, number, n) == 0);
+}
+
+int id_runs_add_sub_of(struct id_runs *runs, const char *path, const char *name, uint32_t uid,
+                       struct error *err)
+{
+        _cleanup_free_ char *text = NULL;
+
+        int r = read_lines(path, &text, err);
+        char *rest = text;
+        for (const char *line; r >= 0 && (line = strsep(&rest, "\n"));) {
+                struct id_run run;
+                if (is_owned(line, name, uid) && parse_sub(line, &run) == 0)
+                        r = id_runs_add(runs, run.first, run.count);
+        }
+        return r;
 }
 
 int id_runs_add_names(struct id_runs *runs, const char *path, struct error *err)

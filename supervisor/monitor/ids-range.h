@@ -24,6 +24,9 @@ void id_runs_done(struct id_runs *runs);
  * (the inner side), subuid(5), and passwd(5) or group(5), whose third field is the id. */
 int id_runs_add_map(struct id_runs *runs, const char *path, struct error *err);
 int id_runs_add_sub(struct id_runs *runs, const char *path, struct error *err);
+/* Of the latter only what one user has, whom the file names or gives by uid. */
+int id_runs_add_sub_of(struct id_runs *runs, const char *path, const char *name, uint32_t uid,
+                       struct error *err);
 int id_runs_add_names(struct id_runs *runs, const char *path, struct error *err);
 
 /* All of wanted lies in one run. */

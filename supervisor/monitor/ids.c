@@ -22,6 +22,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/monitor/child.h"
+#include "supervisor/monitor/ids-helper.h"
 #include "supervisor/monitor/ids-range.h"
 #include "supervisor/monitor/userns.h"
 
@@ -97,8 +98,28 @@ static int await_trial(pid_t pid)
         return -WEXITSTATUS(status);
 }
 
+int ids_map(pid_t pid, const struct ids *ids, struct error *err)
+{
+        if (ids->by_helper)
+                return ids_helper_map(pid, ids->first, ids->group, ids->count, err);
+        return userns_map(pid, 0, ids->first, ids->group, ids->count, err);
+}
+
+struct ids ids_single(const struct ids *ids)
+{
+        struct ids single = *ids;
+
+        if (ids->mode != SANDBOX_ROOTLESS)
+                return single;
+        single.first = geteuid();
+        single.group = getegid();
+        single.count = 1;
+        single.by_helper = false;
+        return single;
+}
+
 /* Makes a user namespace with these ids. Returns 0 or negative errno. */
-static int try_ids(const struct ids *ids)
+static int try_ids(const struct ids *ids, struct error *err)
 {
         _cleanup_close_ int read_end = -1, write_end = -1;
         int ends[2];
@@ -112,7 +133,7 @@ static int try_ids(const struct ids *ids)
                 return pid;
         if (pid == 0)
                 trial_child(read_end);
-        int r = userns_map(pid, 0, ids->first, ids->group, ids->count, NULL);
+        int r = ids_map(pid, ids, err);
         if (r >= 0)
                 r = fd_write_all(write_end, "", 1);
         close(take_fd(write_end));
@@ -229,18 +250,50 @@ static int choose_range(uint32_t first, uint32_t count, uint32_t needed, struct 
         return 0;
 }
 
-static int choose_rootless(struct ids *ret, struct error *err)
+/* Subordinate ids, where there are enough of them and a trial worked. */
+static int choose_subordinate(uint32_t needed, struct ids *ret, struct error *why)
 {
-        struct ids ids = {SANDBOX_ROOTLESS, geteuid(), getegid(), 1, geteuid()};
+        struct id_run uids, gids;
+
+        if (geteuid() == 0 || needed < 2)
+                return error_set(why, ENOENT, "uid 0 has no subordinate ids");
+        int r = ids_helper_choose(geteuid(), needed - 1, &uids, &gids, why);
+        if (r < 0)
+                return r;
+        struct ids ids = {.mode = SANDBOX_ROOTLESS,
+                          .first = uids.first,
+                          .group = gids.first,
+                          .count = needed - 1,
+                          .by_helper = true,
+                          .broker = geteuid()};
+        r = try_ids(&ids, why);
+        if (r >= 0)
+                *ret = ids;
+        else if (!error_is_set(why))
+                error_errno(why, -r, "a namespace with subordinate ids");
+        return r;
+}
+
+static int choose_rootless(uint32_t needed, struct ids *ret, struct error *err)
+{
+        struct ids ids = {.mode = SANDBOX_ROOTLESS,
+                          .first = geteuid(),
+                          .group = getegid(),
+                          .count = 1,
+                          .broker = geteuid()};
+        struct error why = {};
 
         if (geteuid() == 0 && is_initial_namespace())
                 return error_set(err, EPERM,
                                  "uid 0 without CAP_SETUID and CAP_SETGID: sandboxes never run as "
                                  "uid 0; grant both or start Cloister as another user");
-        int r = try_ids(&ids);
+        if (choose_subordinate(needed, ret, &why) >= 0)
+                return 0;
+        int r = try_ids(&ids, NULL);
         if (r < 0)
                 return error_set(err, -r, "no user namespace for sandboxes (%s): %s",
                                  strerrordesc_np(-r), ids_namespace_hint(-r));
+        snprintf(ids.note, sizeof(ids.note), "%.*s", (int)sizeof(ids.note) - 1, why.text);
         *ret = ids;
         return 0;
 }
@@ -263,13 +316,16 @@ int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, stru
         uid_t broker;
 
         if (!can_map_ids() || is_mapped_alone())
-                return choose_rootless(ret, err);
+                return choose_rootless(needed, ret, err);
         int r = choose_range(range_first, range_count, needed, &run, &broker, err);
         if (r < 0)
                 return r;
-        struct ids ids = {geteuid() == 0 ? SANDBOX_ROOT : SANDBOX_CAPABLE, run.first, run.first,
-                          run.count, broker};
-        r = try_ids(&ids);
+        struct ids ids = {.mode = geteuid() == 0 ? SANDBOX_ROOT : SANDBOX_CAPABLE,
+                          .first = run.first,
+                          .group = run.first,
+                          .count = run.count,
+                          .broker = broker};
+        r = try_ids(&ids, NULL);
         if (r < 0)
                 return error_set(err, -r, "no user namespace for sandboxes with ids %u+%u (%s): %s",
                                  run.first, run.count, strerrordesc_np(-r), ids_namespace_hint(-r));

@@ -2,7 +2,8 @@
  * Which host ids sandboxes run as, and what privilege the monitor keeps for that.
  *
  * The mode is found by trying: a child maps the ids that were chosen into a user namespace of its
- * own. Host uid 0 is never mapped.
+ * own. An ordinary user's are subordinate ids where newuidmap gives them, else his own for all
+ * sessions. Host uid 0 is never mapped.
  */
 #pragma once
 
@@ -22,12 +23,22 @@ enum { IDS_DEFAULT_FIRST = 0x70000000, IDS_DEFAULT_COUNT = 0x0ffe0000 };
 
 struct ids {
         enum sandbox_mode mode;
-        uid_t first; /* of the template and its sessions, as uid and gid; rootless: our own euid */
-        gid_t group; /* root and capable: as first; rootless: our own egid */
-        uint32_t count; /* root and capable: as asked for less the broker's; rootless: 1 */
+        uid_t first; /* of the template and its sessions; rootless: a subordinate one, or our euid
+                      */
+        gid_t group; /* root and capable: as first; rootless: a subordinate one, or our egid */
+        uint32_t count; /* as asked for less the broker's; 1: all sessions have the same, our own */
+        bool by_helper; /* rootless, and the ids are subordinate ones: newuidmap writes the map */
         uid_t broker; /* root and capable: the first of the range, the same for every broker, since
                          it owns the state directory; rootless: our own euid */
+        char note[160]; /* rootless with one id: why there are not more; else "" */
 };
+
+/* Rootless: the same with our own id for all sessions, for what has to reach our files. Else as it
+ * is. */
+struct ids ids_single(const struct ids *ids);
+
+/* Writes both maps of a child that is dumpable and waits: 0..count-1 inside. */
+int ids_map(pid_t pid, const struct ids *ids, struct error *err);
 
 /*
  * Chooses the mode and, in root and capable mode, `needed` ids (sessions + 2) in a row, inside our

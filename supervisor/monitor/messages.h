@@ -50,6 +50,8 @@ enum monitor_event_kind {
                                 memfd */
         MONITOR_READY, /* after the last CONFIG_FILE: the broker may isolate itself and go on; after
                           a reload: the generation holds from now on */
+        MONITOR_LIMITS, /* before the first SESSION_STARTED; target: enum monitor_facts, which holds
+                           instead of hello.facts: a control group was given to us meanwhile */
         MONITOR_EVENT_MAX,
 };
 
@@ -73,14 +75,15 @@ enum monitor_facts {
                                   bytes */
         MONITOR_FACTS_PROC,    /* /proc/PID/stat of the worker: fields 14 and 15 in ticks;
                                   /proc/PID/status: VmHWM and VmRSS */
+        MONITOR_FACTS_MAX,
 };
 
 struct monitor_hello {
         uint32_t generation;
         uint32_t config_files;
-        uint32_t mode;     /* enum sandbox_mode */
-        uint32_t degraded; /* 1: limits are rlimits only */
-        uint32_t facts;    /* enum monitor_facts */
+        uint32_t mode; /* enum sandbox_mode */
+        uint32_t reserved;
+        uint32_t facts; /* enum monitor_facts */
         uint32_t sessions_max;
         uint64_t memory_max; /* bytes a session */
 };

@@ -96,17 +96,13 @@ int monitor_load_config(struct monitor *m, struct error *err)
 
 void monitor_send_config(struct monitor *m)
 {
-        enum cgroup_version version = cgroups_version(m->cgroups);
         size_t n = config_files_count(m->files);
         struct monitor_event hello = {
                 .kind = MONITOR_HELLO,
                 .hello = {.generation = m->generation,
                           .config_files = (uint32_t)n,
                           .mode = m->ids.mode,
-                          .degraded = version == CGROUP_NONE,
-                          .facts = version == CGROUP_V1   ? MONITOR_FACTS_CGROUP1
-                                   : version == CGROUP_V2 ? MONITOR_FACTS_CGROUP2
-                                                          : MONITOR_FACTS_PROC,
+                          .facts = monitor_limits_facts(m),
                           .sessions_max = m->sessions_max,
                           .memory_max = m->limits.memory},
         };

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "policy/config.h"
+#include "supervisor/monitor/cgroup-scope.h"
 #include "supervisor/monitor/cgroup.h"
 #include "supervisor/monitor/children.h"
 #include "supervisor/monitor/config-files.h"
@@ -42,15 +43,23 @@ struct monitor {
         struct ids ids;
         struct children *children;
         struct cgroups *cgroups;
-        pid_t janitor_pid;
-        int janitor; /* the pipe whose end sets it to work */
+        struct {
+                pid_t pid;
+                int pipe; /* whose end sets it to work */
+        } janitors[2];    /* the first, and one for a scope that we got later */
+        size_t n_janitors;
+        pid_t scope_pid; /* asks systemd for a scope; 0: nobody does */
+        int scope;       /* its answer */
+        struct event *scope_answer;
+        bool prepare_later; /* sessions wait until it is known what bounds them */
         struct control_socket control;
         struct limits limits;
         uint32_t sessions_max;
         struct upstream_user user;
-        int worker_file, init_file; /* our executables, opened while we may still read them */
-        char program[512];          /* path of `cloister` */
-        char state_path[512];       /* "": none */
+        /* our executables, opened while we may still read them */
+        int worker_file, module_file, init_file;
+        char program[512];    /* path of `cloister` */
+        char state_path[512]; /* "": none */
 
         /* the broker */
         pid_t broker;
@@ -92,11 +101,18 @@ bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *reque
 /* monitor-requests.c: the table of what the broker may ask. */
 void monitor_on_request(evutil_socket_t fd, short what, void *data);
 
+/* monitor-limits.c */
+int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
+int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */
+void monitor_limits_done(struct monitor *m);                    /* last of all */
+enum monitor_facts monitor_limits_facts(const struct monitor *m);
+
 /* monitor-sessions.c */
 int monitor_sessions_init(struct monitor *m, struct error *err);
 void monitor_sessions_done(struct monitor *m);
 void monitor_sessions_prepare(
-        struct monitor *m); /* image and template, ahead of the first request */
+        struct monitor *m);                     /* image and template, ahead of the first request */
+void monitor_sessions_go_on(struct monitor *m); /* with what waited for its bounds */
 void monitor_session_create(struct monitor *m, const struct monitor_request *request);
 void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request);

@@ -155,7 +155,10 @@ static int seal_program(const char *name, int file, struct error *err)
 
 static int gather_parts(const struct monitor *m, struct template_parts *parts, struct error *err)
 {
-        parts->worker_fd = seal_program("cloister-worker", m->worker_file, err);
+        if (parts->image->link == TEMPLATE_LINK_MODULE)
+                parts->worker_fd = seal_program("cloister-module.so", m->module_file, err);
+        else
+                parts->worker_fd = seal_program("cloister-worker", m->worker_file, err);
         if (parts->worker_fd < 0)
                 return parts->worker_fd;
         parts->init_fd = seal_program("cloister-init", m->init_file, err);
@@ -218,7 +221,8 @@ void monitor_sessions_prepare(struct monitor *m)
         struct error error = {};
 
         event_del(m->early);
-        if (m->template || m->image_job)
+        m->prepare_later = m->scope_pid > 0;
+        if (m->prepare_later || m->template || m->image_job)
                 return;
         if (prepare(m, &error) < 0) {
                 fail_waiting(m, &error);
@@ -233,7 +237,7 @@ static int make_one(struct monitor *m, uint32_t serial, struct error *err)
                 i++;
         if (i == m->sessions_max)
                 return error_set(err, EAGAIN, "%u sessions live already", m->sessions_max);
-        uint32_t id = m->ids.mode == SANDBOX_ROOTLESS ? 0 : i + 1;
+        uint32_t id = m->ids.count == 1 ? 0 : i + 1;
         int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, serial, &m->limits,
                             &m->sandboxes[i], err);
         if (r < 0)
@@ -255,6 +259,12 @@ static void make_waiting(struct monitor *m)
                 if (make_one(m, serial, &error) < 0)
                         monitor_send_failed(m, serial, &error);
         }
+}
+
+void monitor_sessions_go_on(struct monitor *m)
+{
+        monitor_sessions_prepare(m);
+        make_waiting(m);
 }
 
 void monitor_session_create(struct monitor *m, const struct monitor_request *request)

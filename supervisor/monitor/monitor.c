@@ -6,8 +6,9 @@
  *   1. what the servers are to get back (limits, umask) is remembered; we become non-dumpable.
  *   2. the config is read into sealed memfds; in the privileged modes only what root owns. When a
  * file has changed, all are read anew and told as the next generation.
- *   3. the mode, the ids and the control groups are found by trying. Without a bound on memory and
- * pids there is no service; cgroups and rlimits are both such bounds.
+ *   3. the control groups, the mode and the ids are found by trying. Without a bound on memory and
+ * pids there is no service; cgroups and rlimits are both such bounds. Where systemd has to give us
+ * a group, it is asked while the rest goes on; only sessions wait for its answer.
  *   4. the janitor starts, which cleans up if we are killed.
  *   5. the broker starts, in its namespaces, and is told what it needs: by then it may answer its
  * client.
@@ -55,45 +56,6 @@ static int choose_image(struct monitor *m, struct error *err)
         const char *python = m->options->python ? m->options->python : m->config->python;
 
         return image_choose(name, python, &m->image, err);
-}
-
-/* Before what it cleans up is made: we may be killed at any time. */
-static int start_janitor(struct monitor *m, struct error *err)
-{
-        char **paths = NULL;
-        size_t n = 0;
-
-        int r = cgroups_candidates(&paths, err);
-        if (r < 0)
-                return r;
-        while (paths[n])
-                n++;
-        m->janitor_pid = janitor_start((const char *const *)paths, n,
-                                       *m->control.path ? m->control.path : NULL, &m->janitor, err);
-        cgroups_candidates_free(paths);
-        if (m->janitor_pid < 0)
-                return m->janitor_pid;
-        r = children_add(m->children, m->janitor_pid);
-        return r < 0 ? error_errno(err, -r, "janitor") : 0;
-}
-
-static int open_cgroups(struct monitor *m, struct error *err)
-{
-        struct error why = {};
-
-        int r = start_janitor(m, err);
-        if (r >= 0)
-                r = cgroups_open(&m->cgroups, &why, err);
-        if (r < 0)
-                return r;
-        if (cgroups_version(m->cgroups) != CGROUP_NONE) {
-                cgroups_sweep(m->cgroups);
-                return 0;
-        }
-        log_info("limits hold per process, not per session (degraded): %s", why.text);
-        if (!*m->control.path)
-                close(take_fd(m->janitor));
-        return 0;
 }
 
 static int choose_user(struct monitor *m, struct error *err)
@@ -233,6 +195,9 @@ static int watch(struct monitor *m, struct error *err)
         if (!ok || !m->broker_end || !m->request || !m->impatience ||
             event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the broker");
+        int r = monitor_limits_watch(m, err);
+        if (r < 0)
+                return r;
         /* Who runs one script has one config. */
         if (strcmp(m->options->broker[0], "mcp") == 0)
                 monitor_watch_config(m);
@@ -249,6 +214,9 @@ static int open_programs(struct monitor *m, struct error *err)
         m->worker_file = program_open("cloister-worker", err);
         if (m->worker_file < 0)
                 return m->worker_file;
+        m->module_file = program_open("cloister-module.so", err);
+        if (m->module_file < 0)
+                return m->module_file;
         m->init_file = program_open("cloister-init", err);
         return m->init_file < 0 ? m->init_file : 0;
 }
@@ -258,9 +226,7 @@ static int set_up(struct monitor *m, struct error *err)
         m->base = event_base_new();
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
-        int r = children_new(&m->children, err);
-        if (r >= 0)
-                r = program_path("cloister", m->program, sizeof(m->program), err);
+        int r = program_path("cloister", m->program, sizeof(m->program), err);
         if (r >= 0)
                 r = open_programs(m, err);
         if (r >= 0)
@@ -277,11 +243,14 @@ static int set_up(struct monitor *m, struct error *err)
 
 static int start(struct monitor *m, struct error *err)
 {
-        int r = set_up(m, err);
+        int r = children_new(&m->children, err);
+
         if (r < 0)
                 return r;
         open_control(m);
-        r = open_cgroups(m, err);
+        r = monitor_limits_init(m, err);
+        if (r >= 0)
+                r = set_up(m, err);
         if (r < 0)
                 return r;
         make_state(m);
@@ -293,7 +262,9 @@ static int start(struct monitor *m, struct error *err)
         if (r >= 0)
                 r = start_broker(m, err);
         if (r >= 0)
-                r = ids_drop_privilege(m->ids.mode, cgroups_version(m->cgroups) == CGROUP_V2, err);
+                r = ids_drop_privilege(m->ids.mode,
+                                       m->scope_pid > 0 || cgroups_version(m->cgroups) == CGROUP_V2,
+                                       err);
         return r < 0 ? r : watch(m, err);
 }
 
@@ -314,11 +285,8 @@ static void done(struct monitor *m)
                 if (events[i])
                         event_free(events[i]);
         }
-        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->init_file};
-        cgroups_free(m->cgroups);
-        control_socket_close(&m->control);
-        if (m->janitor_pid > 0)
-                janitor_finish(m->janitor_pid, m->janitor);
+        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->module_file, m->init_file};
+        monitor_limits_done(m);
         fd_close_many(fds, ARRAY_SIZE(fds));
         upstream_user_done(&m->user);
         children_free(m->children);
@@ -334,9 +302,10 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
 {
         *m = (struct monitor){.options = options,
                               .worker_file = -1,
+                              .module_file = -1,
                               .init_file = -1,
-                              .janitor = -1,
                               .control = {.fd = -1},
+                              .scope = -1,
                               .broker_pidfd = -1,
                               .link = -1,
                               .exit_status = 1};
@@ -375,7 +344,9 @@ int monitor_build_image(const struct monitor_options *options)
         struct error error = {};
 
         monitor_init(&m, options);
-        int r = set_up(&m, &error);
+        int r = children_new(&m.children, &error);
+        if (r >= 0)
+                r = set_up(&m, &error);
         if (r >= 0)
                 r = ids_drop_privilege(m.ids.mode, false, &error);
         if (r >= 0)

@@ -111,7 +111,7 @@ static int await_filter(pid_t pid, struct error *err)
 
 static int set_up(struct stub *s, const struct ids *ids, int ready, struct error *err)
 {
-        int r = userns_map(s->pid, 0, ids->first, ids->group, ids->count, err);
+        int r = ids_map(s->pid, ids, err);
         if (r < 0)
                 return r;
         s->user_namespace = open_namespace(s->pid, "user", err);

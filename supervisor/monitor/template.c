@@ -216,7 +216,10 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         if (n == sizeof(message))
                 r = handle(t, &message, sender.pid);
         else if (n == 0 || n == -ECONNRESET)
-                r = error_set(&t->error, EPIPE, "the template ended unexpectedly");
+                r = error_set(&t->error, EPIPE, "the template ended %s",
+                              t->state == TEMPLATE_STARTING
+                                      ? "as it started: what CPython said about it is in the log"
+                                      : "unexpectedly");
         else
                 r = error_set(&t->error, EPROTO, "the template sent what is no message");
         if (r < 0)
@@ -266,6 +269,7 @@ static int send_plan(struct template *t, const struct template_parts *parts, str
         };
 
         message.plan.mode = t->host->ids->mode;
+        message.plan.link = parts->image->link;
         static_assert(sizeof(message.plan.python) == sizeof(parts->image->python), "same size");
         memcpy(message.plan.python, parts->image->python, sizeof(message.plan.python));
         memcpy(message.plan.libpython, parts->image->libpython, sizeof(message.plan.libpython));

@@ -17,8 +17,9 @@ struct template;
 /* What the template is made of; descriptors are borrowed. */
 struct template_parts {
         const struct image_info *image;
-        int image_fd; /* O_PATH directory of the image's root */
-        int worker_fd, init_fd;
+        int image_fd;  /* O_PATH directory of the image's root */
+        int worker_fd; /* by the image's link: cloister-worker or cloister-module */
+        int init_fd;
         int template_filter_fd, worker_filter_fd, init_filter_fd, stub_filter_fd;
 };
 

@@ -121,6 +121,8 @@ struct cell {
         void (*done)(void *data, struct cell *cell);
         /* Live output in place of the capture, or NULL. */
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        /* The same beside the capture, or NULL. */
+        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void *data;
 };
 
@@ -134,6 +136,7 @@ struct cell_request {
         bool reset;
         void (*done)(void *data, struct cell *cell);
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void *data;
 };
 

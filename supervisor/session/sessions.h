@@ -12,6 +12,7 @@
 #include "policy/config.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/monitor/messages.h"
+#include "supervisor/session/session-name.h"
 #include "supervisor/session/session.h"
 
 /* What the sessions need of the link to the monitor; the answers come by sessions_started() and its
@@ -41,9 +42,6 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                  const struct sessions_host *host, struct error *err);
 /* Frees without calling anybody: cells that wait are gone. */
 struct sessions *sessions_free(struct sessions *sessions);
-
-/* Whether it is a session's name: [A-Za-z0-9_.-]{1,64}. */
-bool session_name_valid(const char *name, size_t n);
 
 /* Queues a cell in the session of this name, which is made when there is none. *ret is valid until
  * done(). */

@@ -25,6 +25,8 @@ static void take(struct session_stream *stream, const char *bytes, size_t n)
                 cell->output(cell->data, which(stream), bytes, n);
                 return;
         }
+        if (cell && cell->watch)
+                cell->watch(cell->data, which(stream), bytes, n);
         struct capture *capture = cell ? &cell->outcome.streams[which(stream)] : &stream->stray;
         if (capture_append(capture, bytes, n) < 0)
                 log_warning("session %s: output was dropped: out of memory", stream->session->name);

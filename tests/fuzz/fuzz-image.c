@@ -38,7 +38,10 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         }
         assert(image_name_valid(info.name));
         check_path(info.python);
-        check_path(info.libpython);
+        if (info.link == TEMPLATE_LINK_EMBED)
+                check_path(info.libpython);
+        else
+                assert(info.libpython[0] == 0);
         check_again(&info);
         return true;
 }

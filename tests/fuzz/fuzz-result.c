@@ -14,9 +14,11 @@ static void check_rendered(const struct cell_outcome *outcome)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
         _cleanup_json_ yyjson_doc *doc = NULL;
+        const struct result_view view = {
+                .session = "default", .max_output = MOST, .kinds = CONTENT_ALL};
         struct error err = {};
 
-        assert(result_render(outcome, "default", MOST, CONTENT_ALL, &b) == 0);
+        assert(result_render(outcome, &view, &b) == 0);
         assert(json_parse(buffer_bytes(&b), b.length, &doc, &err) == 0);
         yyjson_val *root = yyjson_doc_get_root(doc);
         yyjson_val *structured = yyjson_obj_get(root, "structuredContent");

@@ -30,11 +30,19 @@ PYTHON = "/usr/bin/python3"
 
 PR_SET_CHILD_SUBREAPER = 36
 # Waits are bounded, and generous: the machine may be slow, and a sanitizer build is.
-PATIENCE = float(os.environ.get("CLOISTER_TEST_PATIENCE", "20"))
+# An emulated machine is slower by the factor CLOISTER_TEST_SLOW.
+SLOW = float(os.environ.get("CLOISTER_TEST_SLOW", "1"))
+PATIENCE = float(os.environ.get("CLOISTER_TEST_PATIENCE", "20")) * SLOW
 # The budget for an answer "at once"; the design's figure is 100 ms, measured in bench/.
 # A sanitizer build is slower and keeps freed memory: by this factor.
 SANITIZED = float(os.environ.get("CLOISTER_TEST_SANITIZED", "1"))
-AT_ONCE = 0.5 * SANITIZED
+AT_ONCE = 0.5 * SANITIZED * SLOW
+
+
+def patient(timeout):
+    """A bound that a slow machine may need more for."""
+    return timeout if timeout is None or SLOW == 1 else max(timeout, PATIENCE)
+
 
 ROOT = os.geteuid() == 0
 
@@ -128,6 +136,12 @@ class RecordedPopen(subprocess.Popen):
         super().__init__(*args, **rest)
         started.add(self.pid)
 
+    def wait(self, timeout=None):
+        return super().wait(patient(timeout))
+
+    def communicate(self, input=None, timeout=None):  # pylint: disable=redefined-builtin
+        return super().communicate(input, patient(timeout))
+
 
 subprocess.Popen = RecordedPopen
 
@@ -178,7 +192,7 @@ class Residue:
         }
         return {kind: what for kind, what in left.items() if what}
 
-    def settle(self, seconds=5.0):
+    def settle(self, seconds=5.0 * SLOW):
         """What is still left after a bounded wait: cleaning up takes a moment, forever is a leak."""
         wait_until(lambda: not self.left(), seconds)
         return self.left()

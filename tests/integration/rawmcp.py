@@ -32,7 +32,7 @@ class Pending:
 
     def message(self, timeout=None):
         try:
-            message = self.box.get(timeout=harness.PATIENCE if timeout is None else timeout)
+            message = self.box.get(timeout=harness.PATIENCE if timeout is None else harness.patient(timeout))
         except queue.Empty:
             raise TimeoutError("no answer in time") from None
         if message is None:

@@ -73,12 +73,14 @@ class Eras(harness.Case):
             with self.subTest(version), rawmcp.RawServer("--config", self.config()) as server:
                 self.assertEqual(server.initialize(version)["protocolVersion"], "2025-11-25")
 
-    def test_discover_before_initialize_is_an_unknown_method(self):
+    def test_a_discover_that_is_malformed_before_initialize(self):
+        # A probe without what each modern request has to carry is refused at once; the fallback works.
         with rawmcp.RawServer("--config", self.config()) as server:
             start = time.monotonic()
-            with self.assertRaises(rawmcp.RpcError) as caught:
-                server.ask("server/discover", {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}})
-            self.assertEqual(caught.exception.code, -32601)
+            for params in (None, {}, {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}):
+                with self.assertRaises(rawmcp.RpcError) as caught:
+                    server.ask("server/discover", params)
+                self.assertEqual(caught.exception.code, -32602)
             self.assertLess(time.monotonic() - start, 2)
             self.assertEqual(server.initialize()["protocolVersion"], "2025-11-25")
 
@@ -105,7 +107,7 @@ class Protocol(rawmcp.ServerCase):
         self.assertEqual(self.server.ask("ping"), {})
 
     def test_unknown_methods(self):
-        for method in ("prompts/list", "resources/list", "no/such", "", "tools/listx"):
+        for method in ("prompts/list", "prompts/get", "completion/complete", "roots/list", "no/such", "", "tools/listx"):
             with self.subTest(method):
                 with self.assertRaises(rawmcp.RpcError) as caught:
                     self.server.ask(method, timeout=5)

@@ -99,7 +99,7 @@ static void test_none_says_why(void)
         struct limits limits;
         const char *paths[4];
 
-        check_ok(cgroups_open(&cgroups, &why, &err));
+        check_ok(cgroups_open(false, &cgroups, &why, &err));
         check_eq_int(cgroups_version(cgroups), CGROUP_NONE);
         printf("# %s\n", why.text);
         check_has(why.text, "cgroup");
@@ -118,7 +118,7 @@ static struct cgroups *open_cgroups(void)
         struct cgroups *cgroups;
         struct error err = {0}, why = {0};
 
-        check_ok(cgroups_open(&cgroups, &why, &err));
+        check_ok(cgroups_open(false, &cgroups, &why, &err));
         if (cgroups_version(cgroups) == CGROUP_NONE)
                 fprintf(stderr, "as root, and no cgroup: %s\n", why.text);
         check(cgroups_version(cgroups) != CGROUP_NONE);
@@ -517,8 +517,10 @@ static void test_sweep(void)
         killed_monitor(false, path, &sleeper);
         check(exists(path)); /* the control: without the janitor it stays */
         check_eq_int(cgroups_paths(living, own, 1), 1);
-        cgroups_sweep(living);
-        check(gone_within(path, 1000));
+        /* What a busy machine has not taken apart in time goes with the next one. */
+        for (int i = 0; i < 20 && exists(path); i++)
+                cgroups_sweep(living);
+        check(!exists(path));
         check(is_dead(sleeper));
         check(exists(own[0]));
         cgroups_free(living);

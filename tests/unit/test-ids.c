@@ -98,6 +98,16 @@ static void test_files(void)
         check(id_runs_cover(&runs, (struct id_run){200000, 10}));
         check(!id_runs_cover(&runs, (struct id_run){200000, 11}));
         id_runs_done(&runs);
+        check_ok(id_runs_add_sub_of(&runs, path, "test", 1000, &err));
+        check_eq_int(runs.count, 1); /* by uid, and not "tester", whose name only begins so */
+        check_eq_int(runs.items[0].first, 200000);
+        id_runs_done(&runs);
+        check_ok(id_runs_add_sub_of(&runs, path, "tester", 100, &err));
+        check_eq_int(runs.count, 1);
+        check_eq_int(runs.items[0].count, 65536);
+        id_runs_done(&runs);
+        check_ok(id_runs_add_sub_of(&runs, path, "nobody", 100, &err));
+        check_eq_int(runs.count, 0);
         close(fd);
         unlink(path);
         check_ok(id_runs_add_names(&runs, path, &err));
@@ -112,8 +122,11 @@ static void test_mode(void)
         check_ok(ids_choose(0, 0, 130, &ids, &err));
         if (geteuid() != 0) {
                 check_eq_int(ids.mode, SANDBOX_ROOTLESS);
-                check_eq_int(ids.first, geteuid());
-                check_eq_int(ids.count, 1);
+                check_eq_int(ids_single(&ids).first, geteuid());
+                check_eq_int(ids_single(&ids).count, 1);
+                check_eq_int(ids.by_helper, ids.count > 1);
+                check(ids.by_helper ? ids.first != geteuid() : ids.first == geteuid());
+                check(ids.by_helper || ids.note[0]);
                 return;
         }
         check_eq_int(ids.mode, SANDBOX_ROOT);

@@ -32,6 +32,26 @@ static void test_round_trip(void)
         check_eq_int(info.files, example.files);
 }
 
+static void test_link(void)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
+        struct image_info info = example;
+        struct error err = {};
+
+        /* Of a module no libpython is said, whatever there was. */
+        info.link = TEMPLATE_LINK_MODULE;
+        check_eq_int(image_info_append(&b, &info), 0);
+        check(!memmem(buffer_bytes(&b), b.length, "libpython", 9));
+        check_ok(image_info_parse(buffer_bytes(&b), b.length, &info, &err));
+        check_eq_int(info.link, TEMPLATE_LINK_MODULE);
+        check_eq_str(info.libpython, "");
+
+        check_eq_int(image_link_parse("embed"), TEMPLATE_LINK_EMBED);
+        check_eq_int(image_link_parse("module"), TEMPLATE_LINK_MODULE);
+        check_eq_int(image_link_parse("static"), -1);
+        check_eq_str(image_link_name(TEMPLATE_LINK_MODULE), "module");
+}
+
 /* The example with one member replaced must be refused with this text. */
 static void refuse(struct image_info info, const char *part)
 {
@@ -194,6 +214,7 @@ static void test_store(void)
 int main(void)
 {
         run(test_round_trip);
+        run(test_link);
         run(test_refused_members);
         run(test_refused_documents);
         run(test_names);

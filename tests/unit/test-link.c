@@ -16,7 +16,8 @@ struct world {
         struct event_base *base;
         struct link *link;
         int monitor, broker; /* the two ends */
-        int started, failed, ended, upstreams_started, upstreams_failed, upstreams_ended, closed;
+        int started, failed, ended, upstreams_started, upstreams_failed, upstreams_ended, closed,
+                limits;
         uint32_t serial, target, index;
         int reloads, failed_with;
         size_t n_files;
@@ -83,6 +84,14 @@ static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
         check_eq_int(wait_status, 256);
 }
 
+static void on_limits(void *data, uint32_t facts)
+{
+        struct world *w = data;
+
+        w->limits++;
+        check_eq_int(facts, MONITOR_FACTS_CGROUP2);
+}
+
 static void on_reloaded(void *data, const struct monitor_hello *hello,
                         const struct link_config_file *files, size_t n)
 {
@@ -112,6 +121,7 @@ static void open_world(struct world *w)
                                            on_upstream_started,
                                            on_upstream_failed,
                                            on_upstream_ended,
+                                           on_limits,
                                            on_reloaded,
                                            on_closed};
         struct error err = {};
@@ -210,6 +220,20 @@ static void test_answers(void)
         check_eq_int(w.closed, 1);
         check(!w.broken);
         check_eq_int(link_request(w.link, MONITOR_SESSION_CREATE, 0, NULL), -EPIPE);
+        close_world(&w);
+}
+
+static void test_limits(void)
+{
+        struct world w;
+
+        open_world(&w);
+        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_FACTS_CGROUP2}, 0);
+        check_eq_int(w.limits, 1);
+        check_eq_int(w.closed, 0);
+        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_FACTS_MAX}, 0);
+        check_eq_int(w.limits, 1);
+        check(w.closed && w.broken);
         close_world(&w);
 }
 
@@ -414,6 +438,7 @@ static void test_hello(void)
 int main(void)
 {
         run(test_answers);
+        run(test_limits);
         run(test_violations);
         run(test_reload);
         run(test_reload_out_of_order);

@@ -117,9 +117,8 @@ static void test_small_methods(void)
         say("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"}");
         check_heard("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"result\":{}}");
         say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{}}");
-        check_error(-32601, "1", "method not found");
-        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"logging/"
-            "setLevel\",\"params\":{\"level\":\"info\"}}");
+        check_error(-32602, "1", "protocolVersion");
+        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"prompts/list\"}");
         check_error(-32601, "2", "method not found");
         say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\\u0000x\"}");
         check_error(-32601, "3", "method not found");

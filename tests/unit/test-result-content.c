@@ -20,13 +20,15 @@ static void show(struct cell_outcome *o, const char *payload)
 static yyjson_val *render(struct cell_outcome *o, size_t most, unsigned kinds)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
+        const struct result_view view = {
+                .session = "my-session", .max_output = most, .kinds = kinds};
         struct error err = {};
 
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&o->streams[i]);
         yyjson_doc_free(rendered);
         rendered = NULL;
-        check_eq_int(result_render(o, "my-session", most, kinds, &b), 0);
+        check_eq_int(result_render(o, &view, &b), 0);
         check_ok(json_parse(buffer_bytes(&b), b.length, &rendered, &err));
         return yyjson_doc_get_root(rendered);
 }

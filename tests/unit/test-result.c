@@ -40,11 +40,13 @@ static void outcome_result(struct cell_outcome *o, const char *json)
 static yyjson_val *render(const struct cell_outcome *o, size_t most)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
+        const struct result_view view = {
+                .session = "default", .max_output = most, .kinds = CONTENT_ALL};
         struct error err = {};
 
         yyjson_doc_free(rendered);
         rendered = NULL;
-        check_eq_int(result_render(o, "default", most, CONTENT_ALL, &b), 0);
+        check_eq_int(result_render(o, &view, &b), 0);
         check_ok(json_parse(buffer_bytes(&b), b.length, &rendered, &err));
         return yyjson_doc_get_root(rendered);
 }

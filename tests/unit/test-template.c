@@ -120,7 +120,7 @@ static void run_session(char order)
 {
         struct error err = {};
         struct sandbox *sandbox;
-        uint32_t id = f.ids.mode == SANDBOX_ROOTLESS ? 0 : 1;
+        uint32_t id = f.ids.count == 1 ? 0 : 1;
 
         f.order = order;
         f.failed = (struct error){};
@@ -232,7 +232,7 @@ int main(void)
         f.base = event_base_new();
         check_ok(children_new(&f.children, &err));
         check_ok(ids_choose(0, 0, 8, &f.ids, &err));
-        check_ok(cgroups_open(&f.cgroups, &why, &err));
+        check_ok(cgroups_open(false, &f.cgroups, &why, &err));
         limits_default(&f.limits);
         f.limits.memory = 64UL * 1024 * 1024;
         limits_fit(&f.limits);

@@ -1,0 +1,78 @@
+/* Messages to the client. */
+#include <string.h>
+
+#include "base/log.h"
+#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/server-internal.h"
+
+enum { SMALL_MAX = 1024 * 1024 };
+
+static void send_message(struct mcp_server *server, struct batch *batch,
+                         const struct buffer *message)
+{
+        if (!batch) {
+                server->host.send(server->host.data, buffer_bytes(message), message->length);
+                return;
+        }
+        if (batch_add(batch, message) < 0)
+                log_warning("an answer of a batch was dropped: out of memory");
+}
+
+void mcp_batch_step(struct mcp_server *server, struct batch *batch)
+{
+        if (!batch || --batch->waiting > 0)
+                return;
+        if (batch_close(batch) >= 0 && batch->out.length > 0)
+                server->host.send(server->host.data, buffer_bytes(&batch->out), batch->out.length);
+        batch_free(batch);
+}
+
+void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buffer *result)
+{
+        _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
+        _cleanup_buffer_ struct buffer whole = BUFFER_INIT(RESULT_MAX);
+
+        int r = reply_append_result(reply, result, &whole);
+        if (r >= 0)
+                r = jsonrpc_append_result(&message, reply_id(reply), buffer_bytes(&whole),
+                                          whole.length);
+        if (r < 0) {
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, "the result is too large");
+                return;
+        }
+        send_message(server, reply->batch, &message);
+        mcp_batch_step(server, reply->batch);
+        reply_done(reply);
+}
+
+void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int code,
+                           const char *message, const struct buffer *data)
+{
+        _cleanup_buffer_ struct buffer out = BUFFER_INIT(SMALL_MAX);
+
+        if (jsonrpc_append_error(&out, reply_id(reply), code, message,
+                                 data ? buffer_bytes(data) : NULL, data ? data->length : 0) >= 0)
+                send_message(server, reply->batch, &out);
+        mcp_batch_step(server, reply->batch);
+        reply_done(reply);
+}
+
+void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code, const char *message)
+{
+        mcp_answer_error_data(server, reply, code, message, NULL);
+}
+
+void mcp_notify(struct mcp_server *server, const char *method, const struct buffer *params)
+{
+        _cleanup_buffer_ struct buffer message = BUFFER_INIT(SMALL_MAX);
+
+        int r = jsonrpc_append_notification(&message, method, params ? buffer_bytes(params) : NULL,
+                                            params ? params->length : 0);
+        if (r >= 0)
+                send_message(server, NULL, &message);
+}
+
+bool mcp_is_congested(struct mcp_server *server)
+{
+        return server->host.congested && server->host.congested(server->host.data);
+}

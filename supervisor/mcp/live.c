@@ -1,0 +1,307 @@
+/* Progress and live output of one call. */
+#include "supervisor/mcp/live.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/server-internal.h"
+#include "supervisor/session/clock.h"
+
+enum { SCANNED_MAX = 4096, NAME_SHOWN = 60 };
+
+/* Characters that a terminal would obey, or that turn the text around them: C0, DEL, C1, line
+ * separators, directional marks and overrides. */
+static bool is_harmful(uint32_t c)
+{
+        return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||
+               (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+/* A line of the code's in a line of ours. */
+static int append_harmless(struct buffer *to, const char *text, size_t n)
+{
+        const unsigned char *s = (const unsigned char *)text;
+        int r = 0;
+
+        for (size_t i = 0; i < n && r >= 0;) {
+                int length = utf8_next(s + i, n - i);
+                size_t used = length > 0 ? (size_t)length : length < 0 ? (size_t)-length : n - i;
+
+                if (length > 0 && !is_harmful(utf8_decode(s + i, length)))
+                        r = buffer_append(to, text + i, used);
+                else
+                        r = buffer_append(to, " ", 1);
+                i += used;
+        }
+        return r;
+}
+
+static bool is_blank(const char *line)
+{
+        return line[strspn(line, " \t")] == '\0';
+}
+
+static void end_line(struct live *live)
+{
+        if (!is_blank(live->line))
+                memcpy(live->last, live->line, sizeof(live->last));
+        live->line[0] = '\0';
+}
+
+/* Both streams make one last line, as they would on a terminal; \r is the end of one too. Of much
+ * at once only the end matters. */
+static void note_lines(struct live *live, const char *bytes, size_t n)
+{
+        if (n > SCANNED_MAX) {
+                live->line[0] = '\0';
+                bytes += n - SCANNED_MAX;
+                n = SCANNED_MAX;
+        }
+        for (size_t length = strlen(live->line); n > 0; n--, bytes++) {
+                if (*bytes == '\n' || *bytes == '\r') {
+                        end_line(live);
+                        length = 0;
+                } else if (length < LIVE_LINE_MAX) {
+                        live->line[length++] = *bytes == '\0' ? ' ' : *bytes;
+                        live->line[length] = '\0';
+                }
+        }
+}
+
+static size_t calls_made(const struct cell_outcome *o)
+{
+        size_t n = (size_t)o->calls_total;
+
+        for (size_t i = 0; i < o->n_calls; i++)
+                n += o->calls[i].pending;
+        return n;
+}
+
+/* "running for 12 s; 3 tool calls, the last library.list_loans; last line: …" */
+static int append_message(struct live *live, uint64_t now, struct buffer *to)
+{
+        const struct cell_outcome *o = &live->cell->outcome;
+        const char *line = is_blank(live->line) ? live->last : live->line;
+        size_t calls = calls_made(o);
+
+        int r = buffer_printf(to, "%s for %llu s", live->cell->number ? "running" : "waiting",
+                              (unsigned long long)((now - live->started_us) / 1000000));
+        if (r >= 0)
+                r = buffer_printf(to, "; %zu tool call%s", calls, calls == 1 ? "" : "s");
+        if (r >= 0 && o->n_calls > 0) {
+                const struct cell_call *call = &o->calls[o->n_calls - 1];
+                _cleanup_buffer_ struct buffer name = BUFFER_INIT(4 * CELL_NAME_MAX);
+
+                r = buffer_printf(&name, "%.*s.%.*s", NAME_SHOWN, call->server, NAME_SHOWN,
+                                  call->tool);
+                if (r >= 0)
+                        r = buffer_printf(to, ", the last ");
+                if (r >= 0)
+                        r = append_harmless(to, buffer_bytes(&name), name.length);
+        }
+        if (r >= 0 && line[0]) {
+                r = buffer_printf(to, "; last line: ");
+                if (r >= 0)
+                        r = append_harmless(to, line, strlen(line));
+        }
+        return r;
+}
+
+/* The value is the time in seconds: it grows with each message, whatever the clock's steps. */
+static void send_progress(struct live *live, uint64_t now)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX), text = BUFFER_INIT(8192);
+        uint64_t value = (now - live->started_us) / 1000;
+
+        if (value <= live->progress_sent)
+                value = live->progress_sent + 1;
+        int r = buffer_append(&params, "{\"progressToken\":", 17);
+        if (r >= 0)
+                r = json_append(&params, yyjson_doc_get_root(live->token));
+        if (r >= 0)
+                r = buffer_printf(&params, ",\"progress\":%llu.%03llu,\"message\":",
+                                  (unsigned long long)value / 1000,
+                                  (unsigned long long)value % 1000);
+        if (r >= 0)
+                r = append_message(live, now, &text);
+        if (r >= 0)
+                r = json_append_string(&params, buffer_bytes(&text), text.length);
+        if (r >= 0)
+                r = buffer_append(&params, "}", 1);
+        live->progress_us = now;
+        live->news = false;
+        if (r < 0 || mcp_is_congested(live->server))
+                return;
+        live->progress_sent = value;
+        mcp_notify(live->server, "notifications/progress", &params);
+}
+
+/* Bytes up to a character whose rest has not come. */
+static size_t whole_part(const struct buffer *b)
+{
+        const unsigned char *s = (const unsigned char *)buffer_bytes(b);
+
+        for (size_t back = 1; back <= 3 && back <= b->length; back++) {
+                if ((s[b->length - back] & 0xc0) != 0x80)
+                        return utf8_next(s + b->length - back, back) == 0 ? b->length - back
+                                                                          : b->length;
+        }
+        return b->length;
+}
+
+static int append_log(struct live *live, enum cell_stream stream, size_t n, struct buffer *to)
+{
+        static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
+
+        int r = buffer_printf(to,
+                              "{\"level\":\"%s\",\"logger\":\"run_python\",\"data\":{"
+                              "\"session\":\"%s\",\"cell\":%llu,\"stream\":\"%s\",\"text\":",
+                              mcp_log_level_name(MCP_LOG_INFO), live->session,
+                              (unsigned long long)live->cell->number, names[stream]);
+        if (r >= 0)
+                r = json_append_string(to, n > 0 ? buffer_bytes(&live->pending[stream]) : "", n);
+        if (r >= 0 && live->skipped[stream] > 0)
+                r = buffer_printf(to, ",\"skipped_bytes\":%llu",
+                                  (unsigned long long)live->skipped[stream]);
+        return r < 0 ? r : buffer_append(to, "}}", 2);
+}
+
+static void send_output(struct live *live, enum cell_stream stream, bool last)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+        struct buffer *pending = &live->pending[stream];
+        uint64_t *skipped = &live->skipped[stream];
+
+        if (pending->length == 0 && *skipped == 0)
+                return;
+        size_t n = last ? pending->length : whole_part(pending);
+        if (n == 0 && *skipped == 0)
+                return;
+        bool sent = !mcp_is_congested(live->server) && append_log(live, stream, n, &params) >= 0;
+        if (sent)
+                mcp_notify(live->server, "notifications/message", &params);
+        /* The rest of a character lies in what was skipped. */
+        buffer_consume(pending, *skipped > 0 ? pending->length : n);
+        *skipped = sent ? 0 : *skipped + n;
+}
+
+static void flush_output(struct live *live, bool last)
+{
+        for (int i = 0; i < CELL_STREAMS; i++)
+                send_output(live, (enum cell_stream)i, last);
+        live->output_us = clock_us();
+}
+
+static bool has_output(const struct live *live)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                if (live->pending[i].length > 0 || live->skipped[i] > 0)
+                        return true;
+        }
+        return false;
+}
+
+static uint64_t progress_due(const struct live *live)
+{
+        return live->progress_us +
+               (live->news ? LIVE_PROGRESS_MS : LIVE_HEARTBEAT_MS) * UINT64_C(1000);
+}
+
+static void schedule(struct live *live)
+{
+        uint64_t now = clock_us(), due = UINT64_MAX;
+
+        if (live->token)
+                due = progress_due(live);
+        if (has_output(live) && live->output_us + LIVE_OUTPUT_MS * 1000 < due)
+                due = live->output_us + LIVE_OUTPUT_MS * 1000;
+        if (due == UINT64_MAX)
+                return;
+        struct timeval t = clock_timeval_ms(due > now ? (uint32_t)((due - now) / 1000 + 1) : 0);
+        evtimer_add(live->timer, &t);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+        struct live *live = data;
+        uint64_t now = clock_us();
+
+        if (has_output(live) && now >= live->output_us + LIVE_OUTPUT_MS * 1000)
+                flush_output(live, false);
+        if (live->token && now >= progress_due(live))
+                send_progress(live, now);
+        schedule(live);
+}
+
+int live_start(struct live *live, struct mcp_server *server, const struct mcp_request *request,
+               const struct cell *cell, const char *session)
+{
+        enum mcp_log_level level = request->era == ERA_MODERN ? request->log_level
+                                                              : server->log_level;
+        struct reply copy = {};
+
+        *live = (struct live){.server = server, .cell = cell, .session = session};
+        for (int i = 0; i < CELL_STREAMS; i++)
+                buffer_init(&live->pending[i], LIVE_OUTPUT_MAX);
+        live->logs = level <= MCP_LOG_INFO;
+        if (!request->token && !live->logs)
+                return 0;
+        if (request->token && reply_init(&copy, request->token, NULL) < 0)
+                return -ENOMEM;
+        live->token = copy.id_doc;
+        live->started_us = live->progress_us = clock_us();
+        live->timer = evtimer_new(server->base, on_timer, live);
+        if (!live->timer)
+                return -ENOMEM;
+        schedule(live);
+        return 0;
+}
+
+static void keep_output(struct live *live, enum cell_stream stream, const char *bytes, size_t n)
+{
+        struct buffer *pending = &live->pending[stream];
+        size_t room = LIVE_OUTPUT_MAX - pending->length;
+
+        /* Without gaps: after the first byte that did not fit, none is taken. */
+        if (live->skipped[stream] > 0)
+                room = 0;
+        size_t taken = n < room ? n : room;
+        if (buffer_append(pending, bytes, taken) < 0)
+                taken = 0;
+        live->skipped[stream] += n - taken;
+}
+
+void live_output(struct live *live, enum cell_stream stream, const char *bytes, size_t n)
+{
+        if (!live->timer)
+                return;
+        bool had_news = live->news, had_output = has_output(live);
+
+        if (live->logs)
+                keep_output(live, stream, bytes, n);
+        if (live->token) {
+                note_lines(live, bytes, n);
+                live->news = true;
+        }
+        if (live->news != had_news || has_output(live) != had_output)
+                schedule(live);
+}
+
+void live_finish(struct live *live)
+{
+        if (live->timer)
+                flush_output(live, true);
+        live_done(live);
+}
+
+void live_done(struct live *live)
+{
+        if (live->timer)
+                event_free(live->timer);
+        yyjson_doc_free(live->token);
+        for (int i = 0; i < CELL_STREAMS; i++)
+                buffer_done(&live->pending[i]);
+        *live = (struct live){};
+}

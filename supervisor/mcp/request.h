@@ -1,0 +1,40 @@
+/*
+ * What a request says of itself, in either era of the protocol.
+ *
+ * Modern (2026-07-28): each request names its revision in params._meta and stands alone. Legacy
+ * (2025-11-25 and earlier): what initialize agreed on holds for the connection. The two may follow
+ * each other on one pipe in any order, so each request is classified by itself.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "supervisor/mcp/log-level.h"
+
+enum mcp_era { ERA_LEGACY = 1, ERA_MODERN = 2 };
+
+enum { MCP_UNSUPPORTED_VERSION = -32022 };
+
+#define MCP_MODERN_VERSION "2026-07-28"
+
+/* Keys of _meta (specification, basic/index, "Reserved keys"). */
+#define META_VERSION      "io.modelcontextprotocol/protocolVersion"
+#define META_CAPABILITIES "io.modelcontextprotocol/clientCapabilities"
+#define META_CLIENT       "io.modelcontextprotocol/clientInfo"
+#define META_LOG_LEVEL    "io.modelcontextprotocol/logLevel"
+#define META_SERVER       "io.modelcontextprotocol/serverInfo"
+#define META_SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
+
+struct mcp_request {
+        enum mcp_era era;
+        yyjson_val *params;           /* or NULL */
+        yyjson_val *token;            /* of its progress: a string or a number, or NULL */
+        enum mcp_log_level log_level; /* asked for by this very request, or MCP_LOG_OFF */
+        const char *client;           /* modern: clientInfo.name, or NULL */
+};
+
+/*
+ * Returns 0, or the code of the JSON-RPC error that answers it, with why in err: the fields of a
+ * modern request are missing or malformed, or it is of a revision that we do not speak.
+ * ret->era is valid in any case.
+ */
+int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *err);

@@ -1,0 +1,176 @@
+/* Outputs that were cut, kept whole. */
+#include "supervisor/mcp/resource-store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t footprint(const struct resource *r)
+{
+        return r->head.allocated + r->tail.allocated;
+}
+
+static void drop_bytes(struct resource_store *store, struct resource *r)
+{
+        store->bytes -= footprint(r);
+        store->n_live--;
+        buffer_done(&r->head);
+        buffer_done(&r->tail);
+}
+
+static void unlink_one(struct resource_store *store, struct resource **at)
+{
+        struct resource *r = *at;
+
+        *at = r->older;
+        if (r->gone)
+                store->n_gone--;
+        else
+                drop_bytes(store, r);
+        free(r);
+}
+
+void resource_store_done(struct resource_store *store)
+{
+        while (store->newest)
+                unlink_one(store, &store->newest);
+}
+
+/* The oldest with (or without) bytes. */
+static struct resource **oldest(struct resource_store *store, bool gone)
+{
+        struct resource **found = NULL;
+
+        for (struct resource **at = &store->newest; *at; at = &(*at)->older) {
+                if ((*at)->gone == gone)
+                        found = at;
+        }
+        return found;
+}
+
+/* The newest always stays: one entry is smaller than the bound. */
+static void make_room(struct resource_store *store)
+{
+        while (store->n_live > 1 &&
+               (store->bytes > STORE_BYTES_MAX || store->n_live > STORE_LIVE_MAX)) {
+                struct resource *r = *oldest(store, false);
+                drop_bytes(store, r);
+                r->gone = true;
+                store->n_gone++;
+        }
+        while (store->n_gone > STORE_GONE_MAX)
+                unlink_one(store, oldest(store, true));
+}
+
+static void forget_name(struct resource_store *store, const struct resource_uri *uri)
+{
+        for (struct resource **at = &store->newest; *at; at = &(*at)->older) {
+                if (resource_uri_same(&(*at)->uri, uri)) {
+                        unlink_one(store, at);
+                        return;
+                }
+        }
+}
+
+/* Where characters were lost between the pieces, the text says so. */
+static int join(struct resource *r, uint64_t text_bytes)
+{
+        uint64_t kept = resource_size(r);
+        char note[96];
+
+        while (r->tail.length > 0 && ((unsigned char)*buffer_bytes(&r->tail) & 0xc0) == 0x80)
+                buffer_consume(&r->tail, 1);
+        if (text_bytes <= kept)
+                return 0;
+        int n = snprintf(note, sizeof(note), "\n[... %llu bytes in between were not kept ...]\n",
+                         (unsigned long long)(text_bytes - kept));
+        r->head.limit += sizeof(note);
+        return buffer_append(&r->head, note, (size_t)n);
+}
+
+int resource_store_keep(struct resource_store *store, const struct resource_uri *uri,
+                        struct capture *capture)
+{
+        struct resource *r = calloc(1, sizeof(*r));
+
+        if (!r)
+                return -ENOMEM;
+        r->uri = *uri;
+        r->uri.offset = 0;
+        r->head = capture->head;
+        r->tail = capture->tail;
+        uint64_t text_bytes = capture->text_bytes;
+        capture_init(capture);
+        /* Without the note it is still the text that there is. */
+        join(r, text_bytes);
+
+        forget_name(store, uri);
+        r->serial = ++store->serial;
+        r->older = store->newest;
+        store->newest = r;
+        store->n_live++;
+        store->bytes += footprint(r);
+        make_room(store);
+        return 0;
+}
+
+const struct resource *resource_store_find(const struct resource_store *store,
+                                           const struct resource_uri *uri)
+{
+        const struct resource *r = store->newest;
+
+        while (r && !resource_uri_same(&r->uri, uri))
+                r = r->older;
+        return r;
+}
+
+const struct resource *resource_store_before(const struct resource_store *store, uint64_t serial)
+{
+        const struct resource *r = store->newest;
+
+        while (r && (r->gone || r->serial >= serial))
+                r = r->older;
+        return r;
+}
+
+static char byte_at(const struct resource *r, size_t at)
+{
+        return at < r->head.length ? buffer_bytes(&r->head)[at]
+                                   : buffer_bytes(&r->tail)[at - r->head.length];
+}
+
+static bool within_character(const struct resource *r, size_t at)
+{
+        return at < resource_size(r) && ((unsigned char)byte_at(r, at) & 0xc0) == 0x80;
+}
+
+static int append_range(const struct buffer *piece, size_t base, size_t begin, size_t end,
+                        struct buffer *to)
+{
+        size_t from = begin > base ? begin - base : 0;
+        size_t until = end > base ? end - base : 0;
+
+        if (until > piece->length)
+                until = piece->length;
+        return from < until ? buffer_append(to, buffer_bytes(piece) + from, until - from) : 0;
+}
+
+int resource_append_text(const struct resource *resource, uint64_t offset, size_t most,
+                         struct buffer *to, uint64_t *end)
+{
+        size_t size = resource_size(resource);
+        size_t begin = offset < size ? (size_t)offset : size;
+
+        while (within_character(resource, begin))
+                begin++;
+        size_t until = most < size - begin ? begin + most : size;
+        while (until > begin && within_character(resource, until))
+                until--;
+        int r = append_range(&resource->head, 0, begin, until, to);
+        if (r >= 0)
+                r = append_range(&resource->tail, resource->head.length, begin, until, to);
+        if (r >= 0)
+                *end = until;
+        return r;
+}

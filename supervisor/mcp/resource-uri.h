@@ -1,0 +1,37 @@
+/*
+ * Names of what clients can read beside the results:
+ *
+ *     cloister://sessions/NAME/cells/N/stdout     (or stderr) all that a call printed
+ *     cloister://sessions/NAME/files/PATH         a file of the session, percent-encoded
+ *
+ * Either may have ?offset=BYTES, where to begin.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "supervisor/session/cell.h"
+#include "supervisor/session/session.h"
+
+enum { RESOURCE_URI_MAX = 1024, RESOURCE_PATH_MAX = 255 };
+
+struct resource_uri {
+        enum { RESOURCE_OUTPUT, RESOURCE_FILE } kind;
+        char session[SESSION_NAME_MAX + 1];
+        uint64_t cell;                    /* of an output, from 1 on */
+        enum cell_stream stream;          /* of an output */
+        char path[RESOURCE_PATH_MAX + 1]; /* of a file: UTF-8, relative, no component "." or ".." */
+        uint64_t offset;
+};
+
+/* Hostile bytes. Returns 0 or -EINVAL. */
+int resource_uri_parse(const char *text, size_t n, struct resource_uri *ret, struct error *err);
+
+/* Appends it, without an offset when that is 0. Returns 0, -EMSGSIZE or -ENOMEM. */
+int resource_uri_append(const struct resource_uri *uri, struct buffer *to);
+
+/* Whether both name the same thing, wherever one begins in it. */
+bool resource_uri_same(const struct resource_uri *a, const struct resource_uri *b);

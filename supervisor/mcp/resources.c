@@ -1,0 +1,278 @@
+/* Methods of resources. */
+#include "supervisor/mcp/resources.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "supervisor/mcp/result.h"
+
+static const struct caching list_caching = {.ttl_ms = 0, .scope = "private"};
+static const struct caching template_caching = {.ttl_ms = 3600000, .scope = "public"};
+
+static const char templates[] =
+        "{\"resourceTemplates\":["
+        "{\"uriTemplate\":\"cloister://sessions/{session}/cells/{cell}/{stream}{?offset}\","
+        "\"name\":\"output\",\"title\":\"Whole output of a call\",\"description\":"
+        "\"All that a call printed to stdout or stderr, while its result showed a part; "
+        "offset is the byte to begin at\",\"mimeType\":\"text/plain\"}]}";
+
+static void answer_made(struct mcp_server *server, struct reply *reply, int r,
+                        const struct buffer *result)
+{
+        if (r >= 0)
+                mcp_answer(server, reply, result);
+        else
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
+                                 r == -EMSGSIZE ? "the result is too large" : strerror(-r));
+}
+
+static int append_uri_string(const struct resource_uri *uri, struct buffer *to)
+{
+        int r = buffer_append(to, "\"", 1);
+
+        if (r >= 0)
+                r = resource_uri_append(uri, to);
+        return r < 0 ? r : buffer_append(to, "\"", 1);
+}
+
+static int append_entry(const struct resource *resource, struct buffer *to)
+{
+        const struct resource_uri *uri = &resource->uri;
+        const char *stream = uri->stream == CELL_STDOUT ? "stdout" : "stderr";
+
+        int r = buffer_printf(to, "{\"uri\":");
+        if (r >= 0)
+                r = append_uri_string(uri, to);
+        return r < 0 ? r
+                     : buffer_printf(to,
+                                     ",\"name\":\"%s-%llu-%s.txt\",\"description\":\"All that call "
+                                     "%llu of session %s printed to %s\",\"mimeType\":"
+                                     "\"text/plain\",\"size\":%zu}",
+                                     uri->session, (unsigned long long)uri->cell, stream,
+                                     (unsigned long long)uri->cell, uri->session, stream,
+                                     resource_size(resource));
+}
+
+/* Newest first. The cursor is the serial of the last one of the page before. */
+static int append_page(const struct resource_store *store, uint64_t below, struct buffer *to)
+{
+        const struct resource *resource = resource_store_before(store, below);
+        uint64_t last = below;
+        int r = buffer_printf(to, "{\"resources\":[");
+
+        for (int i = 0; r >= 0 && resource && i < RESOURCES_PAGE; i++) {
+                if (i > 0)
+                        r = buffer_append(to, ",", 1);
+                if (r >= 0)
+                        r = append_entry(resource, to);
+                last = resource->serial;
+                resource = resource_store_before(store, last);
+        }
+        if (r >= 0)
+                r = buffer_append(to, "]", 1);
+        if (r >= 0 && resource)
+                r = buffer_printf(to, ",\"nextCursor\":\"%llu\"", (unsigned long long)last);
+        return r < 0 ? r : buffer_append(to, "}", 1);
+}
+
+/* An empty one begins anew, as an absent one does. */
+static int read_cursor(yyjson_val *params, uint64_t *below)
+{
+        yyjson_val *cursor = yyjson_obj_get(params, "cursor");
+        size_t n = 0;
+        const char *text = json_string(params, "cursor", &n);
+        char extra;
+        unsigned long long value;
+
+        *below = UINT64_MAX;
+        if (!cursor || yyjson_is_null(cursor) || (text && n == 0))
+                return 0;
+        if (!text || n > 20 || strspn(text, "0123456789") != n ||
+            sscanf(text, "%llu%c", &value, &extra) != 1 || value == 0)
+                return -EINVAL;
+        *below = value;
+        return 0;
+}
+
+void resources_list(struct mcp_server *server, const struct mcp_request *request,
+                    struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        uint64_t below;
+
+        if (read_cursor(request->params, &below) < 0) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, "unknown cursor");
+                return;
+        }
+        if (request->era == ERA_LEGACY) {
+                server->legacy.resources = true;
+                server->legacy.resources_seen = server->resources_serial;
+        }
+        reply->caching = &list_caching;
+        int r = append_page(&server->store, below, &result);
+        answer_made(server, reply, r, &result);
+}
+
+void resources_templates(struct mcp_server *server, const struct mcp_request *request,
+                         struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        reply->caching = &template_caching;
+        int r = buffer_append(&result, templates, sizeof(templates) - 1);
+        answer_made(server, reply, r, &result);
+}
+
+static void answer_not_found(struct mcp_server *server, const struct mcp_request *request,
+                             struct reply *reply, const char *why)
+{
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(RESULT_MAX);
+        size_t n = 0;
+        const char *uri = json_string(request->params, "uri", &n);
+
+        int r = buffer_printf(&data, "{\"uri\":");
+        if (r >= 0)
+                r = json_append_string(&data, uri, n < RESOURCE_URI_MAX ? n : RESOURCE_URI_MAX);
+        if (r >= 0)
+                r = buffer_append(&data, "}", 1);
+        mcp_answer_error_data(server, reply,
+                              request->era == ERA_MODERN ? JSONRPC_INVALID_PARAMS
+                                                         : MCP_RESOURCE_NOT_FOUND,
+                              why, r >= 0 ? &data : NULL);
+}
+
+/* Answers what cannot be taken itself, and says so by false. */
+static bool take_uri(struct mcp_server *server, const struct mcp_request *request,
+                     struct reply *reply, struct resource_uri *ret)
+{
+        struct error err = {};
+        size_t n = 0;
+        const char *uri = json_string(request->params, "uri", &n);
+
+        if (!uri) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                 "params.uri must be a string");
+                return false;
+        }
+        if (resource_uri_parse(uri, n, ret, &err) < 0) {
+                answer_not_found(server, request, reply, err.text);
+                return false;
+        }
+        return true;
+}
+
+static int append_item(const struct resource_uri *uri, const struct buffer *text, struct buffer *to)
+{
+        int r = buffer_printf(to, "{\"uri\":");
+
+        if (r >= 0)
+                r = append_uri_string(uri, to);
+        if (r >= 0)
+                r = buffer_printf(to, ",\"mimeType\":\"text/plain\",\"text\":");
+        if (r >= 0)
+                r = json_append_string(to, text->length > 0 ? buffer_bytes(text) : "",
+                                       text->length);
+        return r < 0 ? r : buffer_append(to, "}", 1);
+}
+
+static int append_contents(const struct resource *resource, const struct resource_uri *uri,
+                           struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(RESOURCE_READ_MAX + 4);
+        _cleanup_buffer_ struct buffer note = BUFFER_INIT(RESOURCE_URI_MAX);
+        uint64_t end = 0, size = resource_size(resource);
+
+        int r = buffer_printf(to, "{\"contents\":[");
+        if (r >= 0)
+                r = resource_append_text(resource, uri->offset, RESOURCE_READ_MAX, &text, &end);
+        if (r >= 0)
+                r = append_item(uri, &text, to);
+        if (r >= 0 && end < size) {
+                struct resource_uri next = *uri;
+
+                next.offset = end;
+                r = buffer_printf(&note,
+                                  "[... %llu of %llu bytes so far; this item's URI has the "
+                                  "next ...]",
+                                  (unsigned long long)end, (unsigned long long)size);
+                if (r >= 0)
+                        r = buffer_append(to, ",", 1);
+                if (r >= 0)
+                        r = append_item(&next, &note, to);
+        }
+        return r < 0 ? r : buffer_append(to, "]}", 2);
+}
+
+static void read_output(struct mcp_server *server, const struct mcp_request *request,
+                        const struct resource_uri *uri, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        const struct resource *resource = resource_store_find(&server->store, uri);
+        char why[200];
+
+        if (!resource || resource->gone) {
+                snprintf(why, sizeof(why),
+                         resource ? "this output made room for newer ones: the newest %d, of %d "
+                                    "MiB together, are kept"
+                                  : "no such output is kept: only those are that a result showed "
+                                    "cut (the newest %d, of %d MiB together)",
+                         STORE_LIVE_MAX, STORE_BYTES_MAX / 1024 / 1024);
+                answer_not_found(server, request, reply, why);
+                return;
+        }
+        reply->caching = &list_caching;
+        int r = append_contents(resource, uri, &result);
+        answer_made(server, reply, r, &result);
+}
+
+void resources_read(struct mcp_server *server, const struct mcp_request *request,
+                    struct reply *reply)
+{
+        struct resource_uri uri;
+
+        if (take_uri(server, request, reply, &uri))
+                read_output(server, request, &uri, reply);
+}
+
+static void answer_empty(struct mcp_server *server, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        int r = buffer_append(&result, "{}", 2);
+        answer_made(server, reply, r, &result);
+}
+
+void resources_subscribe(struct mcp_server *server, const struct mcp_request *request,
+                         struct reply *reply)
+{
+        struct resource_uri uri;
+
+        if (!take_uri(server, request, reply, &uri))
+                return;
+        if (subscription_watch(&server->legacy, &uri) < 0)
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
+                                 "too many resources are subscribed to: unsubscribe from some");
+        else
+                answer_empty(server, reply);
+}
+
+void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *request,
+                           struct reply *reply)
+{
+        struct resource_uri uri;
+
+        if (!take_uri(server, request, reply, &uri))
+                return;
+        subscription_unwatch(&server->legacy, &uri);
+        answer_empty(server, reply);
+}
+
+void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
+                    struct capture *capture)
+{
+        if (resource_store_keep(&server->store, uri, capture) < 0)
+                return;
+        subscriptions_resources_changed(server, ++server->resources_serial);
+        subscriptions_updated(server, uri);
+}

@@ -1,0 +1,30 @@
+/*
+ * Resources that clients list, read and watch (resource-uri.h): whole outputs of calls whose result
+ * was cut, kept in a bounded store.
+ */
+#pragma once
+
+#include "supervisor/mcp/server-internal.h"
+
+enum {
+        RESOURCES_PAGE = 100,
+        /* Bytes of text in one answer; a second item of it names where to go on. */
+        RESOURCE_READ_MAX = 1024 * 1024,
+        /* Resource not found, in revisions up to 2025-11-25; later it is -32602. */
+        MCP_RESOURCE_NOT_FOUND = -32002,
+};
+
+void resources_list(struct mcp_server *server, const struct mcp_request *request,
+                    struct reply *reply);
+void resources_templates(struct mcp_server *server, const struct mcp_request *request,
+                         struct reply *reply);
+void resources_read(struct mcp_server *server, const struct mcp_request *request,
+                    struct reply *reply);
+void resources_subscribe(struct mcp_server *server, const struct mcp_request *request,
+                         struct reply *reply);
+void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *request,
+                           struct reply *reply);
+
+/* Keeps what a call printed and its result did not show; takes what the capture holds. */
+void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
+                    struct capture *capture);

@@ -1,0 +1,269 @@
+/* Streams of notifications. */
+#include "supervisor/mcp/subscriptions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/server-internal.h"
+
+enum { PARAMS_MAX = 16 * 1024 * 1024 };
+
+void subscription_done(struct subscription *subscription)
+{
+        reply_done(&subscription->reply);
+        free(subscription->uris);
+        *subscription = (struct subscription){};
+}
+
+static ssize_t find_uri(const struct subscription *s, const struct resource_uri *uri)
+{
+        for (size_t i = 0; i < s->n_uris; i++) {
+                if (resource_uri_same(&s->uris[i], uri))
+                        return (ssize_t)i;
+        }
+        return -1;
+}
+
+int subscription_watch(struct subscription *subscription, const struct resource_uri *uri)
+{
+        if (find_uri(subscription, uri) >= 0)
+                return 0;
+        if (subscription->n_uris == WATCHED_URIS_MAX)
+                return -ENOSPC;
+        struct resource_uri *more = reallocarray(subscription->uris, subscription->n_uris + 1,
+                                                 sizeof(*more));
+        if (!more)
+                return -ENOMEM;
+        subscription->uris = more;
+        more[subscription->n_uris] = *uri;
+        more[subscription->n_uris++].offset = 0;
+        return 0;
+}
+
+void subscription_unwatch(struct subscription *subscription, const struct resource_uri *uri)
+{
+        ssize_t i = find_uri(subscription, uri);
+
+        if (i >= 0)
+                subscription->uris[i] = subscription->uris[--subscription->n_uris];
+}
+
+/* {"_meta":{…}, for a stream; { for the connection: what follows has no comma before it. */
+static int begin_params(const struct subscription *s, struct buffer *to)
+{
+        int r = buffer_append(to, "{", 1);
+
+        if (r < 0 || !s->reply.id_doc)
+                return r;
+        r = buffer_printf(to, "\"_meta\":{\"%s\":", META_SUBSCRIPTION);
+        if (r >= 0)
+                r = json_append(to, reply_id(&s->reply));
+        return r < 0 ? r : buffer_append(to, "}", 1);
+}
+
+static void tell_list(struct mcp_server *server, const struct subscription *s, const char *method)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
+
+        int r = begin_params(s, &params);
+        if (r >= 0)
+                r = buffer_append(&params, "}", 1);
+        if (r >= 0)
+                mcp_notify(server, method, s->reply.id_doc ? &params : NULL);
+}
+
+static void tell_updated(struct mcp_server *server, const struct subscription *s,
+                         const struct resource_uri *uri)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
+
+        int r = begin_params(s, &params);
+        if (r >= 0)
+                r = buffer_printf(&params, "%s\"uri\":\"", s->reply.id_doc ? "," : "");
+        if (r >= 0)
+                r = resource_uri_append(uri, &params);
+        if (r >= 0)
+                r = buffer_append(&params, "\"}", 2);
+        if (r >= 0)
+                mcp_notify(server, "notifications/resources/updated", &params);
+}
+
+/* What of the filter is honoured: the first frame of the stream. */
+static int append_acknowledged(const struct subscription *s, struct buffer *to)
+{
+        const char *comma = "";
+        int r = begin_params(s, to);
+
+        if (r >= 0)
+                r = buffer_printf(to, ",\"notifications\":{");
+        if (r >= 0 && s->tools) {
+                r = buffer_printf(to, "\"toolsListChanged\":true");
+                comma = ",";
+        }
+        if (r >= 0 && s->resources) {
+                r = buffer_printf(to, "%s\"resourcesListChanged\":true", comma);
+                comma = ",";
+        }
+        if (r >= 0 && s->n_uris > 0)
+                r = buffer_printf(to, "%s\"resourceSubscriptions\":[", comma);
+        for (size_t i = 0; i < s->n_uris && r >= 0; i++) {
+                r = buffer_printf(to, i > 0 ? ",\"" : "\"");
+                if (r >= 0)
+                        r = resource_uri_append(&s->uris[i], to);
+                if (r >= 0)
+                        r = buffer_append(to, "\"", 1);
+        }
+        if (r >= 0 && s->n_uris > 0)
+                r = buffer_append(to, "]", 1);
+        return r < 0 ? r : buffer_append(to, "}}", 2);
+}
+
+/* URIs that are none of ours, and those above the bound, are left out of what is acknowledged. */
+static int read_uris(struct subscription *s, yyjson_val *list)
+{
+        yyjson_val *entry;
+        size_t i, n;
+
+        yyjson_arr_foreach(list, i, n, entry)
+        {
+                struct resource_uri uri;
+
+                if (!yyjson_is_str(entry) ||
+                    resource_uri_parse(yyjson_get_str(entry), yyjson_get_len(entry), &uri, NULL) <
+                            0)
+                        continue;
+                int r = subscription_watch(s, &uri);
+                if (r < 0)
+                        return r == -ENOSPC ? 0 : r;
+        }
+        return 0;
+}
+
+static size_t count(const struct mcp_server *server)
+{
+        size_t n = 0;
+
+        for (const struct subscription *s = server->subscriptions; s; s = s->next)
+                n++;
+        return n;
+}
+
+static struct subscription *open_stream(struct mcp_server *server, yyjson_val *filter,
+                                        struct reply *reply)
+{
+        struct subscription *s = calloc(1, sizeof(*s));
+
+        if (!s)
+                return NULL;
+        s->tools = yyjson_is_true(yyjson_obj_get(filter, "toolsListChanged"));
+        s->resources = yyjson_is_true(yyjson_obj_get(filter, "resourcesListChanged"));
+        s->tools_seen = server->tools_serial;
+        s->resources_seen = server->resources_serial;
+        if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0) {
+                subscription_done(s);
+                free(s);
+                return NULL;
+        }
+        s->reply = *reply;
+        s->reply.subscription = true;
+        *reply = (struct reply){};
+        s->next = server->subscriptions;
+        server->subscriptions = s;
+        return s;
+}
+
+void subscriptions_listen(struct mcp_server *server, const struct mcp_request *request,
+                          struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
+        yyjson_val *filter = yyjson_obj_get(request->params, "notifications");
+
+        if (!yyjson_is_obj(filter)) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                 "params.notifications must be an object");
+                return;
+        }
+        if (count(server) >= SUBSCRIPTIONS_MAX) {
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
+                                 "too many subscriptions are open: cancel one first");
+                return;
+        }
+        mcp_list_refresh(server);
+        struct subscription *s = open_stream(server, filter, reply);
+        if (!s || append_acknowledged(s, &params) < 0) {
+                mcp_answer_error(server, s ? &s->reply : reply, JSONRPC_INTERNAL_ERROR,
+                                 "out of memory");
+                return;
+        }
+        mcp_notify(server, "notifications/subscriptions/acknowledged", &params);
+}
+
+static void close_stream(struct subscription **at)
+{
+        struct subscription *s = *at;
+
+        *at = s->next;
+        subscription_done(s);
+        free(s);
+}
+
+bool subscriptions_cancel(struct mcp_server *server, yyjson_val *id)
+{
+        for (struct subscription **at = &server->subscriptions; *at; at = &(*at)->next) {
+                if (reply_id_equals(reply_id(&(*at)->reply), id)) {
+                        close_stream(at);
+                        return true;
+                }
+        }
+        return false;
+}
+
+void subscriptions_close(struct mcp_server *server)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        if (buffer_append(&result, "{}", 2) < 0)
+                return;
+        while (server->subscriptions) {
+                mcp_answer(server, &server->subscriptions->reply, &result);
+                close_stream(&server->subscriptions);
+        }
+}
+
+void subscriptions_free(struct mcp_server *server)
+{
+        while (server->subscriptions)
+                close_stream(&server->subscriptions);
+        subscription_done(&server->legacy);
+}
+
+void subscriptions_tools_changed(struct mcp_server *server, uint64_t serial)
+{
+        for (struct subscription *s = &server->legacy; s;
+             s = s == &server->legacy ? server->subscriptions : s->next) {
+                if (s->tools && s->tools_seen != serial)
+                        tell_list(server, s, "notifications/tools/list_changed");
+                s->tools_seen = serial;
+        }
+}
+
+void subscriptions_resources_changed(struct mcp_server *server, uint64_t serial)
+{
+        for (struct subscription *s = &server->legacy; s;
+             s = s == &server->legacy ? server->subscriptions : s->next) {
+                if (s->resources && s->resources_seen != serial)
+                        tell_list(server, s, "notifications/resources/list_changed");
+                s->resources_seen = serial;
+        }
+}
+
+void subscriptions_updated(struct mcp_server *server, const struct resource_uri *uri)
+{
+        for (struct subscription *s = &server->legacy; s;
+             s = s == &server->legacy ? server->subscriptions : s->next) {
+                if (find_uri(s, uri) >= 0)
+                        tell_updated(server, s, uri);
+        }
+}

@@ -1,0 +1,157 @@
+/*
+ * What bounds the monitor's sessions.
+ *
+ * Theory of operation. Control groups are looked for first, by trying. Where version 2 is there and
+ * nobody gave us a group, systemd is asked for one, by a child, while the monitor goes on and the
+ * broker answers its client; a session that is wanted meanwhile waits for the answer, since a
+ * template must be born in the group that its sessions are to be in. No answer, or a refusal, means
+ * rlimits.
+ */
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "supervisor/monitor/janitor.h"
+#include "supervisor/monitor/monitor-private.h"
+
+/* Before what it cleans up is made: we may be killed at any time. */
+static int start_janitor(struct monitor *m, struct error *err)
+{
+        char **paths = NULL;
+        size_t n = 0;
+
+        int r = cgroups_candidates(&paths, err);
+        if (r < 0)
+                return r;
+        while (paths[n])
+                n++;
+        /* The first one also removes the control socket, whatever bounds the sessions. */
+        bool first = m->n_janitors == 0;
+        int pipe_fd;
+        pid_t pid = janitor_start((const char *const *)paths, n,
+                                  first && *m->control.path ? m->control.path : NULL, &pipe_fd,
+                                  err);
+        cgroups_candidates_free(paths);
+        if (pid < 0)
+                return pid;
+        m->janitors[m->n_janitors].pid = pid;
+        m->janitors[m->n_janitors++].pipe = pipe_fd;
+        r = children_add(m->children, pid);
+        return r < 0 ? error_errno(err, -r, "janitor") : 0;
+}
+
+static void dismiss_janitor(struct monitor *m)
+{
+        pid_t pid = m->janitors[--m->n_janitors].pid;
+
+        janitor_finish(pid, m->janitors[m->n_janitors].pipe);
+        children_remove(m->children, pid);
+}
+
+static void tell_degraded(const struct error *why)
+{
+        log_info("limits hold per process, not per session (degraded): %s", why->text);
+}
+
+static int open_cgroups(struct monitor *m, bool is_ours, struct error *why, struct error *err)
+{
+        int r = start_janitor(m, err);
+        if (r >= 0)
+                r = cgroups_open(is_ours, &m->cgroups, why, err);
+        if (r < 0)
+                return r;
+        if (cgroups_version(m->cgroups) != CGROUP_NONE)
+                cgroups_sweep(m->cgroups);
+        else if (!*m->control.path || is_ours)
+                dismiss_janitor(m);
+        return 0;
+}
+
+int monitor_limits_init(struct monitor *m, struct error *err)
+{
+        struct error why = {}, nobody = {};
+
+        int r = open_cgroups(m, false, &why, err);
+        if (r < 0 || cgroups_version(m->cgroups) != CGROUP_NONE)
+                return r;
+        if (!cgroups_want_delegation(m->cgroups)) {
+                tell_degraded(&why);
+                return 0;
+        }
+        if (cgroup_scope_ask(&m->scope_pid, &m->scope, &nobody) < 0) {
+                error_context(&why, "%s", nobody.text);
+                tell_degraded(&why);
+                return 0;
+        }
+        r = children_add(m->children, m->scope_pid);
+        return r < 0 ? error_errno(err, -r, "scope") : 0;
+}
+
+enum monitor_facts monitor_limits_facts(const struct monitor *m)
+{
+        enum cgroup_version version = cgroups_version(m->cgroups);
+
+        return version == CGROUP_V1   ? MONITOR_FACTS_CGROUP1
+               : version == CGROUP_V2 ? MONITOR_FACTS_CGROUP2
+                                      : MONITOR_FACTS_PROC;
+}
+
+/* In a scope of our own by now, or not. */
+static int enter_scope(struct monitor *m, struct error *why, struct error *err)
+{
+        int r = cgroup_scope_take(m->scope_pid, take_fd(m->scope), why);
+
+        children_remove(m->children, m->scope_pid);
+        m->scope_pid = 0;
+        if (r < 0)
+                return 0;
+        m->cgroups = cgroups_free(m->cgroups);
+        r = open_cgroups(m, true, why, err);
+        m->sandbox_host.cgroups = m->cgroups;
+        return r;
+}
+
+static void on_scope_answer(evutil_socket_t fd, short what, void *data)
+{
+        struct monitor *m = data;
+        struct error why = {}, error = {};
+
+        (void)fd;
+        (void)what;
+        if (enter_scope(m, &why, &error) < 0) {
+                log_error("%s", error.text);
+                event_base_loopbreak(m->base);
+                return;
+        }
+        if (cgroups_version(m->cgroups) == CGROUP_NONE)
+                tell_degraded(&why);
+        struct monitor_event event = {.kind = MONITOR_LIMITS, .target = monitor_limits_facts(m)};
+        monitor_send(m, &event, NULL, 0);
+        if (m->prepare_later)
+                monitor_sessions_go_on(m);
+}
+
+int monitor_limits_watch(struct monitor *m, struct error *err)
+{
+        if (m->scope_pid == 0)
+                return 0;
+        m->scope_answer = event_new(m->base, m->scope, EV_READ, on_scope_answer, m);
+        if (!m->scope_answer || event_add(m->scope_answer, NULL) < 0)
+                return error_errno(err, ENOMEM, "watch for a scope");
+        return 0;
+}
+
+void monitor_limits_done(struct monitor *m)
+{
+        if (m->scope_answer)
+                event_free(m->scope_answer);
+        if (m->scope_pid > 0) {
+                kill(m->scope_pid, SIGKILL);
+                cgroup_scope_take(m->scope_pid, m->scope, NULL);
+        }
+        cgroups_free(m->cgroups);
+        control_socket_close(&m->control);
+        while (m->n_janitors > 0)
+                dismiss_janitor(m);
+}
