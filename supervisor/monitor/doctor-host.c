@@ -2,10 +2,12 @@
  * image, config. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "supervisor/monitor/cgroup.h"
 #include "supervisor/monitor/child.h"
 #include "supervisor/monitor/config-files.h"
+#include "supervisor/monitor/doctor-findings.h"
 #include "supervisor/monitor/doctor-report.h"
 #include "supervisor/monitor/ids.h"
 #include "supervisor/monitor/image-job.h"
@@ -28,6 +31,9 @@ enum { PYTHON_TIMEOUT_S = 10, PYTHON_ANSWER_MAX = 4096 };
 static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
 {
         int version = cgroups_version(cgroups) == CGROUP_V1 ? 1 : 2;
+
+        d->facts->limits = cgroups_bounds_cpu(cgroups) ? DOCTOR_LIMITS_CGROUP
+                                                       : DOCTOR_LIMITS_NO_CPU;
 
         if (cgroups_bounds_cpu(cgroups))
                 doctor_add(d, "limits", DOCTOR_EFFECTIVE, true, NULL,
@@ -76,6 +82,8 @@ static void check_limits(struct doctor *d)
                 check_cgroups(d, cgroups);
                 break;
         case CGROUP_NONE:
+                d->facts->limits = cgroups_want_delegation(cgroups) ? DOCTOR_LIMITS_UNDELEGATED
+                                                                    : DOCTOR_LIMITS_NONE;
                 doctor_add(d, "limits", DOCTOR_DEGRADED, true,
                            geteuid() == 0
                                    ? "let this machine or container have writable cgroups"
@@ -238,6 +246,23 @@ static void check_python(struct doctor *d, const char *python)
                            version, library);
 }
 
+/* Of the store, or of what it will be made in. */
+static bool is_noexec(const char *store)
+{
+        char path[PATH_MAX];
+        struct statvfs fs;
+
+        snprintf(path, sizeof(path), "%s", store);
+        for (;;) {
+                if (statvfs(path, &fs) == 0)
+                        return fs.f_flag & ST_NOEXEC;
+                char *slash = strrchr(path, '/');
+                if (!slash || slash == path)
+                        return false;
+                *slash = '\0';
+        }
+}
+
 static void check_image(struct doctor *d, const struct config *config)
 {
         struct image_choice choice;
@@ -250,6 +275,7 @@ static void check_image(struct doctor *d, const struct config *config)
                            "apt install python3, or \"python\" in the config", "%s", error.text);
                 return;
         }
+        d->facts->image = is_noexec(choice.store) ? EACCES : 0;
         int r = image_open(&choice, &info, &root, &error);
         if (r >= 0) {
                 doctor_add(d, "image", DOCTOR_EFFECTIVE, true, NULL, "%s in %s: Python %s",

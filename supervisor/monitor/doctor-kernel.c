@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "policy/limits.h"
 #include "supervisor/monitor/cgroup-tree.h"
+#include "supervisor/monitor/doctor-findings.h"
 #include "supervisor/monitor/doctor-report.h"
 #include "supervisor/monitor/doctor-trial.h"
 #include "supervisor/monitor/ids.h"
@@ -47,8 +48,8 @@ static void check_privilege(struct doctor *d, const struct ids *ids)
         else if (ids->mode == SANDBOX_ROOTLESS)
                 doctor_add(d, "privilege", DOCTOR_EFFECTIVE, true, NULL,
                            "rootless: every session runs as your own uid %u in a user namespace of "
-                           "its own",
-                           ids->first);
+                           "its own (%s)",
+                           ids->first, ids->note);
         else
                 doctor_add(d, "privilege", DOCTOR_EFFECTIVE, true, NULL,
                            "%s: each session runs as a host id of its own, from %u ids such as %u "
@@ -161,6 +162,20 @@ static void check_core_pattern(struct doctor *d)
                    pattern);
 }
 
+static void take_facts(struct doctor_facts *facts, const struct trial *t)
+{
+        const int others[] = {t->mount_namespace, t->net_namespace,    t->ipc_namespace,
+                              t->uts_namespace,   t->cgroup_namespace, t->pid_namespace};
+
+        facts->userns = 0;
+        facts->mounting = t->mount;
+        facts->proc = t->proc ? t->proc : t->proc_subset;
+        facts->landlock = t->landlock_abi;
+        facts->others = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(others) && facts->others == 0; i++)
+                facts->others = others[i];
+}
+
 static uint32_t ids_needed(void)
 {
         struct sysinfo info;
@@ -179,12 +194,18 @@ void doctor_check_kernel(struct doctor *d)
         check_version(d);
         if (ids_choose(0, 0, ids_needed(), &ids, &error) < 0) {
                 doctor_add(d, "privilege", DOCTOR_MISSING, true, NULL, "%s", error.text);
+                d->facts->ordinary = geteuid() != 0;
+                d->facts->userns = error.code;
         } else {
                 check_privilege(d, &ids);
+                d->facts->ordinary = ids.mode == SANDBOX_ROOTLESS;
+                d->facts->own_id = ids.count == 1;
                 if (trial_run(&ids, &trial, &error) < 0) {
                         doctor_add(d, "namespaces", DOCTOR_MISSING, true,
                                    ids_namespace_hint(error.code), "%s", error.text);
+                        d->facts->userns = error.code;
                 } else {
+                        take_facts(d->facts, &trial);
                         check_namespaces(d, &trial);
                         check_proc(d, &trial);
                         check_filters(d, &trial);

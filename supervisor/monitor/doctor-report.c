@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "supervisor/monitor/doctor-findings.h"
 
 enum { REPORT_MAX = 1024 * 1024 };
 
@@ -36,10 +37,19 @@ void doctor_add(struct doctor *d, const char *name, enum doctor_state state, boo
         va_end(args);
 }
 
+static bool holds(const struct doctor *d, const struct doctor_kind *kind)
+{
+        return d->facts && kind->holds(d->facts);
+}
+
 bool doctor_usable(const struct doctor *d)
 {
         for (size_t i = 0; i < d->count; i++) {
                 if (d->items[i].required && d->items[i].state == DOCTOR_MISSING)
+                        return false;
+        }
+        for (size_t i = 0; i < doctor_n_kinds; i++) {
+                if (doctor_kinds[i].state == DOCTOR_MISSING && holds(d, &doctor_kinds[i]))
                         return false;
         }
         return true;
@@ -73,6 +83,11 @@ static int table_row(struct buffer *b, struct doctor_finding f, bool colour)
         return r;
 }
 
+static int finding_row(struct buffer *b, const struct doctor_kind *kind)
+{
+        return buffer_printf(b, "\n%s: %s.\n    fix: %s\n", kind->name, kind->why, kind->fix);
+}
+
 static const char *verdict(const struct doctor *d)
 {
         if (!doctor_usable(d))
@@ -91,6 +106,10 @@ int doctor_print_table(const struct doctor *d, bool colour)
 
         for (size_t i = 0; r >= 0 && i < d->count; i++)
                 r = table_row(&b, d->items[i], colour);
+        for (size_t i = 0; r >= 0 && i < doctor_n_kinds; i++) {
+                if (holds(d, &doctor_kinds[i]))
+                        r = finding_row(&b, &doctor_kinds[i]);
+        }
         if (r >= 0)
                 r = buffer_printf(&b, "\n%s\n", verdict(d));
         return flush(&b, r);
@@ -115,6 +134,19 @@ static int json_row(struct buffer *b, const struct doctor_finding *f, bool first
         return r < 0 ? r : buffer_printf(b, "}");
 }
 
+/* All that is known, so that a page about them can be held against the list. */
+static int json_finding(struct buffer *b, const struct doctor *d, const struct doctor_kind *kind,
+                        bool first)
+{
+        int r = buffer_printf(b, "%s\n  {\"name\": \"%s\", \"state\": \"%s\"", first ? "" : ",",
+                              kind->name, holds(d, kind) ? state_names[kind->state] : "absent");
+        if (r >= 0)
+                r = json_member(b, "why", kind->why);
+        if (r >= 0)
+                r = json_member(b, "fix", kind->fix);
+        return r < 0 ? r : buffer_printf(b, "}");
+}
+
 int doctor_print_json(const struct doctor *d)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
@@ -123,6 +155,10 @@ int doctor_print_json(const struct doctor *d)
 
         for (size_t i = 0; r >= 0 && i < d->count; i++)
                 r = json_row(&b, &d->items[i], i == 0);
+        if (r >= 0)
+                r = buffer_printf(&b, "\n], \"findings\": [");
+        for (size_t i = 0; r >= 0 && i < doctor_n_kinds; i++)
+                r = json_finding(&b, d, &doctor_kinds[i], i == 0);
         if (r >= 0)
                 r = buffer_printf(&b, "\n]}\n");
         return flush(&b, r);

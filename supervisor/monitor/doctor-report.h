@@ -16,16 +16,19 @@ struct doctor_finding {
         char fix[300]; /* "" where there is nothing to do */
 };
 
+struct doctor_facts;
+
 struct doctor {
         struct doctor_finding items[DOCTOR_FINDINGS_MAX];
         size_t count;
+        struct doctor_facts *facts; /* borrowed: what the findings are computed from; may be NULL */
 };
 
 /* Adds one; what is beyond the maximum is left out. fix may be NULL. */
 void doctor_add(struct doctor *d, const char *name, enum doctor_state state, bool required,
                 const char *fix, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
-/* No required layer is missing. */
+/* No required layer is missing, and no finding holds that keeps Cloister from running. */
 bool doctor_usable(const struct doctor *d);
 
 /* To standard output. Returns 0 or negative errno. */

@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "supervisor/monitor/doctor-findings.h"
 #include "supervisor/monitor/doctor-report.h"
 
 int doctor_main(bool json, const char *const *configs, size_t n_configs)
 {
-        static struct doctor d;
+        static struct doctor_facts facts;
+        static struct doctor d = {.facts = &facts};
 
+        doctor_facts_read(&facts);
         doctor_check_kernel(&d);
         doctor_check_host(&d, configs, n_configs);
         int r = json ? doctor_print_json(&d) : doctor_print_table(&d, isatty(STDOUT_FILENO));

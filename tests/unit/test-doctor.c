@@ -1,6 +1,7 @@
 /* The doctor: what it says of this machine, and that it sees what is taken away. */
 #include "supervisor/monitor/doctor.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "supervisor/monitor/cgroup-tree.h"
+#include "supervisor/monitor/doctor-findings.h"
 #include "supervisor/monitor/doctor-report.h"
 #include "supervisor/monitor/doctor-trial.h"
 #include "tests/unit/test.h"
@@ -37,7 +39,8 @@ static char *output_of(void (*fn)(void))
         return text;
 }
 
-static struct doctor doctor;
+static struct doctor_facts facts;
+static struct doctor doctor = {.facts = &facts};
 
 static const struct doctor_finding *find(const char *name)
 {
@@ -48,8 +51,101 @@ static const struct doctor_finding *find(const char *name)
         return NULL;
 }
 
+static const struct doctor_facts healthy = {.userns_clone = 1,
+                                            .userns_least = 100,
+                                            .ptrace_scope = 1,
+                                            .landlock = 7,
+                                            .core_pattern = 'c'};
+
+/* Which findings hold, by their names and a space each. */
+static const char *found(const struct doctor_facts *f)
+{
+        static char names[512];
+
+        names[0] = '\0';
+        for (size_t i = 0; i < doctor_n_kinds; i++) {
+                if (doctor_kinds[i].holds(f))
+                        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s ",
+                                 doctor_kinds[i].name);
+        }
+        return names;
+}
+
+#define check_found(expected, ...)                                                                 \
+        do {                                                                                       \
+                struct doctor_facts facts_ = healthy;                                              \
+                struct doctor_facts *f = &facts_;                                                  \
+                __VA_ARGS__;                                                                       \
+                check_eq_str(found(f), expected);                                                  \
+        } while (0)
+
+static void test_findings(void)
+{
+        check_found("", (void)f);
+        check_found("userns-sysctl ", f->ordinary = true; f->userns_clone = 0; f->userns = EPERM);
+        check_found("", f->userns_clone = 0); /* root may all the same */
+        check_found("userns-limit ", f->userns_least = 0; f->userns = ENOSPC);
+        check_found("", f->userns_least = 0); /* of what is not used */
+        check_found("userns-limit ", f->userns_least = 0; f->others = ENOSPC);
+        check_found("apparmor-userns ", f->ordinary = true; f->apparmor_restricts = 1;
+                    f->mounting = EACCES);
+        check_found("", f->ordinary = true; f->apparmor_restricts = 1); /* a profile allows it */
+        check_found("container-seccomp ", f->seccomp_mode = 2; f->userns = EPERM);
+        check_found("container-seccomp ", f->seccomp_mode = 2; f->others = ENOSYS);
+        check_found("", f->seccomp_mode = 2);
+        check_found("masked-proc ", f->proc = EPERM; f->proc_masks = 3);
+        check_found("", f->proc_masks = 3); /* root of this machine may mount one */
+        check_found("hidden-proc ", f->ordinary = true; f->proc_hides = 2);
+        check_found("noexec-store ", f->image = EACCES);
+        check_found("noexec-memfd ", f->memfd_noexec = 2);
+        check_found("no-delegation ", f->limits = DOCTOR_LIMITS_UNDELEGATED);
+        check_found("no-cpu-delegation ", f->limits = DOCTOR_LIMITS_NO_CPU);
+        check_found("no-cgroup ", f->limits = DOCTOR_LIMITS_NONE);
+        check_found("no-subordinate-ids ", f->ordinary = true; f->own_id = true);
+        check_found("no-landlock ", f->landlock = 0);
+        check_found("core-pattern-socket ", f->core_pattern = '@');
+        check_found("", f->core_pattern = '|');
+        check_found("yama-off ", f->ptrace_scope = 0);
+}
+
+static void test_files_of_proc(void)
+{
+        int masks, hides;
+
+        check_eq_int(doctor_seccomp_mode("Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t2\n"), 2);
+        check_eq_int(doctor_seccomp_mode("Name:\tx\n"), 0);
+        doctor_proc_mounts("22 1 0:21 / /proc rw,nosuid - proc proc rw\n"
+                           "30 22 0:30 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n",
+                           &masks, &hides);
+        check_eq_int(masks, 0);
+        check_eq_int(hides, 0);
+        doctor_proc_mounts("22 1 0:21 / /proc rw - proc proc rw,hidepid=invisible\n"
+                           "31 22 0:5 /null /proc/kcore rw - devtmpfs udev rw\n"
+                           "32 22 0:40 / /proc/acpi ro - tmpfs tmpfs ro\n",
+                           &masks, &hides);
+        check_eq_int(masks, 2);
+        check_eq_int(hides, 2);
+        doctor_proc_mounts("22 1 0:21 / /proc rw - proc proc rw,hidepid=1\n", &masks, &hides);
+        check_eq_int(hides, 1);
+        doctor_proc_mounts("nonsense\n - \n1 2 3 / /proc\n", &masks, &hides);
+        check_eq_int(masks + hides, 0);
+}
+
+static void test_a_finding_makes_it_unusable(void)
+{
+        doctor.count = 0;
+        facts = healthy;
+        check(doctor_usable(&doctor));
+        facts.limits = DOCTOR_LIMITS_NONE;
+        check(doctor_usable(&doctor));
+        facts.image = EACCES;
+        check(!doctor_usable(&doctor));
+        facts = healthy;
+}
+
 static void test_usable(void)
 {
+        facts = healthy;
         doctor.count = 0;
         doctor_add(&doctor, "a", DOCTOR_EFFECTIVE, true, "no fix is shown", "fine");
         doctor_add(&doctor, "b", DOCTOR_DEGRADED, true, NULL, "weak");
@@ -216,6 +312,9 @@ static void test_broken_config(void)
 
 int main(void)
 {
+        run(test_findings);
+        run(test_files_of_proc);
+        run(test_a_finding_makes_it_unusable);
         run(test_usable);
         run(test_json);
         run(test_table);

@@ -1,0 +1,176 @@
+"""The modes, by whom we are started: which ids sessions have, what bounds them, and that nothing stays.
+
+In the machine of tests/vm, CLOISTER_TEST_EXPECT says what has to be: mode=rootless|capable|root, cgroup=2,
+ids=distinct|one. Elsewhere the doctor's word is held against what is seen. As root, the other modes are tried too.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+import rawmcp
+
+EXPECT = dict(item.split("=") for item in os.environ.get("CLOISTER_TEST_EXPECT", "").split(",") if item)
+MIB = 1 << 20
+
+
+def doctor(env=None, prefix=()):
+    done = subprocess.run([*prefix, harness.CLOISTER, "doctor", "--json"], env=env or harness.environment(), timeout=60,
+                          capture_output=True, check=False)
+    return {layer["name"]: layer for layer in json.loads(done.stdout)["layers"]}
+
+
+def status_of(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+        return dict(line.split(":\t", 1) for line in f.read().splitlines() if ":\t" in line)
+
+
+def workers(server):
+    """The pids of what is in sandboxes: they have a pid in three namespaces (this one, the template's, their own)."""
+    depth = len(status_of("self")["NSpid"].split())
+    return [pid for pid in harness.descendants(server.process.pid) if len(status_of(pid).get("NSpid", "").split()) >= depth + 2]
+
+
+def leaves(server):
+    """The control groups of a server's sessions."""
+    return glob.glob(f"/sys/fs/cgroup/**/cloister-{server.process.pid}-*/s-*", recursive=True)
+
+
+class Here(rawmcp.ServerCase):
+    """As we were started."""
+
+    CONFIG = {"limits": {"cpu": 0.5, "memory": "160M", "pids": 40}}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.layers = doctor()
+
+    def bounded(self):
+        """Whether control groups bound sessions here, as the doctor says."""
+        return "cgroup" in self.layers["limits"]["detail"] and self.layers["limits"]["state"] != "missing" \
+            and "per process" not in self.layers["limits"]["detail"]
+
+    def test_the_doctor_names_what_was_expected(self):
+        if "mode" in EXPECT:
+            self.assertTrue(self.layers["privilege"]["detail"].startswith(EXPECT["mode"] + ":"), self.layers["privilege"])
+        if "cgroup" in EXPECT:
+            self.assertIn(f"cgroup version {EXPECT['cgroup']}", self.layers["limits"]["detail"])
+        if "ids" in EXPECT:
+            self.assertEqual("host id of its own" in self.layers["privilege"]["detail"], EXPECT["ids"] == "distinct", self.layers["privilege"])
+        if not EXPECT:
+            self.assertIn(self.layers["privilege"]["state"], ("effective", "degraded"))
+
+    def test_host_ids_are_as_the_doctor_says(self):
+        for name in ("ids-a", "ids-b"):
+            self.ok("1", session=name)
+        uids = {status_of(pid)["Uid"].split()[0] for pid in workers(self.server)}
+        gids = {status_of(pid)["Gid"].split()[0] for pid in workers(self.server)}
+        self.assertTrue(uids)
+        if "host id of its own" in self.layers["privilege"]["detail"]:
+            self.assertGreaterEqual(len(uids), 2)
+            self.assertGreaterEqual(len(gids), 2)
+            self.assertNotIn(str(os.geteuid()), uids)
+        else:
+            self.assertEqual(uids, {str(os.geteuid())})
+        self.assertNotIn("0", uids)
+
+    def test_each_session_has_a_leaf_or_the_log_says_why_not(self):
+        self.ok("1")
+        if self.bounded():
+            self.assertTrue(leaves(self.server))
+            self.assertNotIn("degraded", self.server.log())
+        else:
+            self.assertEqual(leaves(self.server), [])
+            self.assertIn("per process, not per session (degraded)", self.server.log() + self.log_at_info())
+
+    def log_at_info(self):
+        done = subprocess.run([harness.CLOISTER, "run", "--log-level", "info", "--config", "/dev/null", "-c", "1"], env=harness.environment(),
+                              timeout=60, capture_output=True, check=False)
+        return done.stderr.decode()
+
+    def test_too_much_memory_ends_one_session(self):
+        self.ok("kept = 42", session="bystander")
+        self.ok("kept = 43", session="eater")
+        # In pieces, and by a child as well: together they are too much, each alone would not be.
+        code = ("import os, time\nparts = []\nif os.fork() == 0:\n    parts = [b'x' * (1 << 20) for _ in range(100)]\n    time.sleep(600)\n"
+                "time.sleep(1)\nfor i in range(100): parts.append(b'x' * (1 << 20))\nlen(parts)")
+        cell = self.cell(code, session="eater")
+        if self.bounded():
+            self.assertIn(cell["status"], ("oom", "ok"), cell)  # the kernel takes either process
+            done = self.cell("b = [b'x' * (1 << 20) for _ in range(400)]", session="eater-alone")
+            self.assertEqual(done["status"], "oom", done)
+            self.assertEqual(done["state"], "lost")
+        else:
+            done = self.cell("b = bytearray(1 << 30)", session="eater-alone")
+            self.assertEqual((done["status"], done.get("error", {}).get("type")), ("error", "MemoryError"), done)
+        self.assertEqual(self.value("kept", session="bystander"), 42)
+
+    def test_a_fork_bomb_is_bounded_by_its_session(self):
+        self.ok("kept = 42", session="bystander-2")
+        code = ("import os, time\nn = 0\ntry:\n    while n < 1000:\n        if os.fork() == 0:\n            time.sleep(600)\n        n += 1\n"
+                "except OSError as e:\n    n = [n, e.errno]\nn")
+        n, code = self.value(code, session="bomb")
+        self.assertEqual(code, 11)
+        self.assertLess(n, 40)
+        self.assertEqual(self.value("kept", session="bystander-2"), 42)
+
+    SPIN = "import time\nend = time.monotonic() + {0}\nwhile time.monotonic() < end: pass"
+
+    def test_processor_time_is_shared_as_set(self):
+        # Half a processor for each of two that spin at the same time.
+        seconds = 2 if harness.SLOW == 1 else 10
+        for name in ("spin-a", "spin-b"):
+            self.ok("1", session=name)
+        both = [self.server.start_call(self.SPIN.format(seconds), session=name) for name in ("spin-a", "spin-b")]
+        cells = [waiting.result(seconds * 4 + harness.PATIENCE)["structuredContent"] for waiting in both]
+        for cell in cells:
+            self.assertEqual(cell["status"], "ok", cell)
+            if self.bounded() and self.layers["limits"]["state"] == "effective":
+                self.assertLess(cell["cpu_ms"], cell["duration_ms"] * 0.62 + 50, cell)
+                self.assertGreater(cell["cpu_ms"], 0, cell)
+            else:
+                self.assertGreater(cell["cpu_ms"], 0, cell)
+
+    def test_an_ended_session_leaves_no_group(self):
+        self.ok("import os\nif os.fork() == 0:\n    import time; time.sleep(600)", session="short")
+        before = set(leaves(self.server))
+        self.cell("import os; os._exit(3)", session="short")
+        if self.bounded():
+            self.assertTrue(before)
+            self.assertTrue(harness.wait_until(lambda: len(set(leaves(self.server)) & before) < len(before)), leaves(self.server))
+        else:
+            self.assertEqual(before, set())
+
+
+class Killed(harness.Case):
+    """SIGKILL of the monitor: control groups, processes and the scope go."""
+
+    def test_nothing_stays(self):
+        server = rawmcp.RawServer("--config", self.config())
+        self.addCleanup(server.free)
+        server.initialize()
+        server.cell("import os\nfor _ in range(3):\n    if os.fork() == 0:\n        import time; time.sleep(600)", session="a")
+        groups = leaves(server)
+        self.assertTrue(groups or "cgroup" not in EXPECT)
+        scopes = {os.path.dirname(os.path.dirname(path)) for path in groups}
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait(harness.PATIENCE)
+        self.assertTrue(harness.wait_until(lambda: not any(map(os.path.exists, groups))), groups)
+        made = {path for path in scopes if re.search(r"cloister-\d+-[0-9a-f]+\.scope$", path)}
+        self.assertTrue(harness.wait_until(lambda: not any(map(os.path.exists, made))), made)
+        if EXPECT.get("cgroup") == "2":
+            self.assertTrue(made, scopes)
+
+
+if __name__ == "__main__":
+    harness.main()
