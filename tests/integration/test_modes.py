@@ -4,7 +4,6 @@ In the machine of tests/vm, CLOISTER_TEST_EXPECT says what has to be: mode=rootl
 ids=distinct|one. Elsewhere the doctor's word is held against what is seen. As root, the other modes are tried too.
 """
 
-import ctypes
 import glob
 import json
 import os
@@ -13,8 +12,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-import unittest
 
 import harness
 import rawmcp
@@ -170,6 +167,120 @@ class Killed(harness.Case):
         self.assertTrue(harness.wait_until(lambda: not any(map(os.path.exists, made))), made)
         if EXPECT.get("cgroup") == "2":
             self.assertTrue(made, scopes)
+
+
+UID = 4242
+
+
+class Other(harness.Case):
+    """Root starts it as an ordinary user with something more than nothing."""
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.dir, 0o755)
+        self.home = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
+        os.chown(self.home, UID, UID)
+        self.env = harness.environment(HOME=self.home, CLOISTER_IMAGE_STORE=os.path.join(self.home, "images"))
+
+    def config_of(self, uid, name="config.json", **rest):
+        path = self.config({"fixture": harness.fixture()}, name, **rest)
+        os.chown(path, uid, uid)
+        os.chmod(path, 0o644)
+        return path
+
+    def start(self, prefix, config):
+        server = rawmcp.RawServer("--config", config, env=self.env, prefix=prefix, cwd="/")
+        self.addCleanup(server.free)
+        server.initialize()
+        for name in ("a", "b"):
+            cell = server.cell("len(_discover())", session=name, wait=harness.PATIENCE * 4)
+            self.assertEqual(cell["status"], "ok", (cell, server.log()))
+        return server
+
+    def inside(self, server):
+        return [status_of(pid) for pid in workers(server)]
+
+
+CAPABLE = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--inh-caps=+setuid,+setgid", "--ambient-caps=+setuid,+setgid", "--")
+SETUID_SETGID = 1 << 7 | 1 << 6
+
+
+class Capable(Other):
+    """CAP_SETUID and CAP_SETGID and nothing else."""
+
+    def test_ids_are_distinct_and_privilege_is_small(self):
+        server = self.start(CAPABLE, self.config_of(0))
+        uids = {status["Uid"].split()[0] for status in self.inside(server)}
+        self.assertGreaterEqual(len(uids), 2)
+        self.assertFalse(uids & {"0", str(UID)}, uids)
+        monitor = status_of(server.process.pid)
+        self.assertEqual((int(monitor["CapPrm"], 16), int(monitor["CapEff"], 16)), (SETUID_SETGID, SETUID_SETGID))
+        self.assertEqual((int(monitor["CapInh"], 16), int(monitor["CapAmb"], 16)), (0, 0))
+        self.assertEqual(monitor["Uid"].split()[0], str(UID))
+
+    def test_what_it_starts_has_no_privilege(self):
+        server = self.start(CAPABLE, self.config_of(0))
+        seen = 0
+        for pid in harness.descendants(server.process.pid):
+            # In a user namespace of its own a capability is worth nothing outside.
+            if os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user"):
+                status = status_of(pid)
+                self.assertEqual(int(status["CapEff"], 16) | int(status["CapPrm"], 16) | int(status["CapAmb"], 16), 0, status)
+                self.assertEqual(status["Uid"].split()[0], str(UID))
+                seen += 1
+        self.assertGreater(seen, 1)  # keepers, janitors and the server behind
+
+    def test_a_config_that_is_not_roots_is_refused(self):
+        for uid, ok in ((0, True), (UID, False)):
+            done = subprocess.run([*CAPABLE, harness.CLOISTER, "run", "--config", self.config_of(uid, f"{uid}.json"), "-c", "print(1)"],
+                                  env=self.env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+            self.assertEqual(done.returncode == 0, ok, done.stderr)
+            if not ok:
+                self.assertIn(b"root", done.stderr)
+
+
+class Subordinate(Other):
+    """An ordinary user with entries in /etc/subuid and /etc/subgid, which only this test sees."""
+
+    def prefix(self, uids, gids):
+        with open("/etc/passwd", encoding="utf-8") as f:
+            self.write("passwd", f.read() + f"cloister-test:x:{UID}:{UID}::{self.home}:/bin/sh\n")
+        self.write("subuid", uids)
+        self.write("subgid", gids)
+        binds = "; ".join(f"touch /etc/{name} && mount --bind {self.path(name)} /etc/{name}" for name in ("passwd", "subuid", "subgid"))
+        return ("unshare", "--mount", "--propagation", "private", "sh", "-c",
+                f'{binds}; exec setpriv --reuid={UID} --regid={UID} --clear-groups -- "$@"', "sh")
+
+    def ids(self, uids, gids):
+        server = self.start(self.prefix(uids, gids), self.config_of(UID))
+        inside = self.inside(server)
+        return {int(status["Uid"].split()[0]) for status in inside}, {int(status["Gid"].split()[0]) for status in inside}
+
+    def test_sessions_have_ids_of_the_range(self):
+        uids, gids = self.ids("cloister-test:700000:65536\n", f"{UID}:800000:65536\n")
+        self.assertGreaterEqual(len(uids), 2)
+        self.assertTrue(all(700000 <= uid < 765536 for uid in uids), uids)
+        self.assertTrue(all(800000 <= gid < 865536 for gid in gids), gids)
+
+    def test_without_an_entry_it_is_the_users_own(self):
+        self.assertEqual(self.ids("somebody:700000:65536\n", "somebody:800000:65536\n"), ({UID}, {UID}))
+
+    def test_a_range_that_is_too_small_is_not_used(self):
+        self.assertEqual(self.ids("cloister-test:700000:3\n", "cloister-test:700000:65536\n"), ({UID}, {UID}))
+
+    def test_the_doctor_tells_why(self):
+        prefix = self.prefix("cloister-test:700000:65536\n", "")
+        layers = doctor(self.env, prefix)
+        self.assertIn("your own uid", layers["privilege"]["detail"])
+        self.assertIn("/etc/subgid has no entry for cloister-test", layers["privilege"]["detail"])
+        self.write("subgid", "cloister-test:700000:65536\n")
+        self.assertIn("host id of its own", doctor(self.env, prefix)["privilege"]["detail"])
+
+
+# An ordinary user cannot give what these need; what he has, Here tries.
+if not harness.ROOT:
+    del Capable, Subordinate
 
 
 if __name__ == "__main__":

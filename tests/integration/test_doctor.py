@@ -1,0 +1,112 @@
+"""What the doctor finds, each by the real condition in namespaces that the test makes; the control is the same without it."""
+
+import ctypes
+import json
+import os
+import struct
+import subprocess
+
+import harness
+
+UID = 4242 if harness.ROOT else os.getuid()
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+NR = {"x86_64": {"clone": 56, "unshare": 272, "clone3": 435}, "aarch64": {"clone": 220, "unshare": 97, "clone3": 435}}[os.uname().machine]
+NEW_NAMESPACES = 0x7E020000
+
+
+def deny_namespaces():
+    """As Docker's default filter: clone with a flag of a namespace and unshare get EPERM, clone3 ENOSYS."""
+    load, jump_if, jump_set, give = 0x20, 0x15, 0x45, 0x06
+    allow, eperm, enosys = 0x7FFF0000, 0x00050001, 0x00050026
+    code = [
+        (load, 0, 0, 0),
+        (jump_if, 5, 0, NR["unshare"]),
+        (jump_if, 5, 0, NR["clone3"]),
+        (jump_if, 0, 2, NR["clone"]),
+        (load, 0, 0, 16),
+        (jump_set, 1, 0, NEW_NAMESPACES),
+        (give, 0, 0, allow),
+        (give, 0, 0, eperm),
+        (give, 0, 0, enosys),
+    ]
+    program = b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filter_program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter_program, 0, 0):
+        os._exit(99)
+
+
+class Doctor(harness.Case):
+    """cloister doctor --json, under conditions."""
+
+    def examine(self, *prefix, store=None, **options):
+        """({name: state} of the findings, whether it says that Cloister can run)."""
+        env = harness.environment(HOME=self.dir, CLOISTER_IMAGE_STORE=store or self.path("images"))
+        os.chmod(self.dir, 0o755)
+        done = subprocess.run([*prefix, harness.CLOISTER, "doctor", "--json"], env=env, capture_output=True, timeout=60, check=False, **options)
+        report = json.loads(done.stdout)
+        for finding in report["findings"]:
+            self.assertEqual(sorted(finding), ["fix", "name", "state", "why"])
+            self.assertRegex(finding["name"], "^[a-z][a-z0-9-]+$")
+            self.assertTrue(finding["why"] and finding["fix"])
+        self.assertEqual(report["usable"], done.returncode == 0)
+        return {finding["name"]: finding["state"] for finding in report["findings"]}, report["usable"]
+
+    def ordinary(self, script="true"):
+        """What makes a mount namespace, runs a script with privilege over it, and goes on as an ordinary user."""
+        if harness.ROOT:
+            return ("unshare", "--mount", "--propagation", "private", "sh", "-ec",
+                    f'{script}; exec setpriv --reuid={UID} --regid={UID} --clear-groups -- "$@"', "sh")
+        return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", f'{script}; exec "$@"', "sh")
+
+    def test_control(self):
+        found, usable = self.examine(*self.ordinary())
+        self.assertTrue(usable, found)
+        self.assertNotIn("missing", found.values())
+
+    def test_the_limit_of_user_namespaces(self):
+        prefix = ("unshare", "--user", "--map-root-user", "sh", "-ec", 'echo $0 > /proc/sys/user/max_user_namespaces; exec "$@"')
+        self.assertEqual(self.examine(*prefix, "100")[0]["userns-limit"], "absent")
+        found, usable = self.examine(*prefix, "0")
+        self.assertEqual((found["userns-limit"], usable), ("missing", False))
+        self.assertEqual(found["container-seccomp"], "absent")
+
+    def test_a_containers_filter(self):
+        self.assertEqual(self.examine()[0]["container-seccomp"], "absent")
+        found, usable = self.examine(preexec_fn=deny_namespaces)
+        self.assertEqual((found["container-seccomp"], usable), ("missing", False))
+
+    def test_a_masked_proc(self):
+        mask = "mount -t tmpfs -o ro none /proc/fs"
+        self.assertEqual(self.examine(*self.ordinary())[0]["masked-proc"], "absent")
+        found, usable = self.examine(*self.ordinary(mask))
+        self.assertEqual((found["masked-proc"], usable), ("missing", False))
+
+    def test_a_hidden_proc(self):
+        if not harness.ROOT:
+            # Who may mount one over /proc sees all the same: the control.
+            prefix = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "sh", "-ec", 'mount -t proc -o hidepid=2 proc /proc; exec "$@"', "sh")
+            self.assertEqual(self.examine(*prefix)[0]["hidden-proc"], "absent")
+            return
+        found, usable = self.examine(*self.ordinary("mount -t proc -o hidepid=2 proc /proc"))
+        self.assertEqual((found["hidden-proc"], usable), ("missing", False))
+        found, usable = self.examine(*self.ordinary(f"mount -t proc -o hidepid=2,gid={UID} proc /proc"))
+        self.assertEqual((found["hidden-proc"], usable), ("absent", True))
+
+    def test_a_store_without_exec(self):
+        os.mkdir(self.path("store"))
+        for options, state in (("noexec", "missing"), ("exec", "absent")):
+            script = f"mount -t tmpfs -o mode=777,{options} none {self.path('store')}"
+            found, usable = self.examine(*self.ordinary(script), store=self.path("store/images"))
+            self.assertEqual((found["noexec-store"], usable), (state, state == "absent"))
+
+    def test_findings_in_the_table(self):
+        done = self.run_cloister("doctor", preexec_fn=deny_namespaces)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"\ncontainer-seccomp: ", done.stdout)
+        self.assertIn(b"fix: docker run --security-opt seccomp=", done.stdout)
+
+
+if __name__ == "__main__":
+    harness.main()
