@@ -40,13 +40,15 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                 PASS_FD,
                 STORE,
                 QUIET,
-                JSON
+                JSON,
+                PROFILE
         };
         static const struct option options[] = {
                 {"config", required_argument, NULL, CONFIG},
                 {"image", required_argument, NULL, IMAGE},
                 {"name", required_argument, NULL, IMAGE},
                 {"python", required_argument, NULL, PYTHON},
+                {"profile", required_argument, NULL, PROFILE},
                 {"log-level", required_argument, NULL, LOG_LEVEL},
                 {"log-file", required_argument, NULL, LOG_FILE},
                 {"log-format", required_argument, NULL, LOG_FORMAT},
@@ -66,6 +68,8 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                         o->image = optarg;
                 else if (c == PYTHON)
                         o->python = optarg;
+                else if (c == PROFILE)
+                        o->profile = optarg;
                 else if (c == LOG_LEVEL && (level = log_level_from_name(optarg)) >= 0)
                         o->log_level = level;
                 else if (c == LOG_FILE)

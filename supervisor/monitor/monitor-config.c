@@ -68,12 +68,6 @@ static void take_log_level(const struct monitor *m)
                 log_set_level((enum log_level)m->config->log_level);
 }
 
-static void take_limits(struct monitor *m)
-{
-        m->limits = m->config->limits;
-        limits_fit(&m->limits);
-}
-
 int monitor_load_config(struct monitor *m, struct error *err)
 {
         struct sysinfo machine;
@@ -84,7 +78,6 @@ int monitor_load_config(struct monitor *m, struct error *err)
         m->generation = 1;
         take_log_level(m);
         warn(m->config);
-        take_limits(m);
         if (sysinfo(&machine) < 0)
                 return error_errno(err, errno, "sysinfo");
         m->sessions_max = m->config->sessions_max;
@@ -104,7 +97,7 @@ void monitor_send_config(struct monitor *m)
                           .mode = m->ids.mode,
                           .facts = monitor_limits_facts(m),
                           .sessions_max = m->sessions_max,
-                          .memory_max = m->limits.memory},
+                          .memory_max = m->early_profile->limits.memory},
         };
 
         monitor_send(m, &hello, NULL, 0);
@@ -131,20 +124,35 @@ static void warn_of_the_fixed(const struct config *now, const struct config *bef
                 log_warning("config: sessions, user and id_range hold from the next start on");
 }
 
-static void take(struct monitor *m, struct config *config, struct config_files *files)
+static int take(struct monitor *m, struct config *config, struct config_files *files,
+                struct error *err)
 {
+        struct config_files *before = m->files;
+
+        m->files = files;
+        int r = profiles_load(m, config, err);
+        if (r < 0) {
+                m->files = before;
+                return r;
+        }
         warn(config);
         warn_of_the_fixed(config, m->config);
         config_free(m->config);
-        config_files_free(m->files);
+        config_files_free(before);
         m->config = config;
-        m->files = files;
         m->generation++;
         take_log_level(m);
-        take_limits(m);
         log_info("config: read anew, %zu files, %zu servers", config_files_count(files),
                  config->n_servers);
         monitor_send_config(m);
+        return 0;
+}
+
+static void refuse(struct monitor *m, const struct error *err)
+{
+        if (strcmp(err->text, m->config_error.text) != 0)
+                log_error("%s; the config stays as it was", err->text);
+        m->config_error = *err;
 }
 
 static void on_changed(void *data)
@@ -157,16 +165,19 @@ static void on_changed(void *data)
         config_watch_files(m->config_watch, m->files);
         int r = read_config(m, &config, &files, &err);
         if (r < 0) {
-                if (strcmp(err.text, m->config_error.text) != 0)
-                        log_error("%s; the config stays as it was", err.text);
-                m->config_error = err;
+                refuse(m, &err);
                 return;
         }
-        m->config_error = (struct error){};
         if (!config_files_same(files, m->files)) {
-                take(m, config, files);
-                config_watch_files(m->config_watch, m->files);
-                return;
+                r = take(m, config, files, &err);
+                if (r >= 0) {
+                        m->config_error = (struct error){};
+                        config_watch_files(m->config_watch, m->files);
+                        return;
+                }
+                refuse(m, &err);
+        } else {
+                m->config_error = (struct error){};
         }
         config_files_free(files);
         config_free(config);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "policy/config.h"
+#include "policy/seccomp.h"
 #include "supervisor/monitor/cgroup-scope.h"
 #include "supervisor/monitor/cgroup.h"
 #include "supervisor/monitor/children.h"
@@ -18,8 +19,8 @@
 #include "supervisor/monitor/image-job.h"
 #include "supervisor/monitor/messages.h"
 #include "supervisor/monitor/monitor.h"
+#include "supervisor/monitor/profile.h"
 #include "supervisor/monitor/sandbox.h"
-#include "supervisor/monitor/template.h"
 #include "supervisor/monitor/upstream.h"
 
 enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX };
@@ -53,7 +54,6 @@ struct monitor {
         struct event *scope_answer;
         bool prepare_later; /* sessions wait until it is known what bounds them */
         struct control_socket control;
-        struct limits limits;
         uint32_t sessions_max;
         struct upstream_user user;
         /* our executables, opened while we may still read them */
@@ -68,16 +68,16 @@ struct monitor {
         int exit_status;
 
         /* sessions: what waits for a template, and what lives */
-        struct image_choice image;
+        struct image_choice image; /* of `image build`; whose store all share */
         struct image_job *image_job;
         struct event *early; /* makes the template before it is asked for */
-        struct template *template;
-        struct template_host template_host;
+        struct event *sweep; /* ends what is not used any more */
+        struct profile *profiles[CONFIG_PROFILES_MAX]; /* as in the config */
+        size_t n_profiles;
+        struct profile *early_profile, *retired;
+        int filters[FILTER_KIND_MAX];               /* compiled, or -1 */
+        int worker_memfd, module_memfd, init_memfd; /* sealed copies, or -1 */
         struct sandbox_host sandbox_host;
-        bool network_checked;         /* of the present template */
-        unsigned int template_deaths; /* since a session was last made */
-        uint32_t *waiting;            /* serials, at most sessions_max */
-        size_t n_waiting;
         struct sandbox *
                 *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
         uint32_t last_handle;
@@ -113,6 +113,10 @@ void monitor_sessions_done(struct monitor *m);
 void monitor_sessions_prepare(
         struct monitor *m);                     /* image and template, ahead of the first request */
 void monitor_sessions_go_on(struct monitor *m); /* with what waited for its bounds */
+/* A sandbox in a free slot, in the line of the profile's template. */
+int monitor_make(struct profile *profile, uint32_t serial, struct error *err);
+/* Frees its slot and ends it. */
+void monitor_release(struct monitor *m, struct sandbox *sandbox);
 void monitor_session_create(struct monitor *m, const struct monitor_request *request);
 void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request);

@@ -42,6 +42,7 @@
 #include "supervisor/monitor/filter.h"
 #include "supervisor/monitor/janitor.h"
 #include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/profile-template.h"
 #include "supervisor/monitor/programs.h"
 
 enum {
@@ -52,10 +53,16 @@ enum {
 
 static int choose_image(struct monitor *m, struct error *err)
 {
-        const char *name = m->options->image ? m->options->image : m->config->image;
-        const char *python = m->options->python ? m->options->python : m->config->python;
+        const struct config *config = m->config;
+        int i = m->options->profile ? config_find_profile(config, m->options->profile, err)
+                                    : (int)config->profile;
 
-        return image_choose(name, python, &m->image, err);
+        if (i < 0)
+                return i;
+        const struct config_profile *profile = &config->profiles[i];
+        return image_choose(m->options->image ? m->options->image : profile->image,
+                            m->options->python ? m->options->python : profile->python, &m->image,
+                            err);
 }
 
 static int choose_user(struct monitor *m, struct error *err)
@@ -309,6 +316,7 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
                               .broker_pidfd = -1,
                               .link = -1,
                               .exit_status = 1};
+        profile_shared_init(m);
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);
         signal(SIGPIPE, SIG_IGN);

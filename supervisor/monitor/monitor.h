@@ -16,6 +16,7 @@ struct monitor_options {
         const char *configs[MONITOR_CONFIGS_MAX];
         size_t n_configs;
         const char *image, *python; /* or NULL: as the config says */
+        const char *profile;        /* whose template is made early, or NULL: the config's */
         int pass_fds[MONITOR_PASS_FDS_MAX];
         size_t n_pass_fds;
         const char *log_file; /* or NULL: standard error */

@@ -1,4 +1,4 @@
-/* Verifies that a sandbox has no network. */
+/* Verifies what network a sandbox has. */
 #include "supervisor/monitor/network-check.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <netlink/cache.h>
 #include <netlink/netlink.h>
 #include <netlink/route/link.h>
+#include <netlink/route/nexthop.h>
 #include <netlink/route/route.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -39,21 +40,33 @@ static bool is_fallback_tunnel(struct rtnl_link *link)
         return false;
 }
 
-static int check_link(struct rtnl_link *link, struct error *err)
+/* What was found. */
+struct found {
+        enum config_network network;
+        int lo; /* the index of the loopback interface */
+};
+
+static int check_link(struct rtnl_link *link, struct found *found, struct error *err)
 {
         const char *name = rtnl_link_get_name(link);
         unsigned flags = rtnl_link_get_flags(link);
+        bool is_lo = flags & IFF_LOOPBACK;
 
-        if (!(flags & IFF_LOOPBACK) && !is_fallback_tunnel(link))
+        if (is_lo)
+                found->lo = rtnl_link_get_ifindex(link);
+        else if (!is_fallback_tunnel(link))
                 return error_set(err, EISCONN, "the sandbox has a network interface, %s",
                                  name ? name : "(no name)");
-        if (flags & IFF_UP)
+        bool up = flags & IFF_UP, wanted = is_lo && found->network == CONFIG_NETWORK_LOOPBACK;
+        if (up && !wanted)
                 return error_set(err, EISCONN, "the sandbox's interface %s is up",
                                  name ? name : "(no name)");
+        if (wanted && !up)
+                return error_set(err, ENETDOWN, "the sandbox's loopback interface is down");
         return 0;
 }
 
-static int check_links(struct nl_sock *socket, struct error *err)
+static int check_links(struct nl_sock *socket, struct found *found, struct error *err)
 {
         struct nl_cache *cache;
         int r = rtnl_link_alloc_cache(socket, AF_UNSPEC, &cache);
@@ -62,40 +75,56 @@ static int check_links(struct nl_sock *socket, struct error *err)
                 return error_set(err, EIO, "netlink: %s", nl_geterror(r));
         r = 0;
         for (struct nl_object *o = nl_cache_get_first(cache); o && r == 0; o = nl_cache_get_next(o))
-                r = check_link((struct rtnl_link *)o, err);
-        if (r == 0 && nl_cache_nitems(cache) == 0)
-                r = error_set(err, EIO, "netlink: no interface at all, not even lo");
+                r = check_link((struct rtnl_link *)o, found, err);
+        if (r == 0 && found->lo == 0)
+                r = error_set(err, EIO, "netlink: no loopback interface");
         nl_cache_free(cache);
         return r;
 }
 
-static int check_routes(struct nl_sock *socket, struct error *err)
+/* Every way it knows ends on lo. */
+static bool stays_here(struct rtnl_route *route, const struct found *found)
+{
+        for (int i = 0; i < rtnl_route_get_nnexthops(route); i++) {
+                struct rtnl_nexthop *hop = rtnl_route_nexthop_n(route, i);
+                if (rtnl_route_nh_get_ifindex(hop) != found->lo || rtnl_route_nh_get_gateway(hop))
+                        return false;
+        }
+        return true;
+}
+
+static int check_routes(struct nl_sock *socket, const struct found *found, struct error *err)
 {
         struct nl_cache *cache;
-        int r = rtnl_route_alloc_cache(socket, AF_UNSPEC, 0, &cache);
+        int r = rtnl_route_alloc_cache(socket, AF_UNSPEC, 0, &cache), away = 0;
 
         if (r < 0)
                 return error_set(err, EIO, "netlink: %s", nl_geterror(r));
-        int count = nl_cache_nitems(cache);
+        for (struct nl_object *o = nl_cache_get_first(cache); o; o = nl_cache_get_next(o)) {
+                away += found->network == CONFIG_NETWORK_NONE ||
+                        !stays_here((struct rtnl_route *)o, found);
+        }
         nl_cache_free(cache);
-        return count == 0 ? 0 : error_set(err, EISCONN, "the sandbox has %d network routes", count);
+        return away == 0 ? 0 : error_set(err, EISCONN, "the sandbox has %d network routes", away);
 }
 
-static int check_here(struct error *err)
+static int check_here(enum config_network network, struct error *err)
 {
+        struct found found = {.network = network};
         struct nl_sock *socket = nl_socket_alloc();
 
         if (!socket)
                 return error_errno(err, ENOMEM, "netlink");
         int r = nl_connect(socket, NETLINK_ROUTE);
-        r = r < 0 ? error_set(err, EIO, "netlink: %s", nl_geterror(r)) : check_links(socket, err);
+        r = r < 0 ? error_set(err, EIO, "netlink: %s", nl_geterror(r))
+                  : check_links(socket, &found, err);
         if (r >= 0)
-                r = check_routes(socket, err);
+                r = check_routes(socket, &found, err);
         nl_socket_free(socket);
         return r;
 }
 
-_Noreturn static void run(int target, int report)
+_Noreturn static void run(int target, enum config_network network, int report)
 {
         const int keep[] = {target, report};
         struct error error = {0};
@@ -106,12 +135,12 @@ _Noreturn static void run(int target, int report)
         if (setns(target, CLONE_NEWUSER | CLONE_NEWNET) < 0)
                 error_errno(&error, errno, "join the sandbox's network namespace");
         else
-                check_here(&error);
+                check_here(network, &error);
         fd_write_all(report, &error, sizeof(error));
         _exit(0);
 }
 
-int network_check(pid_t pid, struct error *err)
+int network_check(pid_t pid, enum config_network network, struct error *err)
 {
         _cleanup_close_ int target = pidfd_open(pid, 0);
         _cleanup_close_ int read_end = -1, write_end = -1;
@@ -126,7 +155,7 @@ int network_check(pid_t pid, struct error *err)
         if (child < 0)
                 return error_errno(err, errno, "network check: fork");
         if (child == 0)
-                run(target, write_end);
+                run(target, network, write_end);
         close(take_fd(write_end));
         ssize_t n = fd_read_full(read_end, &found, sizeof(found));
         while (waitpid(child, NULL, 0) < 0 && errno == EINTR)

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -256,10 +257,60 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         give_up(t);
 }
 
+/* Each before those that are mounted below it. */
+static int compare_targets(const void *a, const void *b, void *data)
+{
+        const struct config_mount *mounts = data;
+        size_t length_a = strlen(mounts[*(const size_t *)a].target),
+               length_b = strlen(mounts[*(const size_t *)b].target);
+
+        return length_a < length_b ? -1 : length_a > length_b;
+}
+
+static int plan_mounts(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                       struct error *err)
+{
+        const struct config_profile *profile = parts->profile;
+        size_t order[TEMPLATE_MOUNTS_MAX];
+
+        static_assert(TEMPLATE_MOUNTS_MAX >= (int)CONFIG_MOUNTS_MAX, "room for all");
+        for (size_t i = 0; i < profile->n_mounts; i++)
+                order[i] = i;
+        qsort_r(order, profile->n_mounts, sizeof(order[0]), compare_targets, profile->mounts);
+        for (size_t i = 0; i < profile->n_mounts; i++) {
+                const struct config_mount *mount = &profile->mounts[order[i]];
+                struct template_mount *planned = &plan->mounts[i];
+                if ((size_t)snprintf(planned->target, sizeof(planned->target), "%s",
+                                     mount->target) >= sizeof(planned->target))
+                        return error_errno(err, ENAMETOOLONG, "mount on %s", mount->target);
+                planned->writable = mount->writable;
+                fds[i] = parts->sources[order[i]];
+        }
+        plan->n_mounts = (uint32_t)profile->n_mounts;
+        return 0;
+}
+
+static int plan_profile(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                        struct error *err)
+{
+        const struct config_profile *profile = parts->profile;
+        size_t n = 0;
+
+        if (!profile)
+                return 0;
+        for (char *const *name = profile->preload; name && *name; name++) {
+                n += (size_t)snprintf(plan->preload + n, sizeof(plan->preload) - n, "%s\n", *name);
+                if (n >= sizeof(plan->preload))
+                        return error_errno(err, E2BIG, "the names in preload");
+        }
+        plan->loopback = profile->network == CONFIG_NETWORK_LOOPBACK;
+        return plan_mounts(parts, plan, fds, err);
+}
+
 static int send_plan(struct template *t, const struct template_parts *parts, struct error *err)
 {
         struct template_message message = {.kind = TEMPLATE_PLAN};
-        int fds[TEMPLATE_FD_COUNT] = {
+        int fds[TEMPLATE_FD_COUNT + TEMPLATE_MOUNTS_MAX] = {
                 [TEMPLATE_FD_IMAGE] = parts->image_fd,
                 [TEMPLATE_FD_WORKER] = parts->worker_fd,
                 [TEMPLATE_FD_INIT] = parts->init_fd,
@@ -273,7 +324,11 @@ static int send_plan(struct template *t, const struct template_parts *parts, str
         static_assert(sizeof(message.plan.python) == sizeof(parts->image->python), "same size");
         memcpy(message.plan.python, parts->image->python, sizeof(message.plan.python));
         memcpy(message.plan.libpython, parts->image->libpython, sizeof(message.plan.libpython));
-        int r = fd_send(t->control, &message, sizeof(message), fds, TEMPLATE_FD_COUNT, 0);
+        int r = plan_profile(parts, &message.plan, fds + TEMPLATE_FD_COUNT, err);
+        if (r < 0)
+                return r;
+        r = fd_send(t->control, &message, sizeof(message), fds,
+                    TEMPLATE_FD_COUNT + message.plan.n_mounts, 0);
         return r < 0 ? error_errno(err, -r, "send the template its plan") : 0;
 }
 
@@ -364,14 +419,4 @@ int template_make(struct template *t, struct sandbox *sandbox, const struct limi
         t->line[t->n_line++] = (struct waiting){sandbox, *limits, rlimits};
         next(t);
         return 0;
-}
-
-void template_forget(struct template *t, const struct sandbox *sandbox)
-{
-        for (size_t i = 1; i < t->n_line; i++) {
-                if (t->line[i].sandbox != sandbox)
-                        continue;
-                memmove(t->line + i, t->line + i + 1, (--t->n_line - i) * sizeof(t->line[0]));
-                return;
-        }
 }

@@ -7,6 +7,7 @@
 #include <event2/event.h>
 
 #include "base/error.h"
+#include "policy/config.h"
 #include "policy/image.h"
 #include "supervisor/monitor/children.h"
 #include "supervisor/monitor/ids.h"
@@ -20,6 +21,8 @@ struct template_parts {
         int image_fd;  /* O_PATH directory of the image's root */
         int worker_fd; /* by the image's link: cloister-worker or cloister-module */
         int init_fd;
+        const struct config_profile *profile; /* preload, network and mounts; NULL: none */
+        const int *sources;                   /* O_PATH directories, in the order of its mounts */
         int template_filter_fd, worker_filter_fd, init_filter_fd, stub_filter_fd;
 };
 
@@ -46,6 +49,3 @@ struct template *template_free(struct template *template);
  * and pids. */
 int template_make(struct template *template, struct sandbox *sandbox, const struct limits *limits,
                   bool rlimits, struct error *err);
-
-/* The sandbox was freed while it waited in line. */
-void template_forget(struct template *template, const struct sandbox *sandbox);
