@@ -1,4 +1,5 @@
 /* Messages to the client. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -60,6 +61,24 @@ void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int c
 void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code, const char *message)
 {
         mcp_answer_error_data(server, reply, code, message, NULL);
+}
+
+void mcp_answer_made(struct mcp_server *server, struct reply *reply, int r,
+                     const struct buffer *result)
+{
+        if (r >= 0)
+                mcp_answer(server, reply, result);
+        else
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
+                                 r == -EMSGSIZE ? "the result is too large" : strerror(-r));
+}
+
+void mcp_answer_empty(struct mcp_server *server, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
+
+        int r = buffer_append(&result, "{}", 2);
+        mcp_answer_made(server, reply, r, &result);
 }
 
 void mcp_notify(struct mcp_server *server, const char *method, const struct buffer *params)

@@ -37,23 +37,13 @@ static void call_free(struct mcp_call *call)
         free(call);
 }
 
-static void answer_rendered(struct mcp_server *server, struct reply *reply, int r,
-                            const struct buffer *result)
-{
-        if (r >= 0)
-                mcp_answer(server, reply, result);
-        else
-                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
-                                 r == -EMSGSIZE ? "the result is too large" : strerror(-r));
-}
-
 static void answer_refusal(struct mcp_server *server, struct reply *reply, const char *type,
                            const char *message, const char *session)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
 
         int r = result_render_refusal(type, message, session, &result);
-        answer_rendered(server, reply, r, &result);
+        mcp_answer_made(server, reply, r, &result);
 }
 
 /* Content that came with a later version would be an error to a client of an earlier one. */
@@ -86,11 +76,12 @@ static void answer_outcome(struct mcp_call *call, struct cell *cell)
                         view.whole[i] = &uris[i];
         }
         int r = result_render(&cell->outcome, &view, &result);
-        answer_rendered(server, &call->reply, r, &result);
+        mcp_answer_made(server, &call->reply, r, &result);
         for (int i = 0; i < CELL_STREAMS; i++) {
                 if (view.whole[i])
                         resources_keep(server, &uris[i], &cell->outcome.streams[i]);
         }
+        resources_name_files(server, call->session, &cell->outcome);
 }
 
 static void on_done(void *data, struct cell *cell)

@@ -1,4 +1,4 @@
-/* Outputs that were cut, kept whole. */
+/* Outputs that were cut, kept whole, and names of files. */
 #include "supervisor/mcp/resource-store.h"
 
 #include <errno.h>
@@ -24,7 +24,9 @@ static void unlink_one(struct resource_store *store, struct resource **at)
         struct resource *r = *at;
 
         *at = r->older;
-        if (r->gone)
+        if (r->uri.kind == RESOURCE_FILE)
+                store->n_files--;
+        else if (r->gone)
                 store->n_gone--;
         else
                 drop_bytes(store, r);
@@ -37,50 +39,61 @@ void resource_store_done(struct resource_store *store)
                 unlink_one(store, &store->newest);
 }
 
-/* The oldest with (or without) bytes. */
-static struct resource **oldest(struct resource_store *store, bool gone)
+/* The oldest of its kind; outputs with (or without) their bytes. */
+static struct resource **oldest(struct resource_store *store, int kind, bool gone)
 {
         struct resource **found = NULL;
 
         for (struct resource **at = &store->newest; *at; at = &(*at)->older) {
-                if ((*at)->gone == gone)
+                if ((int)(*at)->uri.kind == kind && (*at)->gone == gone)
                         found = at;
         }
         return found;
 }
 
-/* The newest always stays: one entry is smaller than the bound. */
+/* The newest output always stays: one entry is smaller than the bound. */
 static void make_room(struct resource_store *store)
 {
         while (store->n_live > 1 &&
                (store->bytes > STORE_BYTES_MAX || store->n_live > STORE_LIVE_MAX)) {
-                struct resource *r = *oldest(store, false);
+                struct resource *r = *oldest(store, RESOURCE_OUTPUT, false);
                 drop_bytes(store, r);
                 r->gone = true;
                 store->n_gone++;
         }
         while (store->n_gone > STORE_GONE_MAX)
-                unlink_one(store, oldest(store, true));
+                unlink_one(store, oldest(store, RESOURCE_OUTPUT, true));
+        while (store->n_files > STORE_FILES_MAX)
+                unlink_one(store, oldest(store, RESOURCE_FILE, false));
 }
 
-static void forget_name(struct resource_store *store, const struct resource_uri *uri)
+static void put_first(struct resource_store *store, struct resource *r)
+{
+        r->serial = ++store->serial;
+        r->older = store->newest;
+        store->newest = r;
+}
+
+/* Returns whether there was one. */
+static bool forget_name(struct resource_store *store, const struct resource_uri *uri)
 {
         for (struct resource **at = &store->newest; *at; at = &(*at)->older) {
                 if (resource_uri_same(&(*at)->uri, uri)) {
                         unlink_one(store, at);
-                        return;
+                        return true;
                 }
         }
+        return false;
 }
 
 /* Where characters were lost between the pieces, the text says so. */
 static int join(struct resource *r, uint64_t text_bytes)
 {
-        uint64_t kept = resource_size(r);
         char note[96];
 
         while (r->tail.length > 0 && ((unsigned char)*buffer_bytes(&r->tail) & 0xc0) == 0x80)
                 buffer_consume(&r->tail, 1);
+        uint64_t kept = resource_size(r);
         if (text_bytes <= kept)
                 return 0;
         int n = snprintf(note, sizeof(note), "\n[... %llu bytes in between were not kept ...]\n",
@@ -98,6 +111,7 @@ int resource_store_keep(struct resource_store *store, const struct resource_uri 
                 return -ENOMEM;
         r->uri = *uri;
         r->uri.offset = 0;
+        strcpy(r->mime_type, "text/plain");
         r->head = capture->head;
         r->tail = capture->tail;
         uint64_t text_bytes = capture->text_bytes;
@@ -106,13 +120,43 @@ int resource_store_keep(struct resource_store *store, const struct resource_uri 
         join(r, text_bytes);
 
         forget_name(store, uri);
-        r->serial = ++store->serial;
-        r->older = store->newest;
-        store->newest = r;
+        put_first(store, r);
         store->n_live++;
         store->bytes += footprint(r);
         make_room(store);
         return 0;
+}
+
+int resource_store_name_file(struct resource_store *store, const struct resource_uri *uri,
+                             const struct cell_file *file)
+{
+        struct resource *r = calloc(1, sizeof(*r));
+
+        if (!r)
+                return -ENOMEM;
+        r->uri = *uri;
+        memcpy(r->mime_type, file->mime_type, sizeof(r->mime_type));
+        r->file_size = file->size;
+        bool known = forget_name(store, uri);
+        put_first(store, r);
+        store->n_files++;
+        make_room(store);
+        return known ? 0 : 1;
+}
+
+bool resource_store_forget_files(struct resource_store *store, const char *session)
+{
+        bool any = false;
+
+        for (struct resource **at = &store->newest; *at;) {
+                if ((*at)->uri.kind != RESOURCE_FILE || strcmp((*at)->uri.session, session) != 0) {
+                        at = &(*at)->older;
+                        continue;
+                }
+                unlink_one(store, at);
+                any = true;
+        }
+        return any;
 }
 
 const struct resource *resource_store_find(const struct resource_store *store,

@@ -105,7 +105,8 @@ static bool take_path(struct rest *rest, char *path)
                 int low = high >= 0 ? hex(rest->at[2]) : -1;
                 char c = used == 3 ? (char)(high * 16 + low) : *rest->at;
 
-                if ((used == 3 && low < 0) || c == '\0' || n == RESOURCE_PATH_MAX)
+                if ((used == 3 && low < 0) || (unsigned char)c < 0x20 || c == 0x7f ||
+                    n == RESOURCE_PATH_MAX)
                         return false;
                 path[n++] = c;
                 rest->at += used;
@@ -141,7 +142,7 @@ static bool take_all(struct rest *rest, struct resource_uri *ret)
         } else {
                 return false;
         }
-        if (good && take(rest, "?offset="))
+        if (good && ret->kind == RESOURCE_OUTPUT && take(rest, "?offset="))
                 good = take_number(rest, &ret->offset);
         return good && rest->n == 0;
 }

@@ -2,9 +2,9 @@
  * Names of what clients can read beside the results:
  *
  *     cloister://sessions/NAME/cells/N/stdout     (or stderr) all that a call printed
- *     cloister://sessions/NAME/files/PATH         a file of the session, percent-encoded
+ *     cloister://sessions/NAME/files/PATH         a file below /workspace/out, percent-encoded
  *
- * Either may have ?offset=BYTES, where to begin.
+ * An output may have ?offset=BYTES, where to begin.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct resource_uri {
         char session[SESSION_NAME_MAX + 1];
         uint64_t cell;                    /* of an output, from 1 on */
         enum cell_stream stream;          /* of an output */
-        char path[RESOURCE_PATH_MAX + 1]; /* of a file: UTF-8, relative, no component "." or ".." */
+        char path[RESOURCE_PATH_MAX + 1]; /* of a file: as file_path_valid() has it (showing.h) */
         uint64_t offset;
 };
 

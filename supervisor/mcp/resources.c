@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/result.h"
 
 static const struct caching list_caching = {.ttl_ms = 0, .scope = "private"};
@@ -15,17 +16,10 @@ static const char templates[] =
         "{\"uriTemplate\":\"cloister://sessions/{session}/cells/{cell}/{stream}{?offset}\","
         "\"name\":\"output\",\"title\":\"Whole output of a call\",\"description\":"
         "\"All that a call printed to stdout or stderr, while its result showed a part; "
-        "offset is the byte to begin at\",\"mimeType\":\"text/plain\"}]}";
-
-static void answer_made(struct mcp_server *server, struct reply *reply, int r,
-                        const struct buffer *result)
-{
-        if (r >= 0)
-                mcp_answer(server, reply, result);
-        else
-                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
-                                 r == -EMSGSIZE ? "the result is too large" : strerror(-r));
-}
+        "offset is the byte to begin at\",\"mimeType\":\"text/plain\"},"
+        "{\"uriTemplate\":\"cloister://sessions/{session}/files/{+path}\","
+        "\"name\":\"file\",\"title\":\"File of a session\",\"description\":"
+        "\"A file that code put below /workspace/out\"}]}";
 
 static int append_uri_string(const struct resource_uri *uri, struct buffer *to)
 {
@@ -36,22 +30,39 @@ static int append_uri_string(const struct resource_uri *uri, struct buffer *to)
         return r < 0 ? r : buffer_append(to, "\"", 1);
 }
 
-static int append_entry(const struct resource *resource, struct buffer *to)
+static int append_names(const struct resource *resource, struct buffer *to)
 {
         const struct resource_uri *uri = &resource->uri;
         const char *stream = uri->stream == CELL_STDOUT ? "stdout" : "stderr";
+        int r;
 
-        int r = buffer_printf(to, "{\"uri\":");
-        if (r >= 0)
-                r = append_uri_string(uri, to);
-        return r < 0 ? r
-                     : buffer_printf(to,
+        if (uri->kind == RESOURCE_OUTPUT)
+                return buffer_printf(to,
                                      ",\"name\":\"%s-%llu-%s.txt\",\"description\":\"All that call "
-                                     "%llu of session %s printed to %s\",\"mimeType\":"
-                                     "\"text/plain\",\"size\":%zu}",
+                                     "%llu of session %s printed to %s\"",
                                      uri->session, (unsigned long long)uri->cell, stream,
-                                     (unsigned long long)uri->cell, uri->session, stream,
-                                     resource_size(resource));
+                                     (unsigned long long)uri->cell, uri->session, stream);
+        r = buffer_printf(to, ",\"name\":");
+        if (r >= 0)
+                r = json_append_string(to, uri->path, strlen(uri->path));
+        return r < 0 ? r
+                     : buffer_printf(to, ",\"description\":\"In /workspace/out of session %s\"",
+                                     uri->session);
+}
+
+static int append_entry(const struct resource *resource, struct buffer *to)
+{
+        int r = buffer_printf(to, "{\"uri\":");
+
+        if (r >= 0)
+                r = append_uri_string(&resource->uri, to);
+        if (r >= 0)
+                r = append_names(resource, to);
+        if (r >= 0)
+                r = buffer_printf(to, ",\"mimeType\":");
+        if (r >= 0)
+                r = json_append_string(to, resource->mime_type, strlen(resource->mime_type));
+        return r < 0 ? r : buffer_printf(to, ",\"size\":%zu}", resource_size(resource));
 }
 
 /* Newest first. The cursor is the serial of the last one of the page before. */
@@ -111,7 +122,7 @@ void resources_list(struct mcp_server *server, const struct mcp_request *request
         }
         reply->caching = &list_caching;
         int r = append_page(&server->store, below, &result);
-        answer_made(server, reply, r, &result);
+        mcp_answer_made(server, reply, r, &result);
 }
 
 void resources_templates(struct mcp_server *server, const struct mcp_request *request,
@@ -121,15 +132,15 @@ void resources_templates(struct mcp_server *server, const struct mcp_request *re
 
         reply->caching = &template_caching;
         int r = buffer_append(&result, templates, sizeof(templates) - 1);
-        answer_made(server, reply, r, &result);
+        mcp_answer_made(server, reply, r, &result);
 }
 
-static void answer_not_found(struct mcp_server *server, const struct mcp_request *request,
-                             struct reply *reply, const char *why)
+void resources_answer_not_found(struct mcp_server *server, yyjson_val *params, struct reply *reply,
+                                const char *why)
 {
         _cleanup_buffer_ struct buffer data = BUFFER_INIT(RESULT_MAX);
         size_t n = 0;
-        const char *uri = json_string(request->params, "uri", &n);
+        const char *uri = json_string(params, "uri", &n);
 
         int r = buffer_printf(&data, "{\"uri\":");
         if (r >= 0)
@@ -137,9 +148,8 @@ static void answer_not_found(struct mcp_server *server, const struct mcp_request
         if (r >= 0)
                 r = buffer_append(&data, "}", 1);
         mcp_answer_error_data(server, reply,
-                              request->era == ERA_MODERN ? JSONRPC_INVALID_PARAMS
-                                                         : MCP_RESOURCE_NOT_FOUND,
-                              why, r >= 0 ? &data : NULL);
+                              reply->modern ? JSONRPC_INVALID_PARAMS : MCP_RESOURCE_NOT_FOUND, why,
+                              r >= 0 ? &data : NULL);
 }
 
 /* Answers what cannot be taken itself, and says so by false. */
@@ -156,7 +166,7 @@ static bool take_uri(struct mcp_server *server, const struct mcp_request *reques
                 return false;
         }
         if (resource_uri_parse(uri, n, ret, &err) < 0) {
-                answer_not_found(server, request, reply, err.text);
+                resources_answer_not_found(server, request->params, reply, err.text);
                 return false;
         }
         return true;
@@ -218,12 +228,12 @@ static void read_output(struct mcp_server *server, const struct mcp_request *req
                                   : "no such output is kept: only those are that a result showed "
                                     "cut (the newest %d, of %d MiB together)",
                          STORE_LIVE_MAX, STORE_BYTES_MAX / 1024 / 1024);
-                answer_not_found(server, request, reply, why);
+                resources_answer_not_found(server, request->params, reply, why);
                 return;
         }
         reply->caching = &list_caching;
         int r = append_contents(resource, uri, &result);
-        answer_made(server, reply, r, &result);
+        mcp_answer_made(server, reply, r, &result);
 }
 
 void resources_read(struct mcp_server *server, const struct mcp_request *request,
@@ -231,16 +241,12 @@ void resources_read(struct mcp_server *server, const struct mcp_request *request
 {
         struct resource_uri uri;
 
-        if (take_uri(server, request, reply, &uri))
+        if (!take_uri(server, request, reply, &uri))
+                return;
+        if (uri.kind == RESOURCE_FILE)
+                resource_read_file(server, request, &uri, reply);
+        else
                 read_output(server, request, &uri, reply);
-}
-
-static void answer_empty(struct mcp_server *server, struct reply *reply)
-{
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
-
-        int r = buffer_append(&result, "{}", 2);
-        answer_made(server, reply, r, &result);
 }
 
 void resources_subscribe(struct mcp_server *server, const struct mcp_request *request,
@@ -254,7 +260,7 @@ void resources_subscribe(struct mcp_server *server, const struct mcp_request *re
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
                                  "too many resources are subscribed to: unsubscribe from some");
         else
-                answer_empty(server, reply);
+                mcp_answer_empty(server, reply);
 }
 
 void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *request,
@@ -265,7 +271,7 @@ void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *
         if (!take_uri(server, request, reply, &uri))
                 return;
         subscription_unwatch(&server->legacy, &uri);
-        answer_empty(server, reply);
+        mcp_answer_empty(server, reply);
 }
 
 void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
@@ -275,4 +281,25 @@ void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
                 return;
         subscriptions_resources_changed(server, ++server->resources_serial);
         subscriptions_updated(server, uri);
+}
+
+void resources_name_files(struct mcp_server *server, const char *session,
+                          const struct cell_outcome *outcome)
+{
+        bool changed = false;
+
+        /* Another sandbox begins with an empty directory, one that is lost leaves nothing. */
+        if (outcome->state != CELL_STATE_KEPT)
+                changed = resource_store_forget_files(&server->store, session);
+        for (size_t i = 0; i < outcome->n_files && outcome->state != CELL_STATE_LOST; i++) {
+                struct resource_uri uri = {.kind = RESOURCE_FILE};
+
+                snprintf(uri.session, sizeof(uri.session), "%s", session);
+                snprintf(uri.path, sizeof(uri.path), "%s", outcome->files[i].path);
+                if (resource_store_name_file(&server->store, &uri, &outcome->files[i]) > 0)
+                        changed = true;
+                subscriptions_updated(server, &uri);
+        }
+        if (changed)
+                subscriptions_resources_changed(server, ++server->resources_serial);
 }

@@ -1,6 +1,6 @@
 /*
  * Resources that clients list, read and watch (resource-uri.h): whole outputs of calls whose result
- * was cut, kept in a bounded store.
+ * was cut, kept in a bounded store, and files below /workspace/out, read through the session.
  */
 #pragma once
 
@@ -10,6 +10,7 @@ enum {
         RESOURCES_PAGE = 100,
         /* Bytes of text in one answer; a second item of it names where to go on. */
         RESOURCE_READ_MAX = 1024 * 1024,
+        RESOURCE_FILE_MAX = 16 * 1024 * 1024, /* a larger file is refused */
         /* Resource not found, in revisions up to 2025-11-25; later it is -32602. */
         MCP_RESOURCE_NOT_FOUND = -32002,
 };
@@ -28,3 +29,10 @@ void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *
 /* Keeps what a call printed and its result did not show; takes what the capture holds. */
 void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
                     struct capture *capture);
+/* Names the files that a call made or changed. */
+void resources_name_files(struct mcp_server *server, const char *session,
+                          const struct cell_outcome *outcome);
+
+/* params: of the request, or with its "uri" alone. */
+void resources_answer_not_found(struct mcp_server *server, yyjson_val *params, struct reply *reply,
+                                const char *why);

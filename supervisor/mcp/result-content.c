@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "supervisor/mcp/resource-uri.h"
 #include "supervisor/session/output.h"
 
 enum {
@@ -13,20 +14,13 @@ enum {
         TEXT_MAX = 64 * 1024 * 1024,
 };
 
-static bool is_plain(char c)
-{
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               (c != '\0' && strchr("-._~/", c));
-}
-
 int result_content_file_uri(const char *session, const char *path, struct buffer *to)
 {
-        int r = buffer_printf(to, "cloister://sessions/%s/files/", session);
+        struct resource_uri uri = {.kind = RESOURCE_FILE};
 
-        for (const char *c = path; *c && r >= 0; c++)
-                r = is_plain(*c) ? buffer_append(to, c, 1)
-                                 : buffer_printf(to, "%%%02X", (unsigned char)*c);
-        return r;
+        snprintf(uri.session, sizeof(uri.session), "%s", session);
+        snprintf(uri.path, sizeof(uri.path), "%s", path);
+        return resource_uri_append(&uri, to);
 }
 
 static bool is_kind(const char *mime, const char *kind)

@@ -10,6 +10,7 @@
 #include "supervisor/mcp/subscriptions.h"
 
 struct mcp_call;
+struct resource_read;
 
 enum mcp_version {
         MCP_2024_11_05,
@@ -36,13 +37,18 @@ struct mcp_server {
         struct buffer list;                 /* the newest result of tools/list, or empty */
         uint64_t tools_serial;              /* of it: grows when it changes */
         struct resource_store store;
-        uint64_t resources_serial; /* grows when the list of resources changes */
+        uint64_t resources_serial;   /* grows when the list of resources changes */
+        struct resource_read *reads; /* of files, under way */
         struct mcp_call *calls;
         size_t n_calls;
 };
 
 /* Answer a request; the reply is done after it. */
 void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buffer *result);
+/* r: of what made the result; negative: it could not be made. */
+void mcp_answer_made(struct mcp_server *server, struct reply *reply, int r,
+                     const struct buffer *result);
+void mcp_answer_empty(struct mcp_server *server, struct reply *reply);
 void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code,
                       const char *message);
 /* data: JSON, or NULL. */

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "cloister-config.h"
+#include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/server-internal.h"
 #include "supervisor/mcp/tool.h"
@@ -104,18 +105,10 @@ static void on_discover(struct mcp_server *server, const struct mcp_request *req
         answer_made(server, reply, r, &result, &err);
 }
 
-static void answer_empty(struct mcp_server *server, struct reply *reply)
-{
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
-
-        int r = buffer_append(&result, "{}", 2);
-        answer_made(server, reply, r, &result, &(struct error){});
-}
-
 static void on_ping(struct mcp_server *server, const struct mcp_request *request,
                     struct reply *reply)
 {
-        answer_empty(server, reply);
+        mcp_answer_empty(server, reply);
 }
 
 static void on_set_level(struct mcp_server *server, const struct mcp_request *request,
@@ -126,7 +119,7 @@ static void on_set_level(struct mcp_server *server, const struct mcp_request *re
                                  "params.level must be debug, info, notice, warning, error, "
                                  "critical, alert or emergency");
         else
-                answer_empty(server, reply);
+                mcp_answer_empty(server, reply);
 }
 
 static int make_list(struct mcp_server *server, struct buffer *to, struct error *err)
@@ -278,7 +271,8 @@ static void on_cancelled(struct mcp_server *server, yyjson_val *params)
 {
         yyjson_val *id = yyjson_obj_get(params, "requestId");
 
-        if (!mcp_call_cancel(server, id) && !subscriptions_cancel(server, id))
+        if (!mcp_call_cancel(server, id) && !resource_read_cancel(server, id) &&
+            !subscriptions_cancel(server, id))
                 log_debug("a cancelled request is not under way");
 }
 

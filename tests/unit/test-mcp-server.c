@@ -3,83 +3,7 @@
 
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/tool.h"
-#include "tests/unit/fake-monitor.h"
-
-static struct fake f;
-static struct mcp_server *server;
-static struct buffer sent;
-
-static void on_send(void *data, const char *bytes, size_t n)
-{
-        check_eq_int(bytes[n - 1], '\n');
-        check_eq_int(buffer_append(&sent, bytes, n), 0);
-}
-
-static void open_server(void)
-{
-        const struct mcp_host host = {NULL, on_send};
-        struct error err = {};
-
-        fake_open(&f);
-        buffer_init(&sent, 256 * 1024 * 1024);
-        check_ok(mcp_server_new(&server, f.base, f.config, NULL, f.sessions, &host, &err));
-}
-
-static void close_server(void)
-{
-        f.sessions = sessions_free(f.sessions);
-        server = mcp_server_free(server);
-        fake_done(&f);
-        buffer_done(&sent);
-}
-
-static void say(const char *line)
-{
-        mcp_server_line(server, line, strlen(line));
-}
-
-/* The oldest message sent, parsed; the caller frees. */
-static yyjson_doc *heard(void)
-{
-        struct error err = {};
-        yyjson_doc *doc = NULL;
-
-        check(sent.length > 0);
-        const char *end = memchr(buffer_bytes(&sent), '\n', sent.length);
-        size_t n = (size_t)(end - buffer_bytes(&sent));
-        check_ok(json_parse(buffer_bytes(&sent), n, &doc, &err));
-        buffer_consume(&sent, n + 1);
-        return doc;
-}
-
-static void check_heard(const char *expected)
-{
-        const char *end = sent.length ? memchr(buffer_bytes(&sent), '\n', sent.length) : NULL;
-
-        check(end);
-        size_t n = (size_t)(end - buffer_bytes(&sent));
-        check_eq_bytes(buffer_bytes(&sent), n, expected);
-        buffer_consume(&sent, n + 1);
-}
-
-static void check_silence(void)
-{
-        check_eq_int(sent.length, 0);
-}
-
-static void check_error(int64_t code, const char *id_json, const char *part)
-{
-        _cleanup_json_ yyjson_doc *doc = heard();
-        yyjson_val *root = yyjson_doc_get_root(doc), *error = yyjson_obj_get(root, "error");
-        _cleanup_buffer_ struct buffer id = BUFFER_INIT(1024);
-        int64_t n = 0;
-
-        check_eq_int(json_int64(yyjson_obj_get(error, "code"), &n), 0);
-        check_eq_int(n, code);
-        check_eq_int(json_append(&id, yyjson_obj_get(root, "id")), 0);
-        check_eq_bytes(buffer_bytes(&id), id.length, id_json);
-        check_has(json_string(error, "message", NULL), part);
-}
+#include "tests/unit/fake-mcp.h"
 
 static void test_initialize(void)
 {
@@ -250,15 +174,6 @@ static void test_list_changed(void)
         mcp_server_catalogue_changed(server);
         check_silence();
         close_server();
-}
-
-#define CALL(id, arguments)                                                                        \
-        "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":"       \
-        "\"run_python\",\"arguments\":" arguments "}}"
-
-static void finish_cell(const char *result)
-{
-        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), result);
 }
 
 static void test_call(void)

@@ -1,0 +1,150 @@
+/* Files of sessions, read for clients. */
+#include "supervisor/mcp/resource-read.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/utf8.h"
+#include "supervisor/mcp/resources.h"
+#include "supervisor/mcp/result.h"
+#include "supervisor/session/files.h"
+
+static const struct caching caching = {.ttl_ms = 0, .scope = "private"};
+
+struct resource_read {
+        struct resource_read *next;
+        struct mcp_server *server;
+        struct reply reply;
+        struct resource_uri uri;
+        bool cancelled;
+};
+
+static void read_free(struct resource_read *read)
+{
+        struct resource_read **at = &read->server->reads;
+
+        while (*at != read)
+                at = &(*at)->next;
+        *at = read->next;
+        reply_done(&read->reply);
+        free(read);
+}
+
+static const char *mime_type_of(const struct resource_read *read)
+{
+        const struct resource *known = resource_store_find(&read->server->store, &read->uri);
+
+        return known ? known->mime_type : "application/octet-stream";
+}
+
+static bool is_text(const char *mime_type, const struct buffer *content)
+{
+        const unsigned char *s = (const unsigned char *)buffer_bytes(content);
+
+        if (strncmp(mime_type, "text/", 5) != 0 && strcmp(mime_type, "application/json") != 0 &&
+            strcmp(mime_type, "image/svg+xml") != 0)
+                return false;
+        for (size_t i = 0; i < content->length;) {
+                int n = utf8_next(s + i, content->length - i);
+                if (n <= 0)
+                        return false;
+                i += (size_t)n;
+        }
+        return true;
+}
+
+static int append_contents(const struct resource_read *read, const struct buffer *content,
+                           struct buffer *to)
+{
+        const char *mime_type = mime_type_of(read);
+        bool text = is_text(mime_type, content);
+        int r = buffer_printf(to, "{\"contents\":[{\"uri\":\"");
+
+        if (r >= 0)
+                r = resource_uri_append(&read->uri, to);
+        if (r >= 0)
+                r = buffer_printf(to, "\",\"mimeType\":");
+        if (r >= 0)
+                r = json_append_string(to, mime_type, strlen(mime_type));
+        if (r >= 0)
+                r = buffer_printf(to, text ? ",\"text\":" : ",\"blob\":\"");
+        if (r >= 0 && text)
+                r = json_append_string(to, content->length > 0 ? buffer_bytes(content) : "",
+                                       content->length);
+        else if (r >= 0)
+                r = base64_append(to, buffer_bytes(content), content->length);
+        return r < 0 ? r : buffer_printf(to, text ? "}]}" : "\"}]}");
+}
+
+/* A file that is not there and a session that is not there are the same to the protocol. */
+static void answer_error(struct resource_read *read, const struct error *error)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(2 * RESOURCE_URI_MAX);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        int r = buffer_printf(&params, "{\"uri\":\"");
+        if (r >= 0)
+                r = resource_uri_append(&read->uri, &params);
+        if (r >= 0)
+                r = buffer_append(&params, "\"}", 2);
+        if (r >= 0)
+                r = json_parse(buffer_bytes(&params), params.length, &doc, NULL);
+        /* EIO: the worker could not read it. */
+        bool missing = error->code == ENOENT || error->code == EINVAL || error->code == EIO;
+        if (r >= 0 && missing)
+                resources_answer_not_found(read->server, yyjson_doc_get_root(doc), &read->reply,
+                                           error->text);
+        else
+                mcp_answer_error(read->server, &read->reply, JSONRPC_INTERNAL_ERROR, error->text);
+}
+
+static void on_read(void *data, struct buffer *content, const struct error *error)
+{
+        struct resource_read *read = data;
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        if (read->cancelled && read->reply.batch) {
+                mcp_answer_error(read->server, &read->reply, JSONRPC_INTERNAL_ERROR, "cancelled");
+        } else if (!read->cancelled && error) {
+                answer_error(read, error);
+        } else if (!read->cancelled) {
+                int r = append_contents(read, content, &result);
+                read->reply.caching = &caching;
+                mcp_answer_made(read->server, &read->reply, r, &result);
+        }
+        read_free(read);
+}
+
+void resource_read_file(struct mcp_server *server, const struct mcp_request *request,
+                        const struct resource_uri *uri, struct reply *reply)
+{
+        struct resource_read *read = calloc(1, sizeof(*read));
+        struct error err = {};
+
+        if (!read) {
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                return;
+        }
+        *read = (struct resource_read){
+                .next = server->reads, .server = server, .reply = *reply, .uri = *uri};
+        *reply = (struct reply){};
+        server->reads = read;
+        if (session_file_read(server->sessions, uri->session, uri->path, RESOURCE_FILE_MAX, on_read,
+                              read, &err) < 0) {
+                answer_error(read, &err);
+                read_free(read);
+        }
+}
+
+bool resource_read_cancel(struct mcp_server *server, yyjson_val *request_id)
+{
+        for (struct resource_read *read = server->reads; read; read = read->next) {
+                if (read->cancelled || !reply_id_equals(reply_id(&read->reply), request_id))
+                        continue;
+                read->cancelled = true;
+                return true;
+        }
+        return false;
+}

@@ -1,0 +1,91 @@
+/* An MCP server with a monitor, a worker and a hub that the test plays: lines in, messages out. */
+#pragma once
+
+#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/server.h"
+#include "tests/unit/fake-monitor.h"
+
+static struct fake f;
+static struct mcp_server *server;
+static struct buffer sent;
+
+static inline void on_send(void *data, const char *bytes, size_t n)
+{
+        check_eq_int(bytes[n - 1], '\n');
+        check_eq_int(buffer_append(&sent, bytes, n), 0);
+}
+
+static inline void open_server(void)
+{
+        const struct mcp_host host = {NULL, on_send};
+        struct error err = {};
+
+        fake_open(&f);
+        buffer_init(&sent, 256 * 1024 * 1024);
+        check_ok(mcp_server_new(&server, f.base, f.config, NULL, f.sessions, &host, &err));
+}
+
+static inline void close_server(void)
+{
+        f.sessions = sessions_free(f.sessions);
+        server = mcp_server_free(server);
+        fake_done(&f);
+        buffer_done(&sent);
+}
+
+static inline void say(const char *line)
+{
+        mcp_server_line(server, line, strlen(line));
+}
+
+/* The oldest message sent, parsed; the caller frees. */
+static inline yyjson_doc *heard(void)
+{
+        struct error err = {};
+        yyjson_doc *doc = NULL;
+
+        check(sent.length > 0);
+        const char *end = memchr(buffer_bytes(&sent), '\n', sent.length);
+        size_t n = (size_t)(end - buffer_bytes(&sent));
+        check_ok(json_parse(buffer_bytes(&sent), n, &doc, &err));
+        buffer_consume(&sent, n + 1);
+        return doc;
+}
+
+static inline void check_heard(const char *expected)
+{
+        const char *end = sent.length ? memchr(buffer_bytes(&sent), '\n', sent.length) : NULL;
+
+        check(end);
+        size_t n = (size_t)(end - buffer_bytes(&sent));
+        check_eq_bytes(buffer_bytes(&sent), n, expected);
+        buffer_consume(&sent, n + 1);
+}
+
+static inline void check_silence(void)
+{
+        check_eq_int(sent.length, 0);
+}
+
+static inline void check_error(int64_t code, const char *id_json, const char *part)
+{
+        _cleanup_json_ yyjson_doc *doc = heard();
+        yyjson_val *root = yyjson_doc_get_root(doc), *error = yyjson_obj_get(root, "error");
+        _cleanup_buffer_ struct buffer id = BUFFER_INIT(1024);
+        int64_t n = 0;
+
+        check_eq_int(json_int64(yyjson_obj_get(error, "code"), &n), 0);
+        check_eq_int(n, code);
+        check_eq_int(json_append(&id, yyjson_obj_get(root, "id")), 0);
+        check_eq_bytes(buffer_bytes(&id), id.length, id_json);
+        check_has(json_string(error, "message", NULL), part);
+}
+
+#define CALL(id, arguments)                                                                        \
+        "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":"       \
+        "\"run_python\",\"arguments\":" arguments "}}"
+
+static inline void finish_cell(const char *result)
+{
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), result);
+}

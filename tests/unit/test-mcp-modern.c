@@ -1,0 +1,294 @@
+/* Revision 2026-07-28: requests that stand alone, streams of notifications, both eras at once. */
+#include "tests/unit/fake-mcp.h"
+
+#define META_EXTRA(extra)                                                                          \
+        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                   \
+        "\"io.modelcontextprotocol/clientCapabilities\":{}" extra "}"
+#define META META_EXTRA("")
+#define MODERN(id, method, params)                                                                 \
+        "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"" method "\",\"params\":{" META params "}}"
+#define RUN(id, extra, code)                                                                       \
+        "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{" META_EXTRA(    \
+                extra) ",\"name\":\"run_python\",\"arguments\":{\"code\":\"" code "\"}}}"
+#define CANCEL(id)                                                                                 \
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"                                         \
+        "cancelled\",\"params\":{\"requestId\":" id "}}"
+
+static yyjson_val *at(yyjson_doc *doc, const char *pointer)
+{
+        return yyjson_ptr_get(yyjson_doc_get_root(doc), pointer);
+}
+
+static void check_complete(yyjson_doc *doc)
+{
+        check_eq_str(yyjson_get_str(at(doc, "/result/resultType")), "complete");
+        check_eq_str(
+                yyjson_get_str(at(doc, "/result/_meta/io.modelcontextprotocol~1serverInfo/name")),
+                "cloister");
+}
+
+static void check_cacheable(yyjson_doc *doc, const char *scope)
+{
+        int64_t ttl = -1;
+
+        check_complete(doc);
+        check_eq_int(json_int64(at(doc, "/result/ttlMs"), &ttl), 0);
+        check(ttl >= 0);
+        check_eq_str(yyjson_get_str(at(doc, "/result/cacheScope")), scope);
+}
+
+static void test_discover(void)
+{
+        open_server();
+        say(MODERN("\"d\"", "server/discover", ""));
+        _cleanup_json_ yyjson_doc *doc = heard();
+        check_eq_str(yyjson_get_str(at(doc, "/id")), "d");
+        check_cacheable(doc, "private");
+        check_eq_str(yyjson_get_str(at(doc, "/result/supportedVersions/0")), "2026-07-28");
+        check_eq_int(yyjson_arr_size(at(doc, "/result/supportedVersions")), 1);
+        check(yyjson_is_true(at(doc, "/result/capabilities/tools/listChanged")));
+        check(yyjson_is_true(at(doc, "/result/capabilities/resources/subscribe")));
+        check(at(doc, "/result/capabilities/logging"));
+        check_has(yyjson_get_str(at(doc, "/result/instructions")), "run_python");
+        check(!at(doc, "/result/serverInfo"));
+        close_server();
+}
+
+static void test_lists_say_how_long_they_hold(void)
+{
+        open_server();
+        say(MODERN("1", "tools/list", ""));
+        _cleanup_json_ yyjson_doc *tools = heard();
+        check_cacheable(tools, "private");
+        check_eq_str(yyjson_get_str(at(tools, "/result/tools/0/name")), "run_python");
+        say(MODERN("2", "resources/list", ""));
+        _cleanup_json_ yyjson_doc *resources = heard();
+        check_cacheable(resources, "private");
+        say(MODERN("3", "resources/templates/list", ""));
+        _cleanup_json_ yyjson_doc *templates = heard();
+        check_cacheable(templates, "public");
+        check_eq_int(yyjson_arr_size(at(templates, "/result/resourceTemplates")), 2);
+        close_server();
+}
+
+static void test_what_a_request_must_carry(void)
+{
+        open_server();
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+            "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}}}");
+        check_error(-32602, "1", "clientCapabilities");
+        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+            "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+        check_error(-32602, "2", "protocolVersion");
+        say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"server/discover\"}");
+        check_error(-32602, "3", "protocolVersion");
+        say("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+            "\"io.modelcontextprotocol/protocolVersion\":20260728,"
+            "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+        check_error(-32602, "4", "protocolVersion");
+        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/list\",\"params\":{" META_EXTRA(
+                ",\"io.modelcontextprotocol/logLevel\":\"loud\"") "}}");
+        check_error(-32602, "5", "log level");
+        say(MODERN("6", "tools/call", ",\"name\":\"nothing\""));
+        check_error(-32602, "6", "unknown tool: nothing");
+        say(MODERN("7", "tools/list", ",\"cursor\":\"x\""));
+        check_error(-32602, "7", "cursor");
+        close_server();
+}
+
+static void test_unknown_version(void)
+{
+        open_server();
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+            "\"io.modelcontextprotocol/protocolVersion\":\"1900-01-01\"}}}");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        int64_t code = 0;
+        check_eq_int(json_int64(at(doc, "/error/code"), &code), 0);
+        check_eq_int(code, -32022);
+        check_eq_str(yyjson_get_str(at(doc, "/error/data/supported/0")), "2026-07-28");
+        check_eq_str(yyjson_get_str(at(doc, "/error/data/requested")), "1900-01-01");
+        close_server();
+}
+
+static void test_what_is_gone(void)
+{
+        static const char *const lines[] = {
+                MODERN("1", "initialize", ",\"protocolVersion\":\"2025-11-25\""),
+                MODERN("1", "ping", ""),
+                MODERN("1", "logging/setLevel", ",\"level\":\"info\""),
+                MODERN("1", "resources/subscribe",
+                       ",\"uri\":\"cloister://sessions/a/cells/1/stdout\""),
+                MODERN("1", "resources/unsubscribe",
+                       ",\"uri\":\"cloister://sessions/a/cells/1/stdout\""),
+                MODERN("1", "prompts/list", ""),
+        };
+
+        open_server();
+        for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+                say(lines[i]);
+                check_error(-32601, "1", "method not found");
+        }
+        check_silence();
+        close_server();
+}
+
+static void test_call(void)
+{
+        open_server();
+        say(RUN("1", "", "1+1"));
+        fake_spin(&f);
+        fake_start(&f);
+        finish_cell("{\"status\":\"ok\",\"value\":{\"repr\":\"2\",\"json\":2}}");
+        _cleanup_json_ yyjson_doc *doc = heard();
+        check_complete(doc);
+        check(!at(doc, "/result/ttlMs"));
+        check_eq_str(yyjson_get_str(at(doc, "/result/content/0/text")), "value: 2");
+        close_server();
+}
+
+/* One pipe, both kinds of requests, whichever comes first. */
+static void test_both_eras(void)
+{
+        open_server();
+        for (int i = 0; i < 2; i++) {
+                say(MODERN("1", "server/discover", ""));
+                _cleanup_json_ yyjson_doc *discovered = heard();
+                check_complete(discovered);
+                say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{"
+                    "\"protocolVersion\":\"2025-06-18\",\"capabilities\":{}}}");
+                _cleanup_json_ yyjson_doc *initialized = heard();
+                check_eq_str(yyjson_get_str(at(initialized, "/result/protocolVersion")),
+                             "2025-06-18");
+                check(!at(initialized, "/result/resultType"));
+                say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}");
+                check_heard("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
+                say("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/list\"}");
+                _cleanup_json_ yyjson_doc *legacy = heard();
+                check(!at(legacy, "/result/resultType") && !at(legacy, "/result/ttlMs"));
+        }
+        /* A batch is of 2025-03-26 alone. */
+        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"initialize\",\"params\":{"
+            "\"protocolVersion\":\"2025-03-26\"}}");
+        yyjson_doc_free(heard());
+        say("[" MODERN("6", "tools/list",
+                       "") ",{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}]");
+        _cleanup_json_ yyjson_doc *batch = heard();
+        int64_t code = 0;
+        check_eq_int(json_int64(at(batch, "/0/error/code"), &code), 0);
+        check_eq_int(code, -32600);
+        check(yyjson_is_obj(at(batch, "/1/result")));
+        close_server();
+}
+
+static void test_cancel(void)
+{
+        open_server();
+        say(RUN("\"c\"", ",\"progressToken\":1", "while True: pass"));
+        fake_spin(&f);
+        fake_start(&f);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        say(CANCEL("\"c\""));
+        check_eq_int(f.interrupts, 1);
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
+        check_silence();
+        close_server();
+}
+
+#define CHANGED "{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[{\"name\":\"t\"}]}]}"
+
+static void test_listen(void)
+{
+        open_server();
+        say(MODERN("1", "subscriptions/listen", ""));
+        check_error(-32602, "1", "notifications");
+        say(MODERN("\"a\"", "subscriptions/listen",
+                   ",\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true,"
+                   "\"resourceSubscriptions\":[\"file:///x\",7,"
+                   "\"cloister://sessions/default/cells/1/stdout\"]}"));
+        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+                    "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":\"a\"},"
+                    "\"notifications\":{\"toolsListChanged\":true,\"resourceSubscriptions\":["
+                    "\"cloister://sessions/default/cells/1/stdout\"]}}}");
+        say(MODERN("2", "subscriptions/listen", ",\"notifications\":{}"));
+        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+                    "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":2},"
+                    "\"notifications\":{}}}");
+        check_silence();
+        /* Only the stream that asked is told, and once for each change. */
+        fake_hub_change(CHANGED);
+        mcp_server_catalogue_changed(server);
+        mcp_server_catalogue_changed(server);
+        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\","
+                    "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":\"a\"}}}");
+        check_silence();
+        say(CANCEL("\"a\""));
+        fake_hub_change("{\"servers\":[]}");
+        mcp_server_catalogue_changed(server);
+        check_silence();
+        /* We end: the stream that is left has its result. */
+        mcp_server_closing(server);
+        _cleanup_json_ yyjson_doc *doc = heard();
+        check_complete(doc);
+        int64_t id = 0;
+        check_eq_int(
+                json_int64(at(doc, "/result/_meta/io.modelcontextprotocol~1subscriptionId"), &id),
+                0);
+        check_eq_int(id, 2);
+        check_silence();
+        close_server();
+}
+
+/* A modern client that listed hears nothing unasked; a legacy one does. */
+static void test_unasked(void)
+{
+        open_server();
+        say(MODERN("1", "tools/list", ""));
+        yyjson_doc_free(heard());
+        fake_hub_change(CHANGED);
+        mcp_server_catalogue_changed(server);
+        check_silence();
+        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"}");
+        yyjson_doc_free(heard());
+        fake_hub_change("{\"servers\":[]}");
+        /* Another client's question does not swallow what the first has to hear. */
+        say(MODERN("3", "tools/list", ""));
+        yyjson_doc_free(heard());
+        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+        mcp_server_catalogue_changed(server);
+        check_silence();
+        close_server();
+}
+
+static void test_many_streams(void)
+{
+        char line[400];
+
+        open_server();
+        for (int i = 0; i < 65; i++) {
+                snprintf(line, sizeof(line),
+                         MODERN("%d", "subscriptions/listen",
+                                ",\"notifications\":{\"toolsListChanged\":true}"),
+                         i);
+                say(line);
+                if (i < 64)
+                        yyjson_doc_free(heard());
+        }
+        check_error(-32603, "64", "too many subscriptions");
+        close_server();
+}
+
+int main(void)
+{
+        run(test_discover);
+        run(test_lists_say_how_long_they_hold);
+        run(test_what_a_request_must_carry);
+        run(test_unknown_version);
+        run(test_what_is_gone);
+        run(test_call);
+        run(test_both_eras);
+        run(test_cancel);
+        run(test_listen);
+        run(test_unasked);
+        run(test_many_streams);
+        return 0;
+}

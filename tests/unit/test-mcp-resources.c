@@ -1,0 +1,380 @@
+/* Resources: their names, what is kept of them, and how they are read. */
+#include "supervisor/mcp/resource-store.h"
+#include "supervisor/mcp/resources.h"
+#include "tests/unit/fake-mcp.h"
+
+static int parse(const char *text, struct resource_uri *uri)
+{
+        return resource_uri_parse(text, strlen(text), uri, NULL);
+}
+
+static void test_names(void)
+{
+        static const char *const good[] = {
+                "cloister://sessions/default/cells/1/stdout",
+                "cloister://sessions/a.b_c-9/cells/18446744073709551615/stderr",
+                "cloister://sessions/s/cells/3/stdout?offset=1048576",
+                "cloister://sessions/s/files/a/b.txt",
+                "cloister://sessions/s/files/%E6%BC%A2%20%25%3F.txt",
+        };
+        struct resource_uri uri;
+
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+                _cleanup_buffer_ struct buffer again = BUFFER_INIT(4096);
+                check_eq_int(parse(good[i], &uri), 0);
+                check_eq_int(resource_uri_append(&uri, &again), 0);
+                check_eq_bytes(buffer_bytes(&again), again.length, good[i]);
+        }
+        check_eq_int(parse("cloister://sessions/s/files/%e6%BC%a2", &uri), 0);
+        check_eq_str(uri.path, "\xe6\xbc\xa2");
+}
+
+static void test_names_that_are_none(void)
+{
+        static const char *const bad[] = {
+                "",
+                "cloister://",
+                "file:///etc/passwd",
+                "cloister://sessions//cells/1/stdout",
+                "cloister://sessions/a b/cells/1/stdout",
+                "cloister://sessions/s/cells/0/stdout",
+                "cloister://sessions/s/cells/01/stdout",
+                "cloister://sessions/s/cells/-1/stdout",
+                "cloister://sessions/s/cells/18446744073709551616/stdout",
+                "cloister://sessions/s/cells/1/stdin",
+                "cloister://sessions/s/cells/1/stdout/",
+                "cloister://sessions/s/cells/1/stdout?offset=",
+                "cloister://sessions/s/cells/1/stdout?offset=1x",
+                "cloister://sessions/s/cells/1/stdout?length=1",
+                "cloister://sessions/s/files/",
+                "cloister://sessions/s/files//etc/passwd",
+                "cloister://sessions/s/files/../x",
+                "cloister://sessions/s/files/a/..",
+                "cloister://sessions/s/files/a/./b",
+                "cloister://sessions/s/files/%2e%2e/x",
+                "cloister://sessions/s/files/%2Fetc",
+                "cloister://sessions/s/files/a%00b",
+                "cloister://sessions/s/files/a%0Ab",
+                "cloister://sessions/s/files/a%",
+                "cloister://sessions/s/files/a%2",
+                "cloister://sessions/s/files/a%zz",
+                "cloister://sessions/s/files/%ff",
+                "cloister://sessions/s/files/a?offset=1",
+        };
+        struct resource_uri uri;
+        char name[400] = "cloister://sessions/s/files/";
+
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                if (parse(bad[i], &uri) == 0)
+                        printf("taken: %s\n", bad[i]);
+                check_eq_int(parse(bad[i], &uri), -EINVAL);
+        }
+        size_t n = strlen(name);
+        memset(name + n, 'a', RESOURCE_PATH_MAX);
+        check_eq_int(parse(name, &uri), 0);
+        name[n + RESOURCE_PATH_MAX] = 'a';
+        check_eq_int(parse(name, &uri), -EINVAL);
+}
+
+static struct resource_uri output_uri(uint64_t cell)
+{
+        return (struct resource_uri){.kind = RESOURCE_OUTPUT, .session = "s", .cell = cell};
+}
+
+static void keep(struct resource_store *store, uint64_t cell, const char *byte, size_t n)
+{
+        struct resource_uri uri = output_uri(cell);
+        struct capture capture;
+        char *text = malloc(n);
+
+        memset(text, *byte, n);
+        capture_init(&capture);
+        check_eq_int(capture_append(&capture, text, n), 0);
+        check_eq_int(resource_store_keep(store, &uri, &capture), 0);
+        capture_done(&capture);
+        free(text);
+}
+
+static void test_oldest_make_room(void)
+{
+        struct resource_store store = {};
+        const size_t each = 8 * 1024 * 1024;
+        struct resource_uri uri;
+
+        for (uint64_t i = 1; i <= 12; i++)
+                keep(&store, i, "x", each);
+        check(store.bytes <= STORE_BYTES_MAX);
+        uri = output_uri(12);
+        check(!resource_store_find(&store, &uri)->gone);
+        check_eq_int(resource_size(resource_store_find(&store, &uri)), each);
+        uri = output_uri(1);
+        check(resource_store_find(&store, &uri)->gone);
+        uri = output_uri(13);
+        check(!resource_store_find(&store, &uri));
+        /* Gone ones are not listed. */
+        size_t listed = 0;
+        for (const struct resource *r = resource_store_before(&store, UINT64_MAX); r;
+             r = resource_store_before(&store, r->serial))
+                listed++;
+        check_eq_int(listed, store.n_live);
+        resource_store_done(&store);
+        check_eq_int(store.bytes + store.n_live + store.n_gone, 0);
+}
+
+static void test_many_small_ones(void)
+{
+        struct resource_store store = {};
+
+        for (uint64_t i = 1; i <= 2000; i++)
+                keep(&store, i, "x", 10);
+        check_eq_int(store.n_live, STORE_LIVE_MAX);
+        check_eq_int(store.n_gone, STORE_GONE_MAX);
+        /* A name that comes again is another text. */
+        keep(&store, 2000, "y", 3);
+        struct resource_uri uri = output_uri(2000);
+        check_eq_int(resource_size(resource_store_find(&store, &uri)), 3);
+        check_eq_int(store.n_live, STORE_LIVE_MAX);
+        resource_store_done(&store);
+}
+
+static void test_files_are_bounded(void)
+{
+        struct resource_store store = {};
+        struct resource_uri uri = {.kind = RESOURCE_FILE, .session = "s"};
+        struct cell_file file = {.mime_type = "text/plain", .size = 5};
+
+        for (int i = 0; i < STORE_FILES_MAX + 50; i++) {
+                snprintf(uri.path, sizeof(uri.path), "f%d", i);
+                check_eq_int(resource_store_name_file(&store, &uri, &file), 1);
+                check_eq_int(resource_store_name_file(&store, &uri, &file), 0);
+        }
+        check_eq_int(store.n_files, STORE_FILES_MAX);
+        keep(&store, 1, "x", 10);
+        check(!resource_store_forget_files(&store, "other"));
+        check(resource_store_forget_files(&store, "s"));
+        check_eq_int(store.n_files, 0);
+        check_eq_int(store.n_live, 1);
+        resource_store_done(&store);
+}
+
+/* Whole characters, wherever a part begins or ends, also across the two pieces. */
+static void test_parts(void)
+{
+        struct resource_store store = {};
+        struct resource_uri uri = output_uri(1);
+        struct capture capture;
+        uint64_t end;
+
+        capture_init(&capture);
+        /* One byte short of the bound, so that the next character opens the second piece. */
+        char *text = malloc(CAPTURE_KEEP - 1);
+        memset(text, 'a', CAPTURE_KEEP - 1);
+        check_eq_int(capture_append(&capture, text, CAPTURE_KEEP - 1), 0);
+        free(text);
+        check_eq_int(capture_append(&capture, "\xc3\xa9\xe6\xbc\xa2z", 6), 0);
+        check_eq_int(resource_store_keep(&store, &uri, &capture), 0);
+        const struct resource *r = resource_store_find(&store, &uri);
+        check_eq_int(resource_size(r), CAPTURE_KEEP + 5);
+
+        static const struct {
+                size_t offset, most;
+                const char *text;
+        } parts[] = {
+                {CAPTURE_KEEP - 2, 1, "a"},
+                {CAPTURE_KEEP - 2, 2, "a"},
+                {CAPTURE_KEEP - 2, 3, "a\xc3\xa9"},
+                {CAPTURE_KEEP - 1, 4, "\xc3\xa9"},
+                {CAPTURE_KEEP, 100, "\xe6\xbc\xa2z"},
+                {CAPTURE_KEEP + 5, 9, ""},
+                {SIZE_MAX, 9, ""},
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+                _cleanup_buffer_ struct buffer b = BUFFER_INIT(1024);
+                check_eq_int(resource_append_text(r, parts[i].offset, parts[i].most, &b, &end), 0);
+                check_eq_bytes(b.length ? buffer_bytes(&b) : "", b.length, parts[i].text);
+        }
+        resource_store_done(&store);
+}
+
+/* More than is kept: the gap is told in the text. */
+static void test_a_gap_is_told(void)
+{
+        struct resource_store store = {};
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * 1024 * 1024);
+        uint64_t end;
+
+        keep(&store, 1, "x", 4 * CAPTURE_KEEP);
+        struct resource_uri uri = output_uri(1);
+        const struct resource *r = resource_store_find(&store, &uri);
+        check_eq_int(resource_append_text(r, 0, SIZE_MAX, &b, &end), 0);
+        check_eq_int(buffer_append(&b, "", 1), 0);
+        check_has(buffer_bytes(&b) + CAPTURE_KEEP, "bytes in between were not kept");
+        resource_store_done(&store);
+}
+
+static void read_uri(int id, bool modern, const char *uri)
+{
+        char line[800];
+
+        snprintf(line, sizeof(line),
+                 "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"resources/read\",\"params\":{%s"
+                 "\"uri\":\"%s\"}}",
+                 id,
+                 modern ? "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+                          "\"io.modelcontextprotocol/clientCapabilities\":{}},"
+                        : "",
+                 uri);
+        say(line);
+}
+
+static yyjson_val *at(yyjson_doc *doc, const char *pointer)
+{
+        return yyjson_ptr_get(yyjson_doc_get_root(doc), pointer);
+}
+
+/* Runs a cell that prints n bytes; its answer. */
+static yyjson_doc *print_much(size_t n, bool first)
+{
+        static const char row[] =
+                "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd\n";
+        size_t sent_bytes = 0;
+
+        say(CALL("9", "{\"code\":\"1\",\"max_output\":1000}"));
+        fake_spin(&f);
+        if (first)
+                fake_start(&f);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        while (sent_bytes < n) {
+                check_eq_int(write(f.out, row, sizeof(row) - 1), (ssize_t)sizeof(row) - 1);
+                sent_bytes += sizeof(row) - 1;
+                event_base_loop(f.base, EVLOOP_NONBLOCK);
+        }
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        return heard();
+}
+
+static void test_cut_output_can_be_read(void)
+{
+        static const char uri[] = "cloister://sessions/default/cells/1/stdout";
+        const size_t n = 63 * 40000; /* two and a half answers */
+
+        open_server();
+        _cleanup_json_ yyjson_doc *result = print_much(n, true);
+        check_eq_str(yyjson_get_str(at(result, "/result/structuredContent/truncated/resource")),
+                     uri);
+        check_has(yyjson_get_str(at(result, "/result/content/0/text")), uri);
+        check_has(yyjson_get_str(at(result, "/result/structuredContent/notice")), uri);
+
+        size_t got = 0;
+        char next[200];
+        snprintf(next, sizeof(next), "%s", uri);
+        for (int i = 0; i < 3; i++) {
+                read_uri(1, i % 2 == 0, next);
+                _cleanup_json_ yyjson_doc *doc = heard();
+                check_eq_str(yyjson_get_str(at(doc, "/result/contents/0/mimeType")), "text/plain");
+                got += yyjson_get_len(at(doc, "/result/contents/0/text"));
+                yyjson_val *more = at(doc, "/result/contents/1/uri");
+                check((more == NULL) == (i == 2));
+                if (more)
+                        snprintf(next, sizeof(next), "%s", yyjson_get_str(more));
+        }
+        check_eq_int(got, n);
+        close_server();
+}
+
+static void test_what_is_not_there(void)
+{
+        open_server();
+        read_uri(1, false, "cloister://sessions/default/cells/1/stdout");
+        check_error(-32002, "1", "no such output is kept");
+        read_uri(2, true, "cloister://sessions/default/cells/1/stdout");
+        check_error(-32602, "2", "no such output is kept");
+        read_uri(3, false, "file:///etc/passwd");
+        check_error(-32002, "3", "no such resource");
+        read_uri(4, true, "cloister://sessions/nobody/files/a.txt");
+        check_error(-32602, "4", "no session");
+        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"resources/read\",\"params\":{\"uri\":7}}");
+        check_error(-32602, "5", "uri");
+        say("{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"resources/list\",\"params\":{\"cursor\":"
+            "\"x\"}}");
+        check_error(-32602, "6", "cursor");
+        /* A short output is whole in its result, and not kept. */
+        _cleanup_json_ yyjson_doc *result = print_much(63, true);
+        check(!at(result, "/result/structuredContent/truncated"));
+        read_uri(7, false, "cloister://sessions/default/cells/1/stdout");
+        check_error(-32002, "7", "no such output is kept");
+        close_server();
+}
+
+/* Pages of a hundred, newest first, each once. */
+static void test_pages(void)
+{
+        char line[200], cursor[32] = "";
+        int64_t last = 0;
+        size_t seen = 0, pages = 0;
+
+        open_server();
+        for (int i = 0; i < 250; i++)
+                yyjson_doc_free(print_much(2000, i == 0));
+        do {
+                snprintf(line, sizeof(line),
+                         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{"
+                         "\"cursor\":\"%s\"}}",
+                         cursor);
+                say(line);
+                _cleanup_json_ yyjson_doc *doc = heard();
+                yyjson_val *entry;
+                size_t i, n;
+                yyjson_arr_foreach(at(doc, "/result/resources"), i, n, entry)
+                {
+                        struct resource_uri uri;
+                        check_eq_int(parse(json_string(entry, "uri", NULL), &uri), 0);
+                        check(last == 0 || (int64_t)uri.cell == last - 1);
+                        last = (int64_t)uri.cell;
+                        seen++;
+                }
+                const char *more = json_string(at(doc, "/result"), "nextCursor", NULL);
+                snprintf(cursor, sizeof(cursor), "%s", more ? more : "");
+                pages++;
+        } while (cursor[0]);
+        check_eq_int(seen, 250);
+        check_eq_int(pages, 3);
+        close_server();
+}
+
+static void test_subscribers_are_told(void)
+{
+        open_server();
+        yyjson_doc_free(print_much(2000, true));
+        check_silence(); /* nobody has listed */
+        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
+        yyjson_doc_free(heard());
+        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/subscribe\",\"params\":{\"uri\":"
+            "\"cloister://sessions/default/cells/2/stdout\"}}");
+        check_heard("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+        yyjson_doc_free(print_much(2000, false));
+        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/list_changed\"}");
+        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
+                    "\"params\":{\"uri\":\"cloister://sessions/default/cells/2/stdout\"}}");
+        say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"resources/unsubscribe\",\"params\":{"
+            "\"uri\":\"cloister://sessions/default/cells/2/stdout\"}}");
+        yyjson_doc_free(heard());
+        check_silence();
+        close_server();
+}
+
+int main(void)
+{
+        run(test_names);
+        run(test_names_that_are_none);
+        run(test_oldest_make_room);
+        run(test_many_small_ones);
+        run(test_files_are_bounded);
+        run(test_parts);
+        run(test_a_gap_is_told);
+        run(test_cut_output_can_be_read);
+        run(test_what_is_not_there);
+        run(test_pages);
+        run(test_subscribers_are_told);
+        return 0;
+}
