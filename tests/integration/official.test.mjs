@@ -1,4 +1,5 @@
-// The official TypeScript client (npm @modelcontextprotocol/sdk 1.x) drives Cloister, with the official servers behind it.
+// The official TypeScript clients drive Cloister: npm @modelcontextprotocol/sdk 1.x, with the official servers behind it,
+// and @modelcontextprotocol/client 2.x, in each way that it has to agree on a protocol version.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -10,6 +11,8 @@ const nodeDir = process.env.CLOISTER_NODE;
 const require = createRequire(path.join(nodeDir, 'here.js'));
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
 const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio.js');
+const v2 = require('@modelcontextprotocol/client');
+const { StdioClientTransport: StdioClientTransport2 } = require('@modelcontextprotocol/client/stdio');
 const cloister = path.join(process.env.CLOISTER_BUILD, 'cloister');
 
 const env = { PATH: process.env.PATH, HOME: process.env.CLOISTER_TEST_HOME ?? process.env.HOME, LANG: 'C.UTF-8' };
@@ -127,6 +130,127 @@ describe('the client alone', () => {
     await client.ping();
   });
 });
+
+describe('resources of the client alone', () => {
+  let folder, client, run;
+
+  before(async () => {
+    folder = mkdtempSync(path.join(tmpdir(), 'cloister-test-'));
+    ({ client, run } = await connect(folder));
+  });
+  after(async () => {
+    await client.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  test('a cut output is read whole', async () => {
+    const { truncated } = (await run('print("y" * 30000)')).structuredContent;
+    const { contents } = await client.readResource({ uri: truncated.resource });
+    assert.equal(contents[0].text, 'y'.repeat(30000) + '\n');
+    assert.ok((await client.listResources()).resources.some(({ uri }) => uri === truncated.resource));
+    assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 2);
+  });
+
+  test('what is not there is said so', async () => {
+    await assert.rejects(client.readResource({ uri: 'cloister://sessions/none/cells/1/stdout' }), { code: -32002 });
+  });
+
+  test('live output after setting a level', async () => {
+    const { LoggingMessageNotificationSchema } = require('@modelcontextprotocol/sdk/types.js');
+    const seen = [];
+    client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => seen.push(params.data.text));
+    await client.setLoggingLevel('info');
+    await run('print("live")');
+    assert.equal(seen.join(''), 'live\n');
+  });
+});
+
+for (const [mode, era] of [['legacy', 'legacy'], ['auto', 'modern'], [{ pin: '2026-07-28' }, 'modern']]) {
+  describe(`client 2, mode ${JSON.stringify(mode)}`, () => {
+    let folder, client;
+
+    const run = (code, args = {}, options = {}) =>
+      client.callTool({ name: 'run_python', arguments: { code, ...args } }, { timeout: 60000, ...options });
+
+    before(async () => {
+      folder = mkdtempSync(path.join(tmpdir(), 'cloister-test-'));
+      const config = path.join(folder, 'config.json');
+      writeFileSync(config, '{}');
+      const transport = new StdioClientTransport2({ command: cloister, args: ['mcp', '--config', config], env, cwd: folder, stderr: 'inherit' });
+      client = new v2.Client({ name: 'official', version: '2' }, { versionNegotiation: { mode } });
+      await client.connect(transport);
+    });
+    after(async () => {
+      await client.close();
+      rmSync(folder, { recursive: true });
+    });
+
+    test('the era', () => {
+      assert.equal(client.getProtocolEra(), era);
+      assert.match(client.getInstructions(), /run_python/);
+      assert.ok(client.getServerCapabilities().tools);
+    });
+
+    test('one tool', async () => {
+      const { tools } = await client.listTools();
+      assert.deepEqual(tools.map((tool) => tool.name), ['run_python']);
+    });
+
+    test('calls, checked against the output schema', async () => {
+      await run('x = 6 * 7');
+      const result = await run('x');
+      assert.equal(result.structuredContent.value.json, 42);
+      assert.equal((await run('1/0')).isError, true);
+    });
+
+    test('an unknown tool is refused', async () => {
+      await assert.rejects(client.callTool({ name: 'no_such_tool', arguments: {} }), { code: -32602 });
+    });
+
+    test('progress', async () => {
+      const seen = [];
+      await run('import time\nfor i in range(3):\n    print("step", i)\n    time.sleep(1.5)', {}, { onprogress: (progress) => seen.push(progress) });
+      assert.ok(seen.length >= 2);
+      assert.match(seen[0].message, /last line: step \d/);
+      assert.ok(seen[1].progress > seen[0].progress);
+    });
+
+    test('an aborted call is cancelled and the state kept', async () => {
+      await run('y = 5', { session: 'abort' });
+      const controller = new AbortController();
+      const call = run('import time\ntime.sleep(60)', { session: 'abort' }, { signal: controller.signal });
+      setTimeout(() => controller.abort(), 500);
+      await assert.rejects(call);
+      assert.equal((await run('y', { session: 'abort' }, { timeout: 10000 })).structuredContent.value.json, 5);
+    });
+
+    test('a cut output is read whole, a file too', async () => {
+      const { truncated } = (await run('print("y" * 30000)')).structuredContent;
+      const { contents } = await client.readResource({ uri: truncated.resource });
+      assert.equal(contents[0].text, 'y'.repeat(30000) + '\n');
+      const link = (await run('_ = open("/workspace/out/a.txt", "w").write("file")')).content.find(({ type }) => type === 'resource_link');
+      assert.equal((await client.readResource({ uri: link.uri })).contents[0].text, 'file');
+      const { resources } = await client.listResources();
+      assert.deepEqual(resources.map(({ uri }) => uri).sort(), [truncated.resource, link.uri].sort());
+    });
+
+    test('what is not there is said so', async () => {
+      await assert.rejects(client.readResource({ uri: 'cloister://sessions/none/cells/1/stdout' }), /no such output is kept/);
+    });
+
+    if (era === 'modern') {
+      test('a subscription', async () => {
+        const changed = new Promise((resolve) => client.setNotificationHandler('notifications/resources/list_changed', resolve));
+        const subscription = await client.listen({ resourcesListChanged: true, promptsListChanged: true });
+        assert.deepEqual(subscription.honoredFilter, { resourcesListChanged: true });
+        await run('print("y" * 30000)', { session: 'subscribed' });
+        await changed;
+        await subscription.close();
+        assert.equal(await subscription.closed, 'local');
+      });
+    }
+  });
+}
 
 describe('with the official servers', () => {
   let folder, client, run;
