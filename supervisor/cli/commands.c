@@ -192,6 +192,35 @@ const struct cli_command cli_commands[] = {
                         "  cloister help run\n"
                         "  cloister help image build\n",
         },
+        {
+                .name = "completion",
+                .arguments = "bash | zsh | fish",
+                .summary = "print the completion script of a shell",
+                .words_max = 1,
+                .run = cli_completion,
+                .help = "An installed Cloister has put it in its place already. From a build "
+                        "tree:\n"
+                        "\n"
+                        "Examples:\n"
+                        "  source <(cloister completion bash)\n"
+                        "  cloister completion zsh > ~/.zfunc/_cloister\n"
+                        "  cloister completion fish > ~/.config/fish/completions/cloister.fish\n",
+        },
+        /* Called by the build, and by completion scripts. */
+        {
+                .name = "manual",
+                .arguments = "[COMMAND]",
+                .words_max = 2,
+                .run = cli_manual,
+                .help = "Prints a manual page. 'man cloister' shows the installed ones.\n",
+        },
+        {
+                .name = "names",
+                .arguments = "images | sessions",
+                .words_max = 1,
+                .run = cli_names,
+                .help = "Prints names, one a line, for completion.\n",
+        },
         /* Started by cloister-monitor, as the user that images belong to. */
         {
                 .name = "image-builder",
@@ -203,10 +232,7 @@ const struct cli_command cli_commands[] = {
 };
 const size_t cli_n_commands = ARRAY_SIZE(cli_commands);
 
-static const struct {
-        unsigned option;
-        const char *spelling, *text;
-} option_texts[] = {
+const struct cli_option_text cli_option_texts[] = {
         {CLI_CODE, "-c CODE", "the code itself"},
         {CLI_CONFIG, "--config FILE", "config file, or a directory of *.json; may be repeated"},
         {CLI_IMAGE, "--image NAME", "image to use, as 'cloister image list' names it"},
@@ -225,6 +251,7 @@ static const struct {
          "text or json; a file, and 'mcp' without a terminal, get json unless told otherwise"},
         {CLI_HELP, "-h, --help", "this text"},
 };
+const size_t cli_n_option_texts = ARRAY_SIZE(cli_option_texts);
 
 /* Words 0 to n of a command's name. */
 static size_t matches(const struct cli_command *command, const char *const *words, size_t n)
@@ -246,6 +273,14 @@ static bool is_group(const char *word)
 
         for (size_t i = 0; i < cli_n_commands; i++)
                 if (strncmp(cli_commands[i].name, word, n) == 0 && cli_commands[i].name[n] == ' ')
+                        return true;
+        return false;
+}
+
+static bool is_command(const char *word)
+{
+        for (size_t i = 0; i < cli_n_commands; i++)
+                if (strcmp(cli_commands[i].name, word) == 0)
                         return true;
         return false;
 }
@@ -329,7 +364,7 @@ static void print_commands(const char *prefix)
         for (size_t i = 0; i < cli_n_commands; i++)
                 if (cli_commands[i].summary &&
                     strncmp(cli_commands[i].name, prefix, strlen(prefix)) == 0)
-                        printf("  %-12s %s\n", cli_commands[i].name, cli_commands[i].summary);
+                        printf("  %-15s  %s\n", cli_commands[i].name, cli_commands[i].summary);
 }
 
 void cli_help(void)
@@ -357,7 +392,7 @@ bool cli_help_group(const char *word)
 {
         char prefix[64];
 
-        if (!is_group(word))
+        if (!is_group(word) || is_command(word))
                 return false;
         snprintf(prefix, sizeof(prefix), "%.60s ", word);
         heading("Usage:");
@@ -376,8 +411,16 @@ void cli_help_command(const struct cli_command *command)
         if (command->summary)
                 printf("\n%s.\n", command->summary);
         printf("\n%s\n", command->help);
+        if (is_group(command->name)) {
+                char prefix[64];
+                snprintf(prefix, sizeof(prefix), "%.60s ", command->name);
+                heading("Commands:\n");
+                print_commands(prefix);
+                puts("");
+        }
         heading("Options:\n");
-        for (size_t i = 0; i < ARRAY_SIZE(option_texts); i++)
-                if ((command->options | CLI_HELP) & option_texts[i].option)
-                        printf("  %-18s %s\n", option_texts[i].spelling, option_texts[i].text);
+        for (size_t i = 0; i < cli_n_option_texts; i++)
+                if ((command->options | CLI_HELP) & cli_option_texts[i].option)
+                        printf("  %-18s %s\n", cli_option_texts[i].spelling,
+                               cli_option_texts[i].text);
 }

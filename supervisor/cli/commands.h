@@ -19,6 +19,14 @@ struct cli_command {
 extern const struct cli_command cli_commands[];
 extern const size_t cli_n_commands;
 
+struct cli_option_text {
+        unsigned option;
+        const char *spelling; /* "-q, --quiet", "--image NAME" */
+        const char *text;
+};
+extern const struct cli_option_text cli_option_texts[];
+extern const size_t cli_n_option_texts;
+
 /* The command that the words start with, and how many of them name it. NULL, with one line that
  * says what may have been meant. */
 const struct cli_command *cli_find_command(const char *const *words, size_t n, size_t *used,
@@ -45,7 +53,14 @@ int cli_image_build(const struct cli_options *o, const char *const *words, size_
 int cli_image_list(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_path(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_builder(const struct cli_options *o, const char *const *words, size_t n);
+int cli_completion(const struct cli_options *o, const char *const *words, size_t n);
+int cli_manual(const struct cli_options *o, const char *const *words, size_t n);
+int cli_names(const struct cli_options *o, const char *const *words, size_t n);
 int cli_help_words(const struct cli_options *o, const char *const *words, size_t n);
+
+/* Print names, one a line. */
+int cli_image_names(void);
+int cli_session_names(void);
 
 /* One line on standard error, "cloister: …", control characters made visible. Returns status. */
 int cli_fail(int status, const struct error *err);

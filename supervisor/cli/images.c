@@ -164,6 +164,19 @@ int cli_image_list(const struct cli_options *o, const char *const *words, size_t
         return 0;
 }
 
+int cli_image_names(void)
+{
+        static const struct cli_options none = {};
+        _cleanup_free_ struct image_info *images = NULL;
+        struct error error = {};
+        char path[PATH_MAX];
+
+        int count = load(&none, path, &images, &error);
+        for (int i = 0; i < count; i++)
+                puts(images[i].name);
+        return count < 0 ? 1 : 0;
+}
+
 int cli_image_path(const struct cli_options *o, const char *const *words, size_t n)
 {
         struct image_info info;

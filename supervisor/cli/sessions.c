@@ -316,6 +316,21 @@ int cli_sessions(const struct cli_options *o, const char *const *words, size_t n
         return status;
 }
 
+int cli_session_names(void)
+{
+        struct servers servers = {};
+        size_t i, n;
+        yyjson_val *session;
+
+        find_servers(NULL, &servers);
+        ask_all(&servers);
+        for (size_t k = 0; k < servers.n; k++)
+                yyjson_arr_foreach(sessions_of(&servers.list[k]), i, n, session)
+                        puts(text(session, "name"));
+        servers_done(&servers);
+        return 0;
+}
+
 static bool has_session(const struct server *server, const char *name)
 {
         size_t i, n;

@@ -1,0 +1,326 @@
+/*
+ * Completion scripts, made of the table of commands.
+ *
+ * bash gets a function with all words in it; zsh runs the same function by its own bashcompinit
+ * (zshcompsys(1)), so that there is one logic for both; fish gets one line an option.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "supervisor/cli/commands.h"
+
+/* What an argument of this name is completed with: a word of compgen(1)'s actions, or ours. */
+static const char *action_of(const char *argument)
+{
+        static const char *const actions[][2] = {
+                {"FILE", "file"},     {"PATH", "file"},   {"DIRECTORY", "directory"},
+                {"DIR", "directory"}, {"LEVEL", "level"}, {"FORMAT", "format"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
+                if (strcmp(actions[i][0], argument) == 0)
+                        return actions[i][1];
+        return "nothing";
+}
+
+/* "-q, --quiet" and "--image NAME": the long or only name, and the argument ("" for none). */
+static void take_apart(const char *spelling, char name[64], char argument[64])
+{
+        const char *from = strstr(spelling, "--") ? strstr(spelling, "--") : spelling;
+        size_t n = strcspn(from, " ");
+
+        snprintf(name, 64, "%.*s", (int)n, from);
+        snprintf(argument, 64, "%s", from[n] ? from + n + 1 : "");
+}
+
+static const char *option_action(const struct cli_option_text *text, const char *argument)
+{
+        return text->option == CLI_IMAGE ? "images" : action_of(argument);
+}
+
+static const char *command_action(const struct cli_command *command)
+{
+        if (strncmp(command->name, "sessions ", 9) == 0)
+                return "sessions";
+        if (strncmp(command->name, "image ", 6) == 0 && command->words_max > 0)
+                return "images";
+        return strcmp(command->name, "completion") == 0 ? "shells"
+               : strcmp(command->name, "help") == 0     ? "commands"
+               : command->words_max > 0                 ? "file"
+                                                        : "nothing";
+}
+
+static bool is_first_with(size_t at, size_t length)
+{
+        for (size_t i = 0; i < at; i++)
+                if (strncmp(cli_commands[i].name, cli_commands[at].name, length) == 0 &&
+                    (cli_commands[i].name[length] == ' ' || cli_commands[i].name[length] == '\0'))
+                        return false;
+        return true;
+}
+
+/* Each first word of the visible commands once. */
+static void print_first_words(const char *between)
+{
+        bool begun = false;
+
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                size_t n = strcspn(cli_commands[i].name, " ");
+                if (!cli_commands[i].summary || !is_first_with(i, n))
+                        continue;
+                printf("%s%.*s", begun ? between : "", (int)n, cli_commands[i].name);
+                begun = true;
+        }
+}
+
+static void print_second_words(const char *first, const char *between)
+{
+        size_t n = strlen(first);
+        bool begun = false;
+
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                const char *name = cli_commands[i].name;
+                if (strncmp(name, first, n) != 0 || name[n] != ' ' || !cli_commands[i].summary)
+                        continue;
+                printf("%s%s", begun ? between : "", name + n + 1);
+                begun = true;
+        }
+}
+
+static void bash_options(const struct cli_command *command)
+{
+        printf("        '%s') action=%s options='", command->name, command_action(command));
+        for (size_t i = 0; i < cli_n_option_texts; i++) {
+                char name[64], argument[64];
+                if (!((command->options | CLI_HELP) & cli_option_texts[i].option))
+                        continue;
+                take_apart(cli_option_texts[i].spelling, name, argument);
+                printf("%s ", name);
+        }
+        puts("' ;;");
+}
+
+/* Which options take what: by name, since a name means the same everywhere. */
+static void bash_arguments(void)
+{
+        for (size_t i = 0; i < cli_n_option_texts; i++) {
+                char name[64], argument[64];
+                take_apart(cli_option_texts[i].spelling, name, argument);
+                if (*argument)
+                        printf("        '%s') action=%s ;;\n", name,
+                               option_action(&cli_option_texts[i], argument));
+        }
+}
+
+static void bash_groups(void)
+{
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                size_t n = strcspn(cli_commands[i].name, " ");
+                char first[64];
+                if (!cli_commands[i].summary || cli_commands[i].name[n] != ' ' ||
+                    (i > 0 && strncmp(cli_commands[i - 1].name, cli_commands[i].name, n + 1) == 0))
+                        continue;
+                snprintf(first, sizeof(first), "%.*s", (int)n, cli_commands[i].name);
+                printf("        '%s') seconds='", first);
+                print_second_words(first, " ");
+                puts("' ;;");
+        }
+}
+
+static void print_bash(void)
+{
+        fputs("# Completion of cloister for bash.\n"
+              "_cloister() {\n"
+              "    local word=${COMP_WORDS[COMP_CWORD]} before= first= second= seconds= command= "
+              "action=nothing options= i\n"
+              "    COMPREPLY=()\n"
+              "    [ \"$COMP_CWORD\" -gt 0 ] && before=${COMP_WORDS[COMP_CWORD-1]}\n"
+              "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+              "        case ${COMP_WORDS[i]} in -*) continue ;; esac\n"
+              "        if [ -z \"$first\" ]; then first=${COMP_WORDS[i]}\n"
+              "        elif [ -z \"$second\" ]; then second=${COMP_WORDS[i]}; fi\n"
+              "    done\n"
+              "    case $first in\n",
+              stdout);
+        bash_groups();
+        fputs("    esac\n"
+              "    command=$first\n"
+              "    case \" $seconds \" in *\" $second \"*) [ -z \"$second\" ] || command=\"$first "
+              "$second\" ;; esac\n"
+              "    case $command in\n",
+              stdout);
+        for (size_t i = 0; i < cli_n_commands; i++)
+                if (cli_commands[i].summary)
+                        bash_options(&cli_commands[i]);
+        fputs("    esac\n"
+              "    case $word in -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")); return "
+              ";; esac\n"
+              "    case $before in\n",
+              stdout);
+        bash_arguments();
+        fputs("    *)\n"
+              "        if [ -z \"$first\" ]; then action=commands; fi\n"
+              "        if [ \"$first\" = \"$before\" ] && [ -n \"$seconds\" ]; then "
+              "action=seconds; fi ;;\n"
+              "    esac\n"
+              "    case $action in\n"
+              "        file) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+              "        directory) COMPREPLY=($(compgen -d -- \"$word\")) ;;\n"
+              "        images | sessions) COMPREPLY=($(compgen -W \"$(cloister names $action "
+              "2>/dev/null)\" -- \"$word\")) ;;\n"
+              "        level) COMPREPLY=($(compgen -W 'error warning info debug' -- \"$word\")) "
+              ";;\n"
+              "        format) COMPREPLY=($(compgen -W 'text json' -- \"$word\")) ;;\n"
+              "        shells) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")) ;;\n"
+              "        seconds) COMPREPLY=($(compgen -W \"$seconds\" -- \"$word\")) ;;\n"
+              "        commands) COMPREPLY=($(compgen -W '",
+              stdout);
+        print_first_words(" ");
+        fputs("' -- \"$word\")) ;;\n"
+              "    esac\n"
+              "}\n"
+              "complete -o filenames -F _cloister cloister\n",
+              stdout);
+}
+
+static void print_zsh(void)
+{
+        puts("#compdef cloister\n"
+             "# Completion of cloister for zsh: bash's, by bashcompinit.\n"
+             "autoload -Uz bashcompinit && bashcompinit");
+        print_bash();
+        puts("[ \"$funcstack[1]\" != _cloister ] || _bash_complete -o filenames -F _cloister");
+}
+
+static void fish_quoted(const char *text)
+{
+        putchar('\'');
+        for (; *text; text++) {
+                if (*text == '\'' || *text == '\\')
+                        putchar('\\');
+                putchar(*text);
+        }
+        putchar('\'');
+}
+
+/* When the command line has this command's words. */
+static void fish_condition(const char *name)
+{
+        const char *space = strchr(name, ' ');
+
+        if (!space)
+                printf(" -n '__fish_seen_subcommand_from %s'", name);
+        else
+                printf(" -n '__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from "
+                       "%s'",
+                       (int)(space - name), name, space + 1);
+}
+
+static void fish_values(const char *action)
+{
+        static const char *const values[][2] = {
+                {"file", "-F"},
+                {"directory", "-a '(__fish_complete_directories)'"},
+                {"images", "-a '(cloister names images 2>/dev/null)'"},
+                {"sessions", "-a '(cloister names sessions 2>/dev/null)'"},
+                {"level", "-a 'error warning info debug'"},
+                {"format", "-a 'text json'"},
+                {"shells", "-a 'bash zsh fish'"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+                if (strcmp(values[i][0], action) == 0)
+                        printf(" %s", values[i][1]);
+}
+
+static void fish_options(const struct cli_command *command)
+{
+        for (size_t i = 0; i < cli_n_option_texts; i++) {
+                const struct cli_option_text *text = &cli_option_texts[i];
+                char name[64], argument[64];
+
+                if (!((command->options | CLI_HELP) & text->option))
+                        continue;
+                take_apart(text->spelling, name, argument);
+                fputs("complete -c cloister", stdout);
+                fish_condition(command->name);
+                if (text->spelling[0] == '-' && text->spelling[1] != '-')
+                        printf(" -s %c", text->spelling[1]);
+                if (strncmp(name, "--", 2) == 0)
+                        printf(" -l %s", name + 2);
+                if (*argument) {
+                        const char *action = option_action(text, argument);
+                        fputs(strcmp(action, "file") == 0 ? " -r" : " -x", stdout);
+                        fish_values(action);
+                }
+                fputs(" -d ", stdout);
+                fish_quoted(text->text);
+                putchar('\n');
+        }
+}
+
+static void fish_command(const struct cli_command *command)
+{
+        const char *space = strchr(command->name, ' ');
+
+        if (space)
+                printf("complete -c cloister -n '__fish_seen_subcommand_from %.*s' -a %s",
+                       (int)(space - command->name), command->name, space + 1);
+        else
+                printf("complete -c cloister -n __fish_use_subcommand -a %s", command->name);
+        fputs(" -d ", stdout);
+        fish_quoted(command->summary);
+        putchar('\n');
+        if (strcmp(command_action(command), "nothing") == 0)
+                return;
+        fputs("complete -c cloister", stdout);
+        fish_condition(command->name);
+        fish_values(command_action(command));
+        putchar('\n');
+}
+
+static void print_fish(void)
+{
+        puts("# Completion of cloister for fish.\ncomplete -c cloister -f");
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                if (!cli_commands[i].summary)
+                        continue;
+                fish_command(&cli_commands[i]);
+                fish_options(&cli_commands[i]);
+        }
+        /* The first word of a group that is no command itself. */
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                size_t n = strcspn(cli_commands[i].name, " ");
+                if (cli_commands[i].summary && cli_commands[i].name[n] == ' ' &&
+                    is_first_with(i, n))
+                        printf("complete -c cloister -n __fish_use_subcommand -a %.*s\n", (int)n,
+                               cli_commands[i].name);
+        }
+}
+
+int cli_completion(const struct cli_options *o, const char *const *words, size_t n)
+{
+        static const struct {
+                const char *name;
+                void (*print)(void);
+        } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+        struct error error = {};
+
+        for (size_t i = 0; n > 0 && i < ARRAY_SIZE(shells); i++) {
+                if (strcmp(words[0], shells[i].name) == 0) {
+                        shells[i].print();
+                        return 0;
+                }
+        }
+        error_set(&error, EINVAL, "completion needs the name of a shell: bash, zsh or fish");
+        return cli_fail(2, &error);
+}
+
+int cli_names(const struct cli_options *o, const char *const *words, size_t n)
+{
+        if (n > 0 && strcmp(words[0], "images") == 0)
+                return cli_image_names();
+        return n > 0 && strcmp(words[0], "sessions") == 0 ? cli_session_names() : 2;
+}

@@ -1,0 +1,219 @@
+/* Manual pages, made of the same texts as --help: roff in the man(7) macros. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cloister-config.h"
+#include "supervisor/cli/commands.h"
+
+/* A hyphen is a minus sign where somebody will copy it. */
+static void put(const char *text, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (text[i] == '\\')
+                        fputs("\\e", stdout);
+                else if (text[i] == '-')
+                        fputs("\\-", stdout);
+                else
+                        putchar(text[i]);
+        }
+}
+
+static void put_text(const char *text)
+{
+        put(text, strlen(text));
+}
+
+/* A line that begins with a dot or an apostrophe would be a request. */
+static void put_line(const char *line, size_t n)
+{
+        if (n > 0 && (*line == '.' || *line == '\''))
+                fputs("\\&", stdout);
+        put(line, n);
+        putchar('\n');
+}
+
+static void upper(const char *text)
+{
+        for (; *text; text++)
+                putchar(*text >= 'a' && *text <= 'z' ? *text - 'a' + 'A'
+                        : *text == ' '               ? '-'
+                                                     : *text);
+}
+
+static void title(const char *name)
+{
+        fputs(".TH CLOISTER", stdout);
+        if (name) {
+                putchar('-');
+                upper(name);
+        }
+        puts(" 1 \"\" \"Cloister " CLOISTER_VERSION "\" \"Cloister\"");
+        puts(".nh\n.ad l");
+}
+
+/* Paragraphs; a block of indented lines is shown as it is. */
+static void body(const char *text)
+{
+        bool example = false, gap = false;
+
+        while (*text) {
+                size_t n = strcspn(text, "\n");
+                bool indented = n > 2 && text[0] == ' ' && text[1] == ' ';
+
+                if (n >= 8 && strncmp(text, "Examples:", 9) == 0) {
+                        puts(".SH EXAMPLES");
+                        gap = false;
+                } else if (n == 0) {
+                        if (example)
+                                puts(".fi");
+                        example = false;
+                        gap = true;
+                } else {
+                        if (gap)
+                                puts(".PP");
+                        gap = false;
+                        if (indented != example)
+                                puts(indented ? ".nf" : ".fi");
+                        example = indented;
+                        put_line(text, n);
+                }
+                text += n + (text[n] == '\n');
+        }
+        if (example)
+                puts(".fi");
+}
+
+static void options(unsigned given)
+{
+        puts(".SH OPTIONS");
+        for (size_t i = 0; i < cli_n_option_texts; i++) {
+                if (!(given & cli_option_texts[i].option))
+                        continue;
+                fputs(".TP\n.B ", stdout);
+                put_text(cli_option_texts[i].spelling);
+                putchar('\n');
+                put_line(cli_option_texts[i].text, strlen(cli_option_texts[i].text));
+        }
+}
+
+static void see_also(const char *but)
+{
+        puts(".SH SEE ALSO");
+        if (but)
+                fputs(".BR cloister (1),\n", stdout);
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                const char *name = cli_commands[i].name;
+                if (!cli_commands[i].summary || (but && strcmp(name, but) == 0))
+                        continue;
+                fputs(".BR cloister\\-", stdout);
+                for (; *name; name++)
+                        fputs(*name == ' ' || *name == '-' ? "\\-" : (char[]){*name, '\0'}, stdout);
+                puts(" (1),");
+        }
+        puts(".BR cloister.json (5)");
+}
+
+static void page(const struct cli_command *command)
+{
+        title(command->name);
+        puts(".SH NAME");
+        fputs("cloister\\-", stdout);
+        for (const char *c = command->name; *c; c++)
+                fputs(*c == ' ' || *c == '-' ? "\\-" : (char[]){*c, '\0'}, stdout);
+        fputs(" \\- ", stdout);
+        put_text(command->summary ? command->summary : "internal");
+        fputs("\n.SH SYNOPSIS\n.B cloister ", stdout);
+        put_text(command->name);
+        putchar('\n');
+        if (*command->arguments) {
+                put_text(command->arguments);
+                putchar('\n');
+        }
+        puts("[OPTIONS]\n.SH DESCRIPTION");
+        body(command->help);
+        options(command->options | CLI_HELP);
+        see_also(command->name);
+}
+
+static const char overview[] =
+        ".SH NAME\n"
+        "cloister \\- run an AI agent's Python in a sandbox that can call MCP servers\n"
+        ".SH SYNOPSIS\n"
+        ".B cloister\n"
+        "COMMAND [OPTIONS]\n"
+        ".SH DESCRIPTION\n"
+        "To an agent, Cloister is one MCP server with one tool, run_python. The code runs in a\n"
+        "sandbox made straight from the Linux kernel, in a Python that stays alive between calls,\n"
+        "and reaches the user's other MCP servers as Python functions. Network, files and keys "
+        "stay\n"
+        "outside.\n"
+        ".PP\n"
+        "It needs no privilege; where it holds some (root), each session gets an id of its own.\n"
+        ".BR \"cloister doctor\" ,\n"
+        "described in\n"
+        ".BR cloister\\-doctor (1),\n"
+        "tells which layers hold on this machine.\n";
+
+static const char surroundings[] =
+        ".SH FILES\n"
+        ".TP\n"
+        ".I $XDG_CONFIG_HOME/cloister/config.json\n"
+        "The config (~/.config/cloister/config.json), see\n"
+        ".BR cloister.json (5).\n"
+        ".TP\n"
+        ".I /etc/cloister/config.json\n"
+        "Read where the user has none.\n"
+        ".TP\n"
+        ".I $XDG_DATA_HOME/cloister/images\n"
+        "Images (~/.local/share/cloister/images; root: /var/lib/cloister/images).\n"
+        ".TP\n"
+        ".I $XDG_STATE_HOME/cloister\n"
+        "What MCP servers said of their tools (~/.local/state/cloister; root:\n"
+        "/var/lib/cloister/state).\n"
+        ".TP\n"
+        ".I $XDG_RUNTIME_DIR/cloister/PID.sock\n"
+        "Where a running server listens for its owner (root: /run/cloister).\n"
+        ".SH ENVIRONMENT\n"
+        ".TP\n"
+        ".B CLOISTER_IMAGE_STORE\n"
+        "Where images are, instead of the places above.\n"
+        ".TP\n"
+        ".B NO_COLOR\n"
+        "No colour, on a terminal either.\n"
+        ".SH EXIT STATUS\n"
+        "0 on success, 1 when something failed, 2 when the command line was wrong;\n"
+        ".BR cloister\\-run (1)\n"
+        "has those of the code.\n";
+
+static void whole(void)
+{
+        title(NULL);
+        fputs(overview, stdout);
+        puts(".SH COMMANDS");
+        for (size_t i = 0; i < cli_n_commands; i++) {
+                if (!cli_commands[i].summary)
+                        continue;
+                fputs(".TP\n.B ", stdout);
+                put_text(cli_commands[i].name);
+                putchar('\n');
+                put_line(cli_commands[i].summary, strlen(cli_commands[i].summary));
+        }
+        fputs(surroundings, stdout);
+        see_also(NULL);
+}
+
+int cli_manual(const struct cli_options *o, const char *const *words, size_t n)
+{
+        struct error error = {};
+        size_t used = 0;
+
+        if (n == 0) {
+                whole();
+                return 0;
+        }
+        const struct cli_command *command = cli_find_command(words, n, &used, &error);
+        if (!command)
+                return cli_fail(2, &error);
+        page(command);
+        return 0;
+}
