@@ -119,6 +119,45 @@ const struct cli_command cli_commands[] = {
                         "  cloister sessions end default\n",
         },
         {
+                .name = "config path",
+                .arguments = "",
+                .summary = "print which config files are read, and why",
+                .options = CLI_CONFIG | CLI_JSON,
+                .run = cli_config_path,
+                .help = "Examples:\n"
+                        "  cloister config path\n"
+                        "  cloister config path --config ./mcp.d --json\n",
+        },
+        {
+                .name = "config check",
+                .arguments = "",
+                .summary = "find all that is wrong in the config, with file and line",
+                .options = CLI_CONFIG | CLI_JSON,
+                .run = cli_config_check,
+                .help = "Starts nothing. The exit status is 1 when there is an error; a warning is "
+                        "none.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister config check\n"
+                        "  cloister config check --config ./mcp.json --json\n",
+        },
+        {
+                .name = "config show",
+                .arguments = "",
+                .summary = "print the config as Cloister understands it, with secrets masked",
+                .options = CLI_CONFIG | CLI_JSON,
+                .run = cli_config_show,
+                .help = "All files together, each profile with what it takes from the top level. "
+                        "Values of\n"
+                        "variables are shown only where they are ${VAR}. With --json each server "
+                        "also has its\n"
+                        "place and its problem.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister config show\n"
+                        "  cloister config show --json | jq .profiles\n",
+        },
+        {
                 .name = "image build",
                 .arguments = "",
                 .summary = "make a sandbox image from a Python of this machine",
@@ -242,6 +281,8 @@ const struct cli_option_text cli_option_texts[] = {
         {CLI_TIMEOUT, "--timeout SECONDS", "stop the code after so long (the config's, 120)"},
         {CLI_SERVER, "--server PID",
          "only this server, by the process id that 'cloister sessions' shows"},
+        {CLI_DRY_RUN, "--dry-run", "write nothing, say what would be written"},
+        {CLI_SECRETS, "--secrets HOW", "copy, or reference: ${NAME} in their place (the default)"},
         {CLI_JSON, "--json", "for programs"},
         {CLI_QUIET, "-q, --quiet", "no progress"},
         {CLI_VERBOSE, "-v, --verbose", "say what is done (twice: all of it)"},
@@ -307,7 +348,7 @@ static int not_found_in_group(const char *const *words, size_t n, struct error *
 
 static int not_found(const char *const *words, size_t n, struct error *err)
 {
-        const char *names[ARRAY_SIZE(cli_commands) + 2] = {"image"};
+        const char *names[ARRAY_SIZE(cli_commands) + 3] = {"image", "config"};
 
         if (is_group(words[0]))
                 return not_found_in_group(words, n, err);
@@ -315,7 +356,7 @@ static int not_found(const char *const *words, size_t n, struct error *err)
                 return error_set(err, EINVAL,
                                  "'%s' is no command: to run the file, 'cloister run %s'", words[0],
                                  words[0]);
-        for (size_t i = 0, k = 1; i < cli_n_commands; i++)
+        for (size_t i = 0, k = 2; i < cli_n_commands; i++)
                 if (cli_commands[i].summary)
                         names[k++] = cli_commands[i].name;
         const char *nearest = did_you_mean(words[0], names);

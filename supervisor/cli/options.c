@@ -34,6 +34,8 @@ static const struct option {
         {CLI_SERVER, 0, "--server", "PID"},
         {CLI_LOG_FILE, 0, "--log-file", "FILE"},
         {CLI_LOG_FORMAT, 0, "--log-format", "FORMAT"},
+        {CLI_DRY_RUN, 0, "--dry-run", NULL},
+        {CLI_SECRETS, 0, "--secrets", "HOW"},
 };
 
 const char *cli_option_name(unsigned option)
@@ -143,6 +145,12 @@ static int take(struct cli_options *o, const struct option *option, const char *
                 return check_name("--name", value, err);
         case CLI_PYTHON:
                 o->python = value;
+                return 0;
+        case CLI_SECRETS:
+                o->secrets = value;
+                if (strcmp(value, "copy") != 0 && strcmp(value, "reference") != 0)
+                        return error_set(err, EINVAL, "--secrets %s: copy or reference is needed",
+                                         value);
                 return 0;
         case CLI_SERVER:
                 o->server = value;

@@ -25,6 +25,8 @@ enum cli_option {
         CLI_SERVER = 1 << 13,
         CLI_LOG_FILE = 1 << 14,
         CLI_LOG_FORMAT = 1 << 15,
+        CLI_DRY_RUN = 1 << 20,
+        CLI_SECRETS = 1 << 21,
 };
 
 /* What was written, checked; all strings are borrowed from argv. */
@@ -40,7 +42,8 @@ struct cli_options {
         const char *log_file, *log_format; /* or NULL */
         const char *name;
         const char *python;
-        const char *server; /* a pid */
+        const char *secrets; /* "copy" or "reference"; NULL: not said */
+        const char *server;  /* a pid */
         const char *store;
         const char *timeout; /* seconds, a positive number */
 };
