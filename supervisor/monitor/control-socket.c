@@ -48,28 +48,7 @@ static int listen_at(const char *path, struct error *err)
         return r < 0 ? error_errno(err, -r, "listen at %s", path) : take_fd(fd);
 }
 
-/* Another server's end may remove the directory before we have something in it. */
-static int open_in(const char *directory, struct control_socket *s, struct error *err)
-{
-        int fd = -ENOENT;
-
-        for (int i = 0; i < ATTEMPTS && fd == -ENOENT; i++) {
-                int r = own_directory(directory, err);
-                if (r < 0)
-                        return r;
-                control_path(directory, getpid(), s->path);
-                unlink(s->path);
-                fd = listen_at(s->path, err);
-        }
-        if (fd < 0) {
-                s->path[0] = '\0';
-                return fd;
-        }
-        s->fd = fd;
-        return 0;
-}
-
-int control_socket_open(struct control_socket *s, struct error *err)
+int control_socket_choose(struct control_socket *s, struct error *err)
 {
         char directories[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
         size_t n = control_directories(geteuid(), getenv("XDG_RUNTIME_DIR"), directories);
@@ -78,9 +57,32 @@ int control_socket_open(struct control_socket *s, struct error *err)
         *s = (struct control_socket){.fd = -1};
         for (size_t i = 0; i < n && r < 0; i++) {
                 *err = (struct error){};
-                r = open_in(directories[i], s, err);
+                r = own_directory(directories[i], err);
+                if (r >= 0)
+                        control_path(directories[i], getpid(), s->path);
         }
         return r;
+}
+
+int control_socket_open(struct control_socket *s, struct error *err)
+{
+        char directory[CONTROL_PATH_SIZE];
+        int fd = -ENOENT;
+
+        snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(s->path, '/') - s->path),
+                 s->path);
+        unlink(s->path);
+        /* Another server's end may remove the directory before we have something in it. */
+        for (int i = 0; i < ATTEMPTS && fd == -ENOENT; i++) {
+                int r = own_directory(directory, err);
+                if (r < 0)
+                        return r;
+                fd = listen_at(s->path, err);
+        }
+        if (fd < 0)
+                return fd;
+        s->fd = fd;
+        return 0;
 }
 
 void control_socket_remove(const char *path)

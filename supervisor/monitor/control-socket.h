@@ -10,7 +10,11 @@ struct control_socket {
         char path[CONTROL_PATH_SIZE]; /* "": none */
 };
 
-/* Makes it in the first directory that is ours alone. Only this process's owner may connect. */
+/* Finds the first directory that is ours alone and sets path, so that the janitor knows it before
+ * there is anything to remove. */
+int control_socket_choose(struct control_socket *socket, struct error *err);
+
+/* Makes it there. Only this process's owner may connect. */
 int control_socket_open(struct control_socket *socket, struct error *err);
 
 /* Closes it and removes its name, and the directory when it was the last one in it. */

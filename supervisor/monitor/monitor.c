@@ -111,11 +111,20 @@ static void make_state(struct monitor *m)
 }
 
 /* Who lists tools or runs one script has nothing to command. */
+static void choose_control(struct monitor *m)
+{
+        struct error why = {};
+
+        if (strcmp(m->options->broker[0], "mcp") == 0 &&
+            control_socket_choose(&m->control, &why) < 0)
+                log_info("'cloister sessions' will not see this server: %s", why.text);
+}
+
 static void open_control(struct monitor *m)
 {
         struct error why = {};
 
-        if (strcmp(m->options->broker[0], "mcp") == 0 && control_socket_open(&m->control, &why) < 0)
+        if (*m->control.path && control_socket_open(&m->control, &why) < 0)
                 log_info("'cloister sessions' will not see this server: %s", why.text);
 }
 
@@ -254,12 +263,14 @@ static int start(struct monitor *m, struct error *err)
 
         if (r < 0)
                 return r;
-        open_control(m);
+        choose_control(m);
         r = monitor_limits_init(m, err);
         if (r >= 0)
                 r = set_up(m, err);
         if (r < 0)
                 return r;
+        /* There is a janitor by now. */
+        open_control(m);
         make_state(m);
         /* Root's groups are nobody's business below. An ordinary user's cannot be given up, and are
          * his own. */
