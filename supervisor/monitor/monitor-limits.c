@@ -8,12 +8,22 @@
  * rlimits.
  */
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "supervisor/monitor/janitor.h"
 #include "supervisor/monitor/monitor-private.h"
+
+/* Differences count only. */
+static int now_ms(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int)(now.tv_sec % 1000000 * 1000 + now.tv_nsec / 1000000);
+}
 
 /* Before what it cleans up is made: we may be killed at any time. */
 static int start_janitor(struct monitor *m, struct error *err)
@@ -84,6 +94,7 @@ int monitor_limits_init(struct monitor *m, struct error *err)
                 tell_degraded(&why);
                 return 0;
         }
+        m->scope_asked_ms = now_ms();
         r = children_add(m->children, m->scope_pid);
         return r < 0 ? error_errno(err, -r, "scope") : 0;
 }
@@ -126,6 +137,8 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
         }
         if (cgroups_version(m->cgroups) == CGROUP_NONE)
                 tell_degraded(&why);
+        else
+                log_debug("systemd gave a scope after %d ms", now_ms() - m->scope_asked_ms);
         struct monitor_event event = {.kind = MONITOR_LIMITS, .target = monitor_limits_facts(m)};
         monitor_send(m, &event, NULL, 0);
         if (m->prepare_later)

@@ -51,6 +51,7 @@ struct monitor {
         size_t n_janitors;
         pid_t scope_pid; /* asks systemd for a scope; 0: nobody does */
         int scope;       /* its answer */
+        int scope_asked_ms;
         struct event *scope_answer;
         bool prepare_later; /* sessions wait until it is known what bounds them */
         struct control_socket control;

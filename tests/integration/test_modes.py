@@ -10,8 +10,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 
 import harness
 import rawmcp
@@ -167,6 +169,46 @@ class Killed(harness.Case):
         self.assertTrue(harness.wait_until(lambda: not any(map(os.path.exists, made))), made)
         if EXPECT.get("cgroup") == "2":
             self.assertTrue(made, scopes)
+
+
+
+class Bus(harness.Case):
+    """What answers at the user's bus is not systemd: limits are rlimits, and nothing else is lost."""
+
+    def served_by(self, talk):
+        """A socket at which talk(connection) happens, as the address of a bus."""
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(self.path("bus"))
+        listening.listen()
+        self.addCleanup(listening.close)
+        threading.Thread(target=lambda: talk(listening), daemon=True).start()
+        env = harness.environment(DBUS_SESSION_BUS_ADDRESS=f"unix:path={self.path('bus')}", XDG_RUNTIME_DIR=self.dir)
+        server = rawmcp.RawServer("--log-level", "info", "--config", self.config(), env=env)
+        self.addCleanup(server.free)
+        server.initialize()
+        self.assertTrue(server.ask("tools/list")["tools"])
+        self.assertEqual(server.cell("6 * 7")["value"]["json"], 42)
+        return server
+
+    def test_one_that_never_answers(self):
+        server = self.served_by(lambda listening: None)
+        self.assertIn("degraded", server.log())
+        self.assertIn("within 2 s", server.log())
+        self.assertEqual(leaves(server), [])
+
+    def test_one_that_talks_nonsense(self):
+        def talk(listening):
+            connection, _ = listening.accept()
+            connection.sendall(b"REJECTED x\r\n" + os.urandom(65536))
+            connection.close()
+        # The well-known place is tried next, and systemd is there.
+        server = self.served_by(talk)
+        self.assertTrue(leaves(server), server.log())
+
+
+# There has to be a user manager's bus at its well-known place.
+if EXPECT.get("cgroup") != "2" or harness.ROOT:
+    del Bus
 
 
 UID = 4242
