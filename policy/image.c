@@ -103,6 +103,29 @@ static int take_link(yyjson_val *object, struct image_info *info, struct error *
         return take_path(object, "libpython", info->libpython, sizeof(info->libpython), err);
 }
 
+/* A name and a version each, so that who prints them need not look again. */
+static int check_packages(yyjson_val *list, uint64_t *n, struct error *err)
+{
+        yyjson_val *package;
+        size_t i, count;
+
+        *n = 0;
+        if (!list)
+                return 0;
+        yyjson_arr_foreach(list, i, count, package)
+        {
+                const char *name = json_string(package, "name", NULL),
+                           *version = json_string(package, "version", NULL);
+                if (!name || !version || !printable(name, strlen(name)) ||
+                    !printable(version, strlen(version)))
+                        return error_set(err, EBADMSG, "image.json: \"packages\" is not usable");
+        }
+        if (!yyjson_is_arr(list))
+                return error_set(err, EBADMSG, "image.json: \"packages\" is no list");
+        *n = yyjson_arr_size(list);
+        return 0;
+}
+
 static int check_format(yyjson_val *object, struct error *err)
 {
         int64_t format = 0;
@@ -138,10 +161,20 @@ int image_info_parse(const char *data, size_t n, struct image_info *ret, struct 
             (r = take_text(o, "created", info.created, sizeof(info.created), err)) < 0 ||
             (r = take_text(o, "source", info.source, sizeof(info.source), err)) < 0 ||
             (r = take_count(o, "bytes", &info.bytes, err)) < 0 ||
-            (r = take_count(o, "files", &info.files, err)) < 0)
+            (r = take_count(o, "files", &info.files, err)) < 0 ||
+            (r = check_packages(yyjson_obj_get(o, "packages"), &info.n_packages, err)) < 0)
+                return r;
+        if (yyjson_obj_get(o, "base") &&
+            (r = take_text(o, "base", info.base, sizeof(info.base), err)) < 0)
+                return r;
+        if (yyjson_obj_get(o, "set") &&
+            (r = take_text(o, "set", info.set, sizeof(info.set), err)) < 0)
                 return r;
         if (!image_name_valid(info.name))
                 return error_set(err, EBADMSG, "image.json: \"name\" is not a name of an image");
+        if ((*info.base && !image_name_valid(info.base)) ||
+            strspn(info.set, "0123456789abcdef") != strlen(info.set))
+                return error_set(err, EBADMSG, "image.json: \"base\" or \"set\" is not usable");
         *ret = info;
         return 0;
 }
@@ -170,12 +203,18 @@ int image_info_append(struct buffer *b, const struct image_info *info)
         }
         if (r < 0)
                 return r;
-        return buffer_printf(b, ", \"bytes\": %" PRIu64 ", \"files\": %" PRIu64 "}\n", info->bytes,
-                             info->files);
+        r = buffer_printf(b, ", \"bytes\": %" PRIu64 ", \"files\": %" PRIu64, info->bytes,
+                          info->files);
+        if (r >= 0 && *info->base)
+                r = buffer_printf(b, ", \"base\": \"%s\"", info->base);
+        if (r >= 0 && *info->set)
+                r = buffer_printf(b, ", \"set\": \"%s\"", info->set);
+        if (r >= 0 && info->packages)
+                r = buffer_printf(b, ", \"packages\": %s", info->packages);
+        return r < 0 ? r : buffer_append(b, "}\n", 2);
 }
 
-/* FNV-1a: the name tells versions of one interpreter apart, it protects nothing. */
-static uint64_t mix(uint64_t hash, const void *data, size_t n)
+uint64_t image_hash(uint64_t hash, const void *data, size_t n)
 {
         const unsigned char *p = data;
 
@@ -187,7 +226,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t n)
 static uint64_t mix_stamp(uint64_t hash, const struct image_stamp *stamp)
 {
         static_assert(sizeof(*stamp) == 3 * sizeof(uint64_t), "no padding: it is hashed as bytes");
-        return mix(hash, stamp, sizeof(*stamp));
+        return image_hash(hash, stamp, sizeof(*stamp));
 }
 
 /* The prefix of …/bin/python, "" for /bin/python. NULL when the path has no such shape. */
@@ -227,7 +266,29 @@ static uint64_t mix_packages(uint64_t hash, const char *prefix,
         return hash;
 }
 
-int image_default_name(const char *python, int (*look)(const char *path, struct image_stamp *ret),
+/* A part that is gone counts too. */
+static uint64_t mix_parts(uint64_t hash, const char *parts,
+                          int (*look)(const char *path, struct image_stamp *ret))
+{
+        char path[4096];
+
+        for (const char *line = parts; *line;) {
+                size_t n = strcspn(line, "\n");
+                struct image_stamp stamp = {};
+                if (n < sizeof(path) && line[0] == '/') {
+                        memcpy(path, line, n);
+                        path[n] = '\0';
+                        if (look(path, &stamp) < 0)
+                                stamp = (struct image_stamp){};
+                        hash = mix_stamp(hash, &stamp);
+                }
+                line += n + (line[n] == '\n');
+        }
+        return hash;
+}
+
+int image_default_name(const char *python, const char *parts,
+                       int (*look)(const char *path, struct image_stamp *ret),
                        char ret[IMAGE_NAME_SIZE], struct error *err)
 {
         static const uint32_t format = IMAGE_FORMAT;
@@ -243,13 +304,23 @@ int image_default_name(const char *python, int (*look)(const char *path, struct 
         if (r < 0)
                 return error_errno(err, -r, "%s", python);
 
-        uint64_t hash = mix(0xcbf29ce484222325U, &format, sizeof(format));
-        hash = mix(hash, python, strlen(python) + 1);
+        uint64_t hash = image_hash(IMAGE_HASH_START, &format, sizeof(format));
+        hash = image_hash(hash, python, strlen(python) + 1);
         hash = mix_stamp(hash, &stamp);
         if (prefix_of(python, prefix, sizeof(prefix)) >= 0)
                 hash = mix_packages(hash, prefix, look);
+        if (parts)
+                hash = mix_parts(hash, parts, look);
         snprintf(ret, IMAGE_NAME_SIZE, "default-%012" PRIx64, hash >> 16);
         return 0;
+}
+
+void image_parts_key(const char *python, char ret[IMAGE_KEY_SIZE])
+{
+        const char *path = python ? python : IMAGE_PYTHON_DEFAULT;
+
+        snprintf(ret, IMAGE_KEY_SIZE, "%016" PRIx64,
+                 image_hash(IMAGE_HASH_START, path, strlen(path)));
 }
 
 int image_store_path(uid_t euid, const struct image_store_env *env, char *ret, size_t size,

@@ -7,7 +7,14 @@
  *
  * {"format": 1, "name", "created", "python": "/usr/bin/python3.11", "version": "3.11.2",
  *  "link": "embed", "libpython": "/usr/lib/…/libpython3.11.so.1.0", "source": "…", "bytes": n,
- *  "files": n}; without "link" it is embed; of "module" libpython is absent
+ *  "files": n, "base": "default-…", "set": "…", "packages": [{"name", "version", "sha256"?}]};
+ * without "link" it is embed; of "module" libpython is absent
+ *
+ * Beside the images a store has small files of its own, which the monitor reads too:
+ *
+ *     STORE/.parts-KEY    paths of the host's files that the default image of an interpreter has
+ *                         besides Python's own, one a line: an upgrade of one makes a new image
+ *     STORE/.set-KEY      name of the image that a set of packages was made to
  */
 #pragma once
 
@@ -20,7 +27,8 @@
 #include "base/error.h"
 #include "policy/sandbox-plan.h"
 
-enum { IMAGE_FORMAT = 1, IMAGE_JSON_MAX = 64 * 1024, IMAGE_NAME_SIZE = 65 };
+enum { IMAGE_FORMAT = 1, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };
+enum { IMAGE_PARTS_MAX = 1024 * 1024, IMAGE_KEY_SIZE = 17 };
 
 #define IMAGE_PYTHON_DEFAULT "/usr/bin/python3"
 
@@ -30,9 +38,14 @@ struct image_info {
         char libpython[256];        /* "" for TEMPLATE_LINK_MODULE */
         enum template_link link;
         char version[16];
-        char created[32]; /* RFC 3339 */
-        char source[256]; /* the host interpreter it was made from */
+        char created[32];           /* RFC 3339 */
+        char source[256];           /* the host interpreter it was made from */
+        char base[IMAGE_NAME_SIZE]; /* the default image's name when it was made; "" if unknown */
+        char set[IMAGE_KEY_SIZE];   /* key of the packages that were asked for; "" if none were */
         uint64_t bytes, files;
+        uint64_t n_packages;
+        const char
+                *packages; /* JSON of "packages", for image_info_append() (borrowed); else NULL */
 };
 
 int image_info_parse(const char *data, size_t n, struct image_info *ret, struct error *err);
@@ -53,15 +66,25 @@ struct image_stamp {
         int64_t mtime_ns;
 };
 
+/* FNV-1a, for names: it tells versions apart, it protects nothing. */
+#define IMAGE_HASH_START 0xcbf29ce484222325U
+uint64_t image_hash(uint64_t hash, const void *data, size_t n);
+
 /*
  * The name of the default image of an interpreter: default-<12 hex digits>, a hash over the
- * interpreter's path, its file, its pyvenv.cfg and site-packages and IMAGE_FORMAT, so that an
- * upgrade or an installed package makes a new image. It starts nothing and is cheap enough for
- * every start. look gives the stamp of a path, or negative errno; a missing interpreter is an
- * error, the others may be missing. python is absolute, NULL means IMAGE_PYTHON_DEFAULT.
+ * interpreter's path, its file, its pyvenv.cfg and site-packages, IMAGE_FORMAT, and the files named
+ * in `parts`, so that an upgrade (of a shared library too) or an installed package makes a new
+ * image. It starts nothing and is cheap enough for every start (some 200 calls of stat). look gives
+ * the stamp of a path, or negative errno; a missing interpreter is an error, the others may be
+ * missing. python is absolute, NULL means IMAGE_PYTHON_DEFAULT. parts: what STORE/.parts-KEY says;
+ * NULL where there is none yet.
  */
-int image_default_name(const char *python, int (*look)(const char *path, struct image_stamp *ret),
+int image_default_name(const char *python, const char *parts,
+                       int (*look)(const char *path, struct image_stamp *ret),
                        char ret[IMAGE_NAME_SIZE], struct error *err);
+
+/* KEY of the .parts file of an interpreter. */
+void image_parts_key(const char *python, char ret[IMAGE_KEY_SIZE]);
 
 /* Values of the environment that decide where images are; NULL where not set. */
 struct image_store_env {

@@ -167,7 +167,8 @@ static int plan_trees(struct plan *plan, yyjson_val *paths, const struct plan_tr
 /* Links may lead within the interpreter's own trees and the distribution's; a package that links to
  * /etc/shadow or into a home must not carry that into the image. The standard library has links to
  * /etc/python3.11 on Debian. */
-static int plan_modules(struct plan *plan, const struct interpreter *in, struct error *err)
+static int plan_modules(struct plan *plan, const struct interpreter *in,
+                        const struct contents_layer *layer, struct error *err)
 {
         char settings[64];
         const char *const standard_roots[] = {in->base_prefix, "/usr/lib", "/usr/share", settings,
@@ -184,9 +185,11 @@ static int plan_modules(struct plan *plan, const struct interpreter *in, struct 
         snprintf(settings, sizeof(settings), "/etc/python%.*s",
                  (int)(strrchr(in->version, '.') - in->version), in->version);
         int r = plan_trees(plan, in->standard, &rules, err);
-        rules.without = NULL;
+        rules.without = layer->replaced;
         rules.roots = package_roots;
-        return r < 0 ? r : plan_trees(plan, in->packages, &rules, err);
+        if (r >= 0)
+                r = plan_trees(plan, in->packages, &rules, err);
+        return r < 0 || !layer->directory ? r : plan_directory(plan, in->place, err);
 }
 
 /* python and python3 in PATH (/usr/local/bin:/usr/bin:/bin). Of a venv a link would not do: it is
@@ -225,15 +228,16 @@ static int plan_interpreter(struct plan *plan, const struct interpreter *in, str
         return r < 0 ? r : plan_names(plan, in, err);
 }
 
-int contents_plan(struct plan *plan, const struct interpreter *in, struct error *err)
+int contents_plan(struct plan *plan, const struct interpreter *in,
+                  const struct contents_layer *layer, struct error *err)
 {
         _cleanup_free_ char *loader = NULL;
         int r;
 
         if ((r = libraries_loader(in->real, &loader, err)) < 0 || (r = plan_base(plan, err)) < 0 ||
-            (r = plan_interpreter(plan, in, err)) < 0 || (r = plan_modules(plan, in, err)) < 0 ||
-            (r = plan_programs(plan, err)) < 0 || (r = plan_etc(plan, err)) < 0 ||
-            (r = plan_data(plan, err)) < 0)
+            (r = plan_interpreter(plan, in, err)) < 0 ||
+            (r = plan_modules(plan, in, layer, err)) < 0 || (r = plan_programs(plan, err)) < 0 ||
+            (r = plan_etc(plan, err)) < 0 || (r = plan_data(plan, err)) < 0)
                 return r;
-        return libraries_add(plan, loader, in->real, err);
+        return libraries_add(plan, loader, in->real, layer->directory, err);
 }

@@ -5,4 +5,11 @@
 #include "rootfs/interpreter.h"
 #include "rootfs/plan.h"
 
-int contents_plan(struct plan *plan, const struct interpreter *interpreter, struct error *err);
+/* Packages that are not the interpreter's own, unpacked already. */
+struct contents_layer {
+        const char *directory;       /* where they are now; NULL: none */
+        const char *const *replaced; /* what they replace (packages.h) */
+};
+
+int contents_plan(struct plan *plan, const struct interpreter *interpreter,
+                  const struct contents_layer *layer, struct error *err);

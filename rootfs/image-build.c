@@ -1,11 +1,13 @@
 /*
  * Makes an image from the host's own CPython.
  *
- * Theory of operation: ask the interpreter where its parts are (interpreter.h); collect what the
- * image is to contain (contents.h, plan.h), so that a disk too small is known before it is full;
- * copy (copy.h) into STORE/.tmp-NAME; compile the sources that lack a compiled file and write the
- * loader's cache, both best effort; then give it its name (store.h). The name's lock is held
- * throughout.
+ * Theory of operation: ask the interpreter where its parts are (interpreter.h); have packages found
+ * and fetched (packages.h), which decides the name of an image of packages; unpack them beside the
+ * root; collect what the image is to contain (contents.h, plan.h), so that a disk too small is
+ * known before it is full; copy (copy.h) into STORE/.tmp-SLOT; move the packages in; compile the
+ * sources that lack a compiled file and write the loader's cache, both best effort; then give it
+ * its name (store.h). The slot's lock is held throughout: the name, or where a default image's name
+ * is found out on the way, the interpreter's.
  */
 #include "rootfs/image-build.h"
 
@@ -24,6 +26,10 @@
 #include "base/log.h"
 #include "rootfs/contents.h"
 #include "rootfs/copy.h"
+#include "rootfs/housekeeping.h"
+#include "rootfs/layer.h"
+#include "rootfs/packages.h"
+#include "rootfs/parts.h"
 #include "rootfs/process.h"
 #include "rootfs/progress.h"
 #include "rootfs/store.h"
@@ -36,24 +42,22 @@ struct build {
         struct image_info info;
         struct progress progress;
         struct interpreter interpreter;
+        struct packages *packages; /* NULL: none but the interpreter's */
+        struct contents_layer layer;
+        uint64_t layer_bytes, layer_files;
+        struct buffer list; /* of packages, for image.json */
         struct plan *plan;
         int store;
-        char root[PATH_MAX];          /* STORE/.tmp-NAME/root */
-        char before[IMAGE_NAME_SIZE]; /* what a default image was called when the build began */
+        char slot[IMAGE_NAME_SIZE];
+        char root[PATH_MAX];          /* STORE/.tmp-SLOT/root */
+        char place[PATH_MAX];         /* STORE/.tmp-SLOT/packages */
+        char begun[IMAGE_NAME_SIZE];  /* the interpreter as it was before it was asked */
+        char before[IMAGE_NAME_SIZE]; /* what a default image is called */
 };
 
-int image_look(const char *path, struct image_stamp *ret)
+static bool is_default(const struct build *b)
 {
-        struct stat st;
-
-        if (stat(path, &st) < 0)
-                return -errno;
-        *ret = (struct image_stamp){
-                .inode = st.st_ino,
-                .size = (uint64_t)st.st_size,
-                .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
-        };
-        return 0;
+        return !b->options->name && !b->packages;
 }
 
 /* Blocks for data, and for the inodes where the file system makes them as needed. */
@@ -128,6 +132,34 @@ static void best_effort(const char *const argv[], int timeout_ms)
                 log_debug("%s %s: status %d", argv[0], argv[1], status);
 }
 
+static void compile_below(const struct build *b, const char *path)
+{
+        char real[PATH_MAX], folder[2 * PATH_MAX];
+        const char *const argv[] = {b->interpreter.executable,
+                                    "-I",
+                                    "-B",
+                                    "-m",
+                                    "compileall",
+                                    "-q",
+                                    "-q",
+                                    "-j",
+                                    "0",
+                                    "--invalidation-mode",
+                                    "timestamp",
+                                    "-s",
+                                    b->root,
+                                    "-p",
+                                    "/",
+                                    folder,
+                                    NULL};
+
+        /* A link on the way would lead out of the image. */
+        if (!realpath(path, real) && snprintf(real, sizeof(real), "%s", path) >= PATH_MAX)
+                return;
+        snprintf(folder, sizeof(folder), "%s%s", b->root, real);
+        best_effort(argv, COMPILE_MS);
+}
+
 /* Compiles what came without a valid .pyc: an import would do it at each start, as the image is
  * read-only. Files that do not compile are for the importer to complain about. */
 static void compile(struct build *b)
@@ -136,37 +168,15 @@ static void compile(struct build *b)
         yyjson_val *path;
         size_t k, n;
 
-        if (b->plan->stale == 0)
+        if (b->plan->stale > 0)
+                progress_stage(&b->progress, "compiling %" PRIu64 " module%s", b->plan->stale,
+                               b->plan->stale == 1 ? "" : "s");
+        for (size_t i = 0; b->plan->stale > 0 && i < ARRAY_SIZE(lists); i++)
+                yyjson_arr_foreach(lists[i], k, n, path) compile_below(b, yyjson_get_str(path));
+        if (!b->packages)
                 return;
-        progress_stage(&b->progress, "compiling %" PRIu64 " module%s", b->plan->stale,
-                       b->plan->stale == 1 ? "" : "s");
-        for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-                yyjson_arr_foreach(lists[i], k, n, path)
-                {
-                        char real[PATH_MAX], folder[2 * PATH_MAX];
-                        const char *const argv[] = {b->interpreter.executable,
-                                                    "-I",
-                                                    "-B",
-                                                    "-m",
-                                                    "compileall",
-                                                    "-q",
-                                                    "-q",
-                                                    "-j",
-                                                    "0",
-                                                    "--invalidation-mode",
-                                                    "timestamp",
-                                                    "-s",
-                                                    b->root,
-                                                    "-p",
-                                                    "/",
-                                                    folder,
-                                                    NULL};
-                        /* A link on the way would lead out of the image. */
-                        if (!realpath(yyjson_get_str(path), real))
-                                continue;
-                        snprintf(folder, sizeof(folder), "%s%s", b->root, real);
-                        best_effort(argv, COMPILE_MS);
-                }
+        progress_stage(&b->progress, "compiling packages");
+        compile_below(b, b->interpreter.place);
 }
 
 /* Libraries in folders that the loader does not search by default are found through its cache. */
@@ -176,6 +186,46 @@ static void write_cache(struct build *b)
 
         if (access(argv[0], X_OK) == 0)
                 best_effort(argv, CACHE_MS);
+}
+
+/* Of the interpreter's own packages: what their metadata is called says name and version. */
+static int list_own(struct build *b)
+{
+        bool first = b->list.length <= 1;
+        int r = 0;
+
+        for (size_t i = 0; i < b->plan->n && r >= 0; i++) {
+                const struct plan_entry *entry = &b->plan->entries[i];
+                const char *name = strrchr(entry->path, '/') + 1, *dash = strchr(name, '-');
+                size_t n = strlen(name), end = strlen(".dist-info");
+                if (entry->kind != PLAN_DIRECTORY || !dash || n <= end ||
+                    strcmp(name + n - end, ".dist-info") != 0)
+                        continue;
+                r = buffer_printf(&b->list, "%s{\"name\": ", first ? "" : ", ");
+                if (r >= 0)
+                        r = json_append_string(&b->list, name, (size_t)(dash - name));
+                if (r >= 0)
+                        r = buffer_printf(&b->list, ", \"version\": ");
+                if (r >= 0)
+                        r = json_append_string(&b->list, dash + 1,
+                                               n - end - (size_t)(dash + 1 - name));
+                if (r >= 0)
+                        r = buffer_append(&b->list, "}", 1);
+                first = false;
+        }
+        return r;
+}
+
+static int list_packages(struct build *b)
+{
+        int r = b->packages ? packages_append(&b->list, b->packages)
+                            : buffer_append(&b->list, "[]", 2);
+
+        if (r < 0)
+                return r;
+        b->list.length--; /* the bracket */
+        r = list_own(b);
+        return r < 0 ? r : buffer_append(&b->list, "]", 2);
 }
 
 /* What image.json will say, before anything is written: a path that does not survive it makes no
@@ -193,8 +243,13 @@ static int describe(struct build *b, struct error *err)
         snprintf(b->info.source, sizeof(b->info.source), "%s", b->python);
         strftime(b->info.created, sizeof(b->info.created), "%Y-%m-%dT%H:%M:%SZ",
                  gmtime_r(&now, &t));
-        b->info.bytes = b->plan->bytes;
-        b->info.files = b->plan->files;
+        b->info.bytes = b->plan->bytes + b->layer_bytes;
+        b->info.files = b->plan->files + b->layer_files;
+        snprintf(b->info.base, sizeof(b->info.base), "%s", b->before);
+        int r = list_packages(b);
+        if (r < 0)
+                return error_errno(err, -r, "list of packages");
+        b->info.packages = buffer_bytes(&b->list);
 
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_JSON_MAX);
         struct image_info again;
@@ -214,44 +269,116 @@ static int check_unchanged(const struct build *b, struct error *err)
 {
         char after[IMAGE_NAME_SIZE];
 
-        int r = image_default_name(b->python, image_look, after, err);
-        if (r >= 0 && strcmp(b->before, after) != 0)
+        int r = image_default_name(b->python, NULL, parts_look, after, err);
+        bool same = r >= 0 && strcmp(b->begun, after) == 0;
+        if (same && (r = parts_default_name(b->store, b->python, after, err)) >= 0)
+                same = strcmp(b->before, after) == 0;
+        if (r >= 0 && !same)
                 return error_set(err, EAGAIN, "%s changed while it was copied: try again",
                                  b->python);
         return r;
+}
+
+/* Returns 1 when the image is there and from this interpreter. */
+static int find(struct build *b, struct error *err)
+{
+        struct image_info info;
+
+        int r = store_find(b->store, b->info.name, &info, err);
+        if (r <= 0)
+                return r;
+        if (strcmp(info.source, b->python) != 0)
+                return error_set(err, EEXIST,
+                                 "image %s is there already, made from %s: choose another name, or "
+                                 "'cloister image remove %s' first",
+                                 b->info.name, info.source, b->info.name);
+        if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
+                return error_set(err, EEXIST,
+                                 "image %s is there already, made with --link %s: choose another "
+                                 "name, or 'cloister image remove %s' first",
+                                 b->info.name, image_link_name(info.link), b->info.name);
+        if (b->packages && strcmp(info.set, b->info.set) != 0)
+                return error_set(err, EEXIST,
+                                 "image %s is there already, with other packages: choose another "
+                                 "name, or 'cloister image remove %s' first",
+                                 b->info.name, b->info.name);
+        b->info = info;
+        return 1;
 }
 
 /* Everything between the empty directory and the name. */
 static int fill(struct build *b, int directory, struct error *err)
 {
         int r = copy(b, directory, err);
+        if (r >= 0 && b->packages)
+                r = layer_merge(directory, b->interpreter.place, err);
         if (r < 0)
                 return r;
+        if (b->packages && unlinkat(directory, "packages", AT_REMOVEDIR) < 0)
+                store_clear(directory, "packages");
         compile(b);
         write_cache(b);
         if ((r = check_unchanged(b, err)) < 0)
                 return r;
         progress_stage(&b->progress, "writing to disk");
-        r = store_commit(b->store, b->info.name, &b->info, err);
+        r = store_commit(b->store, b->slot, &b->info, err);
         return r == -ENOSPC || r == -EDQUOT ? full(b, r, err) : r;
+}
+
+/* Beside the root, so that what the packages replace and need is known before it is planned. */
+static int unpack(struct build *b, int directory, struct error *err)
+{
+        if (mkdirat(directory, "packages", 0755) < 0)
+                return error_errno(err, errno, "make %s", b->place);
+        int r = packages_unpack(b->packages, b->place, &b->progress, &b->layer_bytes,
+                                &b->layer_files, err);
+        if (r < 0)
+                return r;
+        b->layer.directory = b->place;
+        return packages_replaced(b->packages, b->place, &b->layer.replaced, err);
+}
+
+/* Returns 1 when it turns out that the image is there. */
+static int plan_and_fill(struct build *b, int directory, struct error *err)
+{
+        int r = b->packages ? unpack(b, directory, err) : 0;
+
+        if (r < 0 || (r = contents_plan(b->plan, &b->interpreter, &b->layer, err)) < 0)
+                return r;
+        if (!b->packages && (r = parts_write(b->store, b->python, b->plan, err)) < 0)
+                return r;
+        if ((r = parts_default_name(b->store, b->python, b->before, err)) < 0)
+                return r;
+        if (is_default(b)) {
+                memcpy(b->info.name, b->before, sizeof(b->before));
+                if ((r = find(b, err)) != 0)
+                        return r;
+        }
+        if ((r = describe(b, err)) < 0 || (r = check_space(b, err)) < 0)
+                return r;
+        return fill(b, directory, err);
+}
+
+static int ask_interpreter(struct build *b, struct error *err)
+{
+        if (b->interpreter.answer)
+                return 0;
+        progress_stage(&b->progress, "asking %s", b->python);
+        int r = image_default_name(b->python, NULL, parts_look, b->begun, err);
+        return r < 0 ? r : interpreter_ask(b->python, b->options->link, &b->interpreter, err);
 }
 
 static int make_whole(struct build *b, struct error *err)
 {
-        int r;
-
-        progress_stage(&b->progress, "asking %s", b->python);
-        if ((r = image_default_name(b->python, image_look, b->before, err)) < 0 ||
-            (r = interpreter_ask(b->python, b->options->link, &b->interpreter, err)) < 0 ||
-            (r = contents_plan(b->plan, &b->interpreter, err)) < 0 || (r = describe(b, err)) < 0 ||
-            (r = check_space(b, err)) < 0)
+        int r = ask_interpreter(b, err);
+        if (r < 0)
                 return r;
-        _cleanup_close_ int directory = store_begin(b->store, b->info.name, err);
+        _cleanup_close_ int directory = store_begin(b->store, b->slot, err);
         if (directory < 0)
                 return directory;
-        r = fill(b, directory, err);
-        if (r < 0)
-                store_abandon(b->store, b->info.name);
+        r = plan_and_fill(b, directory, err);
+        if (r != 0)
+                store_abandon(b->store, b->slot);
         return r;
 }
 
@@ -279,70 +406,124 @@ static void report(struct build *b)
                         yyjson_get_str(path));
 }
 
-/* Returns 1 when the image is there and from this interpreter. */
-static int find(struct build *b, struct error *err)
-{
-        struct image_info info;
-
-        int r = store_find(b->store, b->info.name, &info, err);
-        if (r <= 0)
-                return r;
-        if (strcmp(info.source, b->python) != 0)
-                return error_set(err, EEXIST,
-                                 "image %s is there already, made from %s: choose another name, or "
-                                 "remove %s/%s",
-                                 b->info.name, info.source, b->options->store, b->info.name);
-        if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
-                return error_set(err, EEXIST,
-                                 "image %s is there already, made with --link %s: choose another "
-                                 "name, or remove %s/%s",
-                                 b->info.name, image_link_name(info.link), b->options->store,
-                                 b->info.name);
-        b->info = info;
-        return 1;
-}
-
 static int build_locked(struct build *b, struct error *err)
 {
         int r = find(b, err);
 
         if (r != 0)
                 return r < 0 ? r : 0;
-        _cleanup_close_ int lock = store_lock(b->store, b->info.name, false, err);
+        _cleanup_close_ int lock = store_lock(b->store, b->slot, false, err);
         if (lock == -EWOULDBLOCK) {
                 progress_stage(&b->progress, "waiting for another process that makes it");
-                lock = store_lock(b->store, b->info.name, true, err);
+                lock = store_lock(b->store, b->slot, true, err);
         }
         if (lock < 0)
                 return lock;
         /* Another may have made it since, whether we had to wait for its lock or not. */
-        if ((r = find(b, err)) == 0) {
-                store_sweep(b->store);
-                r = make_whole(b, err);
-        } else if (r > 0) {
-                progress_clear(&b->progress);
-                return 0;
-        }
-        if (r < 0) {
-                progress_clear(&b->progress);
-                return r;
-        }
+        if (is_default(b))
+                r = parts_default_name(b->store, b->python, b->info.name, err);
+        if (r < 0 || (r = find(b, err)) != 0)
+                return r < 0 ? r : 0;
+        store_sweep(b->store);
+        r = make_whole(b, err);
+        if (r != 0)
+                return r < 0 ? r : 0;
         report(b);
         return 1;
 }
 
+/* A package's image stands on what a default one would be called; for that its parts must be
+ * known. */
+static int know_parts(struct build *b, struct error *err)
+{
+        static const struct contents_layer none = {};
+        _cleanup_plan_ struct plan *plan = NULL;
+
+        if (parts_known(b->store, b->python))
+                return 0;
+        plan = plan_new();
+        if (!plan)
+                return error_errno(err, ENOMEM, "image");
+        int r = contents_plan(plan, &b->interpreter, &none, err);
+        return r < 0 ? r : parts_write(b->store, b->python, plan, err);
+}
+
+/* Finds the packages; an image of packages is called by them and what is below them. */
+static int resolve(struct build *b, struct error *err)
+{
+        int r = ask_interpreter(b, err);
+        if (r < 0 || (r = know_parts(b, err)) < 0)
+                return r;
+        struct packages_target target = {.host = b->interpreter.executable,
+                                         .python = b->interpreter.executable,
+                                         .version = b->interpreter.version};
+        r = packages_resolve(b->options->set, &target, b->options->store, &b->progress,
+                             &b->packages, err);
+        if (r < 0 || (r = parts_default_name(b->store, b->python, b->before, err)) < 0)
+                return r;
+        uint64_t key = packages_key(b->packages);
+        snprintf(b->info.set, sizeof(b->info.set), "%016" PRIx64, key);
+        key = image_hash(key, b->before, strlen(b->before));
+        if (!b->options->name)
+                snprintf(b->info.name, sizeof(b->info.name), "packages-%012" PRIx64, key >> 16);
+        return 0;
+}
+
 static int choose_name(struct build *b, struct error *err)
 {
-        if (!b->options->name)
-                return image_default_name(b->python, image_look, b->info.name, err);
-        if (!image_name_valid(b->options->name))
+        char key[IMAGE_KEY_SIZE];
+
+        if (b->options->name && !image_name_valid(b->options->name))
                 return error_set(
                         err, EINVAL,
                         "\"%s\" is no name for an image: letters, digits, _ . and -, 64 at "
                         "most",
                         b->options->name);
-        snprintf(b->info.name, sizeof(b->info.name), "%s", b->options->name);
+        if (b->options->name)
+                snprintf(b->info.name, sizeof(b->info.name), "%s", b->options->name);
+        if (b->options->set && !package_set_empty(b->options->set)) {
+                if (!b->options->name)
+                        snprintf(b->info.name, sizeof(b->info.name), "of packages");
+                int r = resolve(b, err);
+                if (r < 0)
+                        return r;
+        } else if (!b->options->name) {
+                int r = parts_default_name(b->store, b->python, b->info.name, err);
+                image_parts_key(b->python, key);
+                snprintf(b->slot, sizeof(b->slot), "default-%s", key);
+                return r;
+        }
+        memcpy(b->slot, b->info.name, sizeof(b->slot));
         return 0;
+}
+
+/* So that who asks for the same words again finds the image without asking an index. */
+static int note_set(const struct build *b, struct error *err)
+{
+        char key[IMAGE_KEY_SIZE];
+
+        if (!b->packages || b->options->set->n_files > 0)
+                return 0;
+        snprintf(key, sizeof(key), "%016" PRIx64, package_set_key(b->options->set, b->before));
+        return store_write_note(b->store, "set", key, b->info.name, err);
+}
+
+static int build(struct build *b, struct error *err)
+{
+        int r = choose_name(b, err);
+        if (r < 0)
+                return r;
+        if (snprintf(b->root, sizeof(b->root), "%s/.tmp-%s/root", b->options->store, b->slot) >=
+                    (int)sizeof(b->root) ||
+            snprintf(b->place, sizeof(b->place), "%s/.tmp-%s/packages", b->options->store,
+                     b->slot) >= (int)sizeof(b->place))
+                return error_errno(err, ENAMETOOLONG, "image store %s", b->options->store);
+        r = build_locked(b, err);
+        if (r >= 0 && note_set(b, err) < 0)
+                return -EIO;
+        if (r > 0 && is_default(b))
+                housekeeping_remove_older(b->store, &b->info);
+        return r;
 }
 
 int image_build(const struct image_build_options *options, struct image_info *ret,
@@ -353,26 +534,25 @@ int image_build(const struct image_build_options *options, struct image_info *re
                 .options = options,
                 .python = options->python ? options->python : IMAGE_PYTHON_DEFAULT,
                 .plan = plan,
+                .list = BUFFER_INIT(IMAGE_JSON_MAX / 2),
         };
 
         if (!plan)
                 return error_errno(err, ENOMEM, "image");
-        int r = choose_name(&b, err);
-        if (r < 0)
-                return r;
         _cleanup_close_ int store = store_open(options->store, true, err);
         if (store < 0)
                 return store;
         b.store = store;
-        if (snprintf(b.root, sizeof(b.root), "%s/.tmp-%s/root", options->store, b.info.name) >=
-            (int)sizeof(b.root))
-                return error_errno(err, ENAMETOOLONG, "image store %s", options->store);
         progress_begin(&b.progress, b.info.name, options->quiet);
         mode_t mask = umask(022);
-        r = build_locked(&b, err);
+        int r = build(&b, err);
         umask(mask);
-        interpreter_done(&b.interpreter);
+        progress_clear(&b.progress);
+        b.info.packages = NULL;
         if (r >= 0 && ret)
                 *ret = b.info;
+        interpreter_done(&b.interpreter);
+        packages_free(b.packages);
+        buffer_done(&b.list);
         return r;
 }

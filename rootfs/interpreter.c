@@ -148,8 +148,12 @@ static int choose_link(struct interpreter *i, int wanted, struct error *err)
 /* Paths that go into image.json, or become the image's, must fit and be absolute. */
 static int check_paths(const struct interpreter *i, struct error *err)
 {
-        const char *const paths[] = {i->executable, i->real, i->prefix, i->base_prefix,
-                                     *i->libpython ? i->libpython : "/"};
+        const char *const paths[] = {i->executable,
+                                     i->real,
+                                     i->prefix,
+                                     i->base_prefix,
+                                     *i->libpython ? i->libpython : "/",
+                                     i->place};
 
         for (size_t k = 0; k < ARRAY_SIZE(paths); k++) {
                 if (paths[k][0] != '/')
@@ -175,6 +179,7 @@ static int take_answer(struct interpreter *i, int link, struct error *err)
         i->venv = strcmp(i->prefix, i->base_prefix) != 0;
         i->real = text(i, "real");
         i->executable = i->venv ? text(i, "executable") : i->real;
+        i->place = text(i, "place");
         i->cache_tag = text(i, "cache_tag");
         i->standard = yyjson_obj_get(root, "standard");
         i->packages = yyjson_obj_get(root, "packages");

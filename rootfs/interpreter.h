@@ -19,6 +19,7 @@ struct interpreter {
         const char *prefix;
         const char *base_prefix;
         const char *libpython; /* "" for TEMPLATE_LINK_MODULE */
+        const char *place;     /* the site-packages that further packages go to; may be missing */
         const char *cache_tag; /* "cpython-311" */
         uint32_t magic;        /* the first four bytes of its .pyc files, little-endian */
         bool venv;

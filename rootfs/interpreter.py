@@ -64,6 +64,13 @@ def packages_and_others(standard):
     return packages, others
 
 
+def place_of_packages():
+    """Where installers put packages: a directory that site looks into, whether it is there or not."""
+    import site
+    wanted, known = sysconfig.get_paths()["purelib"], site.getsitepackages()
+    return os.path.realpath(wanted if wanted in known or not known else known[0])
+
+
 def describe():
     answer = {
         "implementation": sys.implementation.name,
@@ -83,6 +90,7 @@ def describe():
     answer["standard"] = unique([paths["stdlib"], paths["platstdlib"], variable("DESTSHARED")] + zipped)
     standard = [os.path.realpath(p) for p in answer["standard"]]
     answer["packages"], answer["others"] = packages_and_others(standard)
+    answer["place"] = place_of_packages()
     answer["libpython"] = find_libpython()
     answer["libpython_name"] = (libpython_names() or [""])[0]
     answer["libpython_version"] = version_of(answer["libpython"]) if answer["libpython"] else ""

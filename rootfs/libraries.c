@@ -5,6 +5,7 @@
  */
 #include "rootfs/libraries.h"
 
+#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@ enum {
         AT_ONCE = 8,
         LIST_MAX = 60 * 1024, /* fits a pipe: those that wait to be read don't block */
         LIST_MS = 20 * 1000,
+        LAYER_DEPTH = 32,
 };
 
 int libraries_read_loader(int fd, char ret[PATH_MAX])
@@ -78,8 +80,9 @@ static char *path_of(char *line)
         return path;
 }
 
-static int add_listed(struct plan *plan, struct buffer *list, struct error *err)
+static int add_listed(struct plan *plan, struct buffer *list, const char *layer, struct error *err)
 {
+        size_t length = layer ? strlen(layer) : 0;
         char *rest = NULL;
 
         int r = buffer_append(list, "", 1);
@@ -88,7 +91,7 @@ static int add_listed(struct plan *plan, struct buffer *list, struct error *err)
         for (char *line = strtok_r(buffer_bytes(list), "\n", &rest); line && r >= 0;
              line = strtok_r(NULL, "\n", &rest)) {
                 const char *path = path_of(line);
-                if (path)
+                if (path && (!layer || strncmp(path, layer, length) != 0))
                         r = plan_path(plan, path, PLAN_REQUIRED, NULL, err);
         }
         return r < 0 ? r : 0;
@@ -98,6 +101,7 @@ static int add_listed(struct plan *plan, struct buffer *list, struct error *err)
 struct batch {
         struct process processes[AT_ONCE];
         size_t n;
+        const char *layer;
 };
 
 static int batch_finish(struct batch *batch, struct plan *plan, struct error *err)
@@ -109,7 +113,7 @@ static int batch_finish(struct batch *batch, struct plan *plan, struct error *er
                 int r = process_finish(&batch->processes[i], LIST_MS, &list, NULL, &status,
                                        result < 0 ? NULL : err);
                 if (r >= 0 && result >= 0)
-                        r = add_listed(plan, &list, err);
+                        r = add_listed(plan, &list, batch->layer, err);
                 if (r < 0 && result >= 0)
                         result = r;
         }
@@ -131,13 +135,42 @@ static int batch_add(struct batch *batch, struct plan *plan, const char *const a
         return r;
 }
 
-int libraries_add(struct plan *plan, const char *loader, const char *program, struct error *err)
+/* Below a directory that is not in the plan. */
+static int batch_add_layer(struct batch *batch, struct plan *plan, const char *loader,
+                           const char *directory, int depth, struct error *err)
+{
+        DIR *stream = opendir(directory);
+        int r = 0;
+
+        if (!stream || depth == LAYER_DEPTH) {
+                if (stream)
+                        closedir(stream);
+                return 0;
+        }
+        for (struct dirent *d; r >= 0 && (d = readdir(stream));) {
+                char path[PATH_MAX + NAME_MAX + 2];
+                const char *const argv[] = {loader, "--list", path, NULL};
+
+                snprintf(path, sizeof(path), "%s/%s", directory, d->d_name);
+                if (d->d_name[0] == '.' || strlen(path) >= PATH_MAX)
+                        continue;
+                if (d->d_type == DT_DIR)
+                        r = batch_add_layer(batch, plan, loader, path, depth + 1, err);
+                else if (d->d_type == DT_REG && strstr(d->d_name, ".so"))
+                        r = batch_add(batch, plan, argv, err);
+        }
+        closedir(stream);
+        return r;
+}
+
+int libraries_add(struct plan *plan, const char *loader, const char *program, const char *layer,
+                  struct error *err)
 {
         /* Names without a slash: the loader looks for them as for any library, and skips what there
          * is not. */
         const char *const own[] = {loader,   "--preload", "libgcc_s.so.1 libnss_files.so.2",
                                    "--list", program,     NULL};
-        struct batch batch = {};
+        struct batch batch = {.layer = layer};
 
         int r = plan_path(plan, loader, PLAN_REQUIRED, NULL, err);
         if (r >= 0)
@@ -149,6 +182,8 @@ int libraries_add(struct plan *plan, const char *loader, const char *program, st
                 if (plan->entries[i].linked)
                         r = batch_add(&batch, plan, argv, err);
         }
+        if (r >= 0 && layer)
+                r = batch_add_layer(&batch, plan, loader, layer, 0, err);
         int finished = batch_finish(&batch, plan, r < 0 ? NULL : err);
         r = r < 0 ? r : finished;
         return r < 0 ? error_context(err, "shared libraries") : 0;

@@ -16,5 +16,7 @@ int libraries_loader(const char *program, char **ret, struct error *err);
 
 /* Adds to the plan the loader, all that its linked entries need, and what glibc loads on its own
  * (libgcc_s for pthread_exit). program is any that this loader can list. A library that the host
- * lacks too is left out: what needs it fails inside as it does outside. */
-int libraries_add(struct plan *plan, const char *loader, const char *program, struct error *err);
+ * lacks too is left out: what needs it fails inside as it does outside. layer: a directory outside
+ * of the plan whose libraries need some as well, but from the host only; or NULL. */
+int libraries_add(struct plan *plan, const char *loader, const char *program, const char *layer,
+                  struct error *err);

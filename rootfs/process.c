@@ -89,8 +89,39 @@ static int drain(int fd, struct buffer *b, bool drop)
         }
 }
 
+/* Lines of a stream, as they become whole. */
+struct lines {
+        void (*line)(void *data, const char *line);
+        void *data;
+        char text[200];
+        size_t n;
+};
+
+static int follow(int fd, struct lines *lines)
+{
+        char text[4096];
+
+        for (;;) {
+                ssize_t n = read(fd, text, sizeof(text));
+                if (n == 0)
+                        return 1;
+                if (n < 0)
+                        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+                for (ssize_t i = 0; i < n; i++) {
+                        if (text[i] != '\n') {
+                                if (lines->n < sizeof(lines->text) - 1)
+                                        lines->text[lines->n++] = text[i];
+                                continue;
+                        }
+                        lines->text[lines->n] = '\0';
+                        lines->n = 0;
+                        lines->line(lines->data, lines->text);
+                }
+        }
+}
+
 static int read_streams(struct process *p, int timeout_ms, struct buffer *output,
-                        struct buffer *errors)
+                        struct buffer *errors, struct lines *lines)
 {
         struct pollfd fds[] = {{.fd = p->output, .events = POLLIN},
                                {.fd = p->errors, .events = POLLIN}};
@@ -105,8 +136,9 @@ static int read_streams(struct process *p, int timeout_ms, struct buffer *output
                 for (int i = 0; i < 2; i++) {
                         if (fds[i].fd < 0)
                                 continue;
-                        int r = i == 0 ? drain(fds[i].fd, output, false)
-                                       : drain(fds[i].fd, errors, true);
+                        int r = i == 0  ? drain(fds[i].fd, output, false)
+                                : lines ? follow(fds[i].fd, lines)
+                                        : drain(fds[i].fd, errors, true);
                         if (r < 0)
                                 return r;
                         if (r > 0)
@@ -116,11 +148,9 @@ static int read_streams(struct process *p, int timeout_ms, struct buffer *output
         return 0;
 }
 
-int process_finish(struct process *p, int timeout_ms, struct buffer *output, struct buffer *errors,
-                   int *status, struct error *err)
+static int finish(struct process *p, int r, int timeout_ms, const struct buffer *output,
+                  int *status, struct error *err)
 {
-        int r = read_streams(p, timeout_ms, output, errors);
-
         if (r < 0)
                 kill(-p->pid, SIGKILL);
         close(p->output);
@@ -135,4 +165,21 @@ int process_finish(struct process *p, int timeout_ms, struct buffer *output, str
         if (r < 0)
                 return error_errno(err, -r, "read its answer");
         return 0;
+}
+
+int process_finish(struct process *p, int timeout_ms, struct buffer *output, struct buffer *errors,
+                   int *status, struct error *err)
+{
+        int r = read_streams(p, timeout_ms, output, errors, NULL);
+        return finish(p, r, timeout_ms, output, status, err);
+}
+
+int process_follow(struct process *p, int timeout_ms, struct buffer *output,
+                   void (*line)(void *data, const char *line), void *data, int *status,
+                   struct error *err)
+{
+        struct lines lines = {.line = line, .data = data};
+
+        int r = read_streams(p, timeout_ms, output, NULL, &lines);
+        return finish(p, r, timeout_ms, output, status, err);
 }

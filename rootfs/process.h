@@ -27,3 +27,8 @@ int process_start(const char *const argv[], struct process *ret, struct error *e
  */
 int process_finish(struct process *process, int timeout_ms, struct buffer *output,
                    struct buffer *errors, int *status, struct error *err);
+
+/* The same, with each line of its errors passed on as it comes (cut at 200 bytes). */
+int process_follow(struct process *process, int timeout_ms, struct buffer *output,
+                   void (*line)(void *data, const char *line), void *data, int *status,
+                   struct error *err);

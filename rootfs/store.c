@@ -119,6 +119,11 @@ void store_abandon(int store, const char *name)
         remove_tree(store, path, 0);
 }
 
+void store_clear(int parent, const char *name)
+{
+        remove_tree(parent, name, 0);
+}
+
 /* Removes .tmp-NAME unless its builder lives. */
 static void sweep_one(int store, const char *name)
 {
@@ -192,11 +197,67 @@ int store_commit(int store, const char *name, const struct image_info *info, str
          * files behind it. */
         if (r >= 0 && syncfs(directory) < 0)
                 r = -errno;
-        if (r >= 0 && renameat(store, path, store, name) < 0)
+        if (r >= 0 && renameat(store, path, store, info->name) < 0)
                 r = -errno;
         if (r >= 0)
                 fsync(store);
-        return r < 0 ? error_errno(err, -r, "finish image %s", name) : 0;
+        return r < 0 ? error_errno(err, -r, "finish image %s", info->name) : 0;
+}
+
+int store_remove(int store, const char *name, struct error *err)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+
+        if (faccessat(store, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+                return 0;
+        _cleanup_close_ int lock = store_lock(store, name, false, err);
+        if (lock < 0)
+                return lock == -EWOULDBLOCK ? -EBUSY : lock;
+        _cleanup_close_ int used = openat(store, name,
+                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (used < 0 && errno == ENOENT)
+                return 0;
+        if (used < 0)
+                return error_errno(err, errno, "image %s", name);
+        if (flock(used, LOCK_EX | LOCK_NB) < 0)
+                return errno == EWOULDBLOCK ? -EBUSY : error_errno(err, errno, "image %s", name);
+        /* What is left of this when we are killed, the next build sweeps. */
+        snprintf(path, sizeof(path), TEMPORARY "%s", name);
+        int r = remove_tree(store, path, 0);
+        if (r >= 0 && renameat(store, name, store, path) < 0)
+                r = -errno;
+        if (r >= 0)
+                r = remove_tree(store, path, 0);
+        if (r < 0)
+                return error_errno(err, -r, "remove image %s", name);
+        return 1;
+}
+
+char *store_read_note(int store, const char *kind, const char *key)
+{
+        char path[NAME_MAX];
+        char *text = NULL;
+        size_t n = 0;
+
+        snprintf(path, sizeof(path), ".%s-%s", kind, key);
+        _cleanup_close_ int fd = openat(store, path,
+                                        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        return fd < 0 || fd_read_whole(fd, IMAGE_PARTS_MAX, &text, &n, NULL) < 0 ? NULL : text;
+}
+
+int store_write_note(int store, const char *kind, const char *key, const char *text,
+                     struct error *err)
+{
+        char path[NAME_MAX], part[NAME_MAX];
+
+        snprintf(path, sizeof(path), ".%s-%s", kind, key);
+        snprintf(part, sizeof(part), ".%s-%s.%d", kind, key, (int)getpid());
+        unlinkat(store, part, 0);
+        _cleanup_close_ int fd = openat(store, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        int r = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+        if (r >= 0 && renameat(store, part, store, path) < 0)
+                r = -errno;
+        return r < 0 ? error_errno(err, -r, "write %s in the image store", path) : 0;
 }
 
 static int by_name(const void *a, const void *b)

@@ -11,6 +11,8 @@
 
 enum {
         COMMON = CLI_LOG_LEVEL | CLI_VERBOSE | CLI_LOG_FILE | CLI_LOG_FORMAT,
+        PACKAGES = CLI_WITH | CLI_REQUIREMENTS | CLI_INSTALLER | CLI_FIND_LINKS | CLI_OFFLINE |
+                   CLI_UPGRADE,
         SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE,
 };
 
@@ -19,7 +21,7 @@ const struct cli_command cli_commands[] = {
                 .name = "run",
                 .arguments = "FILE | -c CODE | -",
                 .summary = "run Python in a sandbox, with your MCP servers' tools in reach",
-                .options = SERVING | CLI_CODE | CLI_TIMEOUT,
+                .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH,
                 .words_max = 1,
                 .run = cli_run,
                 .help = "Runs a file, a line of code or standard input (-) in a fresh sandbox: no "
@@ -39,6 +41,7 @@ const struct cli_command cli_commands[] = {
                         "Examples:\n"
                         "  cloister run -c 'print(sum(range(10)))'\n"
                         "  cloister run report.py --timeout 30\n"
+                        "  cloister run --with pandas,numpy report.py\n"
                         "  echo 'print(_discover())' | cloister run -\n"
                         "  cloister run -c 'print(await "
                         "tools[\"list-events\"](calendarId=\"primary\"))'\n",
@@ -160,28 +163,11 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image build",
                 .arguments = "",
-                .summary = "make a sandbox image from a Python of this machine",
-                .options = COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET,
+                .summary = "make a sandbox image from a Python of this machine, with packages",
+                .options = COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET |
+                           PACKAGES,
                 .run = cli_image_build,
-                .help = "Copies a CPython (3.9 or later, with libpython), its standard library and "
-                        "packages, and\n"
-                        "the shared libraries that they need: no download, no privilege, a second "
-                        "or two.\n"
-                        "Without it the image is made at first use; after an upgrade, or when "
-                        "packages were\n"
-                        "installed, a new one is made by itself. An image that is there already "
-                        "stays.\n"
-                        "\n"
-                        "--python PATH is an interpreter, or the directory of a virtual "
-                        "environment, whose\n"
-                        "packages the sandbox then has. Without it: the config's, else "
-                        "/usr/bin/python3.\n"
-                        "\n"
-                        "Examples:\n"
-                        "  cloister image build\n"
-                        "  cloister image build --python ~/project/.venv\n"
-                        "  cloister image build --python /opt/python/bin/python3.12 --name py312\n"
-                        "  cloister run --image py312 -c 'import sys; print(sys.version)'\n",
+                .help = cli_help_image_build,
         },
         {
                 .name = "image list",
@@ -189,9 +175,16 @@ const struct cli_command cli_commands[] = {
                 .summary = "list the images that are there",
                 .options = COMMON | CLI_JSON | CLI_STORE,
                 .run = cli_image_list,
-                .help = "Examples:\n"
-                        "  cloister image list\n"
-                        "  cloister image list --json\n",
+                .help = cli_help_image_list,
+        },
+        {
+                .name = "image show",
+                .arguments = "NAME",
+                .summary = "show what an image is made of, and its packages with their hashes",
+                .options = COMMON | CLI_JSON | CLI_STORE,
+                .words_max = 1,
+                .run = cli_image_show,
+                .help = cli_help_image_show,
         },
         {
                 .name = "image path",
@@ -200,11 +193,24 @@ const struct cli_command cli_commands[] = {
                 .options = COMMON | CLI_STORE,
                 .words_max = 1,
                 .run = cli_image_path,
-                .help = "An image is a directory: remove it to be rid of it.\n"
-                        "\n"
-                        "Examples:\n"
-                        "  du -sh \"$(cloister image path)\"\n"
-                        "  rm -r \"$(cloister image path py312)\"\n",
+                .help = cli_help_image_path,
+        },
+        {
+                .name = "image remove",
+                .arguments = "NAME...",
+                .summary = "remove images that nobody uses",
+                .options = COMMON | CLI_STORE,
+                .words_max = CLI_WORDS_MAX,
+                .run = cli_image_remove,
+                .help = cli_help_image_remove,
+        },
+        {
+                .name = "image prune",
+                .arguments = "",
+                .summary = "remove images and wheels that nobody will ask for any more",
+                .options = COMMON | CLI_STORE | CLI_QUIET,
+                .run = cli_image_prune,
+                .help = cli_help_image_prune,
         },
         {
                 .name = "doctor",
@@ -263,8 +269,8 @@ const struct cli_command cli_commands[] = {
         /* Started by cloister-monitor, as the user that images belong to. */
         {
                 .name = "image-builder",
-                .arguments = "--store DIRECTORY --python PATH --name NAME",
-                .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET,
+                .arguments = "--store DIRECTORY --python PATH",
+                .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | PACKAGES,
                 .run = cli_image_builder,
                 .help = "Makes one image. 'cloister image build' is what people want.\n",
         },
@@ -277,7 +283,15 @@ const struct cli_option_text cli_option_texts[] = {
         {CLI_IMAGE, "--image NAME", "image to use, as 'cloister image list' names it"},
         {CLI_PYTHON, "--python PATH",
          "interpreter, or virtual environment, to make the image from"},
-        {CLI_NAME, "--name NAME", "name of the image, instead of default-…"},
+        {CLI_NAME, "--name NAME", "name of the image, instead of default-… or packages-…"},
+        {CLI_WITH, "--with PACKAGES",
+         "packages to add: pandas,numpy>=2; may be repeated (run: the image is made once)"},
+        {CLI_REQUIREMENTS, "-r, --requirements FILE",
+         "packages to add, in pip's format, hashes honoured; may be repeated"},
+        {CLI_INSTALLER, "--installer NAME", "pip or uv (uv where it is in PATH, else pip)"},
+        {CLI_FIND_LINKS, "--find-links DIRECTORY", "a directory of wheels to take from as well"},
+        {CLI_OFFLINE, "--offline", "no network: wheels of earlier builds and of --find-links"},
+        {CLI_UPGRADE, "--upgrade", "ask the index again, though the set was resolved before"},
         {CLI_TIMEOUT, "--timeout SECONDS", "stop the code after so long (the config's, 120)"},
         {CLI_SERVER, "--server PID",
          "only this server, by the process id that 'cloister sessions' shows"},

@@ -26,6 +26,9 @@ struct cli_option_text {
 };
 extern const struct cli_option_text cli_option_texts[];
 extern const size_t cli_n_option_texts;
+/* Texts of the image commands. */
+extern const char cli_help_image_build[], cli_help_image_list[], cli_help_image_show[],
+        cli_help_image_path[], cli_help_image_remove[], cli_help_image_prune[];
 
 /* The command that the words start with, and how many of them name it. NULL, with one line that
  * says what may have been meant. */
@@ -55,6 +58,9 @@ int cli_config_show(const struct cli_options *o, const char *const *words, size_
 int cli_config_import(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_build(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_list(const struct cli_options *o, const char *const *words, size_t n);
+int cli_image_show(const struct cli_options *o, const char *const *words, size_t n);
+int cli_image_remove(const struct cli_options *o, const char *const *words, size_t n);
+int cli_image_prune(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_path(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_builder(const struct cli_options *o, const char *const *words, size_t n);
 int cli_completion(const struct cli_options *o, const char *const *words, size_t n);

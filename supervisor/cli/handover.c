@@ -110,6 +110,35 @@ static int add_python(struct handover *h, const char *given, struct error *err)
         return 0;
 }
 
+static int add_real_path(struct handover *h, const char *option, const char *given,
+                         struct error *err)
+{
+        char *path = given ? realpath(given, NULL) : NULL;
+
+        if (given && !path)
+                return error_errno(err, errno, "%s %s", option, given);
+        if (path)
+                h->owned[h->n_owned++] = path;
+        handover_add_option(h, option, path);
+        return 0;
+}
+
+static int add_packages(struct handover *h, const struct package_set *set, struct error *err)
+{
+        int r = add_real_path(h, "--find-links", set->find_links, err);
+
+        for (size_t i = 0; i < set->n_with; i++)
+                handover_add_option(h, "--with", set->with[i]);
+        for (size_t i = 0; i < set->n_files && r >= 0; i++)
+                r = add_real_path(h, "--requirements", set->files[i], err);
+        handover_add_option(h, "--installer", set->installer);
+        if (set->offline)
+                handover_add(h, "--offline");
+        if (set->upgrade)
+                handover_add(h, "--upgrade");
+        return r;
+}
+
 int handover_init(struct handover *handover, const char *verb, const struct cli_options *options,
                   struct error *err)
 {
@@ -119,6 +148,8 @@ int handover_init(struct handover *handover, const char *verb, const struct cli_
         int r = add_configs(handover, options, err);
         if (r >= 0)
                 r = add_python(handover, options->python, err);
+        if (r >= 0)
+                r = add_packages(handover, &options->set, err);
         if (r < 0) {
                 handover_done(handover);
                 return r;

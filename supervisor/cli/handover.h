@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "supervisor/cli/options.h"
 
-enum { HANDOVER_WORDS_MAX = 2 * CLI_CONFIGS_MAX + 32, HANDOVER_OWNED_MAX = CLI_CONFIGS_MAX + 8 };
+enum { HANDOVER_WORDS_MAX = 2 * CLI_CONFIGS_MAX + 160, HANDOVER_OWNED_MAX = CLI_CONFIGS_MAX + 32 };
 
 struct handover {
         const char *words[HANDOVER_WORDS_MAX + 1]; /* NULL-terminated; [0] is the program */
@@ -15,8 +15,8 @@ struct handover {
         size_t n_owned;
 };
 
-/* `verb` with the options that all verbs of the monitor share: config, image, python, log level.
- * Paths are made absolute; --python may be a name in PATH or the directory of a virtual
+/* `verb` with the options that all verbs of the monitor share: config, image, python, packages, log
+ * level. Paths are made absolute; --python may be a name in PATH or the directory of a virtual
  * environment. */
 int handover_init(struct handover *handover, const char *verb, const struct cli_options *options,
                   struct error *err);

@@ -36,6 +36,13 @@ static const struct option {
         {CLI_LOG_FORMAT, 0, "--log-format", "FORMAT"},
         {CLI_DRY_RUN, 0, "--dry-run", NULL},
         {CLI_SECRETS, 0, "--secrets", "HOW"},
+        {CLI_WITH, 0, "--with", "PACKAGES"},
+        {CLI_REQUIREMENTS, 'r', "--requirements", "FILE"},
+        {CLI_INSTALLER, 0, "--installer", "NAME"},
+        {CLI_FIND_LINKS, 0, "--find-links", "DIRECTORY"},
+        {CLI_OFFLINE, 0, "--offline", NULL},
+        {CLI_UPGRADE, 0, "--upgrade", NULL},
+        {CLI_ROOTFS, 0, "--rootfs", "DIRECTORY"},
 };
 
 const char *cli_option_name(unsigned option)
@@ -111,6 +118,60 @@ static int add_config(struct cli_options *o, const char *value, struct error *er
         return 0;
 }
 
+static int add_packages(struct package_set *set, const char *value, struct error *err)
+{
+        if (set->n_with == PACKAGE_WITH_MAX)
+                return error_set(err, EINVAL, "--with: more than %d; name several in one, a,b",
+                                 PACKAGE_WITH_MAX);
+        set->with[set->n_with++] = value;
+        int r = package_check(value, err);
+        return r < 0 ? error_context(err, "--with") : 0;
+}
+
+static int add_requirements(struct package_set *set, const char *value, struct error *err)
+{
+        if (set->n_files == PACKAGE_FILES_MAX)
+                return error_set(err, EINVAL, "--requirements: more than %d", PACKAGE_FILES_MAX);
+        set->files[set->n_files++] = value;
+        return 0;
+}
+
+static int check_installer(const char *text, struct error *err)
+{
+        if (strcmp(text, "pip") != 0 && strcmp(text, "uv") != 0)
+                return error_set(err, EINVAL, "--installer %s: pip or uv is needed", text);
+        return 0;
+}
+
+/* Which packages, and where they come from. */
+static int take_package(struct cli_options *o, unsigned option, const char *value,
+                        struct error *err)
+{
+        switch (option) {
+        case CLI_WITH:
+                return add_packages(&o->set, value, err);
+        case CLI_REQUIREMENTS:
+                return add_requirements(&o->set, value, err);
+        case CLI_INSTALLER:
+                o->set.installer = value;
+                return check_installer(value, err);
+        case CLI_FIND_LINKS:
+                o->set.find_links = value;
+                return 0;
+        case CLI_OFFLINE:
+                o->set.offline = true;
+                return 0;
+        case CLI_UPGRADE:
+                o->set.upgrade = true;
+                return 0;
+        case CLI_ROOTFS:
+                o->rootfs = value;
+                return 0;
+        default:
+                return 0;
+        }
+}
+
 static int take(struct cli_options *o, const struct option *option, const char *value,
                 struct error *err)
 {
@@ -165,7 +226,7 @@ static int take(struct cli_options *o, const struct option *option, const char *
                 o->log_level = again ? "debug" : "info";
                 return 0;
         default:
-                return 0;
+                return take_package(o, option->id, value, err);
         }
 }
 

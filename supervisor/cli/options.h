@@ -5,8 +5,9 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "policy/package-set.h"
 
-enum { CLI_CONFIGS_MAX = 64, CLI_WORDS_MAX = 8 };
+enum { CLI_CONFIGS_MAX = 64, CLI_WORDS_MAX = 16 };
 
 enum cli_option {
         CLI_CODE = 1 << 0,
@@ -27,6 +28,13 @@ enum cli_option {
         CLI_LOG_FORMAT = 1 << 15,
         CLI_DRY_RUN = 1 << 20,
         CLI_SECRETS = 1 << 21,
+        CLI_WITH = 1 << 22,
+        CLI_REQUIREMENTS = 1 << 23,
+        CLI_INSTALLER = 1 << 24,
+        CLI_FIND_LINKS = 1 << 25,
+        CLI_OFFLINE = 1 << 26,
+        CLI_UPGRADE = 1 << 27,
+        CLI_ROOTFS = 1 << 28,
 };
 
 /* What was written, checked; all strings are borrowed from argv. */
@@ -45,7 +53,9 @@ struct cli_options {
         const char *secrets; /* "copy" or "reference"; NULL: not said */
         const char *server;  /* a pid */
         const char *store;
-        const char *timeout; /* seconds, a positive number */
+        const char *rootfs;
+        struct package_set set; /* files as they were written */
+        const char *timeout;    /* seconds, a positive number */
 };
 
 /* argv without the program's name. The error is one line that says what to write instead. */

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-enum { HELD_LINE_MAX = 400 };
+enum { HELD_LINE_MAX = 700, LOCKS_MAX = 64, ARGUMENTS_MAX = 160 };
 
 struct image_job {
         struct children *children;
@@ -52,7 +54,47 @@ static const char *home_directory(void)
         return entry ? entry->pw_dir : NULL;
 }
 
-int image_choose(const char *name, const char *python, struct image_choice *ret, struct error *err)
+/* One of the store's small files; NULL when there is none. */
+static char *read_note(const struct image_choice *choice, const char *kind, const char *key)
+{
+        char path[sizeof(choice->store) + 64];
+        char *text = NULL;
+        size_t n = 0;
+
+        snprintf(path, sizeof(path), "%s/.%s-%s", choice->store, kind, key);
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        return fd < 0 || fd_read_whole(fd, IMAGE_PARTS_MAX, &text, &n, NULL) < 0 ? NULL : text;
+}
+
+static int default_name(struct image_choice *choice, struct error *err)
+{
+        char key[IMAGE_KEY_SIZE];
+
+        image_parts_key(choice->python, key);
+        _cleanup_free_ char *parts = read_note(choice, "parts", key);
+        return image_default_name(choice->python, parts, look, choice->name, err);
+}
+
+/* One of packages that nobody made yet has a name that there is not. */
+int image_refresh(struct image_choice *choice, struct error *err)
+{
+        char key[IMAGE_KEY_SIZE];
+
+        if (!choice->is_default)
+                return 0;
+        int r = default_name(choice, err);
+        if (r < 0 || !choice->set)
+                return r;
+        snprintf(key, sizeof(key), "%016" PRIx64, package_set_key(choice->set, choice->name));
+        _cleanup_free_ char *name = read_note(choice, "set", key);
+        if (name && image_name_valid(name))
+                snprintf(choice->name, sizeof(choice->name), "%s", name);
+        else
+                snprintf(choice->name, sizeof(choice->name), "set-%s", key);
+        return 0;
+}
+
+static int choose_place(const char *python, struct image_choice *ret, struct error *err)
 {
         struct image_store_env env = {
                 .store = getenv("CLOISTER_IMAGE_STORE"),
@@ -60,7 +102,6 @@ int image_choose(const char *name, const char *python, struct image_choice *ret,
                 .home = home_directory(),
         };
 
-        *ret = (struct image_choice){.is_default = !name};
         int r = image_store_path(geteuid(), &env, ret->store, sizeof(ret->store), err);
         if (r < 0)
                 return r;
@@ -68,13 +109,61 @@ int image_choose(const char *name, const char *python, struct image_choice *ret,
                 python = IMAGE_PYTHON_DEFAULT;
         if ((size_t)snprintf(ret->python, sizeof(ret->python), "%s", python) >= sizeof(ret->python))
                 return error_set(err, ENAMETOOLONG, "the path of the interpreter is too long");
+        return 0;
+}
+
+int image_choose(const char *name, const char *python, struct image_choice *ret, struct error *err)
+{
+        *ret = (struct image_choice){.is_default = !name};
+        int r = choose_place(python, ret, err);
+        if (r < 0)
+                return r;
         if (!name)
-                return image_default_name(python, look, ret->name, err);
+                return image_refresh(ret, err);
         if (!image_name_valid(name))
                 return error_set(err, EINVAL,
                                  "'%s' is no name for an image ([A-Za-z0-9_.-], 1 to 64)", name);
         snprintf(ret->name, sizeof(ret->name), "%s", name);
         return 0;
+}
+
+int image_choose_set(const struct package_set *set, const char *python, struct image_choice *ret,
+                     struct error *err)
+{
+        *ret = (struct image_choice){.is_default = true, .set = set};
+        int r = choose_place(python, ret, err);
+        return r < 0 ? r : image_refresh(ret, err);
+}
+
+/* Images in use stay locked, shared, while we live: sessions of a template that is gone may still
+ * run in them. */
+static int keep(int dir)
+{
+        static struct {
+                dev_t device;
+                ino_t inode;
+        } held[LOCKS_MAX];
+        static size_t n;
+        struct stat st;
+
+        if (fstat(dir, &st) < 0)
+                return -errno;
+        for (size_t i = 0; i < n; i++)
+                if (held[i].device == st.st_dev && held[i].inode == st.st_ino)
+                        return 0;
+        if (n == LOCKS_MAX)
+                return -EMFILE;
+        int fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+                return -errno;
+        if (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+                close(fd);
+                return -ENOENT; /* it is being removed */
+        }
+        held[n].device = st.st_dev;
+        held[n++].inode = st.st_ino;
+        /* It may have been removed between our opening and our locking it. */
+        return fstat(dir, &st) < 0 || st.st_nlink == 0 ? -ENOENT : 0;
 }
 
 static int read_info(int dir, struct image_info *info, struct error *err)
@@ -85,6 +174,8 @@ static int read_info(int dir, struct image_info *info, struct error *err)
         _cleanup_close_ int fd = openat(dir, "image.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
                 return error_errno(err, errno, "image.json");
+        /* When it was last used. Who does not own it leaves that to the reading. */
+        futimens(fd, (struct timespec[]){{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}});
         int r = fd_read_whole(fd, IMAGE_JSON_MAX, &text, &length, err);
         return r < 0 ? r : image_info_parse(text, length, info, err);
 }
@@ -103,7 +194,10 @@ int image_open(const struct image_choice *choice, struct image_info *info, int *
                         choice->name, choice->name);
         if (dir < 0)
                 return error_errno(err, errno, "image %s", path);
-        int r = read_info(dir, info, err);
+        int r = keep(dir);
+        if (r < 0)
+                return error_errno(err, -r, "image %s", choice->name);
+        r = read_info(dir, info, err);
         if (r < 0)
                 return error_context(err, "image %s", choice->name);
         int root = openat(dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -231,20 +325,45 @@ static int watch(struct image_job *job, struct event_base *base, struct error *e
         return 0;
 }
 
+static void add_argument(const char **arguments, size_t *n, const char *option, const char *value)
+{
+        if (!value || *n + 2 >= ARGUMENTS_MAX)
+                return;
+        arguments[(*n)++] = option;
+        arguments[(*n)++] = value;
+}
+
+/* The builder's command line. */
+static size_t describe_job(const struct image_choice *choice, bool quiet, const char **arguments)
+{
+        const struct package_set *set = choice->set;
+        size_t n = 0;
+
+        arguments[n++] = "image-builder";
+        add_argument(arguments, &n, "--store", choice->store);
+        add_argument(arguments, &n, "--python", choice->python);
+        add_argument(arguments, &n, "--name", choice->is_default ? NULL : choice->name);
+        for (size_t i = 0; set && i < set->n_with; i++)
+                add_argument(arguments, &n, "--with", set->with[i]);
+        for (size_t i = 0; set && i < set->n_files; i++)
+                add_argument(arguments, &n, "--requirements", set->files[i]);
+        add_argument(arguments, &n, "--installer", set ? set->installer : NULL);
+        add_argument(arguments, &n, "--find-links", set ? set->find_links : NULL);
+        if (set && set->offline)
+                arguments[n++] = "--offline";
+        if (set && set->upgrade)
+                arguments[n++] = "--upgrade";
+        if (quiet)
+                arguments[n++] = "--quiet";
+        return n;
+}
+
 int image_job_start(struct event_base *base, struct children *children, const char *program,
                     const struct image_choice *choice, const struct upstream_user *user, bool quiet,
                     void (*done)(void *data, const struct error *error), void *data,
                     struct image_job **ret, struct error *err)
 {
-        const char *arguments[] = {"image-builder",
-                                   "--store",
-                                   choice->store,
-                                   "--python",
-                                   choice->python,
-                                   "--name",
-                                   choice->name,
-                                   quiet ? "--quiet" : NULL,
-                                   NULL};
+        const char *arguments[ARGUMENTS_MAX + 8] = {};
         const char *libraries = getenv("LD_LIBRARY_PATH");
         char variable[4096];
         char *environment[] = {NULL, NULL};
@@ -252,7 +371,7 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                 .name = (char *)"image builder",
                 .command = (char *)program,
                 .args = (char **)arguments,
-                .n_args = ARRAY_SIZE(arguments) - (quiet ? 1 : 2),
+                .n_args = describe_job(choice, quiet, arguments),
                 .env = environment,
         };
 

@@ -28,21 +28,48 @@ static int parse_fd(const char *text)
         return *end == '\0' && fd >= 64 && fd < 1000 ? (int)fd : -1;
 }
 
+enum {
+        CONFIG = 1,
+        IMAGE,
+        PYTHON,
+        LOG_LEVEL,
+        LOG_FILE,
+        LOG_FORMAT,
+        PASS_FD,
+        STORE,
+        QUIET,
+        JSON,
+        WITH,
+        REQUIREMENTS,
+        INSTALLER,
+        FIND_LINKS,
+        OFFLINE,
+        UPGRADE,
+        PROFILE,
+};
+
+/* What the builder is to add to an image. */
+static int take_package(struct package_set *set, int option, const char *value)
+{
+        if (option == WITH && set->n_with < PACKAGE_WITH_MAX)
+                set->with[set->n_with++] = value;
+        else if (option == REQUIREMENTS && set->n_files < PACKAGE_FILES_MAX)
+                set->files[set->n_files++] = value;
+        else if (option == INSTALLER)
+                set->installer = value;
+        else if (option == FIND_LINKS)
+                set->find_links = value;
+        else if (option == OFFLINE)
+                set->offline = true;
+        else if (option == UPGRADE)
+                set->upgrade = true;
+        else
+                return -1;
+        return 0;
+}
+
 static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
 {
-        enum {
-                CONFIG = 1,
-                IMAGE,
-                PYTHON,
-                LOG_LEVEL,
-                LOG_FILE,
-                LOG_FORMAT,
-                PASS_FD,
-                STORE,
-                QUIET,
-                JSON,
-                PROFILE
-        };
         static const struct option options[] = {
                 {"config", required_argument, NULL, CONFIG},
                 {"image", required_argument, NULL, IMAGE},
@@ -56,6 +83,12 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                 {"store", required_argument, NULL, STORE},
                 {"quiet", no_argument, NULL, QUIET},
                 {"json", no_argument, NULL, JSON},
+                {"with", required_argument, NULL, WITH},
+                {"requirements", required_argument, NULL, REQUIREMENTS},
+                {"installer", required_argument, NULL, INSTALLER},
+                {"find-links", required_argument, NULL, FIND_LINKS},
+                {"offline", no_argument, NULL, OFFLINE},
+                {"upgrade", no_argument, NULL, UPGRADE},
                 {},
         };
 
@@ -85,7 +118,7 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                         o->quiet = true;
                 else if (c == JSON)
                         *json = true;
-                else
+                else if (take_package(&o->set, c, optarg) < 0)
                         return -1;
         }
         o->broker = argv + optind;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "policy/package-set.h"
 
 enum { MONITOR_PASS_FDS_MAX = 8, MONITOR_CONFIGS_MAX = 16 };
 
@@ -17,6 +18,8 @@ struct monitor_options {
         size_t n_configs;
         const char *image, *python; /* or NULL: as the config says */
         const char *profile;        /* whose template is made early, or NULL: the config's */
+        struct package_set set;     /* what the image is to have besides; `image build` alone takes
+                                       it with a name */
         int pass_fds[MONITOR_PASS_FDS_MAX];
         size_t n_pass_fds;
         const char *log_file; /* or NULL: standard error */

@@ -139,12 +139,14 @@ static void on_image_built(void *data, const struct error *error)
         struct profile *p = data;
         struct monitor *m = p->monitor;
 
+        char name[IMAGE_NAME_SIZE];
+
+        memcpy(name, p->image.name, sizeof(name));
         p->image_job = image_job_free(p->image_job);
         after_build(p, error);
         for (size_t i = 0; i < m->n_profiles; i++) {
                 struct profile *other = m->profiles[i];
-                if (other != p && other->n_waiting > 0 &&
-                    strcmp(other->image.name, p->image.name) == 0)
+                if (other != p && other->n_waiting > 0 && strcmp(other->image.name, name) == 0)
                         after_build(other, error);
         }
 }
@@ -191,7 +193,10 @@ static int prepare(struct profile *p, struct error *err)
                 *err = p->problem;
                 return -err->code;
         }
-        int r = image_open(&p->image, &info, &image_fd, err);
+        /* What was upgraded or built since is called otherwise. */
+        int r = image_refresh(&p->image, err);
+        if (r >= 0)
+                r = image_open(&p->image, &info, &image_fd, err);
         if (r >= 0) {
                 make_room(m);
                 p->used = now_seconds();
@@ -277,7 +282,10 @@ static void choose_image(struct profile *p, const struct monitor_options *option
                 name = options->image;
         if (p->is_early && options->python)
                 python = options->python;
-        image_choose(name, python, &p->image, &p->problem);
+        if (p->is_early && !package_set_empty(&options->set))
+                image_choose_set(&options->set, python, &p->image, &p->problem);
+        else
+                image_choose(name, python, &p->image, &p->problem);
 }
 
 static int profile_new(struct monitor *m, struct config *config, size_t index, bool is_early,

@@ -92,7 +92,8 @@ static void test_refusals(void)
         refuse("--json takes no value", WORDS("tools", "--json=yes"));
         refuse("--name ../x", WORDS("image", "build", "--name", "../x"));
         refuse("--log-level loud", WORDS("mcp", "--log-level", "loud"));
-        refuse("too many arguments", WORDS("a", "b", "c", "d", "e", "f", "g", "h", "i"));
+        refuse("too many arguments", WORDS("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k",
+                                           "l", "m", "n", "o", "p", "q"));
 }
 
 static void test_timeouts(void)

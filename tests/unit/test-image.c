@@ -12,6 +12,9 @@ static const struct image_info example = {
         .source = "/usr/bin/python3",
         .bytes = 5000000000,
         .files = 1234,
+        .base = "default-00112233aabb",
+        .set = "00112233aabbccdd",
+        .packages = "[{\"name\": \"six\", \"version\": \"1.17.0\", \"sha256\": \"00\"}]",
 };
 
 static void test_round_trip(void)
@@ -30,6 +33,9 @@ static void test_round_trip(void)
         check_eq_str(info.source, example.source);
         check_eq_int(info.bytes, example.bytes);
         check_eq_int(info.files, example.files);
+        check_eq_str(info.base, example.base);
+        check_eq_str(info.set, example.set);
+        check_eq_int(info.n_packages, 1);
 }
 
 static void test_link(void)
@@ -63,6 +69,21 @@ static void refuse(struct image_info info, const char *part)
         check(image_info_parse(buffer_bytes(&b), b.length, &ret, &err) < 0);
         check_has(err.text, part);
         check_eq_str(ret.version, "untouched");
+}
+
+static void test_refused_packages(void)
+{
+        static const char *const lists[] = {"{}", "[1]", "[{\"name\": \"six\"}]",
+                                            "[{\"name\": \"a\\u001b[2J\", \"version\": \"1\"}]"};
+        struct image_info info = example;
+
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+                info.packages = lists[i];
+                refuse(info, "\"packages\"");
+        }
+        info.packages = NULL;
+        snprintf(info.base, sizeof(info.base), "..");
+        refuse(info, "\"base\"");
 }
 
 static void test_refused_members(void)
@@ -159,24 +180,46 @@ static void test_default_name(void)
         char a[IMAGE_NAME_SIZE], b[IMAGE_NAME_SIZE];
         struct error err = {};
 
-        check_ok(image_default_name(NULL, look, a, &err));
-        check_ok(image_default_name("/usr/bin/python3", look, b, &err));
+        check_ok(image_default_name(NULL, NULL, look, a, &err));
+        check_ok(image_default_name("/usr/bin/python3", NULL, look, b, &err));
         check_eq_str(a, b);
         check(image_name_valid(a));
         check_eq_int(strlen(a), strlen("default-0123456789ab"));
         system_packages_time = 9;
-        check_ok(image_default_name(NULL, look, b, &err));
+        check_ok(image_default_name(NULL, NULL, look, b, &err));
         check_eq_str(a, b);
 
-        check_ok(image_default_name("/home/u/venv/bin/python", look, b, &err));
+        check_ok(image_default_name("/home/u/venv/bin/python", NULL, look, b, &err));
         check(strcmp(a, b) != 0);
         packages_time = 10;
-        check_ok(image_default_name("/home/u/venv/bin/python", look, a, &err));
+        check_ok(image_default_name("/home/u/venv/bin/python", NULL, look, a, &err));
         check(strcmp(a, b) != 0);
 
-        check_eq_int(image_default_name("/no/python", look, a, &err), -ENOENT);
+        check_eq_int(image_default_name("/no/python", NULL, look, a, &err), -ENOENT);
         check_has(err.text, "/no/python");
-        check_eq_int(image_default_name("python3", look, a, &err), -EINVAL);
+        check_eq_int(image_default_name("python3", NULL, look, a, &err), -EINVAL);
+}
+
+/* Upgrade of a library: the time of a part moves, or it goes. */
+static void test_parts(void)
+{
+        static const char parts[] = "/usr/lib/python3.11/site-packages\n/usr/lib/gone.so\n";
+        char none[IMAGE_NAME_SIZE], a[IMAGE_NAME_SIZE], b[IMAGE_NAME_SIZE];
+        struct error err = {};
+
+        check_ok(image_default_name(NULL, NULL, look, none, &err));
+        check_ok(image_default_name(NULL, parts, look, a, &err));
+        check(strcmp(none, a) != 0);
+        check_ok(image_default_name(NULL, parts, look, b, &err));
+        check_eq_str(a, b);
+        system_packages_time++;
+        check_ok(image_default_name(NULL, parts, look, b, &err));
+        check(strcmp(a, b) != 0);
+        check_ok(image_default_name(NULL, "/usr/lib/python3.11/site-packages\n/usr/bin/python3",
+                                    look, a, &err));
+        check(strcmp(a, b) != 0);
+        check_ok(image_default_name(NULL, "relative\n\n", look, b, &err));
+        check_eq_str(none, b);
 }
 
 static void check_store(uid_t uid, struct image_store_env env, const char *expected)
@@ -216,9 +259,11 @@ int main(void)
         run(test_round_trip);
         run(test_link);
         run(test_refused_members);
+        run(test_refused_packages);
         run(test_refused_documents);
         run(test_names);
         run(test_default_name);
+        run(test_parts);
         run(test_store);
         return 0;
 }

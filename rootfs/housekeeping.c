@@ -1,0 +1,148 @@
+/* Which images nobody will ask for any more, and their end. */
+#include "rootfs/housekeeping.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "rootfs/parts.h"
+#include "rootfs/store.h"
+
+static bool has_prefix(const char *text, const char *prefix)
+{
+        return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool housekeeping_is_stale(int store, const struct image_info *info)
+{
+        char now[IMAGE_NAME_SIZE];
+
+        if (!has_prefix(info->name, "default-") && !has_prefix(info->name, "packages-"))
+                return false;
+        if (info->source[0] != '/')
+                return false;
+        const char *made_on = has_prefix(info->name, "default-") ? info->name : info->base;
+        return parts_default_name(store, info->source, now, NULL) < 0 || strcmp(now, made_on) != 0;
+}
+
+void housekeeping_remove_older(int store, const struct image_info *made)
+{
+        struct image_info *images = NULL;
+        int n = store_list(store, &images, NULL);
+
+        for (int i = 0; i < n; i++) {
+                if (has_prefix(images[i].name, "default-") &&
+                    strcmp(images[i].source, made->source) == 0 &&
+                    strcmp(images[i].name, made->name) != 0)
+                        store_remove(store, images[i].name, NULL);
+        }
+        free(images);
+}
+
+/* Whether an image's image.json has this text: a hash needs no parser to be found. */
+static bool mentions(int store, const char *image, const char *text)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+        _cleanup_free_ char *data = NULL;
+        size_t n = 0;
+
+        snprintf(path, sizeof(path), "%s/image.json", image);
+        _cleanup_close_ int fd = openat(store, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        return fd >= 0 && fd_read_whole(fd, IMAGE_JSON_MAX, &data, &n, NULL) >= 0 &&
+               strstr(data, text);
+}
+
+static DIR *open_directory(int parent, const char *path)
+{
+        int fd = openat(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+
+        if (!stream && fd >= 0)
+                close(fd);
+        return stream;
+}
+
+static void add_size(int folder, const char *name, uint64_t *bytes)
+{
+        DIR *stream = open_directory(folder, name);
+        struct stat st;
+
+        if (!stream)
+                return;
+        for (struct dirent *d; (d = readdir(stream));)
+                if (fstatat(dirfd(stream), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    S_ISREG(st.st_mode))
+                        *bytes += (uint64_t)st.st_size;
+        closedir(stream);
+}
+
+static void prune_wheels(int store, const struct image_info *images, int n, uint64_t *bytes)
+{
+        DIR *stream = open_directory(store, ".cache/wheels");
+
+        if (!stream)
+                return;
+        for (struct dirent *d; (d = readdir(stream));) {
+                bool used = d->d_name[0] == '.';
+                for (int i = 0; i < n && !used; i++)
+                        used = *images[i].set && mentions(store, images[i].name, d->d_name);
+                if (used)
+                        continue;
+                add_size(dirfd(stream), d->d_name, bytes);
+                store_clear(dirfd(stream), d->d_name);
+        }
+        closedir(stream);
+}
+
+/* Notes of sets whose image has gone. */
+static void prune_notes(int store)
+{
+        DIR *stream = open_directory(store, ".");
+
+        if (!stream)
+                return;
+        for (struct dirent *d; (d = readdir(stream));) {
+                if (!has_prefix(d->d_name, ".set-"))
+                        continue;
+                _cleanup_free_ char *name = store_read_note(store, "set", d->d_name + 5);
+                if (!name || !image_name_valid(name) || faccessat(store, name, F_OK, 0) < 0)
+                        unlinkat(store, d->d_name, 0);
+        }
+        closedir(stream);
+}
+
+int housekeeping_prune(int store, void (*told)(const struct image_info *info, bool busy),
+                       uint64_t *bytes, struct error *err)
+{
+        _cleanup_free_ struct image_info *images = NULL;
+        int removed = 0, kept = 0;
+
+        int n = store_list(store, &images, err);
+        if (n < 0)
+                return n;
+        store_sweep(store);
+        for (int i = 0; i < n; i++) {
+                int r = 0;
+                if (housekeeping_is_stale(store, &images[i])) {
+                        r = store_remove(store, images[i].name, err);
+                        if (r < 0 && r != -EBUSY)
+                                return r;
+                        told(&images[i], r == -EBUSY);
+                }
+                if (r == 1)
+                        removed++;
+                else
+                        images[kept++] = images[i];
+        }
+        prune_notes(store);
+        prune_wheels(store, images, kept, bytes);
+        return removed;
+}

@@ -1,0 +1,322 @@
+/* Third-party packages of an image. */
+#include "rootfs/packages.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "policy/image.h"
+#include "rootfs/process.h"
+
+enum {
+        ANSWER_MAX = 4 * 1024 * 1024,
+        REQUEST_MAX = 64 * 1024, /* the kernel passes 128 KiB in an argument */
+        RESOLVE_MS = 30 * 60 * 1000,
+        DEPTH_MAX = 64,
+        REPLACED_MAX = 4096,
+};
+
+static const char script[] = {
+#include "rootfs/packages.inc"
+};
+
+struct packages {
+        yyjson_doc *answer;
+        yyjson_val *list;
+        struct packages_target target;
+        const struct package_set *set;
+        const char *store;
+        char **replaced; /* NULL-terminated, or NULL */
+        size_t n_replaced;
+};
+
+struct packages *packages_free(struct packages *packages)
+{
+        if (!packages)
+                return NULL;
+        for (size_t i = 0; i < packages->n_replaced; i++)
+                free(packages->replaced[i]);
+        free(packages->replaced);
+        yyjson_doc_free(packages->answer);
+        free(packages);
+        return NULL;
+}
+
+/* Everything about the request but what is to be done. */
+static yyjson_mut_doc *begin_request(const struct packages *p, const char *action)
+{
+        yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        yyjson_mut_val *o = doc ? yyjson_mut_obj(doc) : NULL;
+        char cache[PATH_MAX];
+
+        if (!o)
+                return NULL;
+        yyjson_mut_doc_set_root(doc, o);
+        snprintf(cache, sizeof(cache), "%s/.cache", p->store);
+        yyjson_mut_obj_add_str(doc, o, "action", action);
+        yyjson_mut_obj_add_strcpy(doc, o, "cache", cache);
+        yyjson_mut_obj_add_str(doc, o, "version", p->target.version);
+        if (p->target.python)
+                yyjson_mut_obj_add_str(doc, o, "python", p->target.python);
+        if (p->target.platform)
+                yyjson_mut_obj_add_str(doc, o, "platform", p->target.platform);
+        if (p->set->installer)
+                yyjson_mut_obj_add_str(doc, o, "installer", p->set->installer);
+        if (p->set->find_links)
+                yyjson_mut_obj_add_str(doc, o, "find_links", p->set->find_links);
+        yyjson_mut_obj_add_bool(doc, o, "offline", p->set->offline);
+        yyjson_mut_obj_add_bool(doc, o, "upgrade", p->set->upgrade);
+        yyjson_mut_val *with = yyjson_mut_obj_add_arr(doc, o, "with");
+        yyjson_mut_val *files = yyjson_mut_obj_add_arr(doc, o, "files");
+        for (size_t i = 0; i < p->set->n_with; i++) {
+                const char *list = p->set->with[i], *word = NULL;
+                size_t n = 0;
+                while (package_next(&list, &word, &n))
+                        yyjson_mut_arr_add_strncpy(doc, with, word, n);
+        }
+        for (size_t i = 0; i < p->set->n_files; i++)
+                yyjson_mut_arr_add_str(doc, files, p->set->files[i]);
+        return doc;
+}
+
+static void on_line(void *data, const char *line)
+{
+        progress_stage(data, "%s", line);
+}
+
+static yyjson_doc *parse_last_line(struct buffer *output)
+{
+        yyjson_doc *doc = NULL;
+
+        if (buffer_append(output, "", 1) < 0)
+                return NULL;
+        char *text = buffer_bytes(output);
+        size_t n = strlen(text);
+        while (n > 0 && text[n - 1] == '\n')
+                text[--n] = '\0';
+        char *newline = strrchr(text, '\n');
+        char *line = newline ? newline + 1 : text;
+        return json_parse(line, strlen(line), &doc, NULL) < 0 ? NULL : doc;
+}
+
+/* Runs packages.py. *ret is its answer, with a list of packages. */
+static int ask(const struct packages *p, yyjson_mut_doc *request, struct progress *progress,
+               yyjson_doc **ret, struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(REQUEST_MAX);
+        _cleanup_buffer_ struct buffer output = BUFFER_INIT(ANSWER_MAX);
+        struct process process;
+        int status = 0;
+
+        int r = request ? json_append_mut(&text, yyjson_mut_doc_get_root(request)) : -ENOMEM;
+        if (r >= 0)
+                r = buffer_append(&text, "", 1);
+        if (r < 0)
+                return error_errno(err, -r, "ask for packages");
+        const char *const argv[] = {p->target.host,      "-I", "-B", "-c", script,
+                                    buffer_bytes(&text), NULL};
+        r = process_start(argv, &process, err);
+        if (r >= 0)
+                r = process_follow(&process, RESOLVE_MS, &output, on_line, progress, &status, err);
+        if (r < 0)
+                return error_context(err, "packages: %s", p->target.host);
+        _cleanup_json_ yyjson_doc *doc = parse_last_line(&output);
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        const char *why = json_string(root, "error", NULL);
+        if (why)
+                return error_set(err, ENOENT, "packages: %s", why);
+        if (status != 0 || !yyjson_is_arr(yyjson_obj_get(root, "packages")))
+                return error_set(err, EIO, "packages: %s could not run the installer (status %d)",
+                                 p->target.host, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        *ret = take_ptr(doc);
+        return 0;
+}
+
+int packages_resolve(const struct package_set *set, const struct packages_target *target,
+                     const char *store, struct progress *progress, struct packages **ret,
+                     struct error *err)
+{
+        _cleanup_packages_ struct packages *p = calloc(1, sizeof(*p));
+
+        if (!p)
+                return error_errno(err, ENOMEM, "packages");
+        *p = (struct packages){.target = *target, .set = set, .store = store};
+        _cleanup_json_mut_ yyjson_mut_doc *request = begin_request(p, "resolve");
+        int r = ask(p, request, progress, &p->answer, err);
+        if (r < 0)
+                return r;
+        p->list = yyjson_obj_get(yyjson_doc_get_root(p->answer), "packages");
+        *ret = take_ptr(p);
+        return 0;
+}
+
+/* Whatever an installer wrote: nothing that is no file or directory, no other bits. */
+static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64_t *files)
+{
+        _cleanup_close_ int fd = openat(parent, name,
+                                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        struct stat st;
+        int r = 0;
+
+        if (fd < 0 && (errno == ELOOP || errno == ENXIO))
+                return unlinkat(parent, name, 0) < 0 ? -errno : 0;
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        if (S_ISREG(st.st_mode) && st.st_nlink == 1) {
+                *bytes += (uint64_t)st.st_size;
+                (*files)++;
+                return fchmod(fd, st.st_mode & 0111 ? 0755 : 0644) < 0 ? -errno : 0;
+        }
+        if (!S_ISDIR(st.st_mode) || depth == DEPTH_MAX)
+                return -EINVAL;
+        if (fchmod(fd, 0755) < 0)
+                return -errno;
+        int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *stream = again < 0 ? NULL : fdopendir(again);
+        if (!stream)
+                return -errno;
+        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
+                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+                        r = tidy(fd, d->d_name, depth + 1, bytes, files);
+        closedir(stream);
+        return r;
+}
+
+int packages_unpack(const struct packages *packages, const char *directory,
+                    struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err)
+{
+        _cleanup_json_mut_ yyjson_mut_doc *request = begin_request(packages, "install");
+        _cleanup_json_ yyjson_doc *answer = NULL;
+
+        if (!request)
+                return error_errno(err, ENOMEM, "packages");
+        yyjson_mut_val *root = yyjson_mut_doc_get_root(request);
+        yyjson_mut_obj_add_strcpy(request, root, "stage", directory);
+        yyjson_mut_obj_add_val(request, root, "packages",
+                               yyjson_val_mut_copy(request, packages->list));
+        int r = ask(packages, request, progress, &answer, err);
+        if (r < 0)
+                return r;
+        r = tidy(AT_FDCWD, directory, 0, bytes, files);
+        return r < 0 ? error_errno(err, -r, "packages: unpacked in %s", directory) : 0;
+}
+
+uint64_t packages_key(const struct packages *packages)
+{
+        static const char *const members[] = {"name", "version", "sha256"};
+        uint64_t hash = IMAGE_HASH_START;
+        yyjson_val *package;
+        size_t i, n;
+
+        yyjson_arr_foreach(packages->list, i, n, package)
+        {
+                for (size_t k = 0; k < ARRAY_SIZE(members); k++) {
+                        const char *value = json_string(package, members[k], NULL);
+                        if (value)
+                                hash = image_hash(hash, value, strlen(value) + 1);
+                }
+        }
+        return hash;
+}
+
+static int append_member(struct buffer *b, const char *key, const char *value)
+{
+        int r = buffer_printf(b, "%s\"%s\": ", *key == 'n' ? "{" : ", ", key);
+        return r < 0 ? r : json_append_string(b, value ? value : "", value ? strlen(value) : 0);
+}
+
+int packages_append(struct buffer *b, const struct packages *packages)
+{
+        yyjson_val *package;
+        size_t i, n;
+        int r = buffer_append(b, "[", 1);
+
+        yyjson_arr_foreach(packages->list, i, n, package)
+        {
+                if (r >= 0 && i > 0)
+                        r = buffer_append(b, ", ", 2);
+                if (r >= 0)
+                        r = append_member(b, "name", json_string(package, "name", NULL));
+                if (r >= 0)
+                        r = append_member(b, "version", json_string(package, "version", NULL));
+                if (r >= 0)
+                        r = append_member(b, "sha256", json_string(package, "sha256", NULL));
+                if (r >= 0)
+                        r = buffer_append(b, "}", 1);
+        }
+        return r < 0 ? r : buffer_append(b, "]", 1);
+}
+
+static int add_replaced(struct packages *p, const char *pattern)
+{
+        if (!p->replaced && !(p->replaced = calloc(REPLACED_MAX + 1, sizeof(char *))))
+                return -ENOMEM;
+        if (p->n_replaced == REPLACED_MAX)
+                return -E2BIG;
+        if (!(p->replaced[p->n_replaced] = strdup(pattern)))
+                return -ENOMEM;
+        p->n_replaced++;
+        return 0;
+}
+
+/* "ruamel-yaml": "[Rr][Uu]…[-_.]…-*.dist-info". */
+static int add_metadata(struct packages *p, const char *name)
+{
+        char pattern[1024];
+        size_t n = 0;
+
+        for (; *name && n < sizeof(pattern) - 32; name++) {
+                if (isalpha((unsigned char)*name))
+                        n += (size_t)sprintf(pattern + n, "[%c%c]", toupper(*name), tolower(*name));
+                else
+                        n += (size_t)sprintf(pattern + n, *name == '-' ? "[-_.]" : "%c", *name);
+        }
+        snprintf(pattern + n, sizeof(pattern) - n, "-*.dist-info");
+        return add_replaced(p, pattern);
+}
+
+/* A folder without __init__.py may be shared between packages. */
+static bool is_shared(const char *directory, const char *name)
+{
+        char path[PATH_MAX + NAME_MAX + 16];
+        struct stat st;
+
+        snprintf(path, sizeof(path), "%s/%s", directory, name);
+        if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+                return false;
+        strcat(path, "/__init__.py");
+        return access(path, F_OK) < 0 && !strstr(name, ".dist-info") && !strstr(name, ".libs");
+}
+
+int packages_replaced(struct packages *p, const char *directory, const char *const **ret,
+                      struct error *err)
+{
+        DIR *stream = opendir(directory);
+        yyjson_val *package;
+        size_t i, n;
+        int r = 0;
+
+        if (!stream)
+                return error_errno(err, errno, "%s", directory);
+        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
+                if (d->d_name[0] != '.' && strcspn(d->d_name, "*?[\\") == strlen(d->d_name) &&
+                    strcmp(d->d_name, "bin") != 0 && !is_shared(directory, d->d_name))
+                        r = add_replaced(p, d->d_name);
+        closedir(stream);
+        yyjson_arr_foreach(p->list, i, n, package)
+        {
+                const char *name = json_string(package, "name", NULL);
+                if (r >= 0 && name)
+                        r = add_metadata(p, name);
+        }
+        *ret = (const char *const *)p->replaced;
+        return r < 0 ? error_errno(err, -r, "packages") : 0;
+}

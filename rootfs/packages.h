@@ -1,0 +1,51 @@
+/*
+ * Third-party packages of an image: found and fetched by pip or uv of the host, as wheels only, so
+ * that nothing of them is executed; kept by content in STORE/.cache, so that the second image of a
+ * set needs no network (packages.py does the work, in the host's interpreter).
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "policy/package-set.h"
+#include "rootfs/progress.h"
+
+struct packages;
+
+/* For whom they are. */
+struct packages_target {
+        const char *host;   /* the host's interpreter that runs the installer */
+        const char *python; /* the interpreter that they are for, where it is the host's; or NULL */
+        const char *version; /* "3.11.2" */
+        const char
+                *platform; /* prefix of wheels' tags ("manylinux_2_36"), or NULL: the host's own */
+};
+
+/* Finds and fetches what the set needs. Errors say what to do in one line. */
+int packages_resolve(const struct package_set *set, const struct packages_target *target,
+                     const char *store, struct progress *progress, struct packages **ret,
+                     struct error *err);
+struct packages *packages_free(struct packages *packages);
+DEFINE_CLEANUP(struct packages *, packages_free)
+#define _cleanup_packages_ _cleanup_(cleanup_packages_free)
+
+/* Unpacks the wheels into an existing empty directory, as site-packages holds them (bin/ has their
+ * programs); then nothing but files and directories is there, 0644 or 0755. Adds to *bytes, *files.
+ */
+int packages_unpack(const struct packages *packages, const char *directory,
+                    struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err);
+
+/* A key of names, versions and hashes. */
+uint64_t packages_key(const struct packages *packages);
+
+/* JSON for image.json: [{"name", "version", "sha256"}]. */
+int packages_append(struct buffer *b, const struct packages *packages);
+
+/* Patterns (fnmatch, relative to site-packages) of what an older copy of these packages has there:
+ * NULL-terminated, owned by packages. directory: where they are unpacked. */
+int packages_replaced(struct packages *packages, const char *directory, const char *const **ret,
+                      struct error *err);

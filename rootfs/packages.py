@@ -1,0 +1,507 @@
+# Runs in the host's interpreter (python -I -c SCRIPT REQUEST), in the builder: finds, fetches and unpacks wheels with pip or
+# uv. Progress goes to standard error, a line each; the answer is the last line of standard output, in JSON.
+#
+# Nothing of a package is executed: wheels only, sources and version control are refused before an installer sees them,
+# and pip runs under an audit hook that lets it start no program, so that no build can come in by a dependency.
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import urllib.parse
+import urllib.request
+
+PIP = """
+import runpy, sys
+wheel, markers = sys.argv[1:3]
+del sys.argv[1:3]
+if wheel:
+    sys.path.insert(0, wheel)
+def guard(event, args):
+    if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty"):
+        raise PermissionError("CLOISTER-NO-PROGRAMS")
+sys.addaudithook(guard)
+if markers:
+    from pip._vendor.packaging import markers as module
+    ours = module.default_environment
+    module.default_environment = lambda: dict(
+        ours(), python_version=".".join(markers.split(".")[:2]), python_full_version=markers)
+sys.argv[0] = "pip"
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+
+# What would send wheels elsewhere, or let something else than wheels in.
+DROPPED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DEST", "PIP_NO_BINARY", "PIP_NO_DEPS", "PIP_EDITABLE",
+           "PIP_REQUIRE_VIRTUALENV", "PIP_REPORT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG", "PIP_PYTHON", "PIP_PROGRESS_BAR",
+           "UV_NO_BINARY", "UV_TARGET", "UV_PYTHON", "UV_PROJECT", "UV_SYSTEM_PYTHON")
+INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_PRE", "UV_INDEX_URL", "UV_INDEX",
+           "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_CONSTRAINT", "UV_PRERELEASE")
+DOWNLOAD_MOST = 4 << 30
+
+
+class Failure(Exception):
+    """One line for a person."""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# ---- requirements ------------------------------------------------------------------------------------------------
+
+OPTIONS = ("-r", "--requirement", "-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f", "--find-links",
+           "--no-index", "--trusted-host", "--pre", "--prefer-binary", "--only-binary", "--require-hashes")
+
+
+def logical_lines(path):
+    """(number, text) of each line, continuations joined, comments gone."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            lines = f.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure("%s: %s" % (path, getattr(error, "strerror", None) or "is not UTF-8"))
+    whole, start = "", 0
+    for number, line in enumerate(lines + [""], 1):
+        start = start if whole else number
+        if line.endswith("\\"):
+            whole += line[:-1] + " "
+            continue
+        text = re.sub(r"(^|\s)#.*", "", whole + line).strip()
+        whole = ""
+        if text:
+            yield start, text
+
+
+def check_requirement(text, where):
+    """A name with its specifiers, or a wheel by path or URL."""
+    text = text.split(" --hash")[0].strip()
+    target = text.split(" @ ", 1)[1] if " @ " in text else text
+    target = target.split(" ;")[0].split("#")[0].strip()
+    direct = " @ " in text or "://" in target or target.startswith((".", "/", "~")) or "/" in target.split(";")[0].split("[")[0]
+    if direct and not urllib.parse.urlsplit(target).path.endswith(".whl"):
+        raise Failure("%s%s is no wheel: sources are never built; name a package of the index or a .whl file" % (where, text))
+    if not direct and not re.match(r"[A-Za-z0-9]", text):
+        raise Failure("%s'%s' is no requirement" % (where, text))
+
+
+def read_file(path, found, depth=0):
+    """Checks a requirements file and those that it includes; collects texts and hashes."""
+    if depth > 8:
+        raise Failure("%s: more than 8 files that include each other" % path)
+    with_hashes = re.compile(r"--hash[= ]sha256:([0-9a-f]{64})")
+    for number, text in logical_lines(path):
+        where = "%s:%d: " % (path, number)
+        found["texts"].append(text)
+        if text.startswith("-"):
+            option, _, value = text.replace("=", " ", 1).partition(" ")
+            if option not in OPTIONS:
+                raise Failure("%s%s has no place here: wheels of packages only" % (where, option))
+            if option in ("-r", "--requirement", "-c", "--constraint"):
+                read_file(os.path.join(os.path.dirname(path), value.strip()), found, depth + 1)
+            continue
+        check_requirement(text, where)
+        if "--hash" in text:
+            name = re.match(r"[A-Za-z0-9._-]*", text).group()
+            found["hashes"].setdefault(canonical(name), set()).update(with_hashes.findall(text))
+
+
+# ---- the cache ---------------------------------------------------------------------------------------------------
+
+
+def sha256_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        for chunk in iter(lambda: f.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class Cache:
+    """wheels/SHA256/FILE.whl, and sets/KEY.json: what a request was resolved to."""
+
+    def __init__(self, folder):
+        self.wheels, self.sets = os.path.join(folder, "wheels"), os.path.join(folder, "sets")
+        os.makedirs(self.wheels, exist_ok=True)
+        os.makedirs(self.sets, exist_ok=True)
+
+    def take(self, path):
+        """Moves a wheel in; returns what is known of it."""
+        file, digest = os.path.basename(path), sha256_of(path)
+        name, version = file.split("-")[:2]
+        folder = os.path.join(self.wheels, digest)
+        os.makedirs(folder, exist_ok=True)
+        shutil.copyfile(path, os.path.join(folder, file + ".part"))
+        os.replace(os.path.join(folder, file + ".part"), os.path.join(folder, file))
+        return {"name": canonical(name), "version": version.replace("_", "+"), "sha256": digest, "file": file}
+
+    def path(self, package):
+        """Of a wheel that is there and whole, else None."""
+        path = os.path.join(self.wheels, package["sha256"], package["file"])
+        return path if os.path.isfile(path) and sha256_of(path) == package["sha256"] else None
+
+    def all(self, folder):
+        """A folder of links to every wheel, as installers look for them."""
+        for path in sorted(glob.glob(self.wheels + "/*/*.whl"), key=os.path.getmtime):
+            link = os.path.join(folder, os.path.basename(path))
+            if os.path.lexists(link):
+                os.unlink(link)
+            os.symlink(path, link)
+
+    def read_set(self, key):
+        try:
+            with open(os.path.join(self.sets, key + ".json"), encoding="utf-8") as f:
+                packages = json.load(f)["packages"]
+            return packages if all(map(self.path, packages)) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write_set(self, key, packages):
+        path = os.path.join(self.sets, key + ".json")
+        with open(path + ".part", "w", encoding="utf-8") as f:
+            json.dump({"packages": packages}, f)
+        os.replace(path + ".part", path)
+
+
+# ---- installers --------------------------------------------------------------------------------------------------
+
+
+def environment():
+    env = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    env.update(PIP_ROOT_USER_ACTION="ignore", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_COLOR="1", NO_COLOR="1", LC_ALL="C.UTF-8")
+    return env
+
+
+def run(argv, on_line=None):
+    """Status and all that was printed."""
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
+                          env=environment(), encoding="utf-8", errors="replace") as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            del lines[:-2000]
+            if on_line:
+                on_line(line.strip())
+    return process.returncode, "".join(lines)
+
+
+def one_line(text):
+    return re.sub(r"\s+", " ", text).strip()[:400]
+
+
+NETWORK = ("Failed to establish a new connection", "name resolution", "NewConnectionError", "ConnectTimeout", "Max retries exceeded",
+           "Connection refused", "ProxyError", "Network is unreachable", "error sending request", "dns error", "Read timed out",
+           "ReadTimeoutError", "Connection aborted", "Could not connect")
+
+
+class Installer:
+    def __init__(self, request, cache):
+        self.request, self.cache = request, cache
+        self.version = request["version"]
+        self.minor = ".".join(self.version.split(".")[:2])
+        self.python = request.get("python")
+
+    def fail(self, text):
+        if "CERTIFICATE_VERIFY_FAILED" in text or "invalid peer certificate" in text:
+            raise Failure("the index's certificate is not trusted (SSL_CERT_FILE, PIP_CERT)")
+        if any(word in text for word in NETWORK):
+            raise Failure("the index can't be reached (the network is down, or a proxy is needed); --offline takes what is in "
+                          "the cache and in --find-links")
+        if "No space left" in text or "os error 28" in text:
+            raise Failure("no space left for wheels: make room, or set CLOISTER_IMAGE_STORE to another disk")
+        self.explain(text)
+
+    def no_such(self, name):
+        if self.request.get("offline"):
+            raise Failure("no wheel of '%s' for Python %s in the cache%s: leave --offline out, or put it there"
+                          % (name, self.minor, " and --find-links" if self.request.get("find_links") else ""))
+        raise Failure("no such package: '%s' is not on the index" % name)
+
+    def no_wheel(self, name):
+        raise Failure("'%s' has no wheel for Python %s on %s: sources are never built here; choose another version, or build the "
+                      "wheel and name its folder with --find-links" % (name, self.minor, os.uname().machine))
+
+
+def platforms(newest):
+    """Tags of wheels that a C library runs, "manylinux_2_36" or "musllinux_1_2", from the newest on."""
+    if not newest:
+        return []
+    kind, major, minor = newest.split("_")
+    found = ["%s_%s_%d" % (kind, major, n) for n in range(int(minor), -1, -1)]
+    if kind == "manylinux":
+        found += ["manylinux2014", "manylinux2010", "manylinux1"]
+    return ["%s_%s" % (name, os.uname().machine) for name in found]
+
+
+class Pip(Installer):
+    name = "pip"
+
+    def find(self):
+        """(interpreter, wheel that holds pip or "", cross) of the first that works."""
+        candidates = []
+        if self.python:
+            candidates.append((self.python, "", False))
+            candidates += [(self.python, wheel, False) for wheel in self.bundled()]
+        for other in ("/usr/bin/python3", shutil.which("python3")):
+            if other and os.access(other, os.X_OK):
+                candidates.append((other, "", True))
+        for python, wheel, cross in candidates:
+            status, text = run([python, "-E", "-c", PIP, wheel, "", "--version"])
+            if status == 0 and text.startswith("pip "):
+                self.host, self.wheel, self.cross = python, wheel, cross
+                return True
+        return False
+
+    def bundled(self):
+        """The wheel that ensurepip carries, of our own interpreter: Debian keeps it in a place of its own."""
+        folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), os.path.join(os.path.dirname(os.__file__), "ensurepip", "_bundled")]
+        return [wheel for folder in folders if folder for wheel in sorted(glob.glob(folder + "/pip-*.whl"))]
+
+    def pip(self, *args, on_line=None):
+        markers = self.version if self.cross else ""
+        return run([self.host, "-E", "-c", PIP, self.wheel, markers, *args], on_line)
+
+    def target(self):
+        if not self.cross:
+            return []
+        tag = "cp" + self.minor.replace(".", "")
+        args = ["--python-version", self.version, "--implementation", "cp", "--abi", tag, "--abi", "abi3", "--abi", "none"]
+        for platform in platforms(self.request.get("platform")):
+            args += ["--platform", platform]
+        return args
+
+    def on_line(self, line):
+        match = re.match(r"(?:Downloading|Using cached) ([^-\s/]+)-([^-\s]+)-\S+\.whl(?:\.metadata)?( \([^)]*\))?", line)
+        if match and ".metadata" not in match.group():
+            say("downloading %s %s%s" % (match.group(1), match.group(2), match.group(3) or ""))
+
+    def fetch(self, words, files, hashes, temporary):
+        wheels = os.path.join(temporary, "fetched")
+        os.mkdir(wheels)
+        args = ["download", "--only-binary", ":all:", "--dest", wheels, "--retries", "2", "--no-input", "--progress-bar", "off",
+                *self.target()]
+        if self.request.get("offline"):
+            args.append("--no-index")
+            args += ["--find-links", os.path.join(temporary, "cache")]
+        if self.request.get("find_links"):
+            args += ["--find-links", self.request["find_links"]]
+        if hashes:
+            args.append("--require-hashes")
+        for file in files:
+            args += ["-r", file]
+        status, text = self.pip(*args, *words, on_line=self.on_line)
+        if status != 0:
+            self.fail(text)
+        return [self.cache.take(path) for path in sorted(glob.glob(wheels + "/*.whl"))]
+
+    def explain(self, text):
+        if "CLOISTER-NO-PROGRAMS" in text:
+            raise Failure("one of the packages or what it needs comes as sources only, which are never built here")
+        if "DO NOT MATCH THE HASHES" in text:
+            of = re.search(r"\n\s+(\S+) from (\S+)[^\n]*:?\n\s+Expected sha256 (\w+)(?:.|\n)*?Got\s+(\w+)", text)
+            raise Failure("the hash of %s does not match: expected %s, got %s"
+                          % ((of.group(1), of.group(3), of.group(4)) if of else ("a wheel", "another", "?")))
+        missing = re.search(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*?)\)", text)
+        if missing:
+            wanted = re.sub(r" \(from .*", "", missing.group(1))
+            name = re.match(r"[A-Za-z0-9._-]*", wanted).group()
+            if missing.group(2) == "none":
+                if not self.request.get("offline") and self.has_sources(name):
+                    self.no_wheel(name)
+                self.no_such(name)
+            raise Failure("no version of %s that has a wheel for Python %s fits '%s' (newest: %s)"
+                          % (name, self.minor, wanted, missing.group(2).rpartition(", ")[2]))
+        conflict = re.search(r"Cannot install (.+?) because these package versions have conflicting dependencies", text)
+        if conflict:
+            reasons = re.findall(r"^    (.+ depends on .+|The user requested .+)$", text, re.M)
+            raise Failure(one_line("these do not go together: %s (%s)" % (conflict.group(1), "; ".join(reasons[:4]))))
+        errors = re.findall(r"^\s*(?:ERROR|error): (.+)$", text, re.M)
+        raise Failure("pip: " + one_line(errors[0] if errors else text[-300:] or "it failed without a word"))
+
+    def has_sources(self, name):
+        status, text = self.pip("index", "versions", name, *self.target())
+        return status == 0 and "Available versions" in text
+
+    def install(self, wheels, stage):
+        args = ["install", "--no-index", "--no-deps", "--no-compile", "--no-warn-script-location", "--only-binary", ":all:",
+                "--target", stage, *self.target()]
+        status, text = self.pip(*args, *wheels)
+        if status != 0:
+            self.fail(text)
+
+
+class Uv(Installer):
+    name = "uv"
+
+    def find(self):
+        self.program = shutil.which("uv")
+        if not self.program:
+            return False
+        status, text = run([self.program, "--version"])
+        match = re.match(r"uv (\d+)\.(\d+)", text)
+        # pylock.toml, which says which wheel is meant, is from 0.7 on.
+        return status == 0 and match is not None and tuple(map(int, match.groups())) >= (0, 7)
+
+    def target(self):
+        args = ["--python", self.python or sys.executable]
+        if self.python:
+            return args
+        platform = self.request.get("platform")
+        return args + ["--python-version", self.version] + (["--python-platform", "%s-%s" % (os.uname().machine, platform)]
+                                                            if platform else [])
+
+    def fetch(self, words, files, hashes, temporary):
+        lock, own = os.path.join(temporary, "pylock.toml"), os.path.join(temporary, "with.in")
+        with open(own, "w", encoding="utf-8") as f:
+            f.write("".join(word + "\n" for word in words))
+        args = [self.program, "pip", "compile", "--format", "pylock.toml", "--no-build", "--no-config", "--quiet", "-o", lock,
+                *self.target(), own, *files]
+        if self.request.get("offline"):
+            args += ["--offline", "--no-index", "--find-links", os.path.join(temporary, "cache")]
+        if self.request.get("find_links"):
+            args += ["--find-links", self.request["find_links"]]
+        status, text = run(args)
+        if status != 0:
+            self.fail(text)
+        packages = [self.one(section, temporary) for section in read_text(lock).split("[[packages]]")[1:]]
+        for package in packages if hashes else ():
+            known = hashes.get(package["name"])
+            if not known:
+                raise Failure("%s has no hash in the requirements, and others have: give each one" % package["name"])
+            if package["sha256"] not in known:
+                raise Failure("the hash of %s does not match: expected %s, got %s"
+                              % (package["name"], sorted(known)[0], package["sha256"]))
+        return packages
+
+    def one(self, section, temporary):
+        """Fetches the wheel of a section of pylock.toml, which uv writes with one wheel a line."""
+        name, version = (re.search(r'^%s = "([^"]+)"' % key, section, re.M) for key in ("name", "version"))
+        wheel = re.search(r'\{[^{}]*\b(url|path) = "([^"]+\.whl)"[^{}]*(?:\{ sha256 = "([0-9a-f]{64})" \})?', section)
+        if not name or not wheel:
+            raise Failure("uv did not say which wheel %s is: use --installer pip" % (name.group(1) if name else "a package"))
+        kind, place, digest = wheel.groups()
+        file = urllib.parse.unquote(place.rpartition("/")[2])
+        known = {"file": file, "sha256": digest or ""}
+        if digest and self.cache.path(known):
+            return self.cache.take(self.cache.path(known))
+        say("downloading %s %s" % (name.group(1), version.group(1) if version else ""))
+        path = os.path.join(temporary, file)
+        if kind == "path":
+            shutil.copyfile(os.path.join(temporary, place), path)
+        else:
+            download(place, path)
+        package = self.cache.take(path)
+        if digest and package["sha256"] != digest:
+            raise Failure("the hash of %s does not match: expected %s, got %s" % (file, digest, package["sha256"]))
+        return package
+
+    def explain(self, text):
+        text = one_line(re.sub("[\u2500-\u25ff\u00d7]", " ", text))
+        missing = re.search(r"Because (\S+) was not found in (?:the package registry|the provided package locations|the cache)", text)
+        if missing:
+            self.no_such(missing.group(1))
+        sources = re.search(r"Because (?:only )?(\S+?)(?:==\S+)? has no (?:usable wheels|wheels|`?source)", text)
+        if sources:
+            self.no_wheel(sources.group(1))
+        text = re.sub("^.*No solution found when resolving dependencies(?: cause)?: ", "", text)
+        raise Failure("uv: " + (text.replace("error: ", "", 1) or "it failed without a word"))
+
+    def install(self, wheels, stage):
+        args = [self.program, "pip", "install", "--target", stage, "--no-deps", "--no-index", "--offline", "--no-config", "--no-build",
+                "--link-mode", "copy", "--quiet", *self.target(), *wheels]
+        status, text = run(args)
+        if status != 0:
+            self.fail(text)
+
+
+def read_text(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def download(url, path):
+    try:
+        with urllib.request.urlopen(url, timeout=60) as source, open(path, "wb") as target:
+            left = DOWNLOAD_MOST
+            for chunk in iter(lambda: source.read(1 << 20), b""):
+                left -= len(chunk)
+                if left < 0:
+                    raise Failure("%s is larger than 4 GiB" % url)
+                target.write(chunk)
+    except OSError as error:
+        raise Failure("%s: %s (--installer pip knows the credentials of indexes)" % (url.split("?")[0], error))
+
+
+def choose(request, cache):
+    kinds = {"uv": [Uv], "pip": [Pip], "": [Uv, Pip]}[request.get("installer") or ""]
+    for kind in kinds:
+        installer = kind(request, cache)
+        if installer.find():
+            return installer
+    wanted = "neither uv nor pip" if len(kinds) == 2 else "no %s that can be used" % kinds[0].name
+    raise Failure("%s is here to fetch packages: apt install python3-pip, or put uv into PATH" % wanted)
+
+
+# ---- what is asked for -------------------------------------------------------------------------------------------
+
+
+def key_of(request, texts):
+    parts = [request["version"], request.get("python") or "", request.get("platform") or "", sorted(request["with"]), texts,
+             [os.environ.get(name, "") for name in INDEXES], request.get("find_links") or "", bool(request.get("offline"))]
+    for path in sorted(glob.glob((request.get("find_links") or "/nonexistent") + "/*.whl")):
+        parts.append([path, os.path.getsize(path), os.stat(path).st_mtime_ns])
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def resolve(request, cache):
+    found = {"texts": [], "hashes": {}}
+    for word in request["with"]:
+        check_requirement(word, "--with: ")
+    for file in request["files"]:
+        read_file(file, found)
+    key = key_of(request, found["texts"])
+    packages = None if request.get("upgrade") else cache.read_set(key)
+    if packages is None:
+        installer = choose(request, cache)
+        say("resolving with %s" % installer.name)
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(cache.sets)) as temporary:
+            os.mkdir(os.path.join(temporary, "cache"))
+            cache.all(os.path.join(temporary, "cache"))
+            packages = installer.fetch(request["with"], request["files"], found["hashes"], temporary)
+        packages.sort(key=lambda package: package["name"])
+        cache.write_set(key, packages)
+    return packages
+
+
+def install(request, cache):
+    installer = choose(request, cache)
+    wheels = [cache.path(package) for package in request["packages"]]
+    if None in wheels:
+        raise Failure("a wheel has gone from the cache: try again")
+    say("installing %d package%s with %s" % (len(wheels), "s"[:len(wheels) != 1], installer.name))
+    if wheels:
+        installer.install(wheels, request["stage"])
+    return request["packages"]
+
+
+def main():
+    request = json.loads(sys.argv[1])
+    try:
+        cache = Cache(request["cache"])
+        answer = {"packages": {"resolve": resolve, "install": install}[request["action"]](request, cache)}
+    except Failure as failure:
+        answer = {"error": str(failure)}
+    except OSError as error:
+        answer = {"error": "%s: %s" % (error.filename or "packages", error.strerror or error)}
+    print(json.dumps(answer))
+
+
+main()
