@@ -338,12 +338,28 @@ static int unpack(struct build *b, int directory, struct error *err)
         return packages_replaced(b->packages, b->place, &b->layer.replaced, err);
 }
 
+/* For the guest, which tells what to type for a package that is missing too. */
+static int plan_asked_for(struct build *b, struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(4096);
+        const struct package_set *set = b->options->set;
+
+        for (size_t i = 0; i < set->n_with; i++)
+                if (buffer_printf(&text, "%s%s", i > 0 ? "," : "", set->with[i]) < 0)
+                        return 0;
+        if (text.length == 0 || set->n_files > 0 || buffer_append(&text, "", 1) < 0)
+                return 0;
+        return plan_text(b->plan, "/etc/cloister/with", buffer_bytes(&text), false, err);
+}
+
 /* Returns 1 when it turns out that the image is there. */
 static int plan_and_fill(struct build *b, int directory, struct error *err)
 {
         int r = b->packages ? unpack(b, directory, err) : 0;
 
         if (r < 0 || (r = contents_plan(b->plan, &b->interpreter, &b->layer, err)) < 0)
+                return r;
+        if (b->packages && (r = plan_asked_for(b, err)) < 0)
                 return r;
         if (!b->packages && (r = parts_write(b->store, b->python, b->plan, err)) < 0)
                 return r;

@@ -8,7 +8,7 @@ from contextvars import copy_context
 from inspect import CO_COROUTINE
 from types import CoroutineType
 
-from cloister import sources, traces
+from cloister import packages, sources, traces
 from cloister.compiler import Compiler
 from cloister.exact import is_exact, printable
 from cloister.interrupts import gate
@@ -52,6 +52,9 @@ class Cells:
 
     def run(self, source, filename=None, prepare=None):
         """prepare: called with the names that the code needs before it runs (namespace.py)."""
+        missing = packages.missing(source, filename)
+        if missing is not None:
+            return Outcome(error=missing)
         filename = sources.add(source, filename)
         # A warning of an earlier cell's line is none of this one's.
         self._namespace.pop("__warningregistry__", None)

@@ -4,7 +4,7 @@ import os
 import site
 import traceback
 
-from cloister import sources
+from cloister import packages, sources
 from cloister.exact import printable
 
 TEXT_MOST = 64 * 1024
@@ -33,7 +33,7 @@ def describe(error, interrupted=False):
     kind = KeyboardInterrupt if interrupted else type(error)
     described = {
         "type": printable(_name(kind)),
-        "message": "" if interrupted else cut(printable(_message(error)), MESSAGE_MOST),
+        "message": "" if interrupted else cut(printable(_message(error)), MESSAGE_MOST) + packages.hint(error),
         "traceback": cut(printable(_text(error, interrupted)), TEXT_MOST),
     }
     line = _line(error)
@@ -78,13 +78,26 @@ def _text(error, interrupted):
         sources.refresh_all()
         whole = traceback.TracebackException(type(error), error, _skip_ours(error.__traceback__))
         _strip(whole, set())
-        lines = list(whole.format())
+        lines = _add_hints(list(whole.format()), error)
     except Exception:
         # The guest has broken what traceback stands on, or there is no memory for it.
         return _plain_text(error)
     if interrupted:
         lines[-1] = "KeyboardInterrupt\n"
     return "".join(lines)
+
+
+def _add_hints(lines, error):
+    """Behind the line of each import that failed, also of one that led to another exception."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        hint = packages.hint(error)
+        if hint:
+            plain = "%s: %s\n" % (_name(type(error)), error)
+            lines = [line.replace(plain, plain[:-1] + hint + "\n") for line in lines]
+        error = error.__cause__ or error.__context__
+    return lines
 
 
 def _plain_text(error):

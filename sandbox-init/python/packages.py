@@ -1,0 +1,269 @@
+"""Packages that the image lacks: what to type to have them, for an import that failed and for a script that says at
+its head what it needs (inline script metadata, PEP 723)."""
+
+import ast
+import os
+import re
+import shlex
+import sys
+
+# Distributions that are not called as what is imported from them. Source: the projects' own pages on PyPI.
+DISTRIBUTIONS = {
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "Crypto": "pycryptodome",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "PyMuPDF",
+    "git": "GitPython",
+    "jose": "python-jose",
+    "jwt": "PyJWT",
+    "magic": "python-magic",
+    "MySQLdb": "mysqlclient",
+    "nacl": "PyNaCl",
+    "OpenSSL": "pyOpenSSL",
+    "pil": "Pillow",
+    "PIL": "Pillow",
+    "pkg_resources": "setuptools",
+    "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "slugify": "python-slugify",
+    "usb": "pyusb",
+    "wx": "wxPython",
+    "yaml": "PyYAML",
+    "zmq": "pyzmq",
+}
+
+# Modules that people write themselves, and parts of Python that an image goes without.
+OWN = frozenset(
+    "app common conf config constants core data helper helpers lib main models mymodule schema script settings src "
+    "test tests types util utils".split()
+)
+LEFT_OUT = frozenset("idlelib tkinter turtle turtledemo".split())
+
+# What the image was made with, as people asked for it.
+ASKED_FOR = "/etc/cloister/with"
+
+
+def _asked_for():
+    try:
+        with open(ASKED_FOR, encoding="utf-8") as f:
+            return f.read(4096).strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _is_third_party(name):
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()) or name.startswith(("_", "my_", "test_")):
+        return False
+    if name.lower() in OWN or name in LEFT_OUT or name in getattr(sys, "stdlib_module_names", sys.builtin_module_names):
+        return False
+    # One of the agent's own that is just not in sys.path, or was not found for another reason.
+    return not any(os.path.lexists(os.path.join("/workspace", name + end)) for end in ("", ".py"))
+
+
+def hint(error):
+    """" (add it: …)" for an import of a module that no package here has; "" for any other exception."""
+    try:
+        return _hint(error)
+    except Exception:
+        return ""  # the guest has broken what this stands on
+
+
+def _hint(error):
+    if not isinstance(error, ModuleNotFoundError) or not _is_third_party(error.name):
+        return ""
+    if str(error) != "No module named %r" % error.name:
+        return ""
+    wanted = DISTRIBUTIONS.get(error.name, error.name)
+    if _asked_for():
+        wanted = shlex.quote("%s,%s" % (_asked_for(), wanted))
+    return (
+        ' (add it: cloister image build --with %s --name NAME; then "image": "NAME" in the config, or cloister run --with %s)'
+        % (wanted, wanted)
+    )
+
+
+# ---- scripts -----------------------------------------------------------------------------------------------------
+
+_BLOCK = re.compile(r"^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+)^# ///$", re.MULTILINE)
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^]]*\])?\s*(@[^;]*|\(?[^;)]*\)?)\s*(?:;(.*))?$", re.DOTALL)
+_SPECIFIER = re.compile(r"\s*(===|==|!=|<=|>=|~=|<|>)\s*([A-Za-z0-9.*+!_-]+)\s*$")
+_VERSION = re.compile(r"v?(?:(\d+)!)?(\d+(?:\.\d+)*)[-_.]?(a|b|c|rc|alpha|beta|pre|preview|dev|post|rev|r)?[-_.]?(\d*)")
+_STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": -1, "pre": -1, "preview": -1, None: 0}
+
+
+class MissingPackages(ImportError):
+    """A script says that it needs what the image lacks; nothing of it was run."""
+
+
+MissingPackages.__module__ = "cloister"
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def metadata(source):
+    """What a script says that it needs: (requires-python or "", dependencies). Raises ValueError."""
+    match = _BLOCK.search(source.replace("\r\n", "\n"))
+    if match is None:
+        return "", []
+    text = "".join(line[2:] if line.startswith("# ") else line[1:] for line in match["content"].splitlines(True))
+    try:
+        import tomllib
+    except ImportError:
+        found = _read_without_toml(text)
+    else:
+        found = tomllib.loads(text)
+    python, needs = found.get("requires-python", ""), found.get("dependencies", [])
+    if not isinstance(python, str) or not isinstance(needs, list) or not all(isinstance(n, str) for n in needs):
+        raise ValueError("its \"dependencies\" or \"requires-python\" is not what PEP 723 says")
+    return python, needs
+
+
+def _read_without_toml(text):
+    """Before Python 3.11: the two keys, whose values Python writes as TOML does."""
+    found = {}
+    for match in re.finditer(r"^(dependencies|requires-python)\s*=\s*", text, re.MULTILINE):
+        for end in re.finditer(r"\]|\"|'", text[match.end():]):
+            try:
+                found[match[1]] = ast.literal_eval(text[match.end():match.end() + end.end()])
+                break
+            except (SyntaxError, ValueError):
+                continue
+        else:
+            raise ValueError("\"%s\" is not what PEP 723 says" % match[1])
+    return found
+
+
+def _key(version):
+    """Orders releases and what comes before and after them."""
+    match = _VERSION.match(version)
+    if match is None:
+        raise ValueError(version)
+    release = [int(part) for part in match[2].split(".")]
+    while len(release) > 1 and release[-1] == 0:
+        release.pop()
+    return int(match[1] or 0), release, _STAGES.get(match[3], 1), int(match[4] or 0)
+
+
+def fits(version, specifiers):
+    """Whether a version is within ">=1, <2"; what can't be told fits."""
+    return all(_fits_one(version, one) for one in specifiers.strip(" ()").split(",") if one.strip())
+
+
+def _fits_one(version, specifier):
+    match = _SPECIFIER.match(specifier)
+    if match is None:
+        return True
+    operator, wanted = match.groups()
+    try:
+        have, base = _key(version), wanted[:-2] if wanted.endswith(".*") else wanted
+        want = _key(base)
+    except ValueError:
+        return True
+    if operator == "===":
+        return version == wanted
+    if wanted.endswith(".*") and operator in ("==", "!="):
+        return _begins(have, base) == (operator == "==")
+    if operator == "~=":
+        return have >= want and _begins(have, base.rpartition(".")[0])
+    return {"==": have == want, "!=": have != want, "<=": have <= want, ">=": have >= want, "<": have < want,
+            ">": have > want}[operator]
+
+
+def _begins(have, base):
+    parts = [int(part) for part in re.findall(r"\d+", base)]
+    return (have[1] + [0] * len(parts))[:len(parts)] == parts
+
+
+def applies(marker):
+    """Whether an environment marker holds here; what can't be told does not."""
+    import platform
+
+    version = "%d.%d.%d" % sys.version_info[:3]
+    values = {
+        "python_version": version.rpartition(".")[0], "python_full_version": version, "os_name": os.name,
+        "sys_platform": sys.platform, "platform_system": "Linux", "platform_machine": platform.machine(),
+        "implementation_name": sys.implementation.name, "platform_python_implementation": "CPython", "extra": "",
+    }
+
+    def value(node):
+        if isinstance(node, ast.BoolOp):
+            return (all if isinstance(node.op, ast.And) else any)([value(part) for part in node.values])
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            return compare(node.left, node.ops[0], node.comparators[0])
+        if isinstance(node, ast.Name):
+            return values[node.id]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        raise ValueError(node)
+
+    def compare(left, operator, right):
+        is_version = any(getattr(side, "id", "").startswith("python_") for side in (left, right))
+        left, right = value(left), value(right)
+        if isinstance(operator, (ast.In, ast.NotIn)):
+            return (left in right) == isinstance(operator, ast.In)
+        symbol = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}[type(operator)]
+        if is_version:
+            return fits(left, symbol + right)
+        return {"==": left == right, "!=": left != right}.get(symbol, False)
+
+    try:
+        return bool(value(ast.parse(marker.strip(), mode="eval").body))
+    except (SyntaxError, ValueError, KeyError, RecursionError):
+        return False
+
+
+def _lacking(needs):
+    """The requirements that hold here and that no installed distribution meets."""
+    from importlib import metadata as installed
+
+    have = {canonical(d.metadata["Name"] or ""): d.version for d in installed.distributions()}
+    for need in needs:
+        match = _REQUIREMENT.match(need)
+        if match is None or (match[4] and not applies(match[4])):
+            continue
+        version = have.get(canonical(match[1]))
+        if version is None or not (match[3].startswith("@") or fits(version, match[3])):
+            yield need
+
+
+def missing(source, filename):
+    """MissingPackages when a script says that it needs what is not here, else None."""
+    if "# /// script" not in source:
+        return None
+    script = filename if filename and not filename.startswith("<") else None
+    shown = script or "the script"
+    try:
+        python, needs = metadata(source)
+    except ValueError as error:
+        return MissingPackages("%s: its inline metadata can't be read: %s" % (shown, error))
+    version = "%d.%d.%d" % sys.version_info[:3]
+    told = []
+    if python and not fits(version, python):
+        told.append("needs Python %s, this image has %s" % (python, version))
+    lacking = list(_lacking(needs))
+    if lacking:
+        told.append("needs %s, which this image lacks" % ", ".join(lacking))
+    if not told:
+        return None
+    return MissingPackages("%s %s: %s" % (shown, "; it ".join(told), _commands(script, python if told[0].startswith("needs Py") else "", needs)))
+
+
+def _commands(script, python, needs):
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.splitext(os.path.basename(script or "script"))[0]).strip("-.")[:40] or "script"
+    words = ["cloister image build"]
+    wanted = re.search(r"(?:>=|==|~=)\s*(3\.\d+)", python)
+    if python:
+        words.append("--python python%s" % (wanted[1] if wanted else "3"))
+    if needs:
+        words.append("--with %s" % shlex.quote(",".join(need.strip() for need in needs)))
+    words.append("--name %s && cloister run --image %s %s" % (name, name, shlex.quote(script) if script else "…"))
+    return " ".join(words)
