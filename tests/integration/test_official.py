@@ -72,11 +72,27 @@ class OfficialClient(harness.Case):
 
         self.assertIn("no_such_tool", self.drive(body))
 
-    def test_probes_for_the_newest_era_and_falls_back(self):
-        async def body(client):
-            return await client.call_tool("run_python", {"code": "1"})
+    def test_the_newest_era_is_found(self):
+        seen = []
 
-        self.assertFalse(self.drive(body, mode="auto").is_error)
+        async def body(client):
+            async def progress(value, total, message):
+                seen.append(message)
+
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["run_python"]
+            code = "import time\nfor i in range(3):\n    print('step', i)\n    time.sleep(1)\nprint('x' * 30000)"
+            result = await client.call_tool("run_python", {"code": code}, progress_callback=progress)
+            uri = result.structured_content["truncated"]["resource"]
+            return result, (await client.read_resource(uri)).contents[0].text, (await client.list_resources()).resources
+
+        for mode in ("auto", "2026-07-28"):
+            with self.subTest(mode):
+                del seen[:]
+                result, text, resources = self.drive(body, mode=mode)
+                self.assertFalse(result.is_error)
+                self.assertEqual(text, "step 0\nstep 1\nstep 2\n" + "x" * 30000 + "\n")
+                self.assertEqual(len(resources), 1)
+                self.assertRegex(seen[0], "last line: step")
 
     def test_concurrent_sessions(self):
         async def body(client):
