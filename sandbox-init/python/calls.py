@@ -65,7 +65,7 @@ def check_arguments(entry, arguments):
 
 def _argument_error(entry, wrong):
     line = signature.line(entry.name, entry.input_schema)
-    text = "%s: %s. It takes %s" % (entry.name, wrong, line)
+    text = "%s: %s%s It takes %s" % (entry.name, wrong, "" if wrong.endswith("?") else ".", line)
     return ToolArgumentError(text, server=entry.server, tool=entry.name)
 
 
@@ -122,15 +122,29 @@ class Tool:
 
     async def _call(self, args, kwargs, raw):
         entry = await self._find()
-        payload = make_call(entry, args, kwargs)
+        try:
+            payload = make_call(entry, args, kwargs)
+        except ToolArgumentError:
+            # By a schema of an earlier time, perhaps, of a server that is another one by now.
+            if not self._library.may_doubt(entry.server):
+                raise
+            entry = self._resolved(await self._library.settled_async(True))
+            payload = make_call(entry, args, kwargs)
         del args, kwargs  # they may be large
         answer = await self._channel.call_async(CALL, payload)
-        return _value(entry, answer, raw)
+        return _value(self._entry() or entry, answer, raw)
 
     def _call_blocking(self, args, kwargs, raw):
         entry = self._find_blocking()
-        answer = self._channel.call(CALL, make_call(entry, args, kwargs))
-        return _value(entry, answer, raw)
+        try:
+            payload = make_call(entry, args, kwargs)
+        except ToolArgumentError:
+            if not self._library.may_doubt(entry.server):
+                raise
+            entry = self._resolved(self._library.settled(True))
+            payload = make_call(entry, args, kwargs)
+        answer = self._channel.call(CALL, payload)
+        return _value(self._entry() or entry, answer, raw)
 
     def _start(self, args, kwargs, raw):
         coroutine = self._call(args, kwargs, raw)

@@ -125,6 +125,7 @@ class Library:
         self._version = -1
         self._read = None
         self._asking = None  # the task that asks, for all that wait
+        self._doubted = set()  # servers known from an earlier time only, that were waited for once
         self.on_change = None
 
     def on_frame(self, version, payload):
@@ -148,21 +149,30 @@ class Library:
     def is_settled(self):
         return self._raw is not None and not self.current().starting()
 
+    def may_doubt(self, name):
+        """Whether what is known of a server may be old, and waiting may tell. True once a server."""
+        server = self.current().servers.get(name)
+        if server is None or server.state != "cached" or name in self._doubted:
+            return False
+        self._doubted.add(name)
+        return True
+
     def refreshed(self):
         """With what has arrived in the meantime."""
         self._channel.pump()
         return self.current()
 
-    def settled(self):
-        """Waits, blocking, until no server is starting any more, 10 s at most."""
+    def settled(self, anyway=False):
+        """Waits, blocking, until no server is starting any more, 10 s at most; anyway: also for one whose tools are
+        known from an earlier time."""
         self._channel.pump()
-        if not self.is_settled():
+        if anyway or not self.is_settled():
             self._take(self._channel.call(QUERY, self._query()))
         return self.current()
 
-    async def settled_async(self):
+    async def settled_async(self, anyway=False):
         """The same for a coroutine. Many that wait at once ask once: the broker answers so many questions at a time."""
-        if not self.is_settled():
+        if anyway or not self.is_settled():
             loop = asyncio.get_running_loop()
             if self._asking is None or self._asking.done() or self._asking.get_loop() is not loop:
                 self._asking = loop.create_task(self._ask())

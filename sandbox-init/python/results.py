@@ -1,11 +1,15 @@
 """What a tool call returns: the value that is meant rather than the message that carries it."""
 
+import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 
 from cloister.errors import KINDS, ToolError, ToolProtocolError
 from cloister.exact import decode, decode_text
 from cloister.signature import is_wrapped
+
+
+_BASE64 = re.compile("[A-Za-z0-9+/]*")
 
 
 class Blob:
@@ -112,7 +116,7 @@ def unwrap(result, server, tool, output_schema):
         raise ToolError(_error_text(content, tool), server=server, tool=tool, content=content)
     structured = result.get("structuredContent")
     if structured is not None:
-        wrapped = is_wrapped(output_schema) or _says_wrapped(result)
+        wrapped = is_wrapped(output_schema, tool) or _says_wrapped(result)
         if wrapped and isinstance(structured, dict) and list(structured) == ["result"]:
             return structured["result"]
         return structured
@@ -155,7 +159,11 @@ def _block(block):
 
 
 def _bytes(text):
-    return a2b_base64(text.replace("-", "+").replace("_", "/"))
+    """Of either alphabet, with padding or without; what is something else is refused, not guessed at."""
+    text = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    if not _BASE64.fullmatch(text):
+        raise ValueError("no base64")
+    return a2b_base64(text + "=" * (-len(text) % 4))
 
 
 def _text(text):

@@ -88,7 +88,7 @@ def line(name, input_schema, output_schema=None):
     if more is True or isinstance(more, dict):
         parts.append("**more")
     text = "%s(%s)" % (name, ", ".join(parts))
-    returned = returned_schema(output_schema)
+    returned = returned_schema(output_schema, name)
     if returned is not None:
         text += " -> %s" % type_text(returned, output_schema)
     return _cut(text, MOST_LINE)
@@ -101,15 +101,22 @@ def _python(value):
         return "…"
 
 
-def is_wrapped(output_schema):
-    """FastMCP puts what is no object into {"result": …} and says so."""
-    return isinstance(output_schema, dict) and output_schema.get("x-fastmcp-wrap-result") is True
+def is_wrapped(output_schema, tool):
+    """FastMCP puts what is no object into {"result": …} and says so; the official Python SDK does the same and gives
+    the schema the tool's name and "Output" as its title."""
+    if not isinstance(output_schema, dict):
+        return False
+    if output_schema.get("x-fastmcp-wrap-result") is True:
+        return True
+    members = output_schema.get("properties")
+    only_result = isinstance(members, dict) and list(members) == ["result"]
+    return only_result and output_schema.get("title") == "%sOutput" % tool
 
 
-def returned_schema(output_schema):
+def returned_schema(output_schema, tool):
     if not isinstance(output_schema, dict):
         return None
-    if is_wrapped(output_schema):
+    if is_wrapped(output_schema, tool):
         members = output_schema.get("properties")
         return members.get("result", True) if isinstance(members, dict) else True
     return output_schema

@@ -6,9 +6,10 @@
  * A server of unknown era is asked server/discover first. A modern one says what it supports. A
  * legacy one says that there is no such method, and is asked to initialize on the same pipe; or it
  * says nothing, and is asked to initialize HUB_PROBE_MS later, while an answer that comes late
- * still counts (npx may have had to download first); or it ends over what it does not know, and is
- * started again without the question. What proved right is kept with the tools in the cache, so
- * that a legacy server is not asked again; when the memory turns out wrong, the next attempt asks.
+ * still counts (npx may have had to download first); or it ends over what it does not know, or
+ * refuses to initialize after it (supergateway has done so by itself then), and is started again
+ * without the question. What proved right is kept with the tools in the cache, so that a legacy
+ * server is not asked again; when the memory turns out wrong, the next attempt asks.
  */
 #include <assert.h>
 #include <errno.h>
@@ -162,16 +163,26 @@ static void refuse_version(struct hub_server *s, yyjson_val *version)
 
 /* ---- legacy ---- */
 
+/* A refusal may be due to what was asked before it, or to what was not. Returns whether another
+ * process is tried, the other way. */
+static bool try_otherwise(struct hub_server *s)
+{
+        if (s->is_probed)
+                s->skips_probe = true;
+        else if (s->era == HUB_ERA_LEGACY) /* by memory only */
+                s->era = HUB_ERA_UNKNOWN;
+        else
+                return false;
+        hub_server_restart(s, "refused initialize");
+        return true;
+}
+
 static void on_initialized(struct hub_server *s, const struct jsonrpc_message *m)
 {
         yyjson_val *version = yyjson_obj_get(m->result, "protocolVersion");
 
-        if (m->kind == JSONRPC_ERROR && !s->is_probed && s->era == HUB_ERA_LEGACY) {
-                /* It was legacy the last time; what it is now, it has to be asked. */
-                s->era = HUB_ERA_UNKNOWN;
-                hub_server_restart(s, "does not take initialize any more");
+        if (m->kind == JSONRPC_ERROR && try_otherwise(s))
                 return;
-        }
         if (m->kind == JSONRPC_ERROR)
                 hub_server_failf(s, "refused initialize: %.200s (%lld)", m->error_message,
                                  (long long)m->error_code);

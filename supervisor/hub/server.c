@@ -338,7 +338,7 @@ struct hub_server *hub_server_new(struct hub *hub, uint32_t index,
                 .fds = {-1, -1, -1},
                 .junk_lines = {.window_us = HUB_PAUSE_MS * 1000, .most = 2000},
                 .junk_bytes = {.window_us = HUB_PAUSE_MS * 1000, .most = 4 * 1024 * 1024},
-                .log_bytes = {.window_us = HUB_PAUSE_MS * 1000, .most = 1024 * 1024},
+                .log_bytes = {.window_us = HUB_PAUSE_MS * 1000, .most = 4 * 1024 * 1024},
                 .log_rate = {.window_us = second, .most = 100},
                 .warn_rate = {.window_us = 60 * second, .most = 10},
         };

@@ -36,6 +36,10 @@ class Unwrap(unittest.TestCase):
         told = result(structuredContent={"result": 5}, _meta={"fastmcp": {"wrap_result": True}})
         self.assertEqual(self.value(told), 5)
         self.assertEqual(self.value(result(structuredContent={"result": 1, "b": 2}), wrapped), {"result": 1, "b": 2})
+        titled = {"type": "object", "properties": {"result": {}}, "title": "tOutput"}
+        self.assertEqual(self.value(whole, titled), [1])
+        for other in ({**titled, "title": "Answer"}, {**titled, "properties": {"result": {}, "more": {}}}, None):
+            self.assertEqual(self.value(whole, other), {"result": [1]})
 
     def test_no_block_and_several(self):
         self.assertIsNone(self.value(result()))

@@ -116,6 +116,20 @@ static void test_wedged(void)
         world_done(&w);
 }
 
+/* One that takes the question for a beginning, and then refuses to begin. */
+static void test_taken(void)
+{
+        struct world w;
+
+        world_init(&w);
+        world_add(&w, "s", "--era", "taken", NULL);
+        world_open(&w);
+        check_has_tools(&w, "s");
+        check_eq_int(w.n_runs, 2);
+        check_has(world_log(&w), "server s: refused initialize; it is started again");
+        world_done(&w);
+}
+
 /* A modern server that was slow to start has been sent both questions. */
 static void test_late(void)
 {
@@ -281,6 +295,7 @@ int main(void)
         run(test_legacy_is_not_slowed);
         run(test_era_is_remembered);
         run(test_wedged);
+        run(test_taken);
         run(test_late);
         run(test_future);
         run(test_era_that_changed);

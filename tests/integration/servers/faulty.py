@@ -7,6 +7,7 @@ Options say what is wrong from the start on, tools what goes wrong in a call. Wi
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -41,10 +42,39 @@ def notify(method, **params):
     send({"jsonrpc": "2.0", "method": method, "params": params})
 
 
+TREE = {"type": "object", "properties": {"value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+SCHEMAS = {
+    "echo": {"type": "object", "properties": {"n": {"type": "number", "maximum": 1.50}}},
+    "recursive": {"type": "object", "properties": {"tree": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": TREE}},
+    "one-of": {
+        "type": "object",
+        "properties": {"where": {"oneOf": [{"type": "string"}, {"type": "object", "required": ["lat"], "properties": {"lat": {"type": "number"}}}]}},
+        "required": ["where"],
+    },
+    "far-ref": {"type": "object", "properties": {"x": {"$ref": "https://example.com/schema.json#/x"}}},
+    "loop-ref": {"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+}
+
+# A dot, a sound of silence and a file, in the blocks that carry them.
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+BLOCKS = {
+    "text": {"type": "text", "text": "words"},
+    "json": {"type": "text", "text": '{"a": [1, 2]}'},
+    "image": {"type": "image", "data": PNG, "mimeType": "image/png"},
+    "audio": {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
+    "resource": {"type": "resource", "resource": {"uri": "file:///a.txt", "mimeType": "text/plain", "text": "inside"}},
+    "blob": {"type": "resource", "resource": {"uri": "file:///a.bin", "mimeType": "application/x", "blob": "AAEC"}},
+    "link": {"type": "resource_link", "uri": "file:///b.txt", "name": "b", "mimeType": "text/plain"},
+    "unknown": {"type": "hologram", "data": "x"},
+    "bad-image": {"type": "image", "data": "***", "mimeType": "image/png"},
+}
+
+
 class Server:
     def __init__(self, options):
         self.options = options
         self.extra = []  # tools that came later
+        self.removed = []
         self.asked = {}  # what we asked the client: id -> [event, answer]
         self.cancelled = []
         self.lists = 0
@@ -57,6 +87,11 @@ class Server:
 
     def run(self):
         o = self.options
+        if o.pid_file:
+            with open(o.pid_file, "a", encoding="ascii") as f:
+                f.write(f"{os.getpid()}\n")
+        if o.ignore_term:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if o.words:
             print(o.words, file=sys.stderr, flush=True)
         if o.die is not None:
@@ -74,6 +109,8 @@ class Server:
             out.flush()
         for line in sys.stdin.buffer:
             self.on_line(line)
+        if o.ignore_term:
+            time.sleep(3600)
 
     def flood_stderr(self):
         line = b"noise " * 100 + b"\n"
@@ -98,7 +135,14 @@ class Server:
         elif method == "tools/call":
             self.calls += 1
             params = message["params"]
-            getattr(self, "tool_" + params["name"].replace("-", "_"), self.tool_unknown)(id, params["arguments"])
+            if self.options.count:
+                with open(self.options.count, "a", encoding="ascii") as f:
+                    f.write(params["name"] + "\n")
+            tool = getattr(self, "tool_" + params["name"].replace("-", "_"), None)
+            if tool:
+                tool(id, params["arguments"])
+            else:
+                self.tool_unknown(id, params["arguments"], params["name"])
         else:
             send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
 
@@ -112,6 +156,9 @@ class Server:
             self.on_discover(id)
             return False
         if era == "wedge" and self.discovers:
+            return False
+        if era == "taken" and method == "initialize" and self.discovers:
+            refuse(id, -32600, "already initialized")
             return False
         if era not in ("modern", "late"):
             return True
@@ -132,6 +179,8 @@ class Server:
         era = self.options.era
         if era == "die":
             os._exit(1)
+        elif era == "taken":
+            refuse(id, -32601, "Method not found")
         elif era == "unsupported":
             refuse(id, -32022, "Unsupported protocol version", supported=["2024-11-05"], requested="2026-07-28")
         elif era == "future":
@@ -191,7 +240,8 @@ class Server:
 
     def names(self):
         own = [n[5:].replace("_", "-") for n in dir(self) if n.startswith("tool_") and n != "tool_unknown"]
-        return sorted(own) + [f"many-{i}" for i in range(self.options.many)] + self.extra
+        names = sorted(own) + [f"many-{i}" for i in range(self.options.many)] + self.options.tool + self.extra
+        return [name for name in names if name not in self.removed]
 
     def describe(self, name):
         pad = "long " * 14000 if self.options.long_list and name == "echo" else ""
@@ -199,7 +249,7 @@ class Server:
             "name": name,
             "title": name.title(),
             "description": f"Does {name}. {pad}",
-            "inputSchema": {"type": "object", "properties": {"n": {"type": "number", "maximum": 1.50}}},
+            "inputSchema": SCHEMAS.get(name) or {"type": "object", "additionalProperties": True},
             "annotations": {"readOnlyHint": True},
             "_meta": {"not": "for us"},
         }
@@ -248,7 +298,10 @@ class Server:
 
     # ---- tools ---------------------------------------------------------------------------------------------------
 
-    def tool_unknown(self, id, arguments):
+    def tool_unknown(self, id, arguments, name=None):
+        if name in self.options.tool or name in self.extra or name in SCHEMAS or (name or "").startswith("many-"):
+            answer(id, text_result("", structuredContent={"tool": name, "arguments": arguments}))
+            return
         send({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "Unknown tool", "data": {"why": [1.50]}}})
 
     def tool_echo(self, id, arguments):
@@ -314,6 +367,33 @@ class Server:
     def tool_big(self, id, arguments):
         answer(id, text_result("y" * int(arguments["mib"] * 1024 * 1024)))
 
+    def tool_blocks(self, id, arguments):
+        """Content of these kinds."""
+        answer(id, {"content": [BLOCKS[kind] for kind in arguments["kinds"]]})
+
+    def tool_remove(self, id, arguments):
+        """A tool disappears, and another one takes its place."""
+        self.removed.append(arguments["name"])
+        self.extra.append(arguments["add"])
+        notify("notifications/tools/list_changed")
+        answer(id, text_result("changed"))
+
+    def tool_noise(self, id, arguments):
+        """So much on stderr, then the answer."""
+        line = b"noise " * 170 + b"\n"
+        for _ in range(arguments["mib"] << 10):
+            os.write(2, line)
+        answer(id, text_result("done"))
+
+    def tool_overdue(self, id, arguments):
+        """Answers after so many seconds, then everything again, as if nothing had been."""
+
+        def again():
+            answer(id, text_result("late"))
+            answer(id, text_result("again"))
+
+        threading.Timer(arguments["seconds"], again).start()
+
     def tool_count(self, id, arguments):
         """How many bytes of text arrived."""
         answer(id, text_result(str(len(arguments["text"]))))
@@ -372,12 +452,17 @@ def main():
     p.add_argument("--bad-initialize", help="this line for initialize, with ID replaced")
     p.add_argument("--version", help="answer with this protocolVersion")
     p.add_argument("--instructions")
-    eras = ["legacy", "modern", "late", "die", "silent", "wedge", "unsupported", "future", "odd"]
+    eras = ["legacy", "modern", "late", "die", "silent", "wedge", "taken", "unsupported", "future", "odd"]
     p.add_argument("--era", default="legacy", choices=eras, help="what server/discover does")
     p.add_argument("--listens", action="store_true", help="says when its tools change, if it is asked to (modern)")
     p.add_argument("--ttl", type=int, help="ttlMs of tools/list")
     p.add_argument("--burst", action="store_true", help="five list_changed after initialized")
     p.add_argument("--pages", type=int, default=1)
+    p.add_argument("--schemas", help="a JSON file of inputSchemas by the name of the tool")
+    p.add_argument("--count", help="a file to which the name of each called tool is added")
+    p.add_argument("--pid-file", help="a file to which the pid is added")
+    p.add_argument("--ignore-term", action="store_true", help="neither SIGTERM nor the end of stdin ends it")
+    p.add_argument("--tool", action="append", default=[], help="one tool more, of this name")
     p.add_argument("--many", type=int, default=0, help="so many tools more")
     p.add_argument("--long-list", action="store_true", help="a description of 70 KB")
     p.add_argument("--loop-cursor", action="store_true", help="pages without end")
@@ -385,7 +470,11 @@ def main():
     p.add_argument("--bad-list", action="store_true")
     p.add_argument("--bad-tools", action="store_true", help="tools that cannot be used beside those that can")
     p.add_argument("--die-after-list", type=int)
-    Server(p.parse_args()).run()
+    options = p.parse_args()
+    if options.schemas:
+        with open(options.schemas, encoding="utf-8") as f:
+            SCHEMAS.update(json.load(f))
+    Server(options).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,187 @@
+"""Servers that people use, from npm and PyPI, each doing something through the sandbox."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import urllib.request
+
+import harness
+import rawmcp
+
+MODULES = os.path.join(harness.NODE_DIR, "node_modules")
+SERVERS = os.path.join(harness.HERE, "servers")
+VENV_PYTHON = os.path.join(os.environ.get("CLOISTER_VENV", os.path.join(harness.SOURCE, "build", "venv")), "bin", "python")
+
+
+def script(path, *args, **rest):
+    return {"command": harness.NODE, "args": [os.path.join(MODULES, path), *args], **rest}
+
+
+def supergateway(*args):
+    return script("supergateway/dist/index.js", "--logLevel", "none", *args)
+
+
+class Stdio(rawmcp.ServerCase):
+    """All of them behind one Cloister, as people have them."""
+
+    @classmethod
+    def servers(cls):
+        cls.repository = os.path.join(cls.class_dir, "repository")
+        os.mkdir(cls.repository)
+        everything = os.path.join(MODULES, "@modelcontextprotocol", "server-everything", "dist", "index.js")
+        return {
+            "thinking": harness.official("server-sequential-thinking"),
+            "git": script("@cyanheads/git-mcp-server/dist/index.js", env={
+                "MCP_TRANSPORT_TYPE": "stdio", "MCP_LOG_LEVEL": "error", "GIT_BASE_DIR": cls.class_dir,
+                "GIT_USERNAME": "t", "GIT_EMAIL": "t@example.com", "HOME": cls.class_dir,
+            }),
+            "time": script("time-mcp/dist/index.js"),
+            "calc": script("@coo-quack/calc-mcp/dist/index.js"),
+            "modern": {"command": harness.NODE, "args": [os.path.join(SERVERS, "modern.mjs")], "env": {"CLOISTER_NODE": harness.NODE_DIR}},
+            "sdk": {"command": VENV_PYTHON, "args": [os.path.join(SERVERS, "sdk.py")]},
+            "everything": {"command": harness.NODE, "args": [everything]},
+        }
+
+    def raised(self, call):
+        return self.value(f"try:\n    r = await {call}\nexcept ToolError as e:\n    r = [type(e).__name__, str(e)]\nr")
+
+    def test_all_of_them_come_up(self):
+        code = "[t['server'] for t in _discover() if 'error' in t], sorted({t['server'] for t in _discover()})"
+        failed, names = self.value(f"list(({code}))", wait=60)
+        self.assertEqual((failed, names), ([], ["calc", "everything", "git", "modern", "sdk", "thinking", "time"]))
+
+    def test_sequential_thinking(self):
+        code = "t = await mcp_thinking.sequentialthinking(thought='a', nextThoughtNeeded=False, thoughtNumber=1, totalThoughts=1)\nt"
+        self.assertEqual(self.value(code)["thoughtNumber"], 1)
+
+    def test_git_with_a_list_of_tools_of_78_kilobytes(self):
+        self.assertGreater(self.value("len([t for t in _discover() if t['server'] == 'git'])", wait=60), 20)
+        self.assertGreater(self.value("len(json.dumps([_schema(t) for t in tools if _schema(t)['server'] == 'git']))"), 60000)
+        code = f"""
+p = {self.repository!r}
+_ = await mcp_git.git_init(path=p, initialBranch='main')
+s = await mcp_git.git_status(path=p)
+s['currentBranch'] if isinstance(s, dict) else s"""
+        self.assertIn("main", str(self.value(code, wait=60)))
+        self.assertTrue(os.path.isdir(os.path.join(self.repository, ".git")))
+
+    def test_time_whose_stdout_has_noise(self):
+        names = self.value("sorted(t['name'] for t in _discover() if t['server'] == 'time')")
+        self.assertIn("current_time", names)
+        self.assertRegex(str(self.value("await mcp_time.current_time(format='YYYY-MM-DD', timezone='UTC')")), r"20\d\d-\d\d-\d\d")
+
+    def test_calc_in_parallel(self):
+        code = """
+import asyncio
+r = await asyncio.gather(*(mcp_calc.math(action='eval', expression=f'{i} * {i}') for i in range(200)), return_exceptions=True)
+[str(x) for x in r]"""
+        results = self.value(code, wait=60)
+        self.assertEqual(len(results), 200)
+        for i, text in enumerate(results):
+            self.assertIn(str(i * i), text)
+
+    def test_modern_server_of_the_official_sdk(self):
+        self.assertEqual(self.value("await mcp_modern.add(a=2, b=3)"), {"sum": 5})
+        # It wants to ask a person; that nobody can be asked is said at once.
+        kind, text = self.raised("mcp_modern.deploy()")
+        self.assertEqual(kind, "ToolProtocolError")
+        self.assertIn("elicitation/create", text)
+
+    def test_modern_server_tells_of_its_new_tool(self):
+        code = """
+import asyncio
+await mcp_modern.grow()
+for _ in range(100):
+    if 'later' in mcp_modern:
+        break
+    await asyncio.sleep(0.05)
+await mcp_modern.later()"""
+        self.assertEqual(self.value(code), "late")
+
+    def test_modern_server_is_sent_nothing_of_the_old_era(self):
+        self.value("await mcp_modern.add(a=2, b=3)")
+        self.assertNotIn("refused initialize", self.server.log())
+
+    def test_results_that_the_python_sdk_wraps(self):
+        self.assertEqual(self.value("[await mcp_sdk.numbers(), await mcp_sdk.total(values=[1, 2]), await mcp_sdk.table()]"), [[1, 2, 3], 3, {"result": 1}])
+        self.assertIn("-> list[int]", self.value("repr(mcp_sdk.numbers)"))
+
+    def test_arguments_that_everything_refuses(self):
+        self.assertEqual(self.raised("mcp_everything.get_sum(a='x', b=1)")[0], "ToolArgumentError")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Bridges(harness.Case):
+    """Programs in between: what is served over HTTP on loopback comes back to stdio."""
+
+    def serve(self, entry, port, path, env=None):
+        """Runs a server until the test ends."""
+        with open(self.path("served.log"), "ab") as log:
+            process = subprocess.Popen(
+                [entry["command"], *entry["args"]], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=harness.environment(**(env or {})), start_new_session=True,
+            )
+        self.addCleanup(self.end, process)
+        self.assertTrue(harness.wait_until(lambda: self.listens(port, path)), "it does not listen")
+
+    @staticmethod
+    def end(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, harness.signal.SIGKILL)
+        process.wait(harness.PATIENCE)
+
+    @staticmethod
+    def listens(port, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1):
+                return True
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+
+    def use(self, entry):
+        server = rawmcp.RawServer("--config", self.config({"far": entry}), cwd=self.dir)
+        self.addCleanup(server.free)
+        server.initialize()
+        code = "import asyncio\nr = await asyncio.gather(*(mcp_far.echo(message=str(i)) for i in range(20)))\n[len(set(r)), r[7], len(mcp_far)]"
+        cell = server.cell(code, wait=3 * harness.PATIENCE)
+        self.assertEqual(cell["status"], "ok", cell)
+        different, one, n = cell["value"]["json"]
+        self.assertEqual(different, 20)
+        self.assertIn("7", one)
+        self.assertGreater(n, 10)
+        self.assertEqual(server.close(), 0)
+
+    def test_supergateway_from_streamable_http(self):
+        port = free_port()
+        self.serve(harness.official("server-everything", "streamableHttp"), port, "/mcp", {"PORT": str(port)})
+        self.use(supergateway("--streamableHttp", f"http://127.0.0.1:{port}/mcp", "--outputTransport", "stdio"))
+
+    def test_supergateway_from_sse(self):
+        port = free_port()
+        self.serve(harness.official("server-everything", "sse"), port, "/", {"PORT": str(port)})
+        self.use(supergateway("--sse", f"http://127.0.0.1:{port}/sse", "--outputTransport", "stdio"))
+
+    def test_mcp_proxy_then_supergateway(self):
+        port = free_port()
+        entry = harness.official("server-everything", "stdio")
+        self.serve(script("mcp-proxy/dist/bin/mcp-proxy.mjs", "--host", "127.0.0.1", "--port", str(port), "--", entry["command"], *entry["args"]), port, "/ping")
+        self.use(supergateway("--streamableHttp", f"http://127.0.0.1:{port}/mcp", "--outputTransport", "stdio"))
+
+    def test_both_directions_of_supergateway(self):
+        port = free_port()
+        entry = harness.official("server-everything", "stdio")
+        command = " ".join([entry["command"], *entry["args"]])
+        self.serve(supergateway("--stdio", command, "--port", str(port), "--outputTransport", "streamableHttp", "--stateful", "--healthEndpoint", "/healthz"), port, "/healthz")
+        self.use(supergateway("--streamableHttp", f"http://127.0.0.1:{port}/mcp", "--outputTransport", "stdio"))
+
+
+if __name__ == "__main__":
+    harness.main()
