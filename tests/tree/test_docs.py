@@ -1,0 +1,83 @@
+"""What the pages promise: a section for each finding of doctor's, snippets that a client can read."""
+
+import json
+import os
+import re
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+STRING = r'"(?:[^"\\]|\\.)*"'
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def literal(strings):
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', strings))
+
+
+class Troubleshooting(unittest.TestCase):
+    """docs/troubleshooting.md has a section for each finding of doctor's, with its fix."""
+
+    def rows(self):
+        table = read("supervisor/monitor/doctor-findings.c").split("doctor_kinds[] = {")[1].split("\n};")[0]
+        row = r'\{"([a-z-]+)", DOCTOR_\w+, \w+,\s*((?:%s\s*)+),\s*((?:%s\s*)+)\}' % (STRING, STRING)
+        return [(name, literal(fix)) for name, _, fix in re.findall(row, table)]
+
+    def test_each_finding(self):
+        rows = self.rows()
+        self.assertGreater(len(rows), 10)
+        page = read("docs/troubleshooting.md") + "\n## end\n"
+        sections = dict(re.findall(r"^### ([a-z-]+)\n(.*?)(?=^##)", page, re.S | re.M))
+        self.assertEqual(set(sections), {name for name, _ in rows})
+        for name, fix in rows:
+            # What is to be typed: settings and options, which have an equals sign.
+            for word in re.findall(r"[\w./-]+=[\w./-]+", fix)[:2]:
+                self.assertIn(word, sections[name], name)
+
+
+class Clients(unittest.TestCase):
+    """examples/clients.md: each snippet is whole, and starts `cloister mcp`."""
+
+    CLIENTS = ["Claude Code", "Claude Desktop", "Codex", "Gemini CLI", "Qwen Code", "opencode", "Cursor", "VS Code"]
+
+    def sections(self):
+        page = read("examples/clients.md") + "\n## end\n"
+        return dict(re.findall(r"^## (.*?)\n(.*?)(?=^## )", page, re.S | re.M))
+
+    def command(self, entry):
+        command = entry["command"]
+        return command if isinstance(command, list) else [command, *entry["args"]]
+
+    def test_each_client(self):
+        sections = self.sections()
+        for client in self.CLIENTS:
+            with self.subTest(client):
+                kind, text = re.search(r"^```(\w+)\n(.*?)^```", sections[client], re.S | re.M).groups()
+                if kind == "toml":
+                    self.assertIn("[mcp_servers.cloister]\n", text)
+                    found = json.loads(re.search(r"^args = (\[.*\])$", text, re.M).group(1))
+                    self.assertEqual(found, ["mcp"])
+                    self.assertRegex(text, r'(?m)^command = "/path/to/cloister"$')
+                    continue
+                servers = json.loads(text)
+                entry = next(iter(servers.values()))["cloister"]
+                self.assertEqual(self.command(entry), ["/path/to/cloister", "mcp"])
+
+    def test_every_json_of_every_page(self):
+        pages = ["README.md", "examples/clients.md"] + [f"docs/{n}" for n in os.listdir(f"{ROOT}/docs") if n.endswith(".md")]
+        seen = 0
+        for page in pages:
+            for text in re.findall(r"^```json\n(.*?)^```", read(page), re.S | re.M):
+                with self.subTest(page=page, text=text):
+                    json.loads(text)
+                    seen += 1
+        self.assertGreater(seen, 8)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
