@@ -20,7 +20,7 @@
 #include "supervisor/monitor/cgroup-parts.h"
 #include "supervisor/monitor/cgroup-tree.h"
 
-enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10 };
+enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10, GENERATIONS_MAX = 4, PROCS_SIZE = 64 * 1024 };
 
 static int set_cpu(const struct cgroup *cgroup, uint32_t milli, struct error *err)
 {
@@ -106,13 +106,40 @@ static bool is_true_root(int dir_fd)
         return faccessat(dir_fd, "cgroup.events", F_OK, 0) < 0;
 }
 
+static pid_t parent_of(pid_t pid)
+{
+        char path[32], text[1024];
+        int parent = 0;
+
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        const char *rest = cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0 ? NULL
+                                                                               : strrchr(text, ')');
+        return rest && sscanf(rest, ") %*c %d", &parent) == 1 ? (pid_t)parent : 0;
+}
+
+/* We, the janitor and its twin. */
+static bool is_one_of_us(pid_t pid)
+{
+        for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
+                if (pid == getpid())
+                        return true;
+                pid = parent_of(pid);
+        }
+        return false;
+}
+
 static bool are_alone(int dir_fd)
 {
-        char text[64], self[16];
+        char text[PROCS_SIZE];
 
-        snprintf(self, sizeof(self), "%d\n", getpid());
-        return cgroup_read(dir_fd, "cgroup.procs", text, sizeof(text)) >= 0 &&
-               strcmp(text, self) == 0;
+        if (cgroup_read(dir_fd, "cgroup.procs", text, sizeof(text)) <= 0)
+                return false;
+        char *rest = text;
+        for (const char *line; (line = strsep(&rest, "\n")) && *line;) {
+                if (!is_one_of_us((pid_t)atoi(line)))
+                        return false;
+        }
+        return true;
 }
 
 static bool is_under_systemd(void)
@@ -151,7 +178,7 @@ static int enable(int dir_fd, const char *path, struct error *why)
 
 static int move_aside(int dir_fd, const char *path, struct error *why)
 {
-        char pids[64 * 1024];
+        char pids[PROCS_SIZE];
         int r = 1;
 
         if (mkdirat(dir_fd, "supervisor", 0755) < 0 && errno != EEXIST)

@@ -47,6 +47,16 @@ def patient(timeout):
 ROOT = os.geteuid() == 0
 
 
+# In the capable mode root's tests write the configs, and an ordinary user reads them.
+if "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", ""):
+    def readable_mkdtemp(*args, make=tempfile.mkdtemp, **rest):
+        path = make(*args, **rest)
+        os.chmod(path, 0o755)
+        return path
+
+    tempfile.mkdtemp = readable_mkdtemp
+
+
 def become_subreaper():
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

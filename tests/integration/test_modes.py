@@ -321,7 +321,7 @@ class Subordinate(Other):
 
 
 # An ordinary user cannot give what these need; what he has, Here tries.
-if not harness.ROOT:
+if not harness.ROOT or EXPECT.get("mode", "root") != "root":
     del Capable, Subordinate
 
 
