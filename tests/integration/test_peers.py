@@ -9,7 +9,8 @@ import rawmcp
 class Peers(rawmcp.ServerCase):
     """One test a defect, in the order of the list."""
 
-    SERVERS = {"calendar": harness.fixture("--name", "calendar"), "late": harness.fixture("--slow-start", "1", "--tool", "only_late")}
+    SERVERS = {"calendar": harness.fixture("--name", "calendar"), "late": harness.fixture("--slow-start", "1", "--tool", "only_late"),
+               "one": harness.fixture("--tool", "twice"), "two": harness.fixture("--tool", "twice")}
 
     def test_01_system_exit_is_no_silent_success(self):
         self.ok("x = 1")
@@ -63,6 +64,33 @@ class Peers(rawmcp.ServerCase):
 
     def test_read_stderr_is_there_after_success(self):
         self.assertEqual(self.ok("import sys\nprint('w', file=sys.stderr)")["stderr"], "w\n")
+
+    def test_read_exit_code_and_output_are_there_after_a_failure(self):
+        cell = self.cell("print('before')\nimport sys\nprint('why', file=sys.stderr)\nsys.exit(7)")
+        self.assertEqual((cell["status"], cell["exit_code"], cell["stdout"], cell["stderr"]), ("exit", 7, "before\n", "why\n"))
+
+    def test_read_whatever_is_printed_the_pipe_has_messages_only(self):
+        # The reader of this test ends at a line that is no JSON.
+        self.ok("import os, sys\nfor fd in range(16):\n    try:\n        os.write(fd, b'None\\n')\n    except OSError:\n        pass", session="noise")
+        self.assertEqual(self.server.ask("ping"), {})
+
+    def test_read_same_names_of_two_servers_are_both_there(self):
+        self.assertEqual(self.value("(await mcp_one.twice())['tool'] + (await tools['two.twice']())['tool']"), "twicetwice")
+        self.assertEqual(self.cell("await tools['twice']()")["error"]["type"], "cloister.ToolNotFound")
+
+    def test_read_much_output_is_bounded_and_not_lost(self):
+        cell = self.ok("print('y' * 3_000_000)")
+        self.assertLess(len(cell["stdout"]), 11000)
+        contents = self.server.ask("resources/read", {"uri": cell["truncated"]["resource"]})["contents"]
+        self.assertIn("?offset=", contents[1]["uri"])
+
+    def test_read_a_call_can_be_cancelled_and_is_heard_of(self):
+        call = self.server.start_call("import time\nwhile True: time.sleep(0.1)", meta={"progressToken": "peers"}, session=self.session)
+        tokens = lambda: [n["params"]["progressToken"] for n in self.server.notes if n["method"] == "notifications/progress"]
+        self.assertTrue(harness.wait_until(lambda: "peers" in tokens()))
+        self.server.notify("notifications/cancelled", requestId=call.id)
+        self.assertEqual(self.value("1"), 1)
+        self.assertFalse(call.done())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 /* What a client hears while its call runs. */
 #include "supervisor/mcp/live.h"
+#include "supervisor/mcp/server-internal.h"
 #include "supervisor/session/clock.h"
 #include "tests/unit/fake-mcp.h"
 
@@ -212,6 +213,40 @@ static void test_silence_after_cancel(void)
         close_server();
 }
 
+static bool always(void *data)
+{
+        return true;
+}
+
+/* A client that does not read: nothing is queued that it can do without. */
+static void test_slow_reader(void)
+{
+        open_server();
+        server->host.congested = always;
+        uint64_t cell = begin(CALL_WITH("1", MODERN_FIELDS
+                                        ",\"progressToken\":1,"
+                                        "\"io.modelcontextprotocol/logLevel\":\"debug\""));
+        print(f.out, "one\n", 4);
+        for (int i = 0; i < 150; i++) {
+                fake_spin(&f);
+                usleep(10000);
+        }
+        check_silence();
+        /* What it missed is counted. */
+        server->host.congested = NULL;
+        print(f.out, "two\n", 4);
+        end(cell);
+        _cleanup_json_ yyjson_doc *note = next_note("notifications/message");
+        int64_t skipped = 0;
+        check_eq_int(
+                json_int64(yyjson_ptr_get(yyjson_doc_get_root(note), "/params/data/skipped_bytes"),
+                           &skipped),
+                0);
+        check_eq_int(skipped, 8);
+        yyjson_doc_free(heard());
+        close_server();
+}
+
 int main(void)
 {
         run(test_last_line);
@@ -221,5 +256,6 @@ int main(void)
         run(test_output_is_bounded);
         run(test_level_of_the_connection);
         run(test_silence_after_cancel);
+        run(test_slow_reader);
         return 0;
 }
