@@ -124,11 +124,11 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
         broker->config = config;
 }
 
-static int ask_create(void *data, uint32_t *serial)
+static int ask_create(void *data, uint32_t profile, uint32_t *serial)
 {
         struct broker *broker = data;
 
-        return link_request(broker->link, MONITOR_SESSION_CREATE, 0, serial);
+        return link_request(broker->link, MONITOR_SESSION_CREATE, profile, serial);
 }
 
 static void ask_interrupt(void *data, uint32_t target)

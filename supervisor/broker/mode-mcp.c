@@ -81,7 +81,7 @@ static void on_broken(void *data, int code)
 
 static int start(struct broker *broker, struct error *err)
 {
-        const struct mcp_host host = {broker, send_bytes, is_congested};
+        const struct mcp_host host = {broker, send_bytes, is_congested, broker->options.profile};
         const struct sink_owner sink_owner = {broker, on_drained, on_broken};
         const struct source_owner source_owner = {broker, on_line, on_too_long, on_ended};
         struct mode_mcp *mode = calloc(1, sizeof(*mode));

@@ -205,6 +205,7 @@ static int start(struct broker *broker, struct error *err)
                 .filename = options->name,
                 .timeout_ms = options->has_timeout ? options->timeout_ms
                                                    : broker->config->cell_timeout_ms,
+                .profile = options->profile,
                 .done = on_done,
                 .output = on_output,
                 .data = broker,

@@ -150,6 +150,15 @@ static void end_when_written(struct broker *broker)
                 broker_end(broker, mode->status);
 }
 
+/* All of the config, unless a profile was named. */
+static const struct config_profile *profile_of(const struct broker *broker)
+{
+        const char *name = broker->options.profile;
+        int i = name ? config_find_profile(broker->config, name, NULL) : -ENOENT;
+
+        return i < 0 ? NULL : &broker->config->profiles[i];
+}
+
 static void on_waited(void *data)
 {
         struct broker *broker = data;
@@ -160,7 +169,7 @@ static void on_waited(void *data)
 
         mode->wait = NULL;
         mode->done = true;
-        const struct buffer *catalogue = hub_catalogue(broker->hub, NULL, &version);
+        const struct buffer *catalogue = hub_catalogue(broker->hub, profile_of(broker), &version);
         int r = json_parse(buffer_bytes(catalogue), catalogue->length, &doc, NULL);
         yyjson_val *root = yyjson_doc_get_root(doc), *servers = yyjson_obj_get(root, "servers");
         if (r >= 0)
@@ -193,8 +202,8 @@ static int start(struct broker *broker, struct error *err)
         int r = sink_open(&mode->out, broker->base, STDOUT_FILENO, &owner, err);
         if (r < 0)
                 return r;
-        hub_start(broker->hub, NULL, HUB_ALL);
-        mode->wait = hub_wait(broker->hub, NULL, WAIT_MS, on_waited, broker);
+        hub_start(broker->hub, profile_of(broker), HUB_ALL);
+        mode->wait = hub_wait(broker->hub, profile_of(broker), WAIT_MS, on_waited, broker);
         return mode->wait ? 0 : error_errno(err, ENOMEM, "tools");
 }
 

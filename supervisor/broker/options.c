@@ -84,6 +84,12 @@ static int take_name(struct broker_options *o, const char *value)
         return 0;
 }
 
+static int take_profile(struct broker_options *o, const char *value)
+{
+        o->profile = value;
+        return 0;
+}
+
 static int take_timeout(struct broker_options *o, const char *value)
 {
         char *end;
@@ -107,11 +113,17 @@ static const struct {
         int (*take)(struct broker_options *o, const char *value);
         bool flag; /* without a value */
 } options_known[] = {
-        {"--filter-fd", take_filter_fd, false},   {"--uid", take_uid, false},
-        {"--state-path", take_state_path, false}, {"--log-level", take_log_level, false},
-        {"--code-fd", take_code_fd, false},       {"--name", take_name, false},
-        {"--timeout", take_timeout, false},       {"--json", take_json, true},
-        {"--control-fd", take_control_fd, false}, {"--log-fd", take_log_fd, false},
+        {"--filter-fd", take_filter_fd, false},
+        {"--uid", take_uid, false},
+        {"--state-path", take_state_path, false},
+        {"--log-level", take_log_level, false},
+        {"--code-fd", take_code_fd, false},
+        {"--name", take_name, false},
+        {"--profile", take_profile, false},
+        {"--timeout", take_timeout, false},
+        {"--json", take_json, true},
+        {"--control-fd", take_control_fd, false},
+        {"--log-fd", take_log_fd, false},
         {"--log-format", take_log_format, false},
 };
 

@@ -15,6 +15,7 @@ struct broker_options {
         bool has_uid;
         uid_t uid;
         const char *state_path; /* or NULL */
+        const char *profile;    /* or NULL */
         int log_level;          /* negative: the default */
         int log_fd;             /* -1: standard error */
         int log_format;         /* enum log_format */

@@ -13,7 +13,7 @@ enum {
         COMMON = CLI_LOG_LEVEL | CLI_VERBOSE | CLI_LOG_FILE | CLI_LOG_FORMAT,
         PACKAGES = CLI_WITH | CLI_REQUIREMENTS | CLI_INSTALLER | CLI_FIND_LINKS | CLI_OFFLINE |
                    CLI_UPGRADE,
-        SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE,
+        SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE | CLI_PROFILE,
 };
 
 const struct cli_command cli_commands[] = {
@@ -281,6 +281,7 @@ const struct cli_option_text cli_option_texts[] = {
         {CLI_CODE, "-c CODE", "the code itself"},
         {CLI_CONFIG, "--config FILE", "config file, or a directory of *.json; may be repeated"},
         {CLI_IMAGE, "--image NAME", "image to use, as 'cloister image list' names it"},
+        {CLI_PROFILE, "--profile NAME", "profile of the config to use, instead of its usual one"},
         {CLI_PYTHON, "--python PATH",
          "interpreter, or virtual environment, to make the image from"},
         {CLI_NAME, "--name NAME", "name of the image, instead of default-… or packages-…"},

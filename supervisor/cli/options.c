@@ -25,6 +25,7 @@ static const struct option {
         {CLI_JSON, 0, "--json", NULL},
         {CLI_LOG_LEVEL, 0, "--log-level", "LEVEL"},
         {CLI_NAME, 0, "--name", "NAME"},
+        {CLI_PROFILE, 0, "--profile", "NAME"},
         {CLI_PYTHON, 0, "--python", "PATH"},
         {CLI_QUIET, 'q', "--quiet", NULL},
         {CLI_STORE, 0, "--store", "DIRECTORY"},
@@ -189,6 +190,9 @@ static int take(struct cli_options *o, const struct option *option, const char *
                 return again ? error_set(err, EINVAL, "-c is given twice") : 0;
         case CLI_CONFIG:
                 return add_config(o, value, err);
+        case CLI_PROFILE:
+                o->profile = value;
+                return 0;
         case CLI_IMAGE:
                 o->image = value;
                 return check_name("--image", value, err);

@@ -26,6 +26,7 @@ enum cli_option {
         CLI_SERVER = 1 << 13,
         CLI_LOG_FILE = 1 << 14,
         CLI_LOG_FORMAT = 1 << 15,
+        CLI_PROFILE = 1 << 16,
         CLI_DRY_RUN = 1 << 20,
         CLI_SECRETS = 1 << 21,
         CLI_WITH = 1 << 22,
@@ -49,6 +50,7 @@ struct cli_options {
         const char *log_level;             /* by --log-level or --verbose; NULL: the default */
         const char *log_file, *log_format; /* or NULL */
         const char *name;
+        const char *profile;
         const char *python;
         const char *secrets; /* "copy" or "reference"; NULL: not said */
         const char *server;  /* a pid */

@@ -29,6 +29,7 @@ int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
                 return cli_fail(1, &error);
         handover_add(&handover, "--");
         handover_add(&handover, "mcp");
+        handover_add_option(&handover, "--profile", o->profile);
         return leave(&handover, 1);
 }
 
@@ -41,6 +42,7 @@ int cli_tools(const struct cli_options *o, const char *const *words, size_t n)
                 return cli_fail(1, &error);
         handover_add(&handover, "--");
         handover_add(&handover, "tools");
+        handover_add_option(&handover, "--profile", o->profile);
         if (o->given & CLI_JSON)
                 handover_add(&handover, "--json");
         return leave(&handover, 1);
@@ -103,6 +105,7 @@ static int run_code(const struct cli_options *o, int fd, const char *name)
         handover_add(&handover, "run");
         handover_add_option(&handover, "--code-fd", number);
         handover_add_option(&handover, "--name", name);
+        handover_add_option(&handover, "--profile", o->profile);
         handover_add_option(&handover, "--timeout", o->timeout);
         return leave(&handover, STATUS_FAILED);
 }

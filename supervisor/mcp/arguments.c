@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "supervisor/mcp/profile.h"
 #include "supervisor/session/sessions.h"
 
 enum { NAME_MAX_SHOWN = 60 };
@@ -115,6 +116,16 @@ static int take_max_output(yyjson_val *value, const struct config *config,
         return 0;
 }
 
+/* Whether it is one that the model may choose is seen later. */
+static int take_profile(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        if (!yyjson_is_str(value))
+                return error_set(err, EINVAL, "profile must be a string, not %s", type_name(value));
+        ret->profile = yyjson_get_str(value);
+        return 0;
+}
+
 static const struct argument {
         const char *name;
         int (*take)(yyjson_val *value, const struct config *config, struct run_arguments *ret,
@@ -123,6 +134,7 @@ static const struct argument {
         {"code", take_code},       {"session", take_session}, /* early: a refusal names the session
                                                                */
         {"timeout", take_timeout}, {"reset", take_reset},     {"max_output", take_max_output},
+        {"profile", take_profile},
 };
 
 /* What other systems' tools call the same thing. */
@@ -189,6 +201,26 @@ const char *run_arguments_meant(const char *name)
         return best;
 }
 
+static int check_profile(const struct config *config, const struct config_profile *own,
+                         const char *name, struct error *err)
+{
+        char names[256];
+        size_t n = 0;
+
+        names[0] = '\0';
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *profile = &config->profiles[i];
+                if (!mcp_profile_is_choice(profile, own))
+                        continue;
+                if (strcmp(profile->name, name) == 0)
+                        return 0;
+                if (n < sizeof(names))
+                        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s",
+                                              n > 0 ? ", " : "", profile->name);
+        }
+        return error_set(err, EINVAL, "profile must be one of: %s", names);
+}
+
 static int refuse_unknown(const char *name, struct error *err)
 {
         const char *meant = run_arguments_meant(name);
@@ -203,8 +235,10 @@ static int refuse_unknown(const char *name, struct error *err)
                 NAME_MAX_SHOWN, name);
 }
 
-static bool is_known(const char *name)
+static bool is_known(const char *name, const struct config *config)
 {
+        if (strcmp(name, "profile") == 0)
+                return mcp_profiles_to_choose(config);
         for (size_t i = 0; i < ARRAY_SIZE(arguments_known); i++) {
                 if (strcmp(arguments_known[i].name, name) == 0)
                         return true;
@@ -213,7 +247,8 @@ static bool is_known(const char *name)
 }
 
 int run_arguments_parse(yyjson_val *arguments, const struct config *config,
-                        struct run_arguments *ret, struct error *err)
+                        const struct config_profile *own, struct run_arguments *ret,
+                        struct error *err)
 {
         yyjson_val *key, *value;
         size_t i, n;
@@ -237,11 +272,13 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
         }
         yyjson_obj_foreach(arguments, i, n, key, value)
         {
-                if (!is_known(yyjson_get_str(key)))
+                if (!is_known(yyjson_get_str(key), config))
                         return refuse_unknown(yyjson_get_str(key), err);
         }
         if (error_is_set(&first))
                 return error_set(err, EINVAL, "%s", first.text);
+        if (ret->profile && check_profile(config, own, ret->profile, err) < 0)
+                return -EINVAL;
         if (!ret->code)
                 return error_set(err, EINVAL, "code is required: a string of Python source");
         return 0;

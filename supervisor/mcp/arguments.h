@@ -17,15 +17,18 @@ struct run_arguments {
         char session[SESSION_NAME_MAX + 1];
         uint32_t timeout_ms;
         bool reset;
-        size_t max_output; /* characters of a stream */
+        const char *profile; /* in the parsed document; NULL: none was named */
+        size_t max_output;   /* characters of a stream */
 };
 
 /*
  * arguments: an object, or NULL. Returns 0 or -EINVAL with what is wrong, said to the model.
- * ret->session is valid in both cases ("default" when it was not readable).
+ * own: the connection's profile, or NULL. ret->session is valid in both cases ("default" when it
+ * was not readable).
  */
 int run_arguments_parse(yyjson_val *arguments, const struct config *config,
-                        struct run_arguments *ret, struct error *err);
+                        const struct config_profile *own, struct run_arguments *ret,
+                        struct error *err);
 
 /* The known name that was probably meant, or NULL. */
 const char *run_arguments_meant(const char *name);

@@ -126,6 +126,7 @@ static struct mcp_call *call_new(struct mcp_server *server, const struct run_arg
 static void run_cell(struct mcp_server *server, const struct mcp_request *request,
                      const struct run_arguments *arguments, struct reply *reply)
 {
+        const struct config_profile *own = mcp_profile(server);
         struct error err = {};
         struct mcp_call *call = call_new(server, arguments, reply);
 
@@ -138,6 +139,10 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                 .code_length = arguments->code_length,
                 .timeout_ms = arguments->timeout_ms,
                 .reset = arguments->reset,
+                .profile = arguments->profile ? arguments->profile
+                           : own              ? own->name
+                                              : NULL,
+                .profile_asked = arguments->profile != NULL,
                 .request_id = reply_id(&call->reply),
                 .done = on_done,
                 .watch = on_output,
@@ -170,8 +175,8 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, text);
                 return;
         }
-        if (run_arguments_parse(yyjson_obj_get(params, "arguments"), server->config, &arguments,
-                                &err) < 0) {
+        if (run_arguments_parse(yyjson_obj_get(params, "arguments"), server->config,
+                                mcp_profile(server), &arguments, &err) < 0) {
                 answer_refusal(server, reply, "ArgumentError", err.text, arguments.session);
                 return;
         }

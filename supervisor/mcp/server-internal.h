@@ -3,6 +3,7 @@
 
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/log-level.h"
+#include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/resource-store.h"
@@ -26,6 +27,8 @@ struct mcp_server {
         struct hub *hub;
         struct sessions *sessions;
         struct mcp_host host;
+
+        char client[128]; /* clientInfo.name as told last, or "" */
 
         /* The legacy connection. */
         enum mcp_version version;

@@ -46,8 +46,7 @@ static int append_instructions(struct mcp_server *server, struct buffer *to, str
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
 
         int r = tool_append_instructions(
-                server->config,
-                hub_catalogue(server->hub, config_usual_profile(server->config), &(uint64_t){0}),
+                server->config, hub_catalogue(server->hub, mcp_profile(server), &(uint64_t){0}),
                 &text, err);
         if (r < 0)
                 return r;
@@ -81,6 +80,8 @@ static void on_initialize(struct mcp_server *server, const struct mcp_request *r
         struct error err = {};
 
         choose_version(server, request->params);
+        mcp_note_client(server,
+                        json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
         server->initialized = true;
         int r = buffer_printf(&result,
                               "{\"protocolVersion\":\"%s\",\"capabilities\":{" CAPABILITIES
@@ -126,10 +127,8 @@ static int make_list(struct mcp_server *server, struct buffer *to, struct error 
 {
         uint64_t version;
 
-        return tool_append_list(
-                server->config,
-                hub_catalogue(server->hub, config_usual_profile(server->config), &version), to,
-                err);
+        return tool_append_list(server->config, mcp_profile(server),
+                                hub_catalogue(server->hub, mcp_profile(server), &version), to, err);
 }
 
 static int refresh(struct mcp_server *server, struct error *err)
@@ -175,7 +174,7 @@ static void on_tools_list(struct mcp_server *server, const struct mcp_request *r
         answer_made(server, reply, r, &server->list, &err);
         subscriptions_tools_changed(server, server->tools_serial);
         /* Now that the client has its answer, what the cache did not know may start. */
-        hub_start(server->hub, config_usual_profile(server->config), HUB_UNKNOWN);
+        hub_start(server->hub, mcp_profile(server), HUB_UNKNOWN);
 }
 
 static const struct method {
@@ -234,6 +233,7 @@ static void dispatch(struct mcp_server *server, const struct jsonrpc_message *me
 {
         const struct method *method = find_method(message);
 
+        mcp_note_client(server, request->client);
         if (method && (method->eras & request->era))
                 method->handle(server, request, reply);
         else if (method && method->eras == ERA_MODERN)
@@ -281,7 +281,7 @@ static void take_notification(struct mcp_server *server, const struct jsonrpc_me
         if (method_is(message, "notifications/cancelled"))
                 on_cancelled(server, message->params);
         else if (method_is(message, "notifications/initialized"))
-                hub_start(server->hub, config_usual_profile(server->config), HUB_UNKNOWN);
+                hub_start(server->hub, mcp_profile(server), HUB_UNKNOWN);
 }
 
 static void answer_invalid(struct mcp_server *server, yyjson_val *id, int code, const char *why,

@@ -31,6 +31,7 @@ struct mcp_host {
         void (*send)(void *data, const char *bytes, size_t n);
         /* Whether many of them wait already; NULL: never. */
         bool (*congested)(void *data);
+        const char *profile; /* --profile, or NULL */
 };
 
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/session/output.h"
 
 enum {
         SIGNATURE_MAX = 200,
         LIST_MAX = 1024 * 1024,
+        REACH_MAX = 300,    /* bytes about directories */
         LINE_OVERHEAD = 40, /* of a server's line beside its name, at least */
 };
 
@@ -21,7 +23,7 @@ static const char contract[] = "Run Python that computes or calls the user's MCP
                                "back.\n"
                                "- Variables, imports and files in /workspace stay between calls of "
                                "one session. Top-level await "
-                               "works. No network, no host files.\n"
+                               "works. %s\n"
                                "- The last expression's value is returned; print() the rest. "
                                "stdout and stderr are cut at %u "
                                "characters each (max_output), head and tail stay.\n"
@@ -151,10 +153,41 @@ static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
         return r;
 }
 
-static int append_description(const struct config *config, yyjson_val *servers, struct buffer *to)
+/* What of the outside is in reach beside the tools. */
+static int append_reach(const struct config_profile *profile, struct buffer *to)
 {
-        int r = buffer_printf(to, contract, config->output_characters,
-                              (double)config->cell_timeout_ms / 1000);
+        bool loopback = profile && profile->network == CONFIG_NETWORK_LOOPBACK;
+        size_t n = profile ? profile->n_mounts : 0;
+
+        int r = buffer_printf(to, loopback ? "No network but 127.0.0.1 of the session's own"
+                                           : "No network");
+        if (r >= 0)
+                r = buffer_printf(to, n > 0 ? "; host directories:" : ", no host files.");
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                const struct config_mount *mount = &profile->mounts[i];
+                if (to->length + strlen(mount->target) > REACH_MAX)
+                        return buffer_printf(to, " and %zu more.", n - i);
+                r = append_clean(to, " ", 1);
+                if (r >= 0)
+                        r = append_clean(to, mount->target, strlen(mount->target));
+                if (r >= 0)
+                        r = buffer_printf(to, "%s%s", mount->writable ? "" : " (read-only)",
+                                          i + 1 < n ? "," : ".");
+        }
+        return r;
+}
+
+static int append_description(const struct config *config, const struct config_profile *profile,
+                              yyjson_val *servers, struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer reach = BUFFER_INIT(LIST_MAX);
+
+        int r = append_reach(profile, &reach);
+        if (r >= 0)
+                r = buffer_append(&reach, "", 1);
+        if (r >= 0)
+                r = buffer_printf(to, contract, buffer_bytes(&reach), config->output_characters,
+                                  (double)config->cell_timeout_ms / 1000);
 
         if (r >= 0 && yyjson_arr_size(servers) > 0)
                 r = buffer_printf(to, "Tools by server:\n");
@@ -174,6 +207,22 @@ static bool hint(yyjson_val *tool, const char *name, bool otherwise)
         yyjson_val *value = yyjson_obj_get(yyjson_obj_get(tool, "annotations"), name);
 
         return yyjson_is_bool(value) ? yyjson_get_bool(value) : otherwise;
+}
+
+/* Whether code may change a directory of the host's, under this profile or one that it may ask
+ * for. */
+static bool may_write(const struct config *config, const struct config_profile *own)
+{
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *profile = &config->profiles[i];
+                if (!mcp_profile_is_choice(profile, own))
+                        continue;
+                for (size_t k = 0; k < profile->n_mounts; k++) {
+                        if (profile->mounts[k].writable)
+                                return true;
+                }
+        }
+        return false;
 }
 
 static struct hints collect_hints(yyjson_val *servers)
@@ -204,7 +253,30 @@ static struct hints collect_hints(yyjson_val *servers)
         return hints;
 }
 
-static int append_input_schema(const struct config *config, struct buffer *to)
+/* Only where an agent has a choice. */
+static int append_profile_argument(const struct config *config, const struct config_profile *own,
+                                   struct buffer *to)
+{
+        bool first = true;
+
+        if (!mcp_profiles_to_choose(config))
+                return 0;
+        int r = buffer_printf(to, ",\"profile\":{\"type\":\"string\",\"enum\":[");
+        for (size_t i = 0; i < config->n_profiles && r >= 0; i++) {
+                const struct config_profile *profile = &config->profiles[i];
+                if (!mcp_profile_is_choice(profile, own))
+                        continue;
+                r = buffer_printf(to, "%s\"%s\"", first ? "" : ",", profile->name);
+                first = false;
+        }
+        return r < 0 ? r
+                     : buffer_printf(to,
+                                     "],\"description\":\"Kind of sandbox for a new session. "
+                                     "Default: %s\"}",
+                                     own ? own->name : "default");
+}
+
+static int append_arguments(const struct config *config, struct buffer *to)
 {
         return buffer_printf(to,
                              "{\"type\":\"object\",\"properties\":{"
@@ -219,17 +291,30 @@ static int append_input_schema(const struct config *config, struct buffer *to)
                              "interpreter\"},"
                              "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of "
                              "stdout and of stderr, at "
-                             "most %d. Default: %u\"}},"
-                             "\"required\":[\"code\"],\"additionalProperties\":false}",
+                             "most %d. Default: %u\"}",
                              (double)config->cell_timeout_max_ms / 1000,
                              (double)config->cell_timeout_ms / 1000, OUTPUT_CHARACTERS_MAX,
                              config->output_characters);
 }
 
-static int append_annotations(yyjson_val *servers, struct buffer *to)
+static int append_input_schema(const struct config *config, const struct config_profile *own,
+                               struct buffer *to)
+{
+        int r = append_arguments(config, to);
+        if (r >= 0)
+                r = append_profile_argument(config, own, to);
+        return r < 0 ? r
+                     : buffer_printf(to,
+                                     "},\"required\":[\"code\"],\"additionalProperties\":false}");
+}
+
+static int append_annotations(const struct config *config, const struct config_profile *own,
+                              yyjson_val *servers, struct buffer *to)
 {
         struct hints hints = collect_hints(servers);
 
+        if (may_write(config, own))
+                hints = (struct hints){true, true};
         return buffer_printf(
                 to,
                 "{\"title\":\"Run Python\",\"readOnlyHint\":false,\"destructiveHint\":%s,"
@@ -237,11 +322,12 @@ static int append_annotations(yyjson_val *servers, struct buffer *to)
                 hints.destructive ? "true" : "false", hints.open_world ? "true" : "false");
 }
 
-static int append_tool(const struct config *config, yyjson_val *servers, struct buffer *to)
+static int append_tool(const struct config *config, const struct config_profile *profile,
+                       yyjson_val *servers, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
 
-        int r = append_description(config, servers, &text);
+        int r = append_description(config, profile, servers, &text);
         if (r >= 0)
                 r = buffer_printf(to,
                                   "{\"tools\":[{\"name\":\"%s\",\"title\":\"Run Python\","
@@ -252,11 +338,11 @@ static int append_tool(const struct config *config, yyjson_val *servers, struct 
         if (r >= 0)
                 r = buffer_printf(to, ",\"inputSchema\":");
         if (r >= 0)
-                r = append_input_schema(config, to);
+                r = append_input_schema(config, profile, to);
         if (r >= 0)
                 r = buffer_printf(to, ",\"outputSchema\":%s,\"annotations\":", result_schema);
         if (r >= 0)
-                r = append_annotations(servers, to);
+                r = append_annotations(config, profile, servers, to);
         if (r >= 0)
                 r = buffer_printf(to, ",\"_meta\":{\"anthropic/alwaysLoad\":true}}]}");
         return r;
@@ -275,8 +361,8 @@ static int parse_catalogue(const struct buffer *catalogue, yyjson_doc **ret, yyj
         return 0;
 }
 
-int tool_append_list(const struct config *config, const struct buffer *catalogue, struct buffer *to,
-                     struct error *err)
+int tool_append_list(const struct config *config, const struct config_profile *profile,
+                     const struct buffer *catalogue, struct buffer *to, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
         yyjson_val *servers;
@@ -284,7 +370,7 @@ int tool_append_list(const struct config *config, const struct buffer *catalogue
         int r = parse_catalogue(catalogue, &doc, &servers, err);
         if (r < 0)
                 return r;
-        r = append_tool(config, servers, to);
+        r = append_tool(config, profile, servers, to);
         return r < 0 ? error_errno(err, -r, "tools/list") : 0;
 }
 

@@ -232,8 +232,8 @@ int calls_on_call(struct session *session, const struct frame_header *header, co
         if (cell)
                 cell_call_begin(cell, header->id, server, tool);
         uint32_t timeout_ms = timeout > 0 && timeout <= UINT32_MAX ? (uint32_t)timeout : 0;
-        r = hub_call(session->set->hub, config_usual_profile(session->set->config), server, tool,
-                     arguments, timeout_ms, on_outcome, call, &call->call, &why);
+        r = hub_call(session->set->hub, session->profile, server, tool, arguments, timeout_ms,
+                     on_outcome, call, &call->call, &why);
         if (r < 0) {
                 note_end(call, false, false, 0);
                 take_out(call);
@@ -291,8 +291,7 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
         if (r < 0)
                 return r;
         uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
-        call->wait = hub_wait(session->set->hub, config_usual_profile(session->set->config), most,
-                              on_waited, call);
+        call->wait = hub_wait(session->set->hub, session->profile, most, on_waited, call);
         if (!call->wait) {
                 take_out(call);
                 answer_query(session, header->id);

@@ -91,6 +91,9 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
                 capture_init(&cell->outcome.streams[i]);
         cell->timeout_ms = request->timeout_ms;
         cell->reset = request->reset;
+        snprintf(cell->profile, sizeof(cell->profile), "%s",
+                 request->profile ? request->profile : "");
+        cell->profile_asked = request->profile_asked;
         cell->done = request->done;
         cell->output = request->output;
         cell->watch = request->watch;

@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "policy/image.h"
 #include "supervisor/session/output.h"
 
 struct session;
@@ -110,6 +111,8 @@ struct cell {
         struct buffer payload; /* of EXEC; empty once sent */
         uint32_t timeout_ms;   /* 0: none */
         bool reset, reset_done, cancelled;
+        char profile[IMAGE_NAME_SIZE]; /* name; "": the config's usual one */
+        bool profile_asked;            /* by the call itself: a session under another refuses it */
         char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
         char request[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
         uint64_t number;                    /* the id of its frames */
@@ -134,6 +137,8 @@ struct cell_request {
         yyjson_val *request_id; /* the client's, or NULL */
         uint32_t timeout_ms;
         bool reset;
+        const char *profile; /* for a new sandbox; NULL: the config's usual one */
+        bool profile_asked;  /* a session that lives under another one is not good enough */
         void (*done)(void *data, struct cell *cell);
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);

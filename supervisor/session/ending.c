@@ -65,7 +65,9 @@ static void describe_death(const struct session *s, const struct monitor_ended *
         if (ended->oom_kills > 0 && number == SIGKILL) {
                 o->status = CELL_OOM;
                 snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
-                         (unsigned long long)(s->set->hello.memory_max >> 20));
+                         (unsigned long long)((s->profile ? s->profile->limits.memory
+                                                          : s->set->hello.memory_max) >>
+                                              20));
                 return;
         }
         o->status = CELL_KILLED;

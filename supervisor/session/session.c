@@ -203,8 +203,7 @@ static bool may_take(void *data)
 void session_send_catalogue(struct session *s)
 {
         uint64_t version = 0;
-        const struct buffer *catalogue = hub_catalogue(
-                s->set->hub, config_usual_profile(s->set->config), &version);
+        const struct buffer *catalogue = hub_catalogue(s->set->hub, s->profile, &version);
 
         if (!catalogue || version <= s->catalogue)
                 return;
@@ -277,7 +276,7 @@ static void start_cell(struct session *s)
                              "the code could not be sent: too many answers wait in the channel");
         if (!s->set->hub_started) {
                 s->set->hub_started = true;
-                hub_start(s->set->hub, config_usual_profile(s->set->config), HUB_ALL);
+                hub_start(s->set->hub, s->profile, HUB_ALL);
         }
 }
 
@@ -290,10 +289,47 @@ static void refuse_first(struct session *s, const char *why)
         kick(s);
 }
 
+/* The sandbox is gone, or was not made. */
+static void leave_profile(struct session *s)
+{
+        s->profile = NULL;
+        s->config = config_free(s->config);
+}
+
+/* Under which profile a sandbox is made: what the call names, else what the session had, else what
+ * the call's client gets. One of these that a reload took away counts no more. */
+static int choose_profile(const struct session *s, struct error *err)
+{
+        const struct config *config = s->set->config;
+        const struct cell *cell = s->cells;
+
+        if (cell && cell->profile_asked)
+                return config_find_profile(config, cell->profile, err);
+        int i = s->last_profile[0] ? config_find_profile(config, s->last_profile, NULL) : -ENOENT;
+        if (i < 0 && cell && cell->profile[0])
+                i = config_find_profile(config, cell->profile, NULL);
+        return i < 0 ? (int)config->profile : i;
+}
+
+static int enter_profile(struct session *s, struct error *err)
+{
+        struct config *config = s->set->config;
+        int i = choose_profile(s, err);
+
+        if (i < 0)
+                return i;
+        s->config = config_ref(config);
+        s->profile = config->n_profiles > 0 ? &config->profiles[i] : NULL;
+        snprintf(s->last_profile, sizeof(s->last_profile), "%s",
+                 s->profile ? s->profile->name : "");
+        return i;
+}
+
 static void create(struct session *s)
 {
         char why[CELL_WHY_MAX];
         struct sessions *set = s->set;
+        struct error err = {};
 
         if (set->n_live >= set->hello.sessions_max) {
                 snprintf(
@@ -304,8 +340,14 @@ static void create(struct session *s)
                 refuse_first(s, why);
                 return;
         }
-        int r = set->host.create(set->host.data, &s->serial);
+        int profile = enter_profile(s, &err);
+        if (profile < 0) {
+                refuse_first(s, err.text);
+                return;
+        }
+        int r = set->host.create(set->host.data, (uint32_t)profile, &s->serial);
         if (r < 0) {
+                leave_profile(s);
                 refuse_first(s, strerror(-r));
                 return;
         }
@@ -324,6 +366,25 @@ static void drop_cancelled(struct session *s)
         }
 }
 
+/* Whether the next call names another profile than that of the sandbox. */
+static bool wants_other_profile(const struct session *s)
+{
+        return s->cells->profile_asked &&
+               strcmp(s->cells->profile, s->profile ? s->profile->name : "") != 0;
+}
+
+static void refuse_other_profile(struct session *s)
+{
+        char why[CELL_WHY_MAX];
+
+        snprintf(why, sizeof(why),
+                 "session \"%s\" lives under profile \"%s\", not \"%s\": reset: true begins it "
+                 "anew there, or use another session",
+                 s->name, s->profile ? s->profile->name : "default", s->cells->profile);
+        refuse_cell(s, s->cells, CELL_ERROR, "ProfileError", why);
+        kick(s);
+}
+
 static void on_kick(evutil_socket_t fd, short what, void *data)
 {
         struct session *s = data;
@@ -340,8 +401,11 @@ static void on_kick(evutil_socket_t fd, short what, void *data)
         }
         if (!s->cells || s->settling)
                 return;
-        if (s->state == SESSION_IDLE && s->cells->reset && !s->fresh) {
+        bool other = s->state == SESSION_IDLE && wants_other_profile(s);
+        if (s->state == SESSION_IDLE && s->cells->reset && (!s->fresh || other)) {
                 kill_sandbox(s, END_RESET, "");
+        } else if (other) {
+                refuse_other_profile(s);
         } else if (s->state == SESSION_IDLE) {
                 start_cell(s);
         }
@@ -436,6 +500,7 @@ static void forget_sandbox(struct session *s)
         s->end = END_NONE;
         s->why[0] = '\0';
         s->dead = s->settling = false;
+        leave_profile(s);
         set_state(s, SESSION_NONE);
 }
 
@@ -500,6 +565,7 @@ void session_failed(struct session *s, const struct error *error)
 {
         s->serial = 0;
         s->unwanted = false;
+        leave_profile(s);
         set_state(s, SESSION_NONE);
         drop_cancelled(s);
         if (error->code == ESTALE)

@@ -67,10 +67,15 @@ struct session {
         enum session_state state;
         uint32_t serial; /* of the request, while creating */
         uint32_t target; /* the monitor's number of the sandbox, from idle on */
-        bool fresh;      /* the sandbox has run no cell */
-        bool dead;       /* the worker is gone: its last words are being read */
-        bool paused;     /* its output is not read */
-        bool settling;   /* an interrupt may still arrive: no cell is started */
+        struct config
+                *config; /* of the sandbox: a reload does not change it; NULL: there is none */
+        const struct config_profile *profile; /* in it; NULL: a config without any */
+        char last_profile[IMAGE_NAME_SIZE];   /* name of the last sandbox's, which the next one gets
+                                                 unless the call says otherwise */
+        bool fresh;                           /* the sandbox has run no cell */
+        bool dead;     /* the worker is gone: its last words are being read */
+        bool paused;   /* its output is not read */
+        bool settling; /* an interrupt may still arrive: no cell is started */
 
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];

@@ -19,8 +19,9 @@
  * kin. */
 struct sessions_host {
         void *data;
-        /* Asks for a sandbox. Returns 0 with the serial of the request, or negative errno. */
-        int (*create)(void *data, uint32_t *serial);
+        /* Asks for a sandbox of this profile of the newest config. Returns 0 with the serial of the
+         * request, or negative errno. */
+        int (*create)(void *data, uint32_t profile, uint32_t *serial);
         void (*interrupt)(void *data, uint32_t target);
         void (*kill)(void *data, uint32_t target);
 };

@@ -20,19 +20,21 @@ struct fake {
         struct sessions *sessions;
         int creates, interrupts, kills;
         bool refuse_create;
+        uint32_t profile;        /* that the newest was asked for */
         uint32_t serial, target; /* newest */
         int rpc, out, err;       /* the worker's ends, of the newest sandbox */
         int cpu, memory;
         struct buffer in; /* frames that the worker got */
 };
 
-static inline int fake_create(void *data, uint32_t *serial)
+static inline int fake_create(void *data, uint32_t profile, uint32_t *serial)
 {
         struct fake *f = data;
 
         if (f->refuse_create)
                 return -EPIPE;
         f->creates++;
+        f->profile = profile;
         *serial = ++f->serial;
         return 0;
 }

@@ -1,0 +1,35 @@
+/* The profile of a connection. */
+#include "supervisor/mcp/profile.h"
+
+#include <stdio.h>
+
+#include "supervisor/mcp/server-internal.h"
+
+void mcp_note_client(struct mcp_server *server, const char *name)
+{
+        if (name)
+                snprintf(server->client, sizeof(server->client), "%s", name);
+}
+
+const struct config_profile *mcp_profile(const struct mcp_server *server)
+{
+        const struct config *config = server->config;
+
+        if (config->n_profiles == 0)
+                return NULL;
+        if (!server->host.profile)
+                return &config->profiles[config_profile_of_client(
+                        config, *server->client ? server->client : NULL)];
+        /* The monitor takes no config that lacks it. */
+        int i = config_find_profile(config, server->host.profile, NULL);
+        return &config->profiles[i < 0 ? config->profile : (size_t)i];
+}
+
+bool mcp_profiles_to_choose(const struct config *config)
+{
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                if (config->profiles[i].agent)
+                        return true;
+        }
+        return false;
+}
