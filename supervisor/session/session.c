@@ -31,6 +31,7 @@
 #include "supervisor/session/ending.h"
 #include "supervisor/session/facts.h"
 #include "supervisor/session/frame-table.h"
+#include "supervisor/session/profile.h"
 #include "supervisor/session/sessions.h"
 #include "supervisor/session/streams.h"
 
@@ -289,42 +290,6 @@ static void refuse_first(struct session *s, const char *why)
         kick(s);
 }
 
-/* The sandbox is gone, or was not made. */
-static void leave_profile(struct session *s)
-{
-        s->profile = NULL;
-        s->config = config_free(s->config);
-}
-
-/* Under which profile a sandbox is made: what the call names, else what the session had, else what
- * the call's client gets. One of these that a reload took away counts no more. */
-static int choose_profile(const struct session *s, struct error *err)
-{
-        const struct config *config = s->set->config;
-        const struct cell *cell = s->cells;
-
-        if (cell && cell->profile_asked)
-                return config_find_profile(config, cell->profile, err);
-        int i = s->last_profile[0] ? config_find_profile(config, s->last_profile, NULL) : -ENOENT;
-        if (i < 0 && cell && cell->profile[0])
-                i = config_find_profile(config, cell->profile, NULL);
-        return i < 0 ? (int)config->profile : i;
-}
-
-static int enter_profile(struct session *s, struct error *err)
-{
-        struct config *config = s->set->config;
-        int i = choose_profile(s, err);
-
-        if (i < 0)
-                return i;
-        s->config = config_ref(config);
-        s->profile = config->n_profiles > 0 ? &config->profiles[i] : NULL;
-        snprintf(s->last_profile, sizeof(s->last_profile), "%s",
-                 s->profile ? s->profile->name : "");
-        return i;
-}
-
 static void create(struct session *s)
 {
         char why[CELL_WHY_MAX];
@@ -340,14 +305,14 @@ static void create(struct session *s)
                 refuse_first(s, why);
                 return;
         }
-        int profile = enter_profile(s, &err);
+        int profile = session_profile_enter(s, &err);
         if (profile < 0) {
                 refuse_first(s, err.text);
                 return;
         }
         int r = set->host.create(set->host.data, (uint32_t)profile, &s->serial);
         if (r < 0) {
-                leave_profile(s);
+                session_profile_leave(s);
                 refuse_first(s, strerror(-r));
                 return;
         }
@@ -366,21 +331,11 @@ static void drop_cancelled(struct session *s)
         }
 }
 
-/* Whether the next call names another profile than that of the sandbox. */
-static bool wants_other_profile(const struct session *s)
-{
-        return s->cells->profile_asked &&
-               strcmp(s->cells->profile, s->profile ? s->profile->name : "") != 0;
-}
-
 static void refuse_other_profile(struct session *s)
 {
         char why[CELL_WHY_MAX];
 
-        snprintf(why, sizeof(why),
-                 "session \"%s\" lives under profile \"%s\", not \"%s\": reset: true begins it "
-                 "anew there, or use another session",
-                 s->name, s->profile ? s->profile->name : "default", s->cells->profile);
+        session_profile_refusal(s, why);
         refuse_cell(s, s->cells, CELL_ERROR, "ProfileError", why);
         kick(s);
 }
@@ -401,7 +356,7 @@ static void on_kick(evutil_socket_t fd, short what, void *data)
         }
         if (!s->cells || s->settling)
                 return;
-        bool other = s->state == SESSION_IDLE && wants_other_profile(s);
+        bool other = s->state == SESSION_IDLE && session_profile_is_other(s);
         if (s->state == SESSION_IDLE && s->cells->reset && (!s->fresh || other)) {
                 kill_sandbox(s, END_RESET, "");
         } else if (other) {
@@ -500,7 +455,7 @@ static void forget_sandbox(struct session *s)
         s->end = END_NONE;
         s->why[0] = '\0';
         s->dead = s->settling = false;
-        leave_profile(s);
+        session_profile_leave(s);
         set_state(s, SESSION_NONE);
 }
 
@@ -565,7 +520,7 @@ void session_failed(struct session *s, const struct error *error)
 {
         s->serial = 0;
         s->unwanted = false;
-        leave_profile(s);
+        session_profile_leave(s);
         set_state(s, SESSION_NONE);
         drop_cancelled(s);
         if (error->code == ESTALE)

@@ -1,0 +1,57 @@
+/* The profile that a session's sandbox is made under. */
+#include "supervisor/session/profile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "supervisor/session/sessions.h"
+
+void session_profile_leave(struct session *s)
+{
+        s->profile = NULL;
+        s->config = config_free(s->config);
+}
+
+/* Under which profile a sandbox is made: what the call names, else what the session had, else what
+ * the call's client gets. One of these that a reload took away counts no more. */
+static int choose_profile(const struct session *s, struct error *err)
+{
+        const struct config *config = s->set->config;
+        const struct cell *cell = s->cells;
+
+        if (cell && cell->profile_asked)
+                return config_find_profile(config, cell->profile, err);
+        int i = s->last_profile[0] ? config_find_profile(config, s->last_profile, NULL) : -ENOENT;
+        if (i < 0 && cell && cell->profile[0])
+                i = config_find_profile(config, cell->profile, NULL);
+        return i < 0 ? (int)config->profile : i;
+}
+
+int session_profile_enter(struct session *s, struct error *err)
+{
+        struct config *config = s->set->config;
+        int i = choose_profile(s, err);
+
+        if (i < 0)
+                return i;
+        s->config = config_ref(config);
+        s->profile = config->n_profiles > 0 ? &config->profiles[i] : NULL;
+        snprintf(s->last_profile, sizeof(s->last_profile), "%s",
+                 s->profile ? s->profile->name : "");
+        return i;
+}
+
+bool session_profile_is_other(const struct session *s)
+{
+        return s->cells->profile_asked &&
+               strcmp(s->cells->profile, s->profile ? s->profile->name : "") != 0;
+}
+
+void session_profile_refusal(const struct session *s, char why[CELL_WHY_MAX])
+{
+        snprintf(why, CELL_WHY_MAX,
+                 "session \"%s\" lives under profile \"%s\", not \"%s\": reset: true begins it "
+                 "anew there, or use another session",
+                 s->name, s->profile ? s->profile->name : "default", s->cells->profile);
+}
