@@ -237,10 +237,9 @@ static void check_python(struct doctor *d, const char *python)
                            "apt install python3, or --python PATH for another interpreter",
                            "%s does not run", python);
         else if (n < 2)
-                doctor_add(d, "python", DOCTOR_MISSING, true,
-                           "apt install libpython3.X for its version, or --python PATH for an "
-                           "interpreter that has one",
-                           "%s (%s) has no shared library (libpython) to embed", python, version);
+                doctor_add(d, "python", DOCTOR_EFFECTIVE, true, NULL,
+                           "%s (%s), without libpython: it loads Cloister as a module", python,
+                           version);
         else
                 doctor_add(d, "python", DOCTOR_EFFECTIVE, true, NULL, "%s (%s) with %s", python,
                            version, library);

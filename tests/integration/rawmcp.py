@@ -174,6 +174,7 @@ class ServerCase(harness.Case):
 
     SERVERS = {}
     CONFIG = {}
+    ARGUMENTS = ()  # more of the command line
 
     @classmethod
     def setUpClass(cls):
@@ -182,7 +183,7 @@ class ServerCase(harness.Case):
         config = os.path.join(cls.class_dir, "config.json")
         with open(config, "w", encoding="utf-8") as f:
             json.dump({"mcpServers": cls.servers(), **cls.CONFIG}, f)
-        cls.server = RawServer("--config", config, cwd=cls.class_dir)
+        cls.server = RawServer("--config", config, *cls.ARGUMENTS, cwd=cls.class_dir)
         cls.initialized = cls.server.initialize()
 
     @classmethod

@@ -1,0 +1,271 @@
+"""Every CPython that this machine has, by both links: cells, descriptors and ends, and that both start it alike.
+
+What was found is printed. The system's own interpreter is there in any case, by the module and, where it has a
+libpython, embedded; trees with another libc are those of tests/pythons/make, in CLOISTER_PYTHONS.
+"""
+
+import functools
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+import rawmcp
+import test_bridge
+import test_cells
+
+TREES = os.environ.get("CLOISTER_PYTHONS", os.path.join(harness.SOURCE, "build", "pythons"))
+PLACES = (
+    "/usr/bin/python3", "/usr/bin/python3.*", "/usr/local/bin/python3*", "/opt/python*/bin/python3",
+    "/root/.pyenv/versions/3.*/bin/python3", "~/.pyenv/versions/3.*/bin/python3",
+    "~/.local/share/uv/python/cpython-3.*/bin/python3",
+)
+ASK = ("import sys, sysconfig as s; print('%d.%d.%d %s %s' % (*sys.version_info[:3], sys.implementation.name,"
+       " s.get_config_var('Py_GIL_DISABLED') or 0))")
+
+# What a process of another libc, or of another linker, may trip over. Each interpreter gets both of them whole ...
+WHOLE = (test_cells.Cells, test_cells.Channel)
+# ... and these of the rest.
+SOME = {
+    test_cells.BadInput: ("test_endless_loop_is_interrupted_and_state_kept", "test_uninterruptible_c_code_is_killed",
+                          "test_endless_await_is_interrupted_and_state_kept", "test_os_exit", "test_kill_of_itself",
+                          "test_memory_taken_bit_by_bit", "test_code_of_ten_mebibytes", "test_recursion",
+                          "test_two_sessions_at_once"),
+    test_bridge.Bridge: ("test_by_subscript", "test_sync_in_threads", "test_a_thousand_calls_in_flight",
+                         "test_sixteen_mebibytes_unchanged_both_ways", "test_is_error_raises"),
+}
+
+# Of a process as its code finds it. Paths below /proc/self/fd, sockets and addresses differ from run to run.
+LOOK = r"""
+import _signal, builtins, codecs, locale, os, resource, signal, site, sys, sysconfig, threading, time
+fds = {}
+for fd in os.listdir("/proc/self/fd"):
+    try:
+        fds[fd] = os.readlink("/proc/self/fd/" + fd).split(":")[0]
+    except OSError:
+        pass
+status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+look = {
+    "argv": [sys.argv, getattr(sys, "orig_argv", None)],
+    "flags": str(sys.flags),
+    "options": [sys.warnoptions, sys._xoptions, sys.dont_write_bytecode, sys.pycache_prefix],
+    "paths": [sys.path, sys.prefix, sys.exec_prefix, sys.base_prefix, sys.executable, sys._base_executable],
+    "platlibdir": [sys.platlibdir, sysconfig.get_paths()["stdlib"]],
+    "version": [sys.version, sys.implementation.cache_tag, sys.abiflags, sys.hexversion],
+    "encodings": [sys.getdefaultencoding(), sys.getfilesystemencoding(), sys.getfilesystemencodeerrors(),
+                  locale.getpreferredencoding(False), sys.stdin.encoding, sys.stdout.encoding, sys.stderr.encoding,
+                  sys.stdout.errors, sys.stderr.errors, sys.stdout.line_buffering, locale.setlocale(locale.LC_CTYPE)],
+    "site": [site.ENABLE_USER_SITE, "exit" in dir(builtins), hasattr(sys, "ps1")],
+    "signals": {str(s): str(signal.getsignal(s)).split(" at ")[0] for s in signal.valid_signals()},
+    "masks": [status[k] for k in ("SigBlk", "SigIgn", "SigCgt")],
+    "privilege": [status[k] for k in ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff", "CapBnd", "Uid", "Gid")
+                  if k in status],
+    "limits": [resource.getrlimit(n) for n in range(16)],
+    "main": sorted(n for n in vars(sys.modules["__main__"]) if n not in ("look", "fds", "status", "fd")),
+    "modules": sorted(sys.modules),
+    "builtins": sorted(set(sys.builtin_module_names) - {"_cloister"}),
+    "finders": [str(f).split(" at ")[0] for f in sys.meta_path + sys.path_hooks],
+    "threads": [threading.active_count(), threading.main_thread() is threading.current_thread()],
+    "interval": sys.getswitchinterval(), "recursion": sys.getrecursionlimit(), "zone": time.tzname,
+    "env": dict(os.environ), "cwd": os.getcwd(), "umask": oct(os.umask(0o22)), "fds": fds,
+    "name": [__name__, open("/proc/self/comm").read() != ""], "pid": os.getpid(),
+}
+import json
+json.dumps(look, sort_keys=True)
+"""
+
+
+def interpreters():
+    """{real path: name} of the CPythons from 3.9 on that an image can be made of."""
+    found = {}
+    for place in PLACES:
+        for path in sorted(glob.glob(os.path.expanduser(place))):
+            real = os.path.realpath(path)
+            with open(real, "rb") as f:
+                if not os.access(real, os.X_OK) or f.read(4) != b"\x7fELF" or real in found:
+                    continue
+            done = subprocess.run([real, "-I", "-c", ASK], capture_output=True, text=True, check=False)
+            version, name, free = (done.stdout.split() + [""] * 3)[:3]
+            if name == "cpython" and free == "0" and tuple(map(int, version.split("."))) >= (3, 9):
+                name = "py" + version
+                found[real] = name if name not in found.values() else f"{name}-{len(found)}"
+    return found
+
+
+class Subject:
+    """An interpreter with one link: an image in a store of its own."""
+
+    def __init__(self, store, name, link):
+        self.store, self.image, self.link = store, name, link
+        self.name = f"{name.replace('.', '').replace('-', '')}_{link}"
+
+    def __repr__(self):
+        return f"{self.image} ({self.link})"
+
+    def arguments(self):
+        return ["--store", self.store, "--image", self.image]
+
+    def select(self):
+        """Before a start: one tree serves both links, and only image.json says which."""
+        path = os.path.join(self.store, self.image, "image.json")
+        with open(path, encoding="utf-8") as f:
+            info = json.load(f)
+        if info["link"] != self.link:
+            info["link"] = self.link
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(info, f)
+
+
+class World:
+    """All subjects of this machine, made once."""
+
+    def __init__(self):
+        self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.subjects, self.refused = [], []
+        for python, name in interpreters().items():
+            self.subjects += self.build(python, name)
+        self.subjects += self.trees()
+
+    def build(self, python, name):
+        store = os.path.join(self.place, name, "images")
+        os.makedirs(store)
+        done = subprocess.run([harness.CLOISTER, "image", "build", "--quiet", "--python", python, "--name", name],
+                              env=harness.environment(CLOISTER_IMAGE_STORE=store), capture_output=True, text=True,
+                              timeout=240, check=False)
+        assert done.returncode == 0, (python, done.stderr)
+        with open(os.path.join(store, name, "image.json"), encoding="utf-8") as f:
+            links = ["embed", "module"] if json.load(f)["link"] == "embed" else ["module"]
+        return [Subject(store, name, link) for link in links]
+
+    def trees(self):
+        """Those with another libc; what they say of themselves is read only."""
+        subjects = []
+        for path in sorted(glob.glob(f"{os.path.realpath(TREES)}/[!.]*/image.json")):
+            with open(path, encoding="utf-8") as f:
+                info = json.load(f)
+            subjects.append(Subject(os.path.dirname(os.path.dirname(path)), info["name"], info["link"]))
+        self.refused = [s for s in subjects if s.link == "embed"]
+        return [s for s in subjects if s.link == "module"]
+
+    def pairs(self):
+        """[(embed, module)] of the interpreters that have both."""
+        modules = {s.image: s for s in self.subjects if s.link == "module"}
+        return [(s, modules[s.image]) for s in self.subjects if s.link == "embed"]
+
+    def remove(self):
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+@functools.lru_cache(maxsize=None)
+def world():
+    made = World()
+    unittest.addModuleCleanup(made.remove)
+    return made
+
+
+class Links(harness.Case):
+    """What the two ways of linking promise."""
+
+    @property
+    def world(self):
+        return world()
+
+    def run_in(self, subject, code, *options):
+        subject.select()
+        return self.run_cloister("run", "--config", self.config(), *subject.arguments(), *options, "-c", code)
+
+    def look(self, subject):
+        done = self.run_in(subject, LOOK.rstrip().rsplit("\n", 1)[0] + "\nprint(json.dumps(look, sort_keys=True))")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_both_links_are_here(self):
+        print("found:", ", ".join(map(repr, self.world.subjects)), file=sys.stderr)
+        self.assertIn("module", {s.link for s in self.world.subjects})
+        self.assertIn("embed", {s.link for s in self.world.subjects}, "no interpreter with a libpython here")
+        real = os.path.realpath(harness.PYTHON)
+        self.assertIn(interpreters()[real], {s.image for s in self.world.subjects})
+
+    def test_each_is_linked_as_it_says(self):
+        for subject in self.world.subjects:
+            with self.subTest(subject):
+                done = self.run_in(subject, "import os, sys; print(os.readlink('/proc/self/exe')); "
+                                   "print(os.path.realpath(sys.executable)); print('memfd:cloister-module' in "
+                                   "open('/proc/self/maps').read())")
+                program, executable, mapped = done.stdout.decode().split("\n")[:3]
+                self.assertEqual(mapped, str(subject.link == "module"), done.stderr)
+                self.assertEqual(program == executable, subject.link == "module")
+
+    def test_both_links_start_an_interpreter_alike(self):
+        for embed, module in self.world.pairs():
+            ours, theirs = self.look(embed), self.look(module)
+            for key, value in ours.items():
+                with self.subTest(f"{embed.image}: {key}"):
+                    self.assertEqual(theirs[key], value)
+
+    def test_no_byte_of_an_image_runs_unfiltered(self):
+        """site-packages are the image's: what they run at the start already finds the belts on."""
+        venv = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, venv)
+        subprocess.run([harness.PYTHON, "-m", "venv", "--without-pip", venv], check=True)
+        (packages,) = glob.glob(f"{venv}/lib/python3*/site-packages")
+        with open(f"{packages}/early.pth", "w", encoding="utf-8") as f:
+            f.write("import sys; sys.stderr.write(' '.join(l for l in open('/proc/self/status') if l.split(':')[0] in "
+                    "('NoNewPrivs', 'Seccomp')).replace('\\n', ';').replace('\\t', '') + '\\n')\n")
+        for subject in self.world.build(f"{venv}/bin/python3", "early"):
+            with self.subTest(subject):
+                done = self.run_in(subject, "print(1)", "--log-level", "info")
+                self.assertEqual(done.stdout, b"1\n", done.stderr)
+                self.assertIn("NoNewPrivs:1; Seccomp:2;", done.stderr.decode())
+
+    def test_an_interpreter_that_cannot_start_is_told_in_one_line(self):
+        real = os.path.realpath(harness.PYTHON)
+        for subject in self.world.build(real, "broken"):
+            folder, = glob.glob(f"{subject.store}/broken/root/usr/lib/python3*/encodings")
+            shutil.move(folder, folder + ".away")
+            with self.subTest(subject):
+                done = self.run_in(subject, "print(1)")
+                lines = [line for line in done.stderr.decode().splitlines() if line.startswith("cloister: start")]
+                self.assertEqual((done.returncode != 0, done.stdout, len(lines)), (True, b"", 1), done.stderr)
+                self.assertRegex(lines[0], "as it started|while it started")
+            shutil.move(folder + ".away", folder)
+            with self.subTest(f"{subject}, whole again"):
+                self.assertEqual(self.run_in(subject, "print(1)").stdout, b"1\n")
+
+    def test_a_libc_older_than_ours_cannot_be_embedded(self):
+        for subject in self.world.refused:
+            with self.subTest(subject):
+                done = self.run_in(subject, "print(1)")
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn("as it started", done.stderr.decode())
+
+
+def selected(subject, base, names=None):
+    """A subclass that runs a class's tests, or those of these names, in one image."""
+
+    def set_up(cls):
+        subject.select()
+        super(made, cls).setUpClass()
+
+    body = {"ARGUMENTS": subject.arguments(), "setUpClass": classmethod(set_up)}
+    made = type(f"{base.__name__}_{subject.name}", (base,), body)
+    made.__module__ = __name__  # of the cleanups of this file, not of the class's own
+    every = unittest.defaultTestLoader.getTestCaseNames(made)
+    return unittest.TestSuite(made(name) for name in every if names is None or name in names)
+
+
+def load_tests(loader, tests, pattern):  # pylint: disable=unused-argument
+    suite = unittest.TestSuite([loader.loadTestsFromTestCase(Links)])
+    for subject in world().subjects:
+        suite.addTests(selected(subject, base) for base in WHOLE)
+        suite.addTests(selected(subject, base, names) for base, names in SOME.items())
+    return suite
+
+
+if __name__ == "__main__":
+    harness.main()
