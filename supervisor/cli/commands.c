@@ -161,6 +161,33 @@ const struct cli_command cli_commands[] = {
                         "  cloister config show --json | jq .profiles\n",
         },
         {
+                .name = "config import",
+                .arguments = "[CLIENT | FILE]...",
+                .summary = "take over the MCP servers that your other clients have",
+                .options = CLI_CONFIG | CLI_JSON | CLI_DRY_RUN | CLI_SECRETS,
+                .words_max = CLI_WORDS_MAX,
+                .run = cli_config_import,
+                .help = "Reads the config files of claude-code, claude-desktop, cursor, vscode, "
+                        "codex, gemini,\n"
+                        "qwen, opencode and mcps (~/MCPs/*.json), or those that are named, and "
+                        "adds "
+                        "their servers to\n"
+                        "your config; all that is there stays as it is, comments included. Says "
+                        "what it took,\n"
+                        "and what not and why.\n"
+                        "\n"
+                        "What looks like a secret is not copied: ${NAME} takes its place, with a "
+                        "line that says\n"
+                        "which variable to set. With --secrets copy, or when you agree, it is "
+                        "copied, and only\n"
+                        "you can read the file.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister config import --dry-run\n"
+                        "  cloister config import claude-code cursor\n"
+                        "  cloister config import ./team/mcp.json --config ~/mcp.json\n",
+        },
+        {
                 .name = "image build",
                 .arguments = "",
                 .summary = "make a sandbox image from a Python of this machine, with packages",

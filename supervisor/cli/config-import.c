@@ -1,0 +1,419 @@
+/* cloister config import: what is taken, what is left out, and what is said of it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "policy/config-parts.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/cli/config.h"
+#include "supervisor/cli/import.h"
+
+enum { TEXT_MAX = 4 * 1024 * 1024, NOTES_MAX = 4096 };
+
+static int no_memory(struct error *err)
+{
+        return error_errno(err, ENOMEM, "import");
+}
+
+int import_open(struct import *import, const char *path, bool copy, struct error *err)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+        *import = (struct import){.doc = yyjson_mut_doc_new(NULL), .copy = copy};
+        if (!import->doc)
+                return no_memory(err);
+        if (fd < 0)
+                return errno == ENOENT ? 0 : error_errno(err, errno, "%s", path);
+        int r = fd_read_whole(fd, CONFIG_FILE_SIZE_MAX, &import->existing, &import->existing_length,
+                              err);
+        if (r >= 0)
+                r = json_parse_config(import->existing, import->existing_length,
+                                      &import->existing_doc, err);
+        return r < 0 ? error_context(err, "%s", path) : 0;
+}
+
+static void free_items(struct import_item *items, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                free(items[i].name);
+                free(items[i].client);
+                free(items[i].file);
+                free(items[i].text);
+        }
+        free(items);
+}
+
+void import_done(struct import *import)
+{
+        for (size_t i = 0; i < import->n_secrets; i++) {
+                free(import->secrets[i].variable);
+                free(import->secrets[i].server);
+                free(import->secrets[i].what);
+                free(import->secrets[i].file);
+                free(import->secrets[i].value);
+        }
+        free(import->secrets);
+        free_items(import->taken, import->n_taken);
+        free_items(import->left_out, import->n_left_out);
+        free(import->existing);
+        yyjson_doc_free(import->existing_doc);
+        yyjson_mut_doc_free(import->doc);
+        *import = (struct import){};
+}
+
+static int add_item(struct import_item **list, size_t *n, const struct import_origin *origin,
+                    const char *name, const char *text, yyjson_mut_val *entry, struct error *err)
+{
+        struct import_item *grown = reallocarray(*list, *n + 1, sizeof(*grown));
+
+        if (!grown)
+                return no_memory(err);
+        *list = grown;
+        struct import_item *item = &grown[(*n)++];
+        *item = (struct import_item){strdup(name), strdup(origin->client), strdup(origin->file),
+                                     text ? strdup(text) : NULL, entry};
+        return item->name && item->client && item->file && (!text || item->text) ? 0
+                                                                                 : no_memory(err);
+}
+
+int import_leave_out(struct import *import, const struct import_origin *origin, const char *name,
+                     const char *why, struct error *err)
+{
+        return add_item(&import->left_out, &import->n_left_out, origin, name, why, NULL, err);
+}
+
+static const struct import_item *find_taken(const struct import *import, const char *name)
+{
+        for (size_t i = 0; i < import->n_taken; i++)
+                if (strcmp(import->taken[i].name, name) == 0)
+                        return &import->taken[i];
+        return NULL;
+}
+
+static bool is_there(const struct import *import, const char *name)
+{
+        yyjson_val *root = yyjson_doc_get_root(import->existing_doc);
+
+        return yyjson_obj_get(yyjson_obj_get(root, "mcpServers"), name) != NULL;
+}
+
+/* As Cloister reads it: why it could not be used, "" when it can; one that is reached by url can be
+ * kept. */
+static int try_entry(const char *name, yyjson_mut_val *entry, char *why, size_t size)
+{
+        _cleanup_free_ char *text = yyjson_mut_val_write(entry, 0, NULL);
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(TEXT_MAX);
+        struct config *config = config_new();
+        struct error err = {};
+
+        *why = '\0';
+        int r = text && config ? buffer_printf(&b, "{\"mcpServers\": {") : -ENOMEM;
+        if (r >= 0)
+                r = json_append_string(&b, name, strlen(name));
+        if (r >= 0)
+                r = buffer_printf(&b, ": %s}}", text);
+        if (r >= 0)
+                r = config_add(config, name, buffer_bytes(&b), b.length, &err);
+        if (r < 0 && r != -ENOMEM)
+                snprintf(why, size, "%s", err.text);
+        else if (r >= 0 && config_server_is_ourselves(&config->servers[0]))
+                snprintf(why, size, "it is Cloister itself");
+        else if (r >= 0 && config->servers[0].problem && !config->servers[0].url)
+                snprintf(why, size, "%s", config->servers[0].problem);
+        config_free(config);
+        return r == -ENOMEM ? r : 0;
+}
+
+static bool same_entry(yyjson_mut_val *a, yyjson_mut_val *b)
+{
+        _cleanup_free_ char *one = yyjson_mut_val_write(a, 0, NULL);
+        _cleanup_free_ char *other = yyjson_mut_val_write(b, 0, NULL);
+
+        return one && other && strcmp(one, other) == 0;
+}
+
+static void forget_secrets(struct import *import, size_t from)
+{
+        for (; import->n_secrets > from; import->n_secrets--) {
+                struct import_secret *secret = &import->secrets[import->n_secrets - 1];
+                free(secret->variable);
+                free(secret->server);
+                free(secret->what);
+                free(secret->file);
+                free(secret->value);
+        }
+}
+
+int import_take(struct import *import, const struct import_origin *origin, const char *name,
+                yyjson_val *entry, struct error *err)
+{
+        _cleanup_buffer_ struct buffer notes = BUFFER_INIT(NOTES_MAX);
+        size_t n_secrets = import->n_secrets;
+        const struct import_item *other = find_taken(import, name);
+        yyjson_mut_val *new = NULL;
+        const char *why = NULL;
+        char text[512] = "";
+
+        int r = import_translate(import, origin, name, entry, &new, &notes, &why, err);
+        if (r < 0)
+                return r;
+        if (!why && try_entry(name, new, text, sizeof(text)) < 0)
+                return no_memory(err);
+        if (!why && *text)
+                why = text;
+        if (!why && is_there(import, name))
+                why = "your config has a server of this name";
+        if (!why && other && same_entry(new, other->entry))
+                snprintf(text, sizeof(text), "the same as that of %s", other->client);
+        else if (!why && other)
+                snprintf(text, sizeof(text),
+                         "another server of this name was taken from %s; rename one of them",
+                         other->client);
+        if (!why && *text)
+                why = text;
+        if (why) {
+                forget_secrets(import, n_secrets);
+                return import_leave_out(import, origin, name, why, err);
+        }
+        if (buffer_append(&notes, "", 1) < 0)
+                return no_memory(err);
+        return add_item(&import->taken, &import->n_taken, origin, name,
+                        notes.length > 1 ? buffer_bytes(&notes) : NULL, new, err);
+}
+
+/* ---- what is said ---- */
+
+/* Names and paths are not ours. */
+static void say(const char *text)
+{
+        for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+                if (*c < 0x20 || *c == 0x7f)
+                        printf("\\x%02x", *c);
+                else
+                        putchar(*c);
+        }
+}
+
+static void say_item(const char *verb, const struct import_item *item)
+{
+        printf("%-9s", verb);
+        if (*item->name) {
+                say(item->name);
+                fputs("  (", stdout);
+                say(item->client);
+                fputs(", ", stdout);
+                say(item->file);
+                fputs(")", stdout);
+        } else {
+                say(item->client);
+        }
+        if (item->text) {
+                fputs(": ", stdout);
+                say(item->text);
+        }
+        putchar('\n');
+}
+
+static void say_secrets(const struct import *import)
+{
+        bool first = true;
+
+        for (size_t i = 0; i < import->n_secrets; i++) {
+                const struct import_secret *secret = &import->secrets[i];
+                if (import->copy && secret->value)
+                        continue;
+                if (first)
+                        puts("\nNot copied, for they may be secrets. Set these variables where "
+                             "Cloister is started:");
+                first = false;
+                fputs("  ", stdout);
+                say(secret->variable);
+                fputs("  for ", stdout);
+                say(secret->server);
+                fputs(" (", stdout);
+                say(secret->what);
+                fputs(secret->value ? ", its value is in " : ", asked for by ", stdout);
+                say(secret->file);
+                puts(")");
+        }
+}
+
+static void say_all(const struct import *import)
+{
+        for (size_t i = 0; i < import->n_taken; i++)
+                say_item("took", &import->taken[i]);
+        for (size_t i = 0; i < import->n_left_out; i++)
+                say_item("left out", &import->left_out[i]);
+        say_secrets(import);
+}
+
+static void add_items(yyjson_mut_doc *doc, yyjson_mut_val *root, const char *key,
+                      const struct import_item *items, size_t n, const char *text)
+{
+        yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, key);
+
+        for (size_t i = 0; i < n; i++) {
+                yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
+                yyjson_mut_obj_add_strcpy(doc, item, "name", items[i].name);
+                yyjson_mut_obj_add_strcpy(doc, item, "client", items[i].client);
+                yyjson_mut_obj_add_strcpy(doc, item, "file", items[i].file);
+                if (items[i].text)
+                        yyjson_mut_obj_add_strcpy(doc, item, text, items[i].text);
+        }
+}
+
+static int say_json(const struct import *import, const char *written)
+{
+        yyjson_mut_doc *doc = import->doc;
+        yyjson_mut_val *root = yyjson_mut_obj(doc), *part;
+
+        add_items(doc, root, "taken", import->taken, import->n_taken, "note");
+        add_items(doc, root, "left_out", import->left_out, import->n_left_out, "why");
+        part = yyjson_mut_obj_add_arr(doc, root, "variables");
+        for (size_t i = 0; i < import->n_secrets; i++) {
+                const struct import_secret *secret = &import->secrets[i];
+                yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, part);
+                yyjson_mut_obj_add_strcpy(doc, item, "variable", secret->variable);
+                yyjson_mut_obj_add_strcpy(doc, item, "server", secret->server);
+                yyjson_mut_obj_add_strcpy(doc, item, "what", secret->what);
+                yyjson_mut_obj_add_strcpy(doc, item, "file", secret->file);
+                yyjson_mut_obj_add_bool(doc, item, "copied", import->copy && secret->value);
+        }
+        part = yyjson_mut_obj_add_obj(doc, root, "mcpServers");
+        for (size_t i = 0; i < import->n_taken; i++)
+                yyjson_mut_obj_add(part, yyjson_mut_strcpy(doc, import->taken[i].name),
+                                   yyjson_mut_val_mut_copy(doc, import->taken[i].entry));
+        if (written)
+                yyjson_mut_obj_add_strcpy(doc, root, "written", written);
+        return config_print(root, true);
+}
+
+/* ---- the command ---- */
+
+/* Where it is written: the file that --config names, imported.json in the directory that it names,
+ * or the user's own. */
+static int target(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
+{
+        struct stat st;
+
+        if (o->n_configs > 1)
+                return error_set(err, EINVAL, "--config: one file to write to is enough");
+        if (o->n_configs == 0)
+                return config_files_user_path(ret, PATH_MAX)
+                               ? 0
+                               : error_set(err, ENOENT, "HOME is not set: name a file by --config");
+        bool directory = stat(o->configs[0], &st) == 0 && S_ISDIR(st.st_mode);
+        if (snprintf(ret, PATH_MAX, "%s%s", o->configs[0], directory ? "/imported.json" : "") >=
+            PATH_MAX)
+                return error_set(err, ENAMETOOLONG, "%s", o->configs[0]);
+        return 0;
+}
+
+static size_t count_values(const struct import *import)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < import->n_secrets; i++)
+                n += import->secrets[i].value != NULL;
+        return n;
+}
+
+/* Nobody is asked where nobody can answer. */
+static bool wants_copies(const struct cli_options *o, const struct import *import, const char *path)
+{
+        char answer[16] = "";
+        size_t n = count_values(import);
+
+        if (o->secrets || n == 0 || (o->given & (CLI_DRY_RUN | CLI_JSON)) ||
+            !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+                return false;
+        fprintf(stderr,
+                "%zu value%s may be secret. Copy into %s, which only you can then read? [y/N] ", n,
+                n == 1 ? "" : "s", path);
+        return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+static int read_again(struct import *import, const char *path, const char *const *words, size_t n,
+                      bool copy, struct error *err)
+{
+        int r = import_open(import, path, copy, err);
+
+        return r < 0 ? r : import_read(import, words, n, err);
+}
+
+/* What is written is read first as Cloister will read it. */
+static int check_text(const struct import *import, const struct buffer *text, const char *path,
+                      struct error *err)
+{
+        struct config *config = config_new();
+        int r = config ? config_add(config, path, buffer_bytes(text), text->length, err)
+                       : no_memory(err);
+
+        for (size_t i = 0; i < import->n_taken && r >= 0; i++) {
+                bool found = false;
+                for (size_t k = 0; k < config->n_servers; k++)
+                        found = found ||
+                                strcmp(config->servers[k].name, import->taken[i].name) == 0;
+                if (!found)
+                        r = error_set(err, EINVAL, "%s: \"%s\" would not be found in it", path,
+                                      import->taken[i].name);
+        }
+        config_free(config);
+        return r;
+}
+
+static int finish(const struct cli_options *o, const struct import *import, const char *path,
+                  struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        bool dry = o->given & CLI_DRY_RUN;
+        int r = 0;
+
+        if (import->n_taken > 0) {
+                r = import_text(import, &text, err);
+                if (r >= 0)
+                        r = check_text(import, &text, path, err);
+                if (r >= 0 && !dry)
+                        r = import_write(path, &text, import->copy && count_values(import) > 0,
+                                         err);
+        }
+        if (r < 0)
+                return r;
+        if (o->given & CLI_JSON)
+                return say_json(import, import->n_taken > 0 && !dry ? path : NULL);
+        say_all(import);
+        if (import->n_taken == 0)
+                puts("nothing to take: no file was changed");
+        else if (dry)
+                printf("\n%s would be:\n%.*s", path, (int)text.length, buffer_bytes(&text));
+        else
+                printf("\nwrote %s\n", path);
+        return 0;
+}
+
+int cli_config_import(const struct cli_options *o, const char *const *words, size_t n)
+{
+        bool copy = o->secrets && strcmp(o->secrets, "copy") == 0;
+        struct import import = {};
+        struct error err = {};
+        char path[PATH_MAX];
+
+        int r = target(o, path, &err);
+        if (r >= 0)
+                r = read_again(&import, path, words, n, copy, &err);
+        if (r >= 0 && wants_copies(o, &import, path)) {
+                import_done(&import);
+                r = read_again(&import, path, words, n, true, &err);
+        }
+        if (r >= 0)
+                r = finish(o, &import, path, &err);
+        import_done(&import);
+        return r < 0 ? cli_fail(1, &err) : r;
+}

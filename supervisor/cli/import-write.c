@@ -1,0 +1,168 @@
+/*
+ * Writing a config without rewriting it.
+ *
+ * New entries go right behind the brace that opens mcpServers, or an mcpServers of their own right
+ * behind the one that opens the file: every byte that was there stays, with its comments.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "policy/config-lines.h"
+#include "supervisor/cli/import.h"
+
+/* "NAME": {…}, by lines, each with this indentation. */
+static int append_entry(struct buffer *to, const struct import_item *item, const char *indent)
+{
+        _cleanup_free_ char *text = yyjson_mut_val_write(item->entry,
+                                                         YYJSON_WRITE_PRETTY_TWO_SPACES, NULL);
+        if (!text)
+                return -ENOMEM;
+        int r = buffer_append(to, indent, strlen(indent));
+        if (r >= 0)
+                r = json_append_string(to, item->name, strlen(item->name));
+        if (r >= 0)
+                r = buffer_append(to, ": ", 2);
+        for (const char *line = text; r >= 0;) {
+                size_t n = strcspn(line, "\n");
+                r = buffer_append(to, line, n);
+                if (line[n] == '\0' || r < 0)
+                        break;
+                line += n + 1;
+                r = buffer_append(to, "\n", 1);
+                if (r >= 0)
+                        r = buffer_append(to, indent, strlen(indent));
+        }
+        return r;
+}
+
+static int append_entries(struct buffer *to, const struct import *import, bool more)
+{
+        int r = 0;
+
+        for (size_t i = 0; i < import->n_taken && r >= 0; i++) {
+                r = buffer_append(to, "\n", 1);
+                if (r >= 0)
+                        r = append_entry(to, &import->taken[i], "    ");
+                if (r >= 0 && (more || i + 1 < import->n_taken))
+                        r = buffer_append(to, ",", 1);
+        }
+        return r;
+}
+
+static int append_object(struct buffer *to, const struct import *import, bool more)
+{
+        static const char begin[] = "\n  \"mcpServers\": {", end[] = "\n  }";
+
+        int r = buffer_append(to, begin, strlen(begin));
+        if (r >= 0)
+                r = append_entries(to, import, false);
+        if (r >= 0)
+                r = buffer_append(to, end, strlen(end));
+        return r >= 0 && more ? buffer_append(to, ",", 1) : r;
+}
+
+static int append_new(struct buffer *to, const struct import *import)
+{
+        int r = buffer_append(to, "{", 1);
+
+        if (r >= 0)
+                r = append_object(to, import, false);
+        return r < 0 ? r : buffer_append(to, "\n}\n", 3);
+}
+
+/* Into the text that is there, behind the brace at `at`. */
+static int append_into(struct buffer *to, const struct import *import, size_t at, bool whole,
+                       bool empty)
+{
+        int r = buffer_append(to, import->existing, at);
+
+        if (r >= 0)
+                r = whole ? append_object(to, import, !empty) : append_entries(to, import, !empty);
+        /* What stood on the brace's line, or the other brace, gets its own. */
+        if (r >= 0 && import->existing[at] != '\n')
+                r = buffer_append(to, empty && !whole ? "\n  " : "\n", empty && !whole ? 3 : 1);
+        return r < 0 ? r : buffer_append(to, import->existing + at, import->existing_length - at);
+}
+
+int import_text(const struct import *import, struct buffer *to, struct error *err)
+{
+        yyjson_val *root = yyjson_doc_get_root(import->existing_doc);
+        yyjson_val *servers = yyjson_obj_get(root, "mcpServers");
+        struct config_lines lines;
+        int r;
+
+        if (!import->existing_doc)
+                return append_new(to, import) < 0 ? error_errno(err, ENOMEM, "import") : 0;
+        if (!yyjson_is_obj(root) || (servers && !yyjson_is_obj(servers)))
+                return error_set(err, EINVAL,
+                                 "the config that is there has no room for servers: correct it "
+                                 "first ('cloister config check')");
+        config_lines_init(&lines, import->existing, import->existing_length, root);
+        yyjson_val *into = servers ? servers : root;
+        config_line_of(&lines, into);
+        r = append_into(to, import, (size_t)(lines.p - import->existing) + 1, !servers,
+                        yyjson_obj_size(into) == 0);
+        return r < 0 ? error_errno(err, -r, "import") : 0;
+}
+
+static int make_directories(char *path, struct error *err)
+{
+        for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                int r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+                if (r < 0)
+                        error_errno(err, -r, "%s", path);
+                *slash = '/';
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int write_temporary(char *name, const struct buffer *text, mode_t mode, struct error *err)
+{
+        _cleanup_close_ int fd = mkostemp(name, O_CLOEXEC);
+        size_t done = 0;
+
+        if (fd < 0)
+                return error_errno(err, errno, "%s", name);
+        while (done < text->length) {
+                ssize_t n = write(fd, buffer_bytes(text) + done, text->length - done);
+                if (n < 0 && errno != EINTR)
+                        return error_errno(err, errno, "%s", name);
+                done += n > 0 ? (size_t)n : 0;
+        }
+        if (fchmod(fd, mode) < 0 || fsync(fd) < 0)
+                return error_errno(err, errno, "%s", name);
+        return 0;
+}
+
+int import_write(const char *path, const struct buffer *text, bool private, struct error *err)
+{
+        /* A link, as people with a repository of such files have it, stays one. */
+        _cleanup_free_ char *real = realpath(path, NULL), *name = NULL;
+        _cleanup_free_ char *target = strdup(real ? real : path);
+        struct stat st;
+
+        if (!target || asprintf(&name, "%s.XXXXXX", target) < 0) {
+                name = NULL;
+                return error_errno(err, ENOMEM, "import");
+        }
+        int r = make_directories(target, err);
+        if (r < 0)
+                return r;
+        mode_t mode = !private && stat(target, &st) == 0 ? st.st_mode & 0777 : 0600;
+        r = write_temporary(name, text, mode, err);
+        if (r >= 0 && rename(name, target) < 0)
+                r = error_errno(err, errno, "%s", target);
+        if (r < 0)
+                unlink(name);
+        return r;
+}
