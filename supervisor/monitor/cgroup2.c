@@ -150,12 +150,22 @@ static bool is_under_systemd(void)
 /* systemd marks what it delegated; where there is no systemd, nobody else writes there. */
 static bool is_delegated(const char *path)
 {
-        char value[4];
+        char above[PATH_MAX], value[4];
+        struct stat st;
 
         if (geteuid() != 0 || !is_under_systemd())
                 return true;
-        return getxattr(path, "trusted.delegate", value, sizeof(value)) > 0 ||
-               getxattr(path, "user.delegate", value, sizeof(value)) > 0;
+        /* A user's manager owns what was delegated to it. */
+        if (stat(path, &st) < 0 || st.st_uid != geteuid())
+                return false;
+        snprintf(above, sizeof(above), "%s", path);
+        /* What lies below a delegated one is not systemd's either. */
+        for (char *slash; (slash = strrchr(above, '/')); *slash = '\0') {
+                if (getxattr(above, "trusted.delegate", value, sizeof(value)) > 0 ||
+                    getxattr(above, "user.delegate", value, sizeof(value)) > 0)
+                        return true;
+        }
+        return false;
 }
 
 /* Gives a group's children the controllers; cpu where it can be had. */

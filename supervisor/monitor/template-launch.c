@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -53,6 +54,9 @@ static void become_template(const struct template_launch *how)
 
         if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
                 fail(how->control, "become uid 0 of its user namespace");
+        /* An ordinary user's groups stay where he may not give them up: a map of his own gid alone
+         * (user_namespaces(7)). newgidmap's lets us. */
+        (void)setgroups(0, NULL);
         if (place_descriptors(how, &init) < 0)
                 fail(how->control, "place descriptors");
         execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);

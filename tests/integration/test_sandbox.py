@@ -28,11 +28,25 @@ class Sandbox(rawmcp.ServerCase):
         self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
 
     def test_not_root_inside(self):
-        self.assertEqual(self.value("import os; [os.getuid(), os.geteuid(), os.getgid(), os.getgroups()]"), [1000, 1000, 1000, []])
+        *ids, groups = self.value("import os; [os.getuid(), os.geteuid(), os.getgid(), os.getgroups()]")
+        self.assertEqual(ids, [1000, 1000, 1000])
+        # An ordinary user without subordinate ids cannot give up the groups that he has; inside they are nobody's.
+        kept = os.getgroups() if not harness.ROOT and self.has_own_id() else []
+        self.assertEqual(groups, [65534] * len(kept))
+
+    def has_own_id(self):
+        self.ok("1")
+        return self.host_uids() == {os.geteuid()}
 
     def test_host_identity_is_distinct_and_not_root(self):
-        # The worker's uid as this machine sees it.
         self.ok("1")
+        uids = self.host_uids()
+        self.assertTrue(uids)
+        if harness.ROOT:
+            self.assertNotIn(0, uids)
+
+    def host_uids(self):
+        """The workers' uids as this machine sees them."""
         uids = set()
         for pid in harness.descendants(self.server.process.pid):
             try:
@@ -42,9 +56,7 @@ class Sandbox(rawmcp.ServerCase):
                 continue
             if re.search(r"^Seccomp_filters:\t[1-9]", text, re.M) and re.search(r"^NSpid:(\t\d+){3,}", text, re.M):
                 uids.add(int(re.search(r"^Uid:\t(\d+)", text, re.M).group(1)))
-        self.assertTrue(uids)
-        if harness.ROOT:
-            self.assertNotIn(0, uids)
+        return uids
 
     def test_sessions_have_different_host_ids_as_root(self):
         maps = [self.value("open('/proc/self/uid_map').read().split()[1]", session=f"id{i}") for i in range(2)]
@@ -114,7 +126,7 @@ class Sandbox(rawmcp.ServerCase):
 
     def test_empty_environment(self):
         names = self.value("import os; sorted(os.environ)")
-        self.assertFalse([n for n in names if n not in ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "PWD", "PYTHONUNBUFFERED", "SHELL",
+        self.assertFalse([n for n in names if n not in ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "MPLBACKEND", "PATH", "PWD", "PYTHONUNBUFFERED", "SHELL",
                                                         "SHLVL", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "PYTHONDONTWRITEBYTECODE")], names)
         self.assertEqual(self.value("os.environ['HOME']"), "/workspace")
 
@@ -215,6 +227,10 @@ class HostProcesses(rawmcp.ServerCase):
         # Its standard streams are not the server's: what an image runs at start can't speak MCP.
         self.ok("1")
         template = self.template()
+        if not os.access(f"/proc/{template}/fd", os.X_OK):
+            # It has a subordinate id, and not even its user may look: the same code runs as root and with the user's own id.
+            self.assertNotEqual(os.stat(f"/proc/{template}").st_uid, os.geteuid())
+            return
         for fd in (0, 1):
             self.assertEqual(os.readlink(f"/proc/{template}/fd/{fd}"), "/dev/null")
         # Nor is the server's standard error, whose other end (or file) is ours.
