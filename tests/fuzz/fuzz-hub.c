@@ -1,0 +1,99 @@
+/* What a server says on its stdout, from its start on: accepted when it ends up ready. The answers
+ * must bear the numbers of the hub's requests: 1 is server/discover, then initialize or
+ * subscriptions/listen, tools/list, the call. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "supervisor/hub/hub-private.h"
+#include "tests/fuzz/fuzz.h"
+
+static struct event_base *base;
+static bool is_told;
+
+static void on_start(void *data, uint32_t index)
+{
+        (*(unsigned *)data)++;
+}
+
+static void on_stop(void *data, uint32_t instance)
+{
+}
+
+static void on_changed(void *data)
+{
+}
+
+static void on_result(void *data, const struct hub_result *result)
+{
+        is_told = true;
+        assert(result->outcome == HUB_OK ? result->result != NULL : result->message != NULL);
+}
+
+/* The hub's ends in fds, the server's in others. */
+static void make_pipes(int fds[3], int others[3])
+{
+        for (int i = 0; i < 3; i++) {
+                int ends[2];
+                assert(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+                fds[i] = ends[i == 0];
+                others[i] = ends[i != 0];
+        }
+}
+
+static void check_catalogue(struct hub *hub)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        const struct buffer *b = hub_catalogue(hub, NULL, NULL);
+
+        assert(json_parse(buffer_bytes(b), b->length, &doc, NULL) == 0);
+}
+
+static void feed(struct hub_server *s, const uint8_t *data, size_t n)
+{
+        const char *at = (const char *)data, *end = at + n;
+
+        while (at < end && s->fds[1] >= 0) {
+                const char *newline = memchr(at, '\n', (size_t)(end - at));
+                size_t length = (size_t)((newline ? newline : end) - at);
+                hub_server_message(s, at, length);
+                event_base_loop(base, EVLOOP_NONBLOCK);
+                at += length + 1;
+        }
+}
+
+bool fuzz_accepts(const uint8_t *data, size_t n)
+{
+        const struct config_server server = {.name = (char *)"s", .command = (char *)"/bin/true"};
+        const struct config config = {.servers = (struct config_server *)&server, .n_servers = 1};
+        unsigned started = 0;
+        const struct hub_host host = {&started, on_start, on_stop, on_changed};
+        int fds[3], others[3];
+        struct hub *hub = NULL;
+        struct hub_call *call = NULL;
+
+        log_set_level(LOG_LEVEL_ERROR);
+        if (!base)
+                base = event_base_new();
+        is_told = false;
+        assert(hub_new(&hub, base, &config, -1, &host, NULL) == 0);
+        assert(hub_call(hub, NULL, "s", "echo", NULL, 0, on_result, NULL, &call, NULL) == 0);
+        assert(started == 1);
+        make_pipes(fds, others);
+        hub_upstream_started(hub, 0, 1, fds);
+        feed(hub->servers[0], data, n);
+        bool is_ready = hub->servers[0]->state == SERVER_READY;
+        /* A call that nobody can answer any more has been told. */
+        assert(is_told || hub->servers[0]->n_calls == 1);
+        check_catalogue(hub);
+        hub_free(hub);
+        for (int i = 0; i < 3; i++)
+                close(others[i]);
+        return is_ready;
+}
+
+FUZZ_TARGET
