@@ -161,7 +161,7 @@ static bool number_after(const char *line, size_t at, size_t n, int64_t *ret)
 
         while (at < n && line[at] == ' ')
                 at++;
-        if (at == n || line[at++] != ':')
+        if (at >= n || line[at++] != ':')
                 return false;
         while (at < n && line[at] == ' ')
                 at++;
