@@ -10,6 +10,7 @@ from cloister.exact import Unfit, encode_guest
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.results import read_answer, unwrap
 
+MOST_WAITS = 12  # of 10 s, for the one server that has the tool; the broker gives it up sooner
 MOST_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
 
@@ -115,10 +116,21 @@ class Tool:
 
     async def _find(self):
         entry = self._entry()
+        for _ in range(MOST_WAITS):
+            if entry is not None or not self._library.awaits(self._key):
+                break
+            await self._library.settled_async()
+            entry = self._entry()
         return entry or self._resolved(await self._library.settled_async())
 
     def _find_blocking(self):
-        return self._entry() or self._resolved(self._library.settled())
+        entry = self._entry()
+        for _ in range(MOST_WAITS):
+            if entry is not None or not self._library.awaits(self._key):
+                break
+            self._library.settled()
+            entry = self._entry()
+        return entry or self._resolved(self._library.settled())
 
     async def _call(self, args, kwargs, raw):
         entry = await self._find()

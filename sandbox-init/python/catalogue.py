@@ -149,6 +149,13 @@ class Library:
     def is_settled(self):
         return self._raw is not None and not self.current().starting()
 
+    def awaits(self, key):
+        """Whether a key names a server that is starting: longer than for others it pays to wait."""
+        starting = self.current().starting()
+        if isinstance(key, tuple):
+            return key[0] in starting
+        return any(key.startswith(name + ".") for name in starting)
+
     def may_doubt(self, name):
         """Whether what is known of a server may be old, and waiting may tell. True once a server."""
         server = self.current().servers.get(name)

@@ -76,6 +76,11 @@ class Faults(harness.Case):
         self.assertIn("not today", text)
         self.good()
 
+    def test_starts_later_than_anybody_waits_for_a_list(self):
+        self.start("--slow-start", "11")
+        self.works()
+        self.server.close()
+
     def test_garbage_at_start(self):
         self.start("--garbage")
         self.works()

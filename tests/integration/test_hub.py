@@ -214,6 +214,55 @@ class Hub(harness.Case):
         self.assertEqual(self.value(server, "await mcp_a.add(a=1, b=1)"), {"sum": 2})
         server.close()
 
+    # ---- what the config says of a server's tools -----------------------------------------------------------------
+
+    def test_rules_of_a_server(self):
+        server = self.server({
+            "a": harness.fixture(tools={"allow": ["add", "create-*", "fail"], "deny": ["fail"]}),
+            "b": harness.fixture(),
+        })
+        self.assertEqual(self.value(server, "sorted(t['name'] for t in _discover() if t['server'] == 'a')"), ["add", "create-event"])
+        self.assertEqual(self.value(server, "(await mcp_a.add(a=1, b=1))['sum']"), 2)
+        for tool in ("fail", "echo"):
+            kind, message = self.failure(server, f"tools['a.{tool}']()")
+            self.assertEqual(kind, "ToolNotFound", message)
+        # The same tools of another server are as they were; of what is out of reach here the name is free again.
+        self.assertEqual(self.value(server, "await tools['echo'](x=1)"), {"x": 1})
+        self.assertEqual(self.failure(server, "mcp_b.fail()")[0], "ToolError")
+        listed = server.ask("tools/list")["tools"][0]["description"]
+        self.assertIn("add", listed)
+        server.close()
+
+    def test_a_call_that_the_rules_forbid_never_leaves(self):
+        # By the frame itself, without what the guest knows: the broker decides.
+        server = self.server({"a": harness.fixture(tools={"deny": ["echo"]})})
+        code = """
+from cloister.channel import CALL
+from cloister.exact import decode, encode_own
+channel = tools._channel
+r = decode(channel.call(CALL, encode_own({"server": "a", "tool": "echo", "arguments": {}})))
+[r["ok"], r["error"]["kind"], r["error"]["message"]]"""
+        ok, kind, message = self.value(server, code)
+        self.assertEqual((ok, kind), (False, "ToolNotFound"))
+        self.assertIn('tool "echo" of server "a" is not in reach', message)
+        server.close()
+
+    def test_a_renamed_server(self):
+        server = self.server({"a": harness.fixture(rename="other"), "off": harness.fixture(disabled=True)})
+        self.assertEqual(self.value(server, "(await mcp_other.add(a=1, b=1))['sum']"), 2)
+        self.assertEqual(self.value(server, "sorted({t['server'] for t in _discover()})"), ["other"])
+        server.close()
+
+    def test_time_to_start_and_time_to_answer(self):
+        server = self.server({"slow": harness.fixture("--hang-start", start_timeout="1500ms"), "a": harness.fixture(timeout="700ms")})
+        kind, message = self.failure(server, "tools['slow.add'](a=1, b=1)")
+        self.assertEqual(kind, "ToolUnavailable")
+        self.assertIn("1.5 s", message)
+        kind, message = self.failure(server, "mcp_a.sleep(seconds=30)")
+        self.assertEqual(kind, "ToolTimeout")
+        self.assertIn("0.7 s", message)
+        server.close()
+
     # ---- the end of servers ------------------------------------------------------------------------------------
 
     def pids_of(self, path):

@@ -1,9 +1,41 @@
-"""Ten defects of the system that users switch from, each of which must be right here."""
+"""Defects of the system that users switch from, each of which must be right here."""
 
 import time
 
 import harness
 import rawmcp
+
+
+class Hostile(rawmcp.ServerCase):
+    """What breaks their bridge to a server: two of the same name, much on stderr, long lines, pages, changes, our secrets."""
+
+    SERVERS = {
+        "one": harness.fixture("--name", "one", "--stderr-flood", str(2 << 20)),
+        "two": harness.fixture("--name", "two"),
+        "pages": harness.fixture("--pages", "3"),
+        "long": harness.fixture("--big-list", "1000"),
+    }
+
+    def test_same_named_tools_do_not_overwrite_each_other(self):
+        self.assertEqual(self.value("[(await mcp_one.add(a=1, b=1))['sum'], (await mcp_two.add(a=2, b=2))['sum']]"), [2, 4])
+        result = self.call("_ = _discover()\nawait tools['add'](a=1, b=2)")
+        self.assertTrue(result["isError"])
+        self.assertIn("one.add", self.text(result))
+
+    def test_a_stderr_that_nobody_reads_does_not_hold_it_up(self):
+        self.assertEqual(self.value("(await mcp_one.add(a=1, b=1))['sum']"), 2)
+
+    def test_lines_above_64_kibibytes(self):
+        self.assertEqual(self.value("[len(await mcp_two.big(n=n)) for n in (65536, 200000)]"), [65536, 200000])
+        self.assertEqual(self.value("len(mcp_long)"), 1000)
+
+    def test_pages_are_followed(self):
+        self.assertEqual(self.value("sorted(mcp_pages)"), ["page_0", "page_1", "page_2"])
+
+    def test_our_environment_is_not_handed_on(self):
+        env = self.value("(await mcp_two.environment())['env']")
+        self.assertNotIn("CLOISTER_IMAGE_STORE", env)
+        self.assertLess(len(env), 20)
 
 
 class Peers(rawmcp.ServerCase):
@@ -57,6 +89,20 @@ class Peers(rawmcp.ServerCase):
 
     def test_10_one_positional_dict(self):
         self.assertEqual(self.value("await tools['echo']({'a': 1})"), {"a": 1})
+
+    def test_11_gathered_calls_that_nothing_refers_to(self):
+        code = "import asyncio, gc\nr = asyncio.gather(*(mcp_calendar.sleep(seconds=0.2) for _ in range(20)))\ngc.collect()\nlen(await r)"
+        self.assertEqual(self.value(code), 20)
+
+    def test_12_structured_content_comes_first(self):
+        self.assertEqual(self.value("await mcp_calendar.add(a=1, b=2)"), {"sum": 3})
+
+    def test_13_an_image_is_no_raw_dict(self):
+        self.assertEqual(self.value("[type(b).__name__ for b in await mcp_calendar.blocks()]"), ["str", "str", "Image"])
+
+    def test_14_a_call_may_take_longer_than_half_a_minute(self):
+        # Their bridge gives up after 30 s, whatever the timeout.
+        self.assertEqual(self.value("await mcp_calendar.sleep(seconds=31)", wait=100), "slept")
 
     def test_read_partial_output_and_calls_are_there_after_a_failure(self):
         cell = self.cell("print('partial')\n_ = await tools['add'](a=1, b=1)\n1/0")
