@@ -138,7 +138,7 @@ class Files:
         extension = mimetypes.guess_extension(mime) or ".bin"
         for _ in range(100):
             self._kept += 1
-            path = os.path.join(self._out, "display-%d%s" % (self._kept, extension))
+            path = os.path.join(self._out, "large-%d%s" % (self._kept, extension))
             try:
                 with open(path, "xb") as file:
                     file.write(data)

@@ -214,7 +214,7 @@ static int isolate(struct broker *broker, struct error *err)
                 .has_uid = broker->options.has_uid,
                 .uid = broker->options.uid,
                 .keep = {broker->options.code_fd, broker->options.control_fd,
-                         broker->options.log_fd, -1},
+                         broker->options.log_fd, broker->options.in_fd, broker->options.out_fd},
         };
 
         int r = broker_isolate(&isolation, &broker->state_dir, err);

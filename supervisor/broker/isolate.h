@@ -12,7 +12,7 @@ struct isolation {
         const char *state_path; /* directory to keep writable, or NULL */
         bool has_uid;
         uid_t uid;   /* uid and gid to become, in our user namespace */
-        int keep[4]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
+        int keep[8]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
 };
 
 /* Must be called before any thread exists. *state_dir: the state directory, or -1. An error means

@@ -10,6 +10,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/run-in.h"
+#include "supervisor/broker/run-out.h"
 #include "supervisor/broker/sink.h"
 #include "supervisor/broker/terminal.h"
 
@@ -33,6 +35,10 @@ struct mode_run {
         struct session *session;
         bool interrupted, done;
         int status;
+        char *code; /* owned */
+        size_t code_length;
+        struct run_in *in;
+        struct run_out *out;
 };
 
 static void write_output(struct output *output, const char *bytes, size_t n)
@@ -119,6 +125,33 @@ static void end_when_written(struct broker *broker)
                 broker_end(broker, mode->status);
 }
 
+/* Text is printed; the rest is a file, or a line that says what it would be. */
+static void show_displays(struct mode_run *mode, const struct cell_outcome *o)
+{
+        char line[CELL_MIME_MAX + 128];
+
+        for (size_t i = 0; i < o->n_displays; i++) {
+                const struct cell_display *d = &o->displays[i];
+                if (d->is_text && strncmp(d->mime_type, "text/", 5) == 0) {
+                        write_output(&mode->outputs[CELL_STDOUT], buffer_bytes(&d->data),
+                                     d->data.length);
+                        write_output(&mode->outputs[CELL_STDOUT], "\n", 1);
+                } else if (mode->out) {
+                        run_out_display(mode->out, d, i);
+                } else {
+                        snprintf(line, sizeof(line),
+                                 "cloister: %s was displayed; --out DIRECTORY keeps it as a file\n",
+                                 d->mime_type);
+                        say(mode, line);
+                }
+        }
+        if (o->displays_total > o->n_displays) {
+                snprintf(line, sizeof(line), "cloister: %zu more displays were not kept\n",
+                         o->displays_total - o->n_displays);
+                say(mode, line);
+        }
+}
+
 static void on_done(void *data, struct cell *cell)
 {
         struct broker *broker = data;
@@ -127,7 +160,6 @@ static void on_done(void *data, struct cell *cell)
 
         mode->cell = NULL;
         mode->session = NULL;
-        mode->done = true;
         mode->status = status_of(&cell->outcome);
         if (traceback && cell->outcome.status != CELL_TIMEOUT) {
                 say(mode, traceback);
@@ -135,6 +167,25 @@ static void on_done(void *data, struct cell *cell)
                         say(mode, "\n");
         }
         tell_why(mode, &cell->outcome);
+        show_displays(mode, &cell->outcome);
+        if (mode->out && run_out_collect(mode->out, cell->session) == -ENOENT)
+                say(mode, "cloister: the files in /workspace/out are lost with the sandbox\n");
+        mode->done = !mode->out;
+        end_when_written(broker);
+}
+
+static void on_out_done(void *data, const struct error *trouble)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+
+        if (trouble) {
+                say(mode, "cloister: --out: ");
+                say(mode, trouble->text);
+                say(mode, "\n");
+                mode->status = STATUS_SANDBOX;
+        }
+        mode->done = true;
         end_when_written(broker);
 }
 
@@ -181,24 +232,14 @@ static bool is_utf8(const char *text, size_t n)
         return true;
 }
 
-static int start(struct broker *broker, struct error *err)
+static int run_cell(struct broker *broker, const char *code, size_t n,
+                    void (*done)(void *data, struct cell *cell),
+                    void (*output)(void *data, enum cell_stream stream, const char *bytes,
+                                   size_t n),
+                    struct error *err)
 {
         const struct broker_options *options = &broker->options;
-        struct mode_run *mode = calloc(1, sizeof(*mode));
-        _cleanup_free_ char *code = NULL;
-        size_t n = 0;
-
-        if (!mode)
-                return error_errno(err, ENOMEM, "run");
-        broker->data = mode;
-        int r = open_outputs(broker, mode, err);
-        if (r >= 0)
-                r = fd_read_whole(options->code_fd, CELL_CODE_MAX, &code, &n, err);
-        if (r < 0)
-                return error_context(err, "%s", options->name);
-        if (!is_utf8(code, n))
-                return error_set(err, EINVAL, "%s is not UTF-8", options->name);
-
+        struct mode_run *mode = broker->data;
         const struct cell_request request = {
                 .code = code,
                 .code_length = n,
@@ -206,14 +247,81 @@ static int start(struct broker *broker, struct error *err)
                 .timeout_ms = options->has_timeout ? options->timeout_ms
                                                    : broker->config->cell_timeout_ms,
                 .profile = options->profile,
-                .done = on_done,
-                .output = on_output,
+                .done = done,
+                .output = output,
                 .data = broker,
         };
-        r = sessions_run(broker->sessions, "default", &request, &mode->cell, err);
+        return sessions_run(broker->sessions, "default", &request, &mode->cell, err);
+}
+
+static int run_code(struct broker *broker, struct error *err)
+{
+        struct mode_run *mode = broker->data;
+
+        int r = run_cell(broker, mode->code, mode->code_length, on_done, on_output, err);
         if (r >= 0)
                 mode->session = mode->cell->session;
         return r;
+}
+
+static void give_up(struct broker *broker, const char *why)
+{
+        struct mode_run *mode = broker->data;
+
+        say(mode, "cloister: ");
+        say(mode, why);
+        say(mode, "\n");
+        broker_end(broker, STATUS_SANDBOX);
+}
+
+static void on_in_done(void *data, const struct error *error)
+{
+        struct broker *broker = data;
+        struct error err = {};
+
+        if (error || run_code(broker, &err) < 0)
+                give_up(broker, error ? error->text : err.text);
+}
+
+/* An empty cell has made the sandbox. */
+static void on_ready(void *data, struct cell *cell)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+        struct error err = {};
+
+        mode->cell = NULL;
+        if (cell->outcome.status != CELL_OK)
+                give_up(broker, cell->outcome.why);
+        else if (run_in_start(&mode->in, cell->session, broker->options.in_fd, on_in_done, broker,
+                              &err) < 0)
+                give_up(broker, err.text);
+}
+
+static int start(struct broker *broker, struct error *err)
+{
+        const struct broker_options *options = &broker->options;
+        struct mode_run *mode = calloc(1, sizeof(*mode));
+
+        if (!mode)
+                return error_errno(err, ENOMEM, "run");
+        broker->data = mode;
+        int r = open_outputs(broker, mode, err);
+        if (r >= 0)
+                r = fd_read_whole(options->code_fd, CELL_CODE_MAX, &mode->code, &mode->code_length,
+                                  err);
+        if (r < 0)
+                return error_context(err, "%s", options->name);
+        if (options->out_fd >= 0)
+                r = run_out_new(&mode->out, broker->base, options->out_fd, on_out_done, broker,
+                                err);
+        if (r < 0)
+                return r;
+        if (!is_utf8(mode->code, mode->code_length))
+                return error_set(err, EINVAL, "%s is not UTF-8", options->name);
+
+        return options->in_fd >= 0 ? run_cell(broker, "", 0, on_ready, NULL, err)
+                                   : run_code(broker, err);
 }
 
 static void interrupted(struct broker *broker)
@@ -243,6 +351,11 @@ static void mode_free(struct broker *broker)
 
         for (int i = 0; mode && i < CELL_STREAMS; i++)
                 sink_close(&mode->outputs[i].sink);
+        if (mode) {
+                run_in_free(mode->in);
+                run_out_free(mode->out);
+                free(mode->code);
+        }
         free(mode);
 }
 

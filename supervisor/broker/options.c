@@ -50,6 +50,16 @@ static int take_log_fd(struct broker_options *o, const char *value)
         return take_fd_number(&o->log_fd, value);
 }
 
+static int take_in_fd(struct broker_options *o, const char *value)
+{
+        return take_fd_number(&o->in_fd, value);
+}
+
+static int take_out_fd(struct broker_options *o, const char *value)
+{
+        return take_fd_number(&o->out_fd, value);
+}
+
 static int take_uid(struct broker_options *o, const char *value)
 {
         int64_t n = 0;
@@ -125,6 +135,8 @@ static const struct {
         {"--control-fd", take_control_fd, false},
         {"--log-fd", take_log_fd, false},
         {"--log-format", take_log_format, false},
+        {"--in-fd", take_in_fd, false},
+        {"--out-fd", take_out_fd, false},
 };
 
 static const char *const words[] = {
@@ -161,6 +173,8 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
 
         *ret = (struct broker_options){.filter_fd = -1,
                                        .code_fd = -1,
+                                       .in_fd = -1,
+                                       .out_fd = -1,
                                        .control_fd = -1,
                                        .log_fd = -1,
                                        .log_level = -1,

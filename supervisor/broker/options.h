@@ -23,6 +23,8 @@ struct broker_options {
         int control_fd;   /* listens for the owner; -1: none */
         int code_fd;      /* run; -1 else */
         const char *name; /* run: what tracebacks call the code */
+        int in_fd;        /* run: a stream of files for /workspace (rpc/file-stream.h), or -1 */
+        int out_fd;       /* run: a socket that takes such a stream, or -1 */
         bool has_timeout;
         uint32_t timeout_ms; /* run */
         bool json;           /* tools */

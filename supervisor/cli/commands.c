@@ -21,7 +21,7 @@ const struct cli_command cli_commands[] = {
                 .name = "run",
                 .arguments = "FILE | -c CODE | -",
                 .summary = "run Python in a sandbox, with your MCP servers' tools in reach",
-                .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH,
+                .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH | CLI_IN | CLI_OUT,
                 .words_max = 1,
                 .run = cli_run,
                 .help = "Runs a file, a line of code or standard input (-) in a fresh sandbox: no "
@@ -34,6 +34,12 @@ const struct cli_command cli_commands[] = {
                         "failed,\n"
                         "130 after Ctrl-C, 137 when memory ran out.\n"
                         "\n"
+                        "--in FILE is there as /workspace/FILE's name, or NAME; what the code "
+                        "writes below\n"
+                        "/workspace/out, and images that it displays, are written to --out "
+                        "DIRECTORY, which is\n"
+                        "made if needed; a file of the same name is replaced.\n"
+                        "\n"
                         "Tools of the MCP servers in your config are there as coroutines, and a "
                         "cell may\n"
                         "await at its top level.\n"
@@ -42,6 +48,7 @@ const struct cli_command cli_commands[] = {
                         "  cloister run -c 'print(sum(range(10)))'\n"
                         "  cloister run report.py --timeout 30\n"
                         "  cloister run --with pandas,numpy report.py\n"
+                        "  cloister run plot.py --in sales.csv --out plots\n"
                         "  echo 'print(_discover())' | cloister run -\n"
                         "  cloister run -c 'print(await "
                         "tools[\"list-events\"](calendarId=\"primary\"))'\n",
@@ -306,6 +313,8 @@ const size_t cli_n_commands = ARRAY_SIZE(cli_commands);
 
 const struct cli_option_text cli_option_texts[] = {
         {CLI_CODE, "-c CODE", "the code itself"},
+        {CLI_IN, "--in FILE[=NAME]", "put the file into /workspace; may be repeated"},
+        {CLI_OUT, "--out DIRECTORY", "write the files of /workspace/out there"},
         {CLI_CONFIG, "--config FILE", "config file, or a directory of *.json; may be repeated"},
         {CLI_IMAGE, "--image NAME", "image to use, as 'cloister image list' names it"},
         {CLI_PROFILE, "--profile NAME", "profile of the config to use, instead of its usual one"},

@@ -44,6 +44,8 @@ static const struct option {
         {CLI_OFFLINE, 0, "--offline", NULL},
         {CLI_UPGRADE, 0, "--upgrade", NULL},
         {CLI_ROOTFS, 0, "--rootfs", "DIRECTORY"},
+        {CLI_IN, 0, "--in", "FILE"},
+        {CLI_OUT, 0, "--out", "DIRECTORY"},
 };
 
 const char *cli_option_name(unsigned option)
@@ -217,6 +219,14 @@ static int take(struct cli_options *o, const struct option *option, const char *
                         return error_set(err, EINVAL, "--secrets %s: copy or reference is needed",
                                          value);
                 return 0;
+        case CLI_IN:
+                if (o->n_ins == CLI_INS_MAX)
+                        return error_set(err, EINVAL, "--in: more than %d", CLI_INS_MAX);
+                o->ins[o->n_ins++] = value;
+                return 0;
+        case CLI_OUT:
+                o->out = value;
+                return again ? error_set(err, EINVAL, "--out is given twice") : 0;
         case CLI_SERVER:
                 o->server = value;
                 return 0;

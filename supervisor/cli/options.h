@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "policy/package-set.h"
 
-enum { CLI_CONFIGS_MAX = 64, CLI_WORDS_MAX = 16 };
+enum { CLI_CONFIGS_MAX = 64, CLI_WORDS_MAX = 16, CLI_INS_MAX = 64 };
 
 enum cli_option {
         CLI_CODE = 1 << 0,
@@ -36,6 +36,8 @@ enum cli_option {
         CLI_OFFLINE = 1 << 26,
         CLI_UPGRADE = 1 << 27,
         CLI_ROOTFS = 1 << 28,
+        CLI_IN = 1 << 18,
+        CLI_OUT = 1 << 19,
 };
 
 /* What was written, checked; all strings are borrowed from argv. */
@@ -51,6 +53,9 @@ struct cli_options {
         const char *log_file, *log_format; /* or NULL */
         const char *name;
         const char *profile;
+        const char *ins[CLI_INS_MAX]; /* FILE or FILE=NAME */
+        size_t n_ins;
+        const char *out; /* a directory */
         const char *python;
         const char *secrets; /* "copy" or "reference"; NULL: not said */
         const char *server;  /* a pid */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file-path.h"
 #include "supervisor/session/files.h"
 #include "supervisor/session/sessions.h"
-#include "supervisor/session/showing.h"
 
 struct file_read {
         struct session *session;

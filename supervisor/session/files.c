@@ -17,9 +17,7 @@ struct file_request {
         struct file_request *next;
         struct session *session;
         uint64_t number;
-        uint8_t type;
-        bool is_list;
-        size_t length; /* most bytes of the answer */
+        struct file_question question;
         files_done_fn *done;
         void *data;
         struct event *timer;
@@ -89,7 +87,7 @@ static int ask(struct session *s, const struct file_request *what, const struct 
         request->session = s;
         request->number = s->files.last_number + 1;
         request->timer = evtimer_new(s->set->base, on_timeout, request);
-        int r = request->timer ? channel_send(&s->channel, request->type, request->number,
+        int r = request->timer ? channel_send(&s->channel, request->question.type, request->number,
                                               buffer_bytes(payload), payload->length)
                                : -ENOMEM;
         if (r < 0) {
@@ -118,7 +116,7 @@ int files_fetch(struct session *s, const char *path, uint64_t offset, size_t len
                 files_done_fn *done, void *data, struct error *err)
 {
         const struct file_request request = {
-                .type = FRAME_FETCH, .length = length, .done = done, .data = data};
+                .question = {FRAME_FETCH, false, length}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
 
         int r = check_alive(s, err);
@@ -133,7 +131,7 @@ int files_fetch(struct session *s, const char *path, uint64_t offset, size_t len
 int files_list(struct session *s, files_done_fn *done, void *data, struct error *err)
 {
         const struct file_request request = {
-                .type = FRAME_FETCH, .is_list = true, .done = done, .data = data};
+                .question = {FRAME_FETCH, true, 0}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
 
         int r = check_alive(s, err);
@@ -146,7 +144,8 @@ int files_list(struct session *s, files_done_fn *done, void *data, struct error 
 int files_put(struct session *s, const char *path, uint64_t offset, const void *bytes, size_t n,
               files_done_fn *done, void *data, struct error *err)
 {
-        const struct file_request request = {.type = FRAME_PUT, .done = done, .data = data};
+        const struct file_request request = {
+                .question = {FRAME_PUT, false, 0}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
 
         int r = check_alive(s, err);
@@ -171,7 +170,7 @@ static struct file_request *find(struct session *s, uint64_t number)
         return NULL;
 }
 
-static int take_chunk(const struct file_request *request, yyjson_val *root,
+static int take_chunk(const struct file_question *question, yyjson_val *root,
                       struct file_answer *answer, struct error *err)
 {
         size_t n_text = 0, n_version = 0, bytes = 0;
@@ -179,7 +178,7 @@ static int take_chunk(const struct file_request *request, yyjson_val *root,
         const char *version = json_string(root, "version", &n_version);
         int64_t size = -1;
 
-        if (!text || !base64_valid(text, n_text, &bytes) || bytes > request->length)
+        if (!text || !base64_valid(text, n_text, &bytes) || bytes > question->length)
                 return error_set(err, EBADMSG, "DATA without what was asked for");
         if (json_int64(yyjson_obj_get(root, "size"), &size) < 0 || size < 0 || !version ||
             n_version > FILES_VERSION_MAX)
@@ -193,38 +192,67 @@ static int take_chunk(const struct file_request *request, yyjson_val *root,
         return r < 0 ? error_errno(err, -r, "DATA") : 0;
 }
 
-static int take_answer(const struct file_request *request, yyjson_val *root,
+static int take_answer(const struct file_question *question, yyjson_val *root,
                        struct file_answer *answer, struct error *err)
 {
-        if (request->type == FRAME_PUT)
+        if (question->type == FRAME_PUT)
                 return 0;
-        if (request->is_list)
+        if (question->is_list)
                 return file_list_take(root, FILES_LIST_MAX, &answer->files, &answer->n_files,
                                       &answer->files_total, err);
-        return take_chunk(request, root, answer, err);
+        return take_chunk(question, root, answer, err);
 }
 
-/* One line of the worker's, as an error of ours: what it says may be anything. */
-static void take_refusal(const struct file_request *request, yyjson_val *root, struct error *error)
+/* One line of the worker's: what it says may be anything. */
+static void take_refusal(yyjson_val *root, struct error *refusal)
 {
         const char *text = json_string(root, "error", NULL);
         char line[MESSAGE_MAX];
 
-        snprintf(line, sizeof(line), "%s", text ? text : "the file cannot be had");
+        snprintf(line, sizeof(line), "%s", text && text[0] ? text : "the file cannot be had");
         utf8_trim(line);
         for (char *c = line; *c; c++) {
                 if ((unsigned char)*c < 0x20 || *c == 0x7f)
                         *c = ' ';
         }
-        error_set(error, EIO, "session \"%s\": %s", request->session->name, line);
+        error_set(refusal, EIO, "%s", line);
+}
+
+int file_answer_take(const struct file_question *question, const char *payload, size_t n,
+                     struct file_answer *ret, struct error *refusal, struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct file_answer answer = {.data = BUFFER_INIT(FILES_CHUNK)};
+
+        int r = json_parse(payload, n, &doc, err);
+        if (r < 0)
+                return error_context(err, "DATA");
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        if (!yyjson_is_true(yyjson_obj_get(root, "ok"))) {
+                take_refusal(root, refusal);
+                return 0;
+        }
+        r = take_answer(question, root, &answer, err);
+        if (r < 0) {
+                file_answer_done(&answer);
+                return r;
+        }
+        *ret = answer;
+        return 1;
+}
+
+void file_answer_done(struct file_answer *answer)
+{
+        buffer_done(&answer->data);
+        free(answer->files);
+        answer->files = NULL;
 }
 
 int files_on_data(struct session *s, const struct frame_header *header, const char *payload,
                   struct error *err)
 {
-        _cleanup_json_ yyjson_doc *doc = NULL;
-        struct file_answer answer = {.data = BUFFER_INIT(FILES_CHUNK)};
         struct file_request *request = find(s, header->id);
+        struct file_answer answer;
         struct error refusal = {};
 
         if (header->id == 0 || header->id > s->files.last_number)
@@ -232,21 +260,18 @@ int files_on_data(struct session *s, const struct frame_header *header, const ch
                                  (unsigned long long)header->id);
         if (!request)
                 return 0; /* too late: who asked was told that the session is busy */
-        int r = json_parse(payload, header->length, &doc, err);
+        int r = file_answer_take(&request->question, payload, header->length, &answer, &refusal,
+                                 err);
         if (r < 0)
-                return error_context(err, "DATA");
-        yyjson_val *root = yyjson_doc_get_root(doc);
-        if (yyjson_is_true(yyjson_obj_get(root, "ok"))) {
-                r = take_answer(request, root, &answer, err);
-                if (r >= 0)
-                        finish(request, &answer, NULL);
-        } else {
-                take_refusal(request, root, &refusal);
+                return r;
+        if (r == 0) {
+                error_context(&refusal, "session \"%s\"", s->name);
                 finish(request, NULL, &refusal);
+                return 0;
         }
-        buffer_done(&answer.data);
-        free(answer.files);
-        return r;
+        finish(request, &answer, NULL);
+        file_answer_done(&answer);
+        return 0;
 }
 
 void files_fail_all(struct session *s, const char *why)

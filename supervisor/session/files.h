@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,19 @@ struct file_answer {
         struct cell_file *files;             /* of a list */
         size_t n_files, files_total;
 };
+
+/* What was asked for. */
+struct file_question {
+        uint8_t type; /* FRAME_FETCH or FRAME_PUT */
+        bool is_list;
+        size_t length; /* most bytes of the answer */
+};
+
+/* Takes the payload of a DATA. Returns 1 with an answer, to be ended with file_answer_done(), 0
+ * when the worker says no (refusal tells, in one line), -EBADMSG or -ENOMEM. */
+int file_answer_take(const struct file_question *question, const char *payload, size_t n,
+                     struct file_answer *ret, struct error *refusal, struct error *err);
+void file_answer_done(struct file_answer *answer);
 
 /* error is NULL, or tells why there is no answer. Called exactly once, never from inside the
  * function that asked; when the sessions are freed, too. */

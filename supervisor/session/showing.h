@@ -13,10 +13,6 @@
 /* type/subtype in lower case, without parameters. */
 bool mime_type_valid(const char *text, size_t n);
 
-/* A relative path below a directory: UTF-8 without control characters, no component empty, "." or
- * "..", at most CELL_PATH_MAX bytes. */
-bool file_path_valid(const char *path, size_t n);
-
 /* Handler of the frame table. What comes late, from a thread or task of an earlier cell, is passed
  * over. */
 int showing_on_display(struct session *session, const struct frame_header *header,

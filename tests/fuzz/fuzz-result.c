@@ -44,3 +44,5 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         cell_free(cell);
         return r == 0;
 }
+
+FUZZ_TARGET

@@ -118,9 +118,9 @@ class Display(DisplayTest):
         os.mkdir(os.path.join(self.root, "out"))
         frames, printed = self.show(PNG)
         self.assertEqual(frames, [])
-        self.assertIn("too large to show, kept as %s/out/display-1.png" % self.root, printed)
-        self.assertEqual(pathlib.Path(self.root, "out", "display-1.png").read_bytes(), PNG)
-        self.assertIn("display-2.png", self.show(PNG)[1])
+        self.assertIn("too large to show, kept as %s/out/large-1.png" % self.root, printed)
+        self.assertEqual(pathlib.Path(self.root, "out", "large-1.png").read_bytes(), PNG)
+        self.assertIn("large-2.png", self.show(PNG)[1])
 
     def test_between_cells(self):
         self.displays.end()

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/file-path.h"
 #include "tests/unit/fake-hub.h"
 
 static int show(struct cell_outcome *o, const char *payload)

@@ -1,0 +1,34 @@
+/* What may be the name of a file. */
+#include "base/file-path.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+
+static bool component_valid(const char *name, size_t n)
+{
+        return n > 0 && !(n == 1 && name[0] == '.') && !(n == 2 && memcmp(name, "..", 2) == 0);
+}
+
+bool file_path_valid(const char *path, size_t n)
+{
+        size_t begin = 0;
+
+        if (n == 0 || n > FILE_PATH_MAX)
+                return false;
+        for (size_t at = 0; at < n;) {
+                int length = utf8_next((const unsigned char *)path + at, n - at);
+                if (length <= 0)
+                        return false;
+                uint32_t c = utf8_decode((const unsigned char *)path + at, length);
+                if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029)
+                        return false;
+                if (c == '/') {
+                        if (!component_valid(path + begin, at - begin))
+                                return false;
+                        begin = at + 1;
+                }
+                at += (size_t)length;
+        }
+        return component_valid(path + begin, n - begin);
+}

@@ -1,0 +1,11 @@
+/* Names of files that come from somebody else, as relative paths below a directory. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { FILE_PATH_MAX = 255 };
+
+/* UTF-8 without control characters or line separators, no component empty, "." or "..", at most
+ * FILE_PATH_MAX bytes. */
+bool file_path_valid(const char *path, size_t n);

@@ -1,0 +1,296 @@
+/*
+ * Files out of a sandbox.
+ *
+ * One piece at a time: FETCH, DATA, a record to the receiver; while that does not take them, no
+ * more is asked for. A file that cannot be had whole is aborted, and the first such is told at the
+ * end.
+ */
+#include "supervisor/broker/run-out.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/base64.h"
+#include "base/log.h"
+#include "rpc/file-stream.h"
+#include "supervisor/broker/sink.h"
+#include "supervisor/session/session.h"
+
+struct run_out {
+        struct session *session;
+        struct sink sink;
+        int fd;
+        struct event *answered;
+        struct file_stream_reply reply;
+        size_t n_reply;
+
+        struct cell_file *files;
+        size_t n_files, at;
+        char path[CELL_PATH_MAX + 8]; /* of the file that is read, from /workspace on */
+        char version[FILES_VERSION_MAX + 1];
+        uint64_t offset;
+        bool open;    /* its FILE record was sent */
+        bool waiting; /* for the receiver to take what there is */
+
+        struct error trouble;
+        bool finished;
+        void (*done)(void *data, const struct error *trouble);
+        void *data;
+};
+
+static void note(struct run_out *out, const char *text)
+{
+        if (!error_is_set(&out->trouble))
+                error_set(&out->trouble, EIO, "%s", text);
+}
+
+static void finish(struct run_out *out)
+{
+        if (out->finished)
+                return;
+        out->finished = true;
+        event_del(out->answered);
+        out->done(out->data, error_is_set(&out->trouble) ? &out->trouble : NULL);
+}
+
+static void give(struct run_out *out, enum file_stream_type type, const void *payload, size_t n)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FILE_STREAM_HEADER + FILE_STREAM_PIECE_MAX);
+
+        if (file_stream_append(&b, type, payload, n) < 0)
+                note(out, "out of memory");
+        else
+                sink_write(&out->sink, buffer_bytes(&b), b.length);
+}
+
+static const char *extension_of(const char *mime)
+{
+        static const char *const known[][2] = {
+                {"image/png", "png"},       {"image/jpeg", "jpg"},    {"image/gif", "gif"},
+                {"image/webp", "webp"},     {"image/svg+xml", "svg"}, {"audio/wav", "wav"},
+                {"audio/mpeg", "mp3"},      {"audio/ogg", "ogg"},     {"application/json", "json"},
+                {"application/pdf", "pdf"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+                if (strcmp(known[i][0], mime) == 0)
+                        return known[i][1];
+        }
+        return "bin";
+}
+
+void run_out_display(struct run_out *out, const struct cell_display *display, size_t index)
+{
+        _cleanup_buffer_ struct buffer bytes = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX);
+        const struct buffer *from = &display->data;
+        char name[64];
+
+        if (!display->is_text) {
+                if (base64_decode(&bytes, buffer_bytes(from), from->length) < 0) {
+                        note(out, "out of memory");
+                        return;
+                }
+                from = &bytes;
+        }
+        int n = snprintf(name, sizeof(name), "display-%zu.%s", index + 1,
+                         extension_of(display->mime_type));
+        give(out, FILE_STREAM_FILE, name, (size_t)n);
+        for (size_t at = 0; at < from->length; at += FILE_STREAM_PIECE_MAX) {
+                size_t left = from->length - at;
+                give(out, FILE_STREAM_DATA, buffer_bytes(from) + at,
+                     left < FILE_STREAM_PIECE_MAX ? left : FILE_STREAM_PIECE_MAX);
+        }
+        give(out, FILE_STREAM_CLOSE, NULL, 0);
+        log_info("--out: %s", name);
+}
+
+static void on_piece(void *data, const struct file_answer *answer, const struct error *error);
+
+static void skip_file(struct run_out *out, const char *why)
+{
+        char text[sizeof(out->path) + 256];
+
+        snprintf(text, sizeof(text), "%s", why);
+        note(out, text);
+        if (out->open)
+                give(out, FILE_STREAM_ABORT, NULL, 0);
+        out->open = false;
+        out->at++;
+}
+
+/* Asks for the next piece, of this file or the next. */
+static void go_on(struct run_out *out)
+{
+        struct error err = {};
+
+        while (!out->finished && out->at < out->n_files) {
+                if (sink_is_full(&out->sink)) {
+                        out->waiting = true;
+                        return;
+                }
+                if (!out->open) {
+                        out->offset = 0;
+                        snprintf(out->path, sizeof(out->path), "out/%s", out->files[out->at].path);
+                }
+                if (files_fetch(out->session, out->path, out->offset, FILES_CHUNK, on_piece, out,
+                                &err) >= 0)
+                        return;
+                skip_file(out, err.text);
+        }
+        if (!out->finished)
+                give(out, FILE_STREAM_END, NULL, 0);
+}
+
+static void take_piece(struct run_out *out, const struct file_answer *answer)
+{
+        const char *name = out->files[out->at].path;
+
+        if (!out->open) {
+                give(out, FILE_STREAM_FILE, name, strlen(name));
+                memcpy(out->version, answer->version, sizeof(out->version));
+                out->open = true;
+        }
+        if (strcmp(out->version, answer->version) != 0) {
+                skip_file(out, "a file in /workspace/out changed while it was read");
+                return;
+        }
+        if (answer->data.length > 0)
+                give(out, FILE_STREAM_DATA, buffer_bytes(&answer->data), answer->data.length);
+        out->offset += answer->data.length;
+        if (!answer->eof)
+                return;
+        give(out, FILE_STREAM_CLOSE, NULL, 0);
+        log_info("--out: %s, %llu bytes", name, (unsigned long long)out->offset);
+        out->open = false;
+        out->at++;
+}
+
+static void on_piece(void *data, const struct file_answer *answer, const struct error *error)
+{
+        struct run_out *out = data;
+
+        if (out->finished)
+                return;
+        if (error)
+                skip_file(out, error->text);
+        else
+                take_piece(out, answer);
+        go_on(out);
+}
+
+static void on_list(void *data, const struct file_answer *answer, const struct error *error)
+{
+        struct run_out *out = data;
+        char text[128];
+
+        if (out->finished)
+                return;
+        if (error) {
+                note(out, error->text);
+        } else if (answer->n_files > 0) {
+                out->files = calloc(answer->n_files, sizeof(*out->files));
+                if (out->files) {
+                        memcpy(out->files, answer->files, answer->n_files * sizeof(*out->files));
+                        out->n_files = answer->n_files;
+                }
+        }
+        if (!error && answer->files_total > out->n_files) {
+                snprintf(text, sizeof(text),
+                         "%zu or more files in /workspace/out were left out: beyond the first %d, "
+                         "or "
+                         "their names cannot be shown",
+                         answer->files_total - out->n_files, FILES_LIST_MAX);
+                note(out, text);
+        }
+        go_on(out);
+}
+
+int run_out_collect(struct run_out *out, struct session *session)
+{
+        struct error err = {};
+
+        out->session = session;
+        int r = files_list(session, on_list, out, &err);
+        if (r >= 0)
+                return 0;
+        if (r != -ENOENT)
+                note(out, err.text);
+        go_on(out);
+        return r;
+}
+
+static void on_answered(evutil_socket_t fd, short what, void *data)
+{
+        struct run_out *out = data;
+        char *to = (char *)&out->reply;
+
+        ssize_t n = recv(fd, to + out->n_reply, sizeof(out->reply) - out->n_reply, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                return;
+        if (n <= 0) {
+                note(out, "the process that writes the files has ended");
+                finish(out);
+                return;
+        }
+        out->n_reply += (size_t)n;
+        if (out->n_reply < sizeof(out->reply))
+                return;
+        out->reply.text[sizeof(out->reply.text) - 1] = '\0';
+        if (out->reply.code)
+                note(out, out->reply.text);
+        finish(out);
+}
+
+static void on_drained(void *data)
+{
+        struct run_out *out = data;
+
+        if (!out->waiting || sink_is_full(&out->sink))
+                return;
+        out->waiting = false;
+        go_on(out);
+}
+
+/* The reason, or the end of it, is there to be read. */
+static void on_broken(void *data, int code)
+{
+}
+
+int run_out_new(struct run_out **ret, struct event_base *base, int fd,
+                void (*done)(void *data, const struct error *trouble), void *data,
+                struct error *err)
+{
+        struct run_out *out = calloc(1, sizeof(*out));
+        const struct sink_owner owner = {out, on_drained, on_broken};
+
+        if (!out)
+                return error_errno(err, ENOMEM, "--out");
+        out->fd = fd;
+        out->done = done;
+        out->data = data;
+        out->answered = event_new(base, fd, EV_READ | EV_PERSIST, on_answered, out);
+        int r = out->answered ? sink_open(&out->sink, base, fd, &owner, err)
+                              : error_errno(err, ENOMEM, "--out");
+        if (r < 0) {
+                run_out_free(out);
+                return r;
+        }
+        event_add(out->answered, NULL);
+        *ret = out;
+        return 0;
+}
+
+struct run_out *run_out_free(struct run_out *out)
+{
+        if (!out)
+                return NULL;
+        sink_close(&out->sink);
+        if (out->answered)
+                event_free(out->answered);
+        free(out->files);
+        free(out);
+        return NULL;
+}

@@ -1,0 +1,47 @@
+/* A worker's DISPLAY: what is taken can always be told to the client, as valid JSON within bounds.
+ */
+#include "supervisor/mcp/result-content.h"
+#include "supervisor/mcp/result.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <assert.h>
+
+#include "base/json.h"
+#include "supervisor/session/showing.h"
+
+enum { MOST = 200 };
+
+static void check_rendered(const struct cell_outcome *outcome)
+{
+        const struct result_view view = {
+                .session = "default", .max_output = MOST, .kinds = CONTENT_ALL};
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct error err = {};
+
+        assert(result_render(outcome, &view, &b) == 0);
+        assert(json_parse(buffer_bytes(&b), b.length, &doc, &err) == 0);
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        assert(yyjson_get_len(yyjson_ptr_get(root, "/content/0/text")) > 0);
+        assert(json_string(yyjson_ptr_get(root, "/content/1"), "type", NULL));
+        assert(json_string(yyjson_ptr_get(root, "/structuredContent/displays/0"), "mime_type",
+                           NULL));
+}
+
+bool fuzz_accepts(const uint8_t *data, size_t n)
+{
+        struct cell_outcome outcome = {};
+        struct error err = {};
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&outcome.streams[i]);
+        int r = cell_take_display(&outcome, (const char *)data, n, &err);
+        assert(r == 0 || error_is_set(&err));
+        assert(outcome.n_displays == (r == 0));
+        if (r == 0)
+                check_rendered(&outcome);
+        showing_done(&outcome);
+        return r == 0;
+}
+
+FUZZ_TARGET
