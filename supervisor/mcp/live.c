@@ -109,14 +109,12 @@ static int append_message(struct live *live, uint64_t now, struct buffer *to)
         return r;
 }
 
-/* The value is the time in seconds: it grows with each message, whatever the clock's steps. */
+/* The value is the time in seconds: two messages are LIVE_PROGRESS_MS apart, so it always grows. */
 static void send_progress(struct live *live, uint64_t now)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX), text = BUFFER_INIT(8192);
         uint64_t value = (now - live->started_us) / 1000;
 
-        if (value <= live->progress_sent)
-                value = live->progress_sent + 1;
         int r = buffer_append(&params, "{\"progressToken\":", 17);
         if (r >= 0)
                 r = json_append(&params, yyjson_doc_get_root(live->token));
@@ -134,7 +132,6 @@ static void send_progress(struct live *live, uint64_t now)
         live->news = false;
         if (r < 0 || mcp_is_congested(live->server))
                 return;
-        live->progress_sent = value;
         mcp_notify(live->server, "notifications/progress", &params);
 }
 

@@ -33,7 +33,6 @@ struct live {
         bool logs;               /* the client wants to read what is printed */
         struct event *timer;
         uint64_t started_us, progress_us, output_us;           /* of the last notification each */
-        uint64_t progress_sent;                                /* milliseconds: the last value */
         bool news;                                             /* since the last progress */
         char line[LIVE_LINE_MAX + 1], last[LIVE_LINE_MAX + 1]; /* begun, and the last whole one */
         struct buffer pending[CELL_STREAMS];
