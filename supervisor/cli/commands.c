@@ -60,7 +60,9 @@ const struct cli_command cli_commands[] = {
                            "output",
                 .options = SERVING,
                 .run = cli_mcp,
-                .help = "Started by an MCP client, not by hand. It ends when standard input does.\n"
+                .help = "Started by an MCP client, not by hand. It ends when standard input does. "
+                        "It "
+                        "speaks MCP 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md).\n"
                         "\n"
                         "Examples:\n"
                         "  claude mcp add cloister -- cloister mcp\n"
