@@ -183,7 +183,8 @@ def files():
     places = ["/tmp", "/var/tmp", "/dev/shm", "/run", f"/run/user/{os.getuid()}"]
     found = {path for place in places for path in glob.glob(os.path.join(place, "*loister*"))}
     mine = {path for path in found if os.path.basename(path).startswith("cloister-test-")}
-    return found - mine - set(CONTROL) | control_sockets()
+    others = {path for path in found if re.fullmatch(r"/tmp/cloister-\d+", path)}
+    return found - mine - others - set(CONTROL) | control_sockets()
 
 
 class Residue:
