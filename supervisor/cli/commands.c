@@ -201,7 +201,7 @@ const struct cli_command cli_commands[] = {
                 .arguments = "",
                 .summary = "make a sandbox image from a Python of this machine, with packages",
                 .options = COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET |
-                           PACKAGES,
+                           CLI_LINK | PACKAGES,
                 .run = cli_image_build,
                 .help = cli_help_image_build,
         },
@@ -306,7 +306,8 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image-builder",
                 .arguments = "--store DIRECTORY --python PATH",
-                .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | PACKAGES,
+                .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK |
+                           PACKAGES,
                 .run = cli_image_builder,
                 .help = "Makes one image. 'cloister image build' is what people want.\n",
         },
@@ -323,6 +324,8 @@ const struct cli_option_text cli_option_texts[] = {
         {CLI_PYTHON, "--python PATH",
          "interpreter, or virtual environment, to make the image from"},
         {CLI_NAME, "--name NAME", "name of the image, instead of default-… or packages-…"},
+        {CLI_LINK, "--link WAY",
+         "embed: open its libpython; module: it loads Cloister (default: what suits it)"},
         {CLI_WITH, "--with PACKAGES",
          "packages to add: pandas,numpy>=2; may be repeated (run: the image is made once)"},
         {CLI_REQUIREMENTS, "-r, --requirements FILE",

@@ -157,6 +157,7 @@ int handover_init(struct handover *handover, const char *verb, const struct cli_
         handover_add_option(handover, "--image", options->image);
         handover_add_option(handover, "--profile", options->profile);
         handover_add_option(handover, "--name", options->name);
+        handover_add_option(handover, "--link", options->link);
         handover_add_option(handover, "--store", options->store);
         handover_add_option(handover, "--log-level", options->log_level);
         handover_add_option(handover, "--log-file", options->log_file);

@@ -2,7 +2,7 @@
 #include "supervisor/cli/commands.h"
 
 const char cli_help_image_build[] =
-        "Copies a CPython (3.9 or later, with libpython), its standard library and packages, and\n"
+        "Copies a CPython (3.9 or later), its standard library and packages, and\n"
         "the shared libraries that they need: no download, no privilege, a second or two.\n"
         "Without it the image is made at first use; after an upgrade, or when packages were\n"
         "installed, a new one is made by itself and the old one goes. An image that is there\n"
@@ -10,6 +10,9 @@ const char cli_help_image_build[] =
         "\n"
         "--python PATH is an interpreter, or the directory of a virtual environment, whose\n"
         "packages the sandbox then has. Without it: the config's, else /usr/bin/python3.\n"
+        "\n"
+        "--link says how the interpreter is brought in, which is chosen otherwise: embed, by its\n"
+        "libpython, where it has one; module, where it has none: the interpreter loads Cloister.\n"
         "\n"
         "--with and --requirements add packages of an index. pip or uv of this machine finds and\n"
         "fetches them, as wheels only: sources are never built, nothing of a package is executed.\n"

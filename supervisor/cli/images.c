@@ -32,7 +32,7 @@ int cli_image_builder(const struct cli_options *o, const char *const *words, siz
                 .store = o->store,
                 .python = o->python,
                 .name = o->name,
-                .link = INTERPRETER_LINK_ANY,
+                .link = o->link ? image_link_parse(o->link) : INTERPRETER_LINK_ANY,
                 .set = &o->set,
                 .quiet = o->given & CLI_QUIET,
         };

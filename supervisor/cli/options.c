@@ -46,6 +46,7 @@ static const struct option {
         {CLI_ROOTFS, 0, "--rootfs", "DIRECTORY"},
         {CLI_IN, 0, "--in", "FILE"},
         {CLI_OUT, 0, "--out", "DIRECTORY"},
+        {CLI_LINK, 0, "--link", "WAY"},
 };
 
 const char *cli_option_name(unsigned option)
@@ -166,6 +167,12 @@ static int take_package(struct cli_options *o, unsigned option, const char *valu
                 return 0;
         case CLI_UPGRADE:
                 o->set.upgrade = true;
+                return 0;
+        case CLI_LINK:
+                o->link = value;
+                if (image_link_parse(value) < 0)
+                        return error_set(err, EINVAL, "--link %s: embed or module is needed",
+                                         value);
                 return 0;
         case CLI_ROOTFS:
                 o->rootfs = value;

@@ -38,6 +38,7 @@ enum cli_option {
         CLI_ROOTFS = 1 << 28,
         CLI_IN = 1 << 18,
         CLI_OUT = 1 << 19,
+        CLI_LINK = 1 << 29,
 };
 
 /* What was written, checked; all strings are borrowed from argv. */
@@ -61,6 +62,7 @@ struct cli_options {
         const char *server;  /* a pid */
         const char *store;
         const char *rootfs;
+        const char *link;       /* embed or module; NULL: what suits */
         struct package_set set; /* files as they were written */
         const char *timeout;    /* seconds, a positive number */
 };

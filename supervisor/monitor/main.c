@@ -46,6 +46,7 @@ enum {
         OFFLINE,
         UPGRADE,
         PROFILE,
+        LINK,
 };
 
 /* What the builder is to add to an image. */
@@ -89,6 +90,7 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                 {"find-links", required_argument, NULL, FIND_LINKS},
                 {"offline", no_argument, NULL, OFFLINE},
                 {"upgrade", no_argument, NULL, UPGRADE},
+                {"link", required_argument, NULL, LINK},
                 {},
         };
 
@@ -103,6 +105,8 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                         o->python = optarg;
                 else if (c == PROFILE)
                         o->profile = optarg;
+                else if (c == LINK)
+                        o->link = optarg;
                 else if (c == LOG_LEVEL && (level = log_level_from_name(optarg)) >= 0)
                         o->log_level = level;
                 else if (c == LOG_FILE)

@@ -372,6 +372,7 @@ int monitor_build_image(const struct monitor_options *options)
                 r = set_up(&m, &error);
         if (r >= 0)
                 r = ids_drop_privilege(m.ids.mode, false, &error);
+        m.image.link = options->link;
         if (r >= 0)
                 r = image_job_start(m.base, m.children, m.program, &m.image, &m.user,
                                     options->quiet, on_built, &m, &m.image_job, &error);

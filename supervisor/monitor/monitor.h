@@ -17,6 +17,7 @@ struct monitor_options {
         const char *configs[MONITOR_CONFIGS_MAX];
         size_t n_configs;
         const char *image, *python; /* or NULL: as the config says */
+        const char *link;           /* of an image to build: "embed", "module", or NULL */
         const char *profile;        /* whose template is made early, or NULL: the config's */
         struct package_set set;     /* what the image is to have besides; `image build` alone takes
                                        it with a name */

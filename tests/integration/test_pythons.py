@@ -208,6 +208,24 @@ class Links(harness.Case):
                 with self.subTest(f"{embed.image}: {key}"):
                     self.assertEqual(theirs[key], value)
 
+    def test_the_link_can_be_chosen(self):
+        env = harness.environment(CLOISTER_IMAGE_STORE=self.path("images"))
+
+        def build(*arguments):
+            return self.run_cloister("image", "build", "--quiet", "--name", "chosen", *arguments, env=env)
+
+        self.assertEqual(build("--link", "module").returncode, 0)
+        with open(self.path("images/chosen/image.json"), encoding="utf-8") as f:
+            info = json.load(f)
+        self.assertEqual((info["link"], "libpython" in info), ("module", False))
+        root = self.path("images/chosen/root")
+        self.assertEqual(glob.glob(f"{root}/usr/lib/**/libpython3*", recursive=True), [])
+        done = self.run_cloister("run", "--image", "chosen", "-c", "print(6 * 7)", env=env)
+        self.assertEqual(done.stdout, b"42\n", done.stderr)
+        self.assertEqual(build("--link", "module").returncode, 0)
+        self.assertIn(b"made with --link module", build("--link", "embed").stderr)
+        self.assertIn(b"embed or module", build("--link", "static").stderr)
+
     def test_no_byte_of_an_image_runs_unfiltered(self):
         """site-packages are the image's: what they run at the start already finds the belts on."""
         venv = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")

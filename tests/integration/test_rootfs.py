@@ -281,11 +281,20 @@ class Rootfs(harness.Case):
                   f'-o "userxattr,lowerdir={folder},upperdir=$0/u,workdir=$0/w" none {folder} && '
                   f'rm {folder}/libpython3* || exit 99; exec "$@"')
         os.mkdir(f"{self.place}/over")
-        done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, f"{self.place}/over",
-                               *self.argv("--quiet")], env=harness.environment(), capture_output=True, text=True,
-                              timeout=60, check=False)
+
+        def build(*arguments):
+            return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script,
+                                   f"{self.place}/over", *self.argv("--quiet"), *arguments],
+                                  env=harness.environment(), capture_output=True, text=True, timeout=60, check=False)
+
+        done = build("--link", "embed")
         if done.returncode == 99:
             self.skipTest("no overlay mounts here: " + done.stderr)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^cloister: /usr/bin/python3 \(3\.\d+\.\d+\) has no libpython3\.\d+\.so\.1\.0 beside "
+                                      r"it: install libpython3\.\d+ \(apt install libpython3\.\d+\), or leave out --link "
+                                      r"embed\n$")
+        done = build()
         self.assertEqual(done.returncode, 0, done.stderr)
         info, root = self.only_image()
         self.assertEqual(info["link"], "module")
