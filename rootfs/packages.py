@@ -148,9 +148,11 @@ class Cache:
         path = os.path.join(self.wheels, package["sha256"], package["file"])
         return path if os.path.isfile(path) and sha256_of(path) == package["sha256"] else None
 
-    def all(self, folder):
-        """A folder of links to every wheel, as installers look for them."""
+    def all(self, folder, besides):
+        """A folder of links to every wheel that is not in another one too, as installers look for them."""
         for path in sorted(glob.glob(self.wheels + "/*/*.whl"), key=os.path.getmtime):
+            if besides and os.path.exists(os.path.join(besides, os.path.basename(path))):
+                continue
             link = os.path.join(folder, os.path.basename(path))
             if os.path.lexists(link):
                 os.unlink(link)
@@ -474,7 +476,7 @@ def resolve(request, cache):
         say("resolving with %s" % installer.name)
         with tempfile.TemporaryDirectory(dir=os.path.dirname(cache.sets)) as temporary:
             os.mkdir(os.path.join(temporary, "cache"))
-            cache.all(os.path.join(temporary, "cache"))
+            cache.all(os.path.join(temporary, "cache"), request.get("find_links"))
             packages = installer.fetch(request["with"], request["files"], found["hashes"], temporary)
         packages.sort(key=lambda package: package["name"])
         cache.write_set(key, packages)

@@ -148,6 +148,12 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
                           "--help')");
                 return cli_fail(2, &error);
         }
+        if ((o->given & CLI_IMAGE) && (o->given & CLI_WITH)) {
+                error_set(&error, EINVAL,
+                          "--image and --with do not go together: 'cloister image build --with …' "
+                          "makes an image");
+                return cli_fail(2, &error);
+        }
         _cleanup_close_ int fd = prepare_code(o, n > 0 ? words[0] : NULL, &name, &error);
         if (fd < 0)
                 return cli_fail(STATUS_FAILED, &error);

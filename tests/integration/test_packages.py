@@ -1,0 +1,344 @@
+"""Packages in images: real wheels by pip and uv, a wheelhouse without network, and what is refused."""
+
+import base64
+import glob
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tarfile
+import tempfile
+import zipfile
+
+import harness
+
+NO_NETWORK = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "ALL_PROXY")}
+PASSED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "https_proxy", "HTTPS_PROXY")
+
+
+def wheel(folder, name, version, files, needs=()):
+    """A wheel made here; files: {path: text}."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(f"Requires-Dist: {n}\n" for n in needs)
+    files = {**files, f"{info}/METADATA": metadata,
+             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    record = ""
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        record += f"{path},sha256={digest},{len(text.encode())}\n"
+    path = f"{folder}/{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as z:
+        for inner, text in {**files, f"{info}/RECORD": record + f"{info}/RECORD,,\n"}.items():
+            z.writestr(zipfile.ZipInfo(inner, (2026, 1, 1, 0, 0, 0)), text)
+    return path
+
+
+def sources(folder, name, mark):
+    """A source distribution that leaves a mark when anything of it runs."""
+    path = f"{folder}/{name}-1.0.tar.gz"
+    files = {
+        "setup.py": f"open({mark!r}, 'w').close()\nfrom setuptools import setup\nsetup(name={name!r}, version='1.0')\n",
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+    }
+    with tarfile.open(path, "w:gz") as tar:
+        for inner, text in files.items():
+            member = tarfile.TarInfo(f"{name}-1.0/{inner}")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+class Case(harness.Case):
+    """A store of one's own, below the test's home: not in /tmp, and gone afterwards."""
+
+    def setUp(self):
+        super().setUp()
+        self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+        self.store = f"{self.place}/images"
+        self.house = f"{self.place}/wheels"
+        os.mkdir(self.house)
+
+    def env(self, **more):
+        passed = {n: v for n, v in os.environ.items() if n in PASSED or n.startswith(("PIP_", "UV_"))}
+        return harness.environment(**{**passed, "CLOISTER_IMAGE_STORE": self.store, **more})
+
+    def cloister(self, *args, **more):
+        return self.run_cloister(*args, env=self.env(**more), timeout=harness.patient(180))
+
+    def done(self, *args, **more):
+        done = self.cloister(*args, **more)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return done.stdout.decode()
+
+    def fails(self, *args, **more):
+        """The one line that says why."""
+        done = self.cloister(*args, **more)
+        self.assertNotEqual(done.returncode, 0)
+        lines = [line for line in done.stderr.decode().splitlines() if not re.match(r"cloister: image (\S+|of packages): ", line)]
+        self.assertEqual(len(lines), 1, lines)
+        return lines[0]
+
+    def names(self):
+        return [i["name"] for i in json.loads(self.done("image", "list", "--json"))]
+
+    def show(self, name):
+        return json.loads(self.done("image", "show", name, "--json"))
+
+
+class Index(Case):
+    """With the real index behind pip and uv."""
+
+    def test_numpy_and_six(self):
+        self.done("image", "build", "--with", "numpy", "--with", "six", "--name", "data")
+        out = self.done("run", "--image", "data", "-c",
+                        "import numpy, six; print(int(numpy.arange(5) @ numpy.arange(5)), six.PY3, os.path.exists(numpy.__cached__))"
+                        .replace("import numpy", "import os, numpy"))
+        self.assertEqual(out, "30 True True\n")
+        shown = self.show("data")
+        self.assertEqual([p["name"] for p in shown["packages"]], ["numpy", "six"])
+        for package in shown["packages"]:
+            (kept,) = glob.glob(f"{self.store}/.cache/wheels/{package['sha256']}/*.whl")
+            with open(kept, "rb") as f:
+                self.assertEqual(hashlib.sha256(f.read()).hexdigest(), package["sha256"])
+        self.only_plain_files(f"{self.store}/data/root")
+        # The same set again, by another name: no network is needed. Another set is the control.
+        self.done("image", "build", "--with", "six,numpy", "--name", "again", **NO_NETWORK)
+        self.assertEqual(self.show("again")["packages"], shown["packages"])
+        self.assertIn("the index can't be reached", self.fails("image", "build", "--with", "idna", **NO_NETWORK))
+
+    def only_plain_files(self, root):
+        for folder, folders, names in os.walk(root):
+            for name in names + folders:
+                st = os.lstat(os.path.join(folder, name))
+                if "dist-packages" in folder or "site-packages" in folder:
+                    self.assertFalse(stat.S_ISLNK(st.st_mode), name)
+                if not stat.S_ISLNK(st.st_mode):
+                    self.assertIn(stat.S_IMODE(st.st_mode), (0o755, 0o644), name)
+                if stat.S_ISREG(st.st_mode):
+                    self.assertEqual(st.st_nlink, 1, name)
+
+    def test_run_with(self):
+        code = "import six; print(six.__name__)"
+        first = self.cloister("run", "--with", "six", "-c", code)
+        self.assertEqual((first.returncode, first.stdout), (0, b"six\n"), first.stderr)
+        again = self.cloister("run", "--with", "six", "-c", code, **NO_NETWORK)
+        self.assertEqual((again.stdout, again.stderr), (b"six\n", b""))
+        (name,) = self.names()
+        self.assertRegex(name, r"^packages-[0-9a-f]{12}$")
+        self.assertIn("--image and --with", self.fails("run", "--with", "six", "--image", name, "-c", "1"))
+
+    def test_uv_makes_the_same_image_as_pip(self):
+        subprocess.run(["/usr/bin/python3", "-m", "pip", "install", "-q", "--target", f"{self.place}/uv", "uv"], check=True,
+                       env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}, timeout=harness.patient(180))
+        self.done("image", "build", "--with", "six==1.16.0", "--installer", "pip")
+        (by_pip,) = self.names()
+        self.store += "-uv"
+        self.done("image", "build", "--with", "six==1.16.0", "--installer", "uv",
+                  PATH=f"{self.place}/uv/bin:{os.environ['PATH']}")
+        self.assertEqual(self.names(), [by_pip])
+        self.assertIn("no uv", self.fails("image", "build", "--with", "six", "--installer", "uv", PATH="/usr/bin:/bin"))
+
+    def test_what_the_index_does_not_have(self):
+        self.assertIn("no such package: 'nosuchpackageatall-x1'", self.fails("image", "build", "--with", "nosuchpackageatall-x1"))
+        self.assertRegex(self.fails("image", "build", "--with", "six>99"), r"fits 'six>99' \(newest: 1\.|six>99")
+        self.assertIn("'pyspark' has no wheel for Python 3.", self.fails("image", "build", "--with", "pyspark==3.3.0"))
+        self.assertEqual(self.names(), [])
+
+
+class Wheelhouse(Case):
+    """Without any network."""
+
+    def build(self, *args, **more):
+        return self.done("image", "build", "--offline", "--find-links", self.house, *args, **NO_NETWORK, **more)
+
+    def build_fails(self, *args):
+        return self.fails("image", "build", "--offline", "--find-links", self.house, *args, **NO_NETWORK)
+
+    def test_a_wheel_and_what_it_needs(self):
+        wheel(self.house, "greeting", "1.2", {"greeting/__init__.py": "from name_of import NAME\nWORD = 'hello ' + NAME\n"},
+              needs=["name-of>=1"])
+        wheel(self.house, "name_of", "1.0", {"name_of.py": "NAME = 'you'\n"})
+        self.build("--with", "greeting")
+        (name,) = self.names()
+        self.assertEqual(self.done("run", "--image", name, "-c", "import greeting; print(greeting.WORD)"), "hello you\n")
+        self.assertEqual([(p["name"], p["version"]) for p in self.show(name)["packages"]], [("greeting", "1.2"), ("name-of", "1.0")])
+        # What it is called depends on what is in it, and on nothing else.
+        self.store += "2"
+        self.build("--with", "greeting")
+        self.assertEqual(self.names(), [name])
+        wheel(self.house, "name_of", "1.0", {"name_of.py": "NAME = 'me'\n"})
+        self.build("--with", "greeting")
+        self.assertEqual(len(self.names()), 2)
+        self.assertIn("no wheel of 'other' for Python 3.", self.build_fails("--with", "other"))
+
+    def test_sources_never_run(self):
+        mark = f"{self.place}/mark"
+        evil = sources(self.house, "evil", mark)
+        wheel(self.house, "carrier", "1", {"carrier.py": ""}, needs=[f"evil @ file://{evil}"])
+        wheel(self.house, "good", "1", {"good.py": ""})
+        self.assertIn("no wheel", self.build_fails("--with", "evil"))
+        self.assertIn("sources", self.build_fails("--with", "carrier", "--installer", "pip"))
+        for number, line in enumerate(("--no-binary :all:", "-e .", evil, f"evil @ file://{evil}", "git+https://localhost/x.git",
+                                       "--config-settings a=b")):
+            file = self.write(f"r{number}.txt", f"good\n{line}\n")
+            said = self.build_fails("-r", file)
+            self.assertIn(f"{file}:2: ", said)
+        self.build("-r", self.write("good.txt", "good  # a comment\n"))
+        for word in ("--index-url=x", evil, f"evil @ file://{evil}", "."):
+            self.assertEqual(self.cloister("image", "build", f"--with={word}").returncode, 2, word)
+        self.assertFalse(os.path.exists(mark), "something of a source distribution was executed")
+
+    def test_hashes_of_a_requirements_file(self):
+        path = wheel(self.house, "pinned", "2.0", {"pinned.py": ""})
+        with open(path, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+        self.build("-r", self.write("right.txt", f"pinned==2.0 \\\n    --hash=sha256:{digest}\n"), "--name", "right")
+        self.assertEqual(self.show("right")["packages"][0]["sha256"], digest)
+        said = self.build_fails("-r", self.write("wrong.txt", f"pinned==2.0 --hash=sha256:{'0' * 64}\n"))
+        self.assertIn("hash", said)
+        self.assertIn("0" * 64, said)
+        self.assertIn(digest, said)
+
+    def test_a_package_replaces_the_one_of_a_virtual_environment(self):
+        venv = f"{self.place}/venv"
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", venv], check=True, timeout=60)
+        (site,) = glob.glob(f"{venv}/lib/python3*/site-packages")
+        for name in ("thing", "other"):
+            os.makedirs(f"{site}/{name}")
+            os.makedirs(f"{site}/{name}-1.0.dist-info")
+            for file in ("__init__", "old"):
+                with open(f"{site}/{name}/{file}.py", "w", encoding="ascii") as f:
+                    f.write("VERSION = 1\n")
+        wheel(self.house, "thing", "2.0", {"thing/__init__.py": "VERSION = 2\n"})
+        self.build("--python", venv, "--with", "thing", "--name", "both")
+        out = self.done("run", "--image", "both", "-c", "import thing, other, importlib.util as u\n"
+                                                        "print(thing.VERSION, other.VERSION, u.find_spec('thing.old'))")
+        self.assertEqual(out, "2 1 None\n")
+        self.assertEqual([(p["name"], p["version"], "sha256" in p) for p in self.show("both")["packages"]],
+                         [("thing", "2.0", True), ("other", "1.0", False)])
+
+    def test_a_name_that_is_taken(self):
+        wheel(self.house, "one", "1", {"one.py": ""})
+        wheel(self.house, "two", "1", {"two.py": ""})
+        self.build("--with", "one", "--name", "mine")
+        self.build("--with", "one", "--name", "mine")
+        self.assertIn("image mine is there already, with other packages", self.build_fails("--with", "two", "--name", "mine"))
+
+    def test_what_is_missing_names_the_command(self):
+        wheel(self.house, "one", "1", {"one.py": ""})
+        self.build("--with", "one", "--name", "mine")
+        done = self.cloister("run", "--image", "mine", "-c", "import one, yaml")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ModuleNotFoundError: No module named 'yaml' (add it: cloister image build --with one,PyYAML --name NAME; then "
+                      "\"image\": \"NAME\" in the config, or cloister run --with one,PyYAML)\n", done.stderr.decode())
+        caught = self.done("run", "--image", "mine", "-c", "try:\n    import yaml\nexcept ModuleNotFoundError as e:\n    print(e, e.name)")
+        self.assertEqual(caught, "No module named 'yaml' yaml\n")
+
+    def test_a_script_that_says_what_it_needs(self):
+        wheel(self.house, "one", "1.5", {"one.py": ""})
+        self.build("--with", "one", "--name", "mine")
+        for needs, status in (("one", 0), ("one>=1.5", 0), ("one>=2", 1), ("two", 1)):
+            script = self.write("report.py", f'# /// script\n# dependencies = ["{needs}"]\n# ///\nprint("ran")\n')
+            done = self.cloister("run", "--image", "mine", script)
+            self.assertEqual((done.returncode, done.stdout), (status, b"ran\n" if status == 0 else b""), done.stderr)
+            if status:
+                self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
+                self.assertIn(f"needs {needs}, which this image lacks: cloister image build --with ", done.stderr.decode())
+                self.assertIn(f" --name report && cloister run --image report {script}", done.stderr.decode())
+        script = self.write("later.py", '# /// script\n# requires-python = ">=3.99"\n# ///\nprint("ran")\n')
+        self.assertIn("needs Python >=3.99", self.fails("run", script))
+
+
+class Housekeeping(Case):
+    """What is removed, and what stays while it is used."""
+
+    def venv(self):
+        venv = f"{self.place}/venv"
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", venv], check=True, timeout=60)
+        (site,) = glob.glob(f"{venv}/lib/python3*/site-packages")
+        return f"{venv}/bin/python3", site
+
+    def using(self, *args):
+        """A `cloister run` that has begun and waits for us."""
+        process = subprocess.Popen([harness.CLOISTER, "run", *args, "-c", "print('here', flush=True)\nimport time; time.sleep(600)"],
+                                   env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), b"here\n")
+        return process
+
+    def test_list_show_and_remove(self):
+        self.done("image", "build", "--name", "mine")
+        table = self.done("image", "list").splitlines()
+        self.assertRegex(table[0], r"^NAME +PYTHON +MIB +PACKAGES +CREATED +USED +MADE FROM$")
+        self.assertRegex(table[1], r"^mine +3\.\d+\.\d+ +\d+ +0 +20\d\d-\S+Z +20\d\d-\S+Z +/usr/bin/python3$")
+        self.assertIn("0 packages", self.done("image", "show", "mine"))
+        user = self.using("--image", "mine")
+        self.assertIn("image mine is in use", self.fails("image", "remove", "mine"))
+        self.assertTrue(os.path.isdir(f"{self.store}/mine/root"))
+        user.kill()
+        user.wait()
+        self.assertTrue(harness.wait_until(lambda: self.cloister("image", "remove", "mine").returncode == 0))
+        self.assertEqual([n for n in os.listdir(self.store) if not n.startswith((".lock-", ".parts-"))], [])
+        self.assertIn("there is no image 'mine'", self.fails("image", "remove", "mine"))
+        self.assertIn("there is no image '../x'", self.fails("image", "remove", "../x"))
+
+    def test_an_older_default_image_goes_unless_it_is_used(self):
+        python, site = self.venv()
+        user = self.using("--python", python)
+        (first,) = self.names()
+        os.mkdir(f"{site}/a")
+        self.done("image", "build", "--python", python)
+        self.assertEqual(len(self.names()), 2)
+        self.assertIn(f"in use, stays: {first}", self.done("image", "prune"))
+        user.kill()
+        user.wait()
+        self.assertTrue(harness.wait_until(lambda: "removed " + first in self.done("image", "prune")))
+        os.mkdir(f"{site}/b")
+        self.done("image", "build", "--python", python)
+        self.assertEqual(len(self.names()), 1)
+
+    def test_prune_leaves_what_people_named(self):
+        python, site = self.venv()
+        wheel(self.house, "one", "1", {"one.py": ""})
+        build = ("image", "build", "--python", python, "--offline", "--find-links", self.house)
+        self.done(*build, "--with", "one", "--name", "mine")
+        self.done(*build, "--with", "one")
+        wheel(self.house, "two", "1", {"two.py": ""})
+        self.done(*build, "--with", "two")
+        self.assertIn("0 images", self.done("image", "prune"))
+        self.assertEqual(len(glob.glob(f"{self.store}/.cache/wheels/*/*.whl")), 2)
+        os.mkdir(f"{site}/later")
+        listed = json.loads(self.done("image", "list", "--json"))
+        self.assertEqual({i["name"]: i["stale"] for i in listed},
+                         {i["name"]: i["name"] != "mine" for i in listed})
+        self.assertIn("2 images", self.done("image", "prune"))
+        self.assertEqual(self.names(), ["mine"])
+        self.assertEqual([os.path.basename(w) for w in glob.glob(f"{self.store}/.cache/wheels/*/*.whl")], ["one-1-py3-none-any.whl"])
+        self.assertEqual(glob.glob(f"{self.store}/.set-*"), [])
+
+    def test_an_upgrade_of_a_library_alone(self):
+        """In a mount namespace of its own, where a copy lies over the library."""
+        self.done("image", "build")
+        (first,) = self.names()
+        (library,) = {os.path.realpath(p) for p in glob.glob("/usr/lib/*/libz.so.1")} or {None}
+        self.assertTrue(library)
+        copy = shutil.copy2(library, self.place)
+        build = [harness.CLOISTER, "image-builder", "--store", self.store, "--python", "/usr/bin/python3"]
+        for upgrade, there in (("true", True), ('mount --bind "$1" "$0"', False)):
+            done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", upgrade + ' && shift && exec "$@"',
+                                   library, copy, *build], env=self.env(), capture_output=True, text=True, check=False,
+                                  timeout=harness.patient(120))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("is there already" in done.stderr, there, done.stderr)
+        (second,) = [n for n in os.listdir(self.store) if n.startswith("default-")]
+        self.assertNotEqual(second, first)
+
+
+if __name__ == "__main__":
+    harness.main()
