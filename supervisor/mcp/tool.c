@@ -27,6 +27,8 @@ static const char contract[] = "Run Python that computes or calls the user's MCP
                                "- The last expression's value is returned; print() the rest. "
                                "stdout and stderr are cut at %u "
                                "characters each (max_output), head and tail stay.\n"
+                               "- display(figure or image) shows it; files that you write to "
+                               "/workspace/out go to the user.\n"
                                "- Tools: r = await tools[\"server.tool\"](arg=1) or await "
                                "mcp_server.tool(arg=1); many at once with "
                                "asyncio.gather; .sync(...) outside async code. Results are plain "
