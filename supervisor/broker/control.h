@@ -2,7 +2,7 @@
  * What the server's owner may ask and command while it runs, over a socket that only he may open
  * (policy/control-path.h): JSON-RPC 2.0, one message a line.
  *
- *     sessions/list   {}                 -> {"profile"?, "sessions_max", "sessions": […]}
+ *     sessions/list   {}                 -> {"sessions_max", "sessions": […]}
  *     sessions/end    {"name": str}      -> {}
  *     sessions/reset  {"name": str}      -> {}
  *

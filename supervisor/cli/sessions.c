@@ -24,6 +24,7 @@ enum {
         ANSWER_MAX = 32 * 1024 * 1024,
         PATIENCE_SECONDS = 5,
         STATE_WIDTH = 17,
+        PROFILE_WIDTH = 8,
 };
 
 struct server {
@@ -223,8 +224,9 @@ static void print_session(const struct server *server, yyjson_val *session, int 
 
         if (yyjson_obj_get(session, "idle_ms"))
                 short_time(number(session, "idle_ms"), idle);
-        printf("%-*s %7d %6s %6s %6" PRId64 "M %5" PRId64 "  %-*s", width, text(session, "name"),
-               (int)server->pid, short_time(number(session, "age_ms"), age), idle,
+        printf("%-*s %-*s %7d %6s %6s %6" PRId64 "M %5" PRId64 "  %-*s", width,
+               text(session, "name"), PROFILE_WIDTH, text(session, "profile"), (int)server->pid,
+               short_time(number(session, "age_ms"), age), idle,
                number(session, "memory_bytes") / (1024 * 1024), number(session, "cells"),
                STATE_WIDTH, text(session, "state"));
         if (last) {
@@ -251,8 +253,8 @@ static void print_table(const struct servers *servers)
                         int length = (int)strlen(text(session, "name"));
                         width = length > width ? length : width;
                 }
-        printf("%-*s %7s %6s %6s %7s %5s  %-*s  %s\n", width, "SESSION", "SERVER", "AGE", "IDLE",
-               "MEMORY", "CALLS", STATE_WIDTH, "STATE", "LAST");
+        printf("%-*s %-*s %7s %6s %6s %7s %5s  %-*s  %s\n", width, "SESSION", PROFILE_WIDTH,
+               "PROFILE", "SERVER", "AGE", "IDLE", "MEMORY", "CALLS", STATE_WIDTH, "STATE", "LAST");
         for (size_t k = 0; k < servers->n; k++)
                 yyjson_arr_foreach(sessions_of(&servers->list[k]), i, n, session)
                         print_session(&servers->list[k], session, width, colour);

@@ -29,14 +29,19 @@ static int append_one(const struct session *s, struct buffer *to)
         uint64_t now = clock_us();
         bool runs = session_current(s) != NULL;
 
-        int r = buffer_printf(to,
-                              "{\"name\":\"%s\",\"state\":\"%s\",\"age_ms\":%llu,\"memory_bytes\":"
-                              "%llu,\"memory_peak_bytes\":%llu,\"cells\":%llu,\"waiting\":%zu",
-                              s->name, session_state_name(s->state),
-                              (unsigned long long)((now - s->born_us) / 1000),
-                              (unsigned long long)facts_memory(kind, s->memory_fd),
-                              (unsigned long long)facts_memory_peak(kind, s->peak_fd),
-                              (unsigned long long)s->n_run, s->n_cells - runs);
+        int r = buffer_printf(to, "{\"name\":\"%s\"", s->name);
+        if (r >= 0 && s->profile)
+                r = buffer_printf(to, ",\"profile\":\"%s\"", s->profile->name);
+        if (r < 0)
+                return r;
+        r = buffer_printf(to,
+                          ",\"state\":\"%s\",\"age_ms\":%llu,\"memory_bytes\":"
+                          "%llu,\"memory_peak_bytes\":%llu,\"cells\":%llu,\"waiting\":%zu",
+                          session_state_name(s->state),
+                          (unsigned long long)((now - s->born_us) / 1000),
+                          (unsigned long long)facts_memory(kind, s->memory_fd),
+                          (unsigned long long)facts_memory_peak(kind, s->peak_fd),
+                          (unsigned long long)s->n_run, s->n_cells - runs);
         if (r >= 0 && s->state == SESSION_IDLE)
                 r = buffer_printf(to, ",\"idle_ms\":%llu",
                                   (unsigned long long)((now - s->used_us) / 1000));

@@ -34,6 +34,7 @@ class Sessions(ServerCase):
         listed = self.listed()
         big, small = listed["big"], listed["small"]
         self.assertEqual(big["state"], "idle")
+        self.assertEqual(big["profile"], "default")
         self.assertEqual(big["cells"], 1)
         self.assertEqual(big["waiting"], 0)
         self.assertEqual(big["last"]["status"], "ok")
