@@ -91,7 +91,7 @@ struct template_plan {
         uint32_t link;                       /* enum template_link */
         uint32_t loopback;                   /* 1: lo is brought up in each session */
         uint32_t n_mounts;
-        struct template_mount mounts[TEMPLATE_MOUNTS_MAX]; /* one before those below it */
+        struct template_mount mounts[TEMPLATE_MOUNTS_MAX]; /* none below another */
 };
 
 struct session_plan {

@@ -212,18 +212,6 @@ int mounts_fill_root(struct template_mounts *mounts, int root, struct error *err
         return r < 0 ? error_context(err, "the image's root") : 0;
 }
 
-/* Whether `path` lies in a source that is attached already: nothing is made in there. */
-static const char *inside_of(const struct template_plan *plan, uint32_t i, const char *target)
-{
-        for (uint32_t k = 0; k < plan->n_mounts; k++) {
-                const char *other = plan->mounts[k].target;
-                size_t n = strlen(other);
-                if (k != i && strncmp(target, other, n) == 0 && target[n] == '/')
-                        return other;
-        }
-        return NULL;
-}
-
 /* The directory of target that is there already; "." is the root. */
 static void deepest_there(int root, const char *target, char *ret, size_t size)
 {
@@ -239,20 +227,14 @@ static void deepest_there(int root, const char *target, char *ret, size_t size)
         snprintf(ret, size, ".");
 }
 
-static int make_target(const struct template_plan *plan, uint32_t i, struct template_mounts *m,
-                       int root, struct error *err)
+static int make_target(const char *target, struct template_mounts *m, int root, struct error *err)
 {
-        const char *target = plan->mounts[i].target + 1;
-        const char *outer = inside_of(plan, i, plan->mounts[i].target);
-        char there[sizeof(plan->mounts[i].target)];
+        char there[sizeof(((struct template_mount *)0)->target)];
         struct error why = {};
 
         _cleanup_close_ int point = mount_point_open(root, target, &why);
         if (point >= 0)
                 return 0;
-        if (point == -ENOENT && outer)
-                return error_set(err, ENOENT, "the directory mounted on %s has no such directory",
-                                 outer);
         if (point != -ENOENT) {
                 *err = why;
                 return point;
@@ -264,8 +246,7 @@ static int make_target(const struct template_plan *plan, uint32_t i, struct temp
         return r < 0 ? r : mount_point_make(root, target, err);
 }
 
-/* Where the late ones wait: a tmpfs over the image's directory, unless one of them covers it whole.
- */
+/* Where the late ones wait: a tmpfs over the image's directory. */
 static int make_late_room(const struct template_plan *plan, struct template_mounts *m, int root,
                           const char *path, struct error *err)
 {
@@ -273,8 +254,6 @@ static int make_late_room(const struct template_plan *plan, struct template_moun
         size_t n = strlen(path);
 
         for (uint32_t i = 0; i < plan->n_mounts; i++) {
-                if (strcmp(plan->mounts[i].target + 1, path) == 0)
-                        return 0;
                 wanted = wanted || (strncmp(plan->mounts[i].target + 1, path, n) == 0 &&
                                     plan->mounts[i].target[n + 1] == '/');
         }
@@ -285,7 +264,7 @@ static int make_late_room(const struct template_plan *plan, struct template_moun
 static int attach_one(const struct template_plan *plan, struct template_mounts *m, int root,
                       uint32_t i, struct error *err)
 {
-        int r = make_target(plan, i, m, root, err);
+        int r = make_target(plan->mounts[i].target + 1, m, root, err);
 
         if (r >= 0)
                 r = mount_attach(m->trees[i], root, plan->mounts[i].target + 1, err);

@@ -257,34 +257,20 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         give_up(t);
 }
 
-/* Each before those that are mounted below it. */
-static int compare_targets(const void *a, const void *b, void *data)
-{
-        const struct config_mount *mounts = data;
-        size_t length_a = strlen(mounts[*(const size_t *)a].target),
-               length_b = strlen(mounts[*(const size_t *)b].target);
-
-        return length_a < length_b ? -1 : length_a > length_b;
-}
-
 static int plan_mounts(const struct template_parts *parts, struct template_plan *plan, int *fds,
                        struct error *err)
 {
         const struct config_profile *profile = parts->profile;
-        size_t order[TEMPLATE_MOUNTS_MAX];
 
         static_assert(TEMPLATE_MOUNTS_MAX >= (int)CONFIG_MOUNTS_MAX, "room for all");
-        for (size_t i = 0; i < profile->n_mounts; i++)
-                order[i] = i;
-        qsort_r(order, profile->n_mounts, sizeof(order[0]), compare_targets, profile->mounts);
         for (size_t i = 0; i < profile->n_mounts; i++) {
-                const struct config_mount *mount = &profile->mounts[order[i]];
+                const struct config_mount *mount = &profile->mounts[i];
                 struct template_mount *planned = &plan->mounts[i];
                 if ((size_t)snprintf(planned->target, sizeof(planned->target), "%s",
                                      mount->target) >= sizeof(planned->target))
                         return error_errno(err, ENAMETOOLONG, "mount on %s", mount->target);
                 planned->writable = mount->writable;
-                fds[i] = parts->sources[order[i]];
+                fds[i] = parts->sources[i];
         }
         plan->n_mounts = (uint32_t)profile->n_mounts;
         return 0;
