@@ -33,10 +33,12 @@ void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buf
         _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
         _cleanup_buffer_ struct buffer whole = BUFFER_INIT(RESULT_MAX);
 
-        int r = reply_append_result(reply, result, &whole);
+        int r = reply->modern ? reply_append_modern(reply, result, &whole) : 0;
+        if (reply->modern)
+                result = &whole;
         if (r >= 0)
-                r = jsonrpc_append_result(&message, reply_id(reply), buffer_bytes(&whole),
-                                          whole.length);
+                r = jsonrpc_append_result(&message, reply_id(reply), buffer_bytes(result),
+                                          result->length);
         if (r < 0) {
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, "the result is too large");
                 return;

@@ -35,13 +35,11 @@ bool reply_id_equals(yyjson_val *a, yyjson_val *b)
                yyjson_equals_strn(a, yyjson_get_str(b), yyjson_get_len(b));
 }
 
-int reply_append_result(const struct reply *reply, const struct buffer *result, struct buffer *to)
+int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to)
 {
         const char *rest = buffer_bytes(result);
         int r;
 
-        if (!reply->modern)
-                return buffer_append(to, rest, result->length);
         r = buffer_printf(to, "{\"resultType\":\"complete\",\"_meta\":{\"%s\":%s", META_SERVER,
                           mcp_server_info);
         if (r >= 0 && reply->subscription) {

@@ -38,9 +38,9 @@ static inline yyjson_val *reply_id(const struct reply *reply)
 /* Whether two ids are the same, as written. */
 bool reply_id_equals(yyjson_val *a, yyjson_val *b);
 
-/* Appends a result object as its era has it: legacy as it is, modern with resultType, _meta and
- * what is said of caching. */
-int reply_append_result(const struct reply *reply, const struct buffer *result, struct buffer *to);
+/* Appends a result object as the modern era has it: with resultType, _meta and what is said of
+ * caching. */
+int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to);
 
 struct batch *batch_new(void);
 struct batch *batch_free(struct batch *batch);

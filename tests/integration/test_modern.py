@@ -229,6 +229,37 @@ class StreamsEnd(harness.Case):
         server.close()
 
 
+class ToolsChange(harness.Case):
+    """What an upstream server says many times, clients of both eras hear few times, and then list anew."""
+
+    FAULTY = os.path.join(harness.HERE, "servers", "faulty.py")
+
+    def test_a_burst_of_changes(self):
+        servers = {"changing": {"command": harness.PYTHON, "args": [self.FAULTY]}}
+        server = rawmcp.RawServer("--config", self.config(servers))
+        self.addCleanup(server.free)
+        server.initialize()
+        self.assertEqual(server.cell("await mcp_changing.change(name='first', times=1)")["status"], "ok")
+        time.sleep(1)
+        server.ask("tools/list")
+        stream = server.request("subscriptions/listen", {"_meta": meta(), "notifications": {"toolsListChanged": True}})
+        time.sleep(0.5)
+        begin = len(server.notes)
+        self.assertEqual(server.cell("await mcp_changing.change(name='second_tool', times=50)")["status"], "ok")
+
+        def told(era):
+            of = [n.get("params", {}) for n in server.notes[begin:] if n["method"] == "notifications/tools/list_changed"]
+            return len([p for p in of if (p.get("_meta", {}).get(PREFIX + "subscriptionId") == stream.id) == (era == "modern")])
+
+        for era in ("legacy", "modern"):
+            self.assertTrue(harness.wait_until(lambda: told(era) > 0), era)
+        time.sleep(1)
+        for era in ("legacy", "modern"):
+            self.assertLessEqual(told(era), 2)
+        self.assertIn("second_tool", server.ask("tools/list")["tools"][0]["description"])
+        server.close()
+
+
 class Live(Modern):
     """What a client hears while its call runs."""
 
