@@ -141,6 +141,25 @@ class Reload(harness.Case):
         self.assertEqual(cell["status"], "timeout")
         server.close()
 
+    def test_a_profile_that_comes_with_a_reload(self):
+        path = self.config({"one": harness.fixture()})
+        server = self.server("--config", path)
+        self.value(server, "x = 1")
+        self.save(path, {"one": harness.fixture()}, profiles={"none": {"servers": [], "agent": True, "limits": {"pids": 20}}})
+        self.reloaded(server)
+        self.assertTrue(harness.wait_until(lambda: '"none"' in json.dumps(server.ask("tools/list", {}))))
+        self.assertEqual(self.value(server, "[t['server'] for t in _discover()]", session="other", profile="none"), [])
+        self.assertEqual(self.value(server, "x"), 1)
+        self.assertEqual(self.names(server), ["one"])
+        # Its limits change: the session that lives keeps its own, the next has the new ones.
+        self.save(path, {"one": harness.fixture()}, profiles={"none": {"agent": True, "limits": {"pids": 30}}})
+        self.reloaded(server, 2)
+        new = (f"new-{i}" for i in range(1000))  # the log may speak before the broker knows
+        servers = lambda: self.value(server, "sorted({t['server'] for t in _discover()})", session=next(new), profile="none")
+        self.assertTrue(harness.wait_until(lambda: servers() == ["one"], step=0.2))
+        self.assertEqual(self.value(server, "[t['server'] for t in _discover()]", session="other", profile="none"), [])
+        server.close()
+
     def test_ownership_holds_at_each_reload(self):
         """As root a file of somebody else's is refused; an ordinary user reads any that he may."""
         path = self.config({"one": harness.fixture()})

@@ -323,6 +323,35 @@ static void test_server_keys(void)
         config_server_done(&copy);
 }
 
+static void test_all_mistakes_are_collected(void)
+{
+        struct config_findings findings = {};
+        struct error err = {};
+        _cleanup_config_ struct config *config = config_new();
+        static const char text[] =
+                "{\"timeout\": true,\n\"sessions\": 0, \"image\": \"i\",\n\"mcpServers\": {\"a\": "
+                "{\"command\": 5},\n\"u\": {\"url\": \"x\"}}, \"profile\": \"p\",\n\"mounts\": "
+                "[{}]}";
+
+        config_collect(config, &findings);
+        check_ok(config_add(config, "a.json", text, strlen(text), &err));
+        check_ok(config_add(config, "b.json", "{", 1, &err));
+        check_ok(config_finish(config, &err));
+        check_eq_int(findings.n, 7);
+        check_eq_int(findings.n_errors, 6);
+        check_has(findings.items[0].text, "a.json: line 1: timeout must be");
+        check_has(findings.items[1].text, "a.json: line 2: sessions must be from");
+        check_has(findings.items[2].text, "a.json: line 3: server \"a\": \"command\" must be");
+        check_has(findings.items[3].text, "a.json: line 4: server \"u\": reached by HTTP");
+        check(!findings.items[3].is_error && findings.items[2].is_error);
+        check_has(findings.items[4].text, "a.json: line 5: mounts: item 1: source must be");
+        check_has(findings.items[5].text, "b.json: line 1");
+        check_has(findings.items[6].text, "a.json: line 4: there is no profile \"p\"");
+        check_eq_str(config->image, "i"); /* what is good is taken */
+        check_eq_int(config->cell_timeout_ms, 120000);
+        config_findings_done(&findings);
+}
+
 static void test_references(void)
 {
         struct config *config = good("{\"image\": \"x\"}");
@@ -346,6 +375,7 @@ int main(void)
         run(test_unknown_keys);
         run(test_too_many_profiles);
         run(test_server_keys);
+        run(test_all_mistakes_are_collected);
         run(test_references);
         return 0;
 }

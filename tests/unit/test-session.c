@@ -1,6 +1,8 @@
 /* The life of sessions, against a monitor and a worker played by hand. */
 #include "supervisor/session/sessions.h"
 
+#include <errno.h>
+
 #include "tests/unit/fake-client.h"
 
 static void test_ok(void)
@@ -338,6 +340,27 @@ static void test_create_fails(void)
         fake_done(&f);
 }
 
+static void test_create_under_an_old_config_is_asked_again(void)
+{
+        struct fake f;
+        struct end end;
+        const struct error stale = {.code = ESTALE, .text = "the config was read anew"};
+
+        fake_open(&f);
+        ask(&f, &end, "1");
+        uint32_t first = f.serial;
+        check_eq_int(sessions_failed(f.sessions, first, &stale), 0);
+        fake_spin(&f);
+        check_eq_int(end.count, 0);
+        check_eq_int(f.creates, 2);
+        check(f.serial != first);
+        fake_start(&f);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(end.status, CELL_OK);
+        check_eq_str(end.before, "");
+        fake_done(&f);
+}
+
 static void test_sessions_max(void)
 {
         struct fake f;
@@ -403,6 +426,7 @@ int main(void)
         run(test_queue_bound);
         run(test_reset);
         run(test_create_fails);
+        run(test_create_under_an_old_config_is_asked_again);
         run(test_sessions_max);
         run(test_idle);
         run(test_names);
