@@ -208,6 +208,27 @@ class Links(harness.Case):
                 with self.subTest(f"{embed.image}: {key}"):
                     self.assertEqual(theirs[key], value)
 
+    def test_what_c_prints_is_output(self):
+        """Through the stdout of the interpreter's own libc, which only its fflush() empties."""
+        code = "import ctypes\n_ = ctypes.CDLL(None).printf(b'from C, no newline')"
+        for subject in self.world.subjects:
+            with self.subTest(subject):
+                done = self.run_in(subject, code)
+                if b"No module named '_ctypes'" not in done.stderr:
+                    self.assertEqual(done.stdout, b"from C, no newline", done.stderr)
+
+    def test_a_fork_of_c_code_does_not_answer(self):
+        """Python's hooks do not run in such a child: the channel is its parent's all the same."""
+        code = ("import ctypes, os\npid = ctypes.CDLL(None).fork()\nif pid == 0:\n    try:\n        tools['x'].sync()\n"
+                "    except BaseException as e:\n        print(type(e).__name__, flush=True)\n    os._exit(0)\n"
+                "_ = os.waitpid(pid, 0)\nprint('parent')")
+        for subject in self.world.subjects:
+            with self.subTest(subject):
+                done = self.run_in(subject, code)
+                if b"No module named '_ctypes'" not in done.stderr:
+                    self.assertEqual(done.stdout.split()[-1:], [b"parent"], done.stderr)
+                    self.assertEqual(len(done.stdout.split()), 2, done.stdout)
+
     def test_the_link_can_be_chosen(self):
         env = harness.environment(CLOISTER_IMAGE_STORE=self.path("images"))
 
