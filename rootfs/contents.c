@@ -241,3 +241,16 @@ int contents_plan(struct plan *plan, const struct interpreter *in,
                 return r;
         return libraries_add(plan, loader, in->real, layer->directory, err);
 }
+
+int contents_plan_settings(struct plan *plan, struct error *err)
+{
+        static const char *const points[] = {"/proc", "/dev",       "/sys", "/tmp",
+                                             "/run",  "/workspace", "/etc"};
+        int r = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(points) && r >= 0; i++)
+                r = plan_directory(plan, points[i], err);
+        for (size_t i = 0; i < ARRAY_SIZE(texts) && r >= 0; i++)
+                r = plan_text(plan, texts[i].path, texts[i].text, false, err);
+        return r;
+}

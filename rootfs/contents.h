@@ -13,3 +13,6 @@ struct contents_layer {
 
 int contents_plan(struct plan *plan, const struct interpreter *interpreter,
                   const struct contents_layer *layer, struct error *err);
+
+/* Of a root that was made elsewhere: the mount points and the files that are ours. */
+int contents_plan_settings(struct plan *plan, struct error *err);

@@ -125,3 +125,10 @@ int copy_plan(int root, const struct plan *plan, struct progress *progress, stru
         }
         return 0;
 }
+
+int copy_content(int from, int to, uint64_t size)
+{
+        _cleanup_free_ char *chunk = malloc(CHUNK);
+
+        return chunk ? copy_bytes(from, to, size, chunk) : -ENOMEM;
+}

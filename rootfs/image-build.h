@@ -18,6 +18,7 @@
 struct image_build_options {
         const char *store;             /* absolute; made when missing */
         const char *python;            /* absolute; NULL: IMAGE_PYTHON_DEFAULT */
+        const char *rootfs;            /* for image_import() */
         const char *name;              /* NULL: image_default_name(), or one made of the packages */
         const struct package_set *set; /* NULL or empty: none */
         int link;                      /* INTERPRETER_LINK_ANY or one of enum template_link */

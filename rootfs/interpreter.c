@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "policy/image.h"
+#include "rootfs/confine.h"
 #include "rootfs/link.h"
 #include "rootfs/process.h"
 
@@ -51,7 +52,8 @@ static int check_file(const char *python, struct error *err)
         return error_set(err, ENOEXEC, "%s is not a program: name a CPython with --python", python);
 }
 
-static int ask(const char *python, struct buffer *answer, struct error *err)
+/* root: NULL for the machine's own interpreter. */
+static int ask(const char *root, const char *python, struct buffer *answer, struct error *err)
 {
         /* -B: a .pyc that it wrote into site-packages would look like a package that came. */
         const char *const argv[] = {python, "-I", "-B", "-c", script, NULL};
@@ -59,7 +61,8 @@ static int ask(const char *python, struct buffer *answer, struct error *err)
         struct process process;
         int status = 0;
 
-        int r = process_start(argv, &process, err);
+        int r = root ? confine_start(root, argv, &process, err)
+                     : process_start(argv, &process, err);
         if (r >= 0)
                 r = process_finish(&process, ANSWER_MS, answer, &errors, &status, err);
         if (r < 0)
@@ -165,7 +168,7 @@ static int check_paths(const struct interpreter *i, struct error *err)
         return 0;
 }
 
-static int take_answer(struct interpreter *i, int link, struct error *err)
+static int take_answer(struct interpreter *i, struct error *err)
 {
         yyjson_val *root = yyjson_doc_get_root(i->answer);
         int64_t magic = 0;
@@ -186,8 +189,17 @@ static int take_answer(struct interpreter *i, int link, struct error *err)
         i->others = yyjson_obj_get(root, "others");
         if (json_int64(yyjson_obj_get(root, "magic"), &magic) >= 0)
                 i->magic = (uint32_t)magic;
-        r = choose_link(i, link, err);
-        return r < 0 ? r : check_paths(i, err);
+        return 0;
+}
+
+static int parse_answer(struct interpreter *i, struct buffer *answer, struct error *err)
+{
+        const char *line = last_line(answer);
+
+        if (!line || json_parse(line, strlen(line), &i->answer, NULL) < 0)
+                return error_set(err, EBADMSG, "%s did not answer as CPython does: \"%.100s\"",
+                                 i->asked, line ? line : "");
+        return take_answer(i, err);
 }
 
 int interpreter_ask(const char *python, int link, struct interpreter *ret, struct error *err)
@@ -196,13 +208,32 @@ int interpreter_ask(const char *python, int link, struct interpreter *ret, struc
         _cleanup_interpreter_ struct interpreter i = {.asked = python};
 
         int r = check_file(python, err);
-        if (r < 0 || (r = ask(python, &answer, err)) < 0)
+        if (r < 0 || (r = ask(NULL, python, &answer, err)) < 0)
                 return r;
-        const char *line = last_line(&answer);
-        if (!line || json_parse(line, strlen(line), &i.answer, NULL) < 0)
-                return error_set(err, EBADMSG, "%s did not answer as CPython does: \"%.100s\"",
-                                 python, line ? line : "");
-        if ((r = take_answer(&i, link, err)) < 0)
+        if ((r = parse_answer(&i, &answer, err)) < 0 || (r = choose_link(&i, link, err)) < 0 ||
+            (r = check_paths(&i, err)) < 0)
+                return r;
+        *ret = i;
+        i.answer = NULL;
+        return 0;
+}
+
+int interpreter_ask_inside(const char *path, int root, const char *python, struct interpreter *ret,
+                           struct error *err)
+{
+        _cleanup_buffer_ struct buffer answer = BUFFER_INIT(ANSWER_MAX);
+        _cleanup_interpreter_ struct interpreter i = {.asked = python};
+
+        int r = ask(path, python, &answer, err);
+        if (r < 0 || (r = parse_answer(&i, &answer, err)) < 0)
+                return r;
+        i.libpython = text(&i, "libpython");
+        r = link_of_root(root, i.real, i.libpython, &i.link, err);
+        if (r < 0)
+                return r;
+        if (i.link == TEMPLATE_LINK_MODULE)
+                i.libpython = "";
+        if ((r = check_paths(&i, err)) < 0)
                 return r;
         *ret = i;
         i.answer = NULL;

@@ -35,6 +35,11 @@ enum { INTERPRETER_LINK_ANY = -1 };
 /* python: an absolute path; link: INTERPRETER_LINK_ANY or one of enum template_link. Refuses, in
  * one line that says what to do, all that no image can be made of. */
 int interpreter_ask(const char *python, int link, struct interpreter *ret, struct error *err);
+/* The same inside a root whose bytes are not trusted (confine.h). path and root name its directory;
+ * python is a path inside. */
+int interpreter_ask_inside(const char *path, int root, const char *python, struct interpreter *ret,
+                           struct error *err);
+
 void interpreter_done(struct interpreter *interpreter);
 
 #define _cleanup_interpreter_ _cleanup_(interpreter_done)

@@ -201,7 +201,7 @@ const struct cli_command cli_commands[] = {
                 .arguments = "",
                 .summary = "make a sandbox image from a Python of this machine, with packages",
                 .options = COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET |
-                           CLI_LINK | PACKAGES,
+                           CLI_LINK | CLI_ROOTFS | PACKAGES,
                 .run = cli_image_build,
                 .help = cli_help_image_build,
         },
@@ -307,7 +307,7 @@ const struct cli_command cli_commands[] = {
                 .name = "image-builder",
                 .arguments = "--store DIRECTORY --python PATH",
                 .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK |
-                           PACKAGES,
+                           CLI_ROOTFS | PACKAGES,
                 .run = cli_image_builder,
                 .help = "Makes one image. 'cloister image build' is what people want.\n",
         },
@@ -326,6 +326,8 @@ const struct cli_option_text cli_option_texts[] = {
         {CLI_NAME, "--name NAME", "name of the image, instead of default-… or packages-…"},
         {CLI_LINK, "--link WAY",
          "embed: open its libpython; module: it loads Cloister (default: what suits it)"},
+        {CLI_ROOTFS, "--rootfs DIRECTORY",
+         "a root file system with a Python in it, to make the image from"},
         {CLI_WITH, "--with PACKAGES",
          "packages to add: pandas,numpy>=2; may be repeated (run: the image is made once)"},
         {CLI_REQUIREMENTS, "-r, --requirements FILE",

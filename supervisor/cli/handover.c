@@ -96,11 +96,13 @@ static int add_configs(struct handover *h, const struct cli_options *options, st
         return 0;
 }
 
-static int add_python(struct handover *h, const char *given, struct error *err)
+static int add_python(struct handover *h, const char *given, bool inside, struct error *err)
 {
         char *python = NULL;
 
-        if (!given)
+        if (inside)
+                handover_add_option(h, "--python", given);
+        if (!given || inside)
                 return 0;
         int r = handover_python(given, &python, err);
         if (r < 0)
@@ -147,9 +149,11 @@ int handover_init(struct handover *handover, const char *verb, const struct cli_
         handover_add(handover, verb);
         int r = add_configs(handover, options, err);
         if (r >= 0)
-                r = add_python(handover, options->python, err);
+                r = add_python(handover, options->python, options->rootfs, err);
         if (r >= 0)
                 r = add_packages(handover, &options->set, err);
+        if (r >= 0)
+                r = add_real_path(handover, "--rootfs", options->rootfs, err);
         if (r < 0) {
                 handover_done(handover);
                 return r;

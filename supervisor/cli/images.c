@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "rootfs/housekeeping.h"
-#include "rootfs/image-build.h"
+#include "rootfs/image-import.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/handover.h"
@@ -16,6 +16,14 @@ int cli_image_build(const struct cli_options *o, const char *const *words, size_
 {
         struct handover handover;
         struct error error = {};
+
+        if (o->rootfs && (!o->name || !package_set_empty(&o->set))) {
+                error_set(&error, EINVAL,
+                          !o->name ? "--rootfs needs --name: what the image is to be called"
+                                   : "--rootfs and packages do not go together: install "
+                                     "them in the directory");
+                return cli_fail(2, &error);
+        }
 
         if (handover_init(&handover, "image-build", o, &error) < 0)
                 return cli_fail(1, &error);
@@ -32,6 +40,7 @@ int cli_image_builder(const struct cli_options *o, const char *const *words, siz
                 .store = o->store,
                 .python = o->python,
                 .name = o->name,
+                .rootfs = o->rootfs,
                 .link = o->link ? image_link_parse(o->link) : INTERPRETER_LINK_ANY,
                 .set = &o->set,
                 .quiet = o->given & CLI_QUIET,
@@ -43,7 +52,8 @@ int cli_image_builder(const struct cli_options *o, const char *const *words, siz
                 error_set(&error, EINVAL, "image-builder needs --store");
                 return cli_fail(2, &error);
         }
-        int r = image_build(&options, &info, &error);
+        int r = o->rootfs ? image_import(&options, &info, &error)
+                          : image_build(&options, &info, &error);
         if (r < 0)
                 return cli_fail(1, &error);
         if (r == 0 && !options.quiet)

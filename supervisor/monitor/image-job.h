@@ -20,6 +20,7 @@ struct image_choice {
         char name[IMAGE_NAME_SIZE];
         bool is_default;               /* made when it is missing; a named one is not */
         const char *link;              /* for the build: how it is to be linked, or NULL */
+        const char *rootfs;            /* a directory that it is made from, or NULL (borrowed) */
         const struct package_set *set; /* what it is to have besides, or NULL (borrowed) */
 };
 

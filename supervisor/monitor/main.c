@@ -39,6 +39,7 @@ enum {
         STORE,
         QUIET,
         JSON,
+        ROOTFS,
         WITH,
         REQUIREMENTS,
         INSTALLER,
@@ -84,6 +85,7 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                 {"store", required_argument, NULL, STORE},
                 {"quiet", no_argument, NULL, QUIET},
                 {"json", no_argument, NULL, JSON},
+                {"rootfs", required_argument, NULL, ROOTFS},
                 {"with", required_argument, NULL, WITH},
                 {"requirements", required_argument, NULL, REQUIREMENTS},
                 {"installer", required_argument, NULL, INSTALLER},
@@ -122,6 +124,8 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                         o->quiet = true;
                 else if (c == JSON)
                         *json = true;
+                else if (c == ROOTFS)
+                        o->rootfs = optarg;
                 else if (take_package(&o->set, c, optarg) < 0)
                         return -1;
         }

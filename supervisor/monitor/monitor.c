@@ -60,11 +60,13 @@ static int choose_image(struct monitor *m, struct error *err)
         if (i < 0)
                 return i;
         const struct config_profile *profile = &config->profiles[i];
-        const char *python = m->options->python ? m->options->python : profile->python;
+        const char *python = m->options->python || m->options->rootfs ? m->options->python
+                                                                      : profile->python;
         if (!package_set_empty(&m->options->set) && !m->options->image)
                 return image_choose_set(&m->options->set, python, &m->image, err);
         int r = image_choose(m->options->image ? m->options->image : profile->image, python,
                              &m->image, err);
+        m->image.rootfs = m->options->rootfs;
         m->image.set = package_set_empty(&m->options->set) ? NULL : &m->options->set;
         return r;
 }

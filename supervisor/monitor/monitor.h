@@ -19,6 +19,7 @@ struct monitor_options {
         const char *image, *python; /* or NULL: as the config says */
         const char *link;           /* of an image to build: "embed", "module", or NULL */
         const char *profile;        /* whose template is made early, or NULL: the config's */
+        const char *rootfs;         /* `image build` alone: what the image is made from, or NULL */
         struct package_set set;     /* what the image is to have besides; `image build` alone takes
                                        it with a name */
         int pass_fds[MONITOR_PASS_FDS_MAX];

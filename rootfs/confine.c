@@ -1,0 +1,158 @@
+/* A program of a root that nobody trusts. */
+#include "rootfs/confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum { UID = 1000, SECONDS = 20, PROCESSES = 64, FILES = 256 };
+
+#define MEMORY ((rlim_t)2 << 30)
+
+static _Noreturn void fail(const char *what)
+{
+        dprintf(STDERR_FILENO, "%s: %s\n", what, strerror(errno));
+        _exit(126);
+}
+
+static void write_file(const char *path, const char *text)
+{
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+        if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+                fail(path);
+        close(fd);
+}
+
+/* A uid that is not 0 inside: the exec leaves it without capabilities. */
+static void enter_namespaces(uid_t uid, gid_t gid)
+{
+        char map[64];
+
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+                    CLONE_NEWPID) < 0)
+                fail("namespaces (see 'cloister doctor')");
+        /* Uid 0 of the machine is mapped nowhere: without a map it is nobody, which does as well.
+         */
+        if (uid == 0)
+                return;
+        write_file("/proc/self/setgroups", "deny");
+        snprintf(map, sizeof(map), "%d %u 1", UID, uid);
+        write_file("/proc/self/uid_map", map);
+        snprintf(map, sizeof(map), "%d %u 1", UID, gid);
+        write_file("/proc/self/gid_map", map);
+}
+
+/* Read-only; by pivot_root, after which nothing else is mounted there. */
+static void enter_root(const char *root)
+{
+        struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                                    MOUNT_ATTR_NODEV};
+
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount(root, root, NULL, MS_BIND, NULL) < 0 ||
+            syscall(SYS_mount_setattr, AT_FDCWD, root, 0, &attributes, sizeof(attributes)) < 0)
+                fail("mount its root");
+        if (chdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+            umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+                fail("enter its root");
+}
+
+static void set_bounds(void)
+{
+        const struct {
+                int resource;
+                rlim_t most;
+        } bounds[] = {{RLIMIT_AS, MEMORY},       {RLIMIT_CPU, SECONDS}, {RLIMIT_NOFILE, FILES},
+                      {RLIMIT_NPROC, PROCESSES}, {RLIMIT_FSIZE, 0},     {RLIMIT_CORE, 0}};
+
+        for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+                struct rlimit limit = {bounds[i].most, bounds[i].most};
+                if (setrlimit((__rlimit_resource_t)bounds[i].resource, &limit) < 0)
+                        fail("bounds");
+        }
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                fail("no_new_privs");
+}
+
+static _Noreturn void inside(const char *root, const char *const argv[], const int streams[2])
+{
+        static char *const environment[] = {(char *)"PATH=/usr/local/bin:/usr/bin:/bin",
+                                            (char *)"LC_ALL=C.UTF-8", (char *)"HOME=/", NULL};
+
+        enter_root(root);
+        set_bounds();
+        if (dup2(streams[0], STDOUT_FILENO) < 0 || dup2(streams[1], STDERR_FILENO) < 0)
+                _exit(126);
+        close(STDIN_FILENO);
+        syscall(SYS_close_range, 3, ~0U, 0);
+        execve(argv[0], (char *const *)argv, environment);
+        dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+}
+
+/* Between us and the first of the pid namespace: dies with us, and it with this one. */
+static _Noreturn void keeper(const char *root, const char *const argv[], pid_t parent,
+                             const int streams[2])
+{
+        uid_t uid = geteuid();
+        gid_t gid = getegid();
+        int status = 0;
+
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent || dup2(streams[1], STDERR_FILENO) < 0)
+                _exit(126);
+        enter_namespaces(uid, gid);
+        pid_t pid = fork();
+        if (pid < 0)
+                fail("fork");
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                inside(root, argv, streams);
+        }
+        close(streams[0]);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+}
+
+int confine_start(const char *root, const char *const argv[], struct process *ret,
+                  struct error *err)
+{
+        int output[2], errors[2];
+
+        if (pipe2(output, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        if (pipe2(errors, O_CLOEXEC) < 0) {
+                int code = errno;
+                fd_close_many(output, 2);
+                return error_errno(err, code, "pipe");
+        }
+        pid_t parent = getpid(), pid = fork();
+        if (pid == 0)
+                keeper(root, argv, parent, (int[]){output[1], errors[1]});
+        int code = errno;
+        close(output[1]);
+        close(errors[1]);
+        if (pid < 0) {
+                close(output[0]);
+                close(errors[0]);
+                return error_errno(err, code, "fork");
+        }
+        fd_set_nonblocking(output[0], 1);
+        fd_set_nonblocking(errors[0], 1);
+        *ret = (struct process){.pid = pid, .output = output[0], .errors = errors[0]};
+        return 0;
+}
