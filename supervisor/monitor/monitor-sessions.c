@@ -45,7 +45,7 @@ int monitor_make(struct profile *p, uint32_t serial, struct error *err)
                 i++;
         if (i == m->sessions_max)
                 return error_set(err, EAGAIN, "%u sessions live already", m->sessions_max);
-        uint32_t id = m->ids.count == 1 ? 0 : i + 1;
+        uint32_t id = p->ids.count == 1 ? 0 : i + 1;
         int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, serial, &p->limits,
                             &m->sandboxes[i], err);
         if (r < 0)

@@ -141,7 +141,7 @@ static int open_sources(const struct profile *p, int *fds, struct error *err)
         int r = guards ? gather_guards(m, guards, err) : error_errno(err, ENOMEM, "mounts");
 
         for (size_t i = 0; i < p->settings->n_mounts && r >= 0; i++)
-                r = fds[i] = mount_source_open(&p->settings->mounts[i], &m->ids, guards, err);
+                r = fds[i] = mount_source_open(&p->settings->mounts[i], &p->ids, guards, err);
         free(guards);
         return r < 0 ? r : 0;
 }

@@ -299,10 +299,12 @@ static int profile_new(struct monitor *m, struct config *config, size_t index, b
         p->config = config_ref(config);
         p->settings = &config->profiles[index];
         p->is_early = is_early;
+        /* A user's files are reached by the user's id. */
+        p->ids = p->settings->n_mounts > 0 ? ids_single(&m->ids) : m->ids;
         memset(p->sources, -1, sizeof(p->sources));
         p->template_host = (struct template_host){.base = m->base,
                                                   .children = m->children,
-                                                  .ids = &m->ids,
+                                                  .ids = &p->ids,
                                                   .data = p,
                                                   .made = on_made,
                                                   .ended = on_template_ended};

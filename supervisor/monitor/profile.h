@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "policy/config.h"
+#include "supervisor/monitor/ids.h"
 #include "supervisor/monitor/image-job.h"
 #include "supervisor/monitor/sandbox.h"
 #include "supervisor/monitor/template.h"
@@ -38,6 +39,7 @@ struct profile {
         struct config *config; /* holds the settings */
         const struct config_profile *settings;
         struct limits limits; /* fitted */
+        struct ids ids;       /* of its sandboxes: one where they are to reach host directories */
         struct image_choice image;
         struct error problem;           /* why it has no image to look for */
         int sources[CONFIG_MOUNTS_MAX]; /* opened while we may; -1: at the template's start */

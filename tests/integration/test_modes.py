@@ -211,7 +211,7 @@ if EXPECT.get("cgroup") != "2" or harness.ROOT:
     del Bus
 
 
-UID = 4242
+UID = 4343  # not that of run-test, whose tests may run beside us
 
 
 class Other(harness.Case):
@@ -310,6 +310,20 @@ class Subordinate(Other):
 
     def test_a_range_that_is_too_small_is_not_used(self):
         self.assertEqual(self.ids("cloister-test:700000:3\n", "cloister-test:700000:65536\n"), ({UID}, {UID}))
+
+    def test_a_users_directory_is_reached_with_the_users_id(self):
+        shared = os.path.join(self.home, "shared")
+        os.mkdir(shared, 0o700)
+        os.chown(shared, UID, UID)
+        config = self.config_of(UID, profiles={"work": {"mounts": [{"source": shared, "target": "/data", "mode": "rw"}]}})
+        prefix = self.prefix(f"{UID}:700000:65536\n", f"{UID}:700000:65536\n")
+        server = rawmcp.RawServer("--config", config, "--profile", "work", env=self.env, prefix=prefix, cwd="/")
+        self.addCleanup(server.free)
+        server.initialize()
+        cell = server.cell("open('/data/x', 'w').write('written')", wait=harness.PATIENCE * 4)
+        self.assertEqual(cell["status"], "ok", (cell, server.log()))
+        self.assertEqual(os.stat(os.path.join(shared, "x")).st_uid, UID)
+        self.assertEqual({int(status["Uid"].split()[0]) for status in self.inside(server)}, {UID})
 
     def test_the_doctor_tells_why(self):
         prefix = self.prefix("cloister-test:700000:65536\n", "")
