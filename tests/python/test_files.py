@@ -177,11 +177,13 @@ class Put(FilesTest):
         self.assertEqual(self.read("a/b/c"), b"new")
 
     def test_refused(self):
-        os.symlink("/tmp", os.path.join(self.root, "link"))
-        os.symlink("/tmp/files-test-target", os.path.join(self.root, "dangling"))
+        other = tempfile.TemporaryDirectory()
+        self.addCleanup(other.cleanup)
+        os.symlink(other.name, os.path.join(self.root, "link"))
+        os.symlink(os.path.join(other.name, "target"), os.path.join(self.root, "dangling"))
         for path in ("link/x", "dangling", "out"):
             self.assertFalse(self.put(path, b"x")["ok"], path)
-        self.assertFalse(os.path.exists("/tmp/files-test-target"))
+        self.assertEqual(os.listdir(other.name), [])
 
 
 if __name__ == "__main__":
