@@ -32,12 +32,14 @@ static void test_accepted(void)
         check_eq_int(o.what, BROKER_MCP);
         check_eq_int(o.code_fd, -1);
 
-        check_ok(parse("--filter-fd 4 run --code-fd 5 --name x.py --timeout 1.5", &o, &err));
+        check_ok(parse("--filter-fd 4 run --code-fd 5 --name x.py --timeout 1.5 --profile lab", &o,
+                       &err));
         check(!o.has_uid);
         check_eq_int(o.what, BROKER_RUN);
         check_eq_int(o.code_fd, 5);
         check_eq_str(o.name, "x.py");
         check_eq_int(o.timeout_ms, 1500);
+        check_eq_str(o.profile, "lab");
 
         check_ok(parse("tools --json", &o, &err));
         check(o.json);

@@ -124,10 +124,34 @@ static void test_session_of_refusal(void)
         check_eq_str(a.session, "default");
 }
 
+/* An agent chooses among what is meant for agents, and its own. */
+static void test_profile(void)
+{
+        static const char text[] = "{\"profiles\": {\"a\": {\"agent\": true}, \"b\": {}}}";
+        struct config *before = config, *with = config_new();
+        struct run_arguments a;
+        struct error err = {};
+
+        check_has(parse("{\"code\":\"1\",\"profile\":\"a\"}", &a), "unknown argument \"profile\"");
+        check(with);
+        check_ok(config_add(with, "test.json", text, strlen(text), &err));
+        check_ok(config_finish(with, &err));
+        config = with;
+        check_eq_str(parse("{\"code\":\"1\",\"profile\":\"a\"}", &a), NULL);
+        check_eq_str(a.profile, "a");
+        check_eq_str(parse("{\"code\":\"1\"}", &a), NULL);
+        check(!a.profile);
+        check_has(parse("{\"code\":\"1\",\"profile\":\"b\"}", &a), "profile must be one of: a");
+        check_has(parse("{\"code\":\"1\",\"profile\":1}", &a), "profile must be a string");
+        config = before;
+        config_free(with);
+}
+
 int main(void)
 {
         config = config_new();
         run(test_defaults);
+        run(test_profile);
         run(test_all);
         run(test_strings_for_numbers);
         run(test_refused);

@@ -1,0 +1,149 @@
+/* Which profile a session's sandbox is asked for, and who may have it. */
+#include "supervisor/session/sessions.h"
+
+#include <errno.h>
+
+#include "tests/unit/fake-client.h"
+
+static const char two[] = "{\"profile\": \"a\", \"profiles\": {\"a\": {}, \"b\": {}}}";
+
+static struct config *parse(const char *text)
+{
+        struct config *config = config_new();
+        struct error err = {};
+
+        check(config);
+        check_ok(config_add(config, "test.json", text, strlen(text), &err));
+        check_ok(config_finish(config, &err));
+        return config;
+}
+
+static void reload(struct fake *f, const char *text)
+{
+        const struct monitor_hello hello = f->sessions->hello;
+        struct config *config = parse(text);
+
+        sessions_reload(f->sessions, config, &hello);
+        config_free(config);
+}
+
+static void ask_for(struct fake *f, struct end *end, const char *profile, bool asked, bool reset)
+{
+        const struct cell_request request = {.code = "1",
+                                             .code_length = 1,
+                                             .reset = reset,
+                                             .profile = profile,
+                                             .profile_asked = asked,
+                                             .done = fake_on_done,
+                                             .data = end};
+        struct error err = {};
+        struct cell *cell = NULL;
+
+        memset(end, 0, sizeof(*end));
+        check_ok(sessions_run(f->sessions, "s", &request, &cell, &err));
+        fake_spin(f);
+}
+
+static void run_it(struct fake *f, struct end *end)
+{
+        fake_send(f, FRAME_RESULT, fake_take_exec(f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(end->count, 1);
+        check_eq_int(end->status, CELL_OK);
+}
+
+static void test_whose(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        reload(&f, two);
+        ask_for(&f, &end, NULL, false, false);
+        check_eq_int(f.creates, 1);
+        check_eq_int(f.profile, 1); /* the config's usual one */
+        fake_start(&f);
+        run_it(&f, &end);
+
+        /* What its client gets otherwise does not move a session that lives. */
+        ask_for(&f, &end, "b", false, false);
+        run_it(&f, &end);
+        check_eq_int(f.creates, 1);
+
+        ask_for(&f, &end, "b", true, false);
+        check_eq_int(end.count, 1);
+        check_eq_str(end.type, "ProfileError");
+        check_eq_int(end.state, CELL_STATE_KEPT);
+        check_has(end.why, "lives under profile \"a\", not \"b\": reset: true");
+        fake_done(&f);
+}
+
+static void test_reset_moves(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        reload(&f, two);
+        ask_for(&f, &end, "a", false, false);
+        fake_start(&f);
+        run_it(&f, &end);
+        ask_for(&f, &end, "b", true, true);
+        check_eq_int(f.kills, 1);
+        fake_end(&f, SIGKILL, 0);
+        check_eq_int(f.creates, 2);
+        check_eq_int(f.profile, 2);
+        fake_start(&f);
+        run_it(&f, &end);
+
+        /* It stays there when the sandbox is lost. */
+        fake_end(&f, SIGKILL, 0);
+        ask_for(&f, &end, "a", false, false);
+        check_eq_int(f.creates, 3);
+        check_eq_int(f.profile, 2);
+        fake_done(&f);
+}
+
+static void test_reload(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        reload(&f, two);
+        ask_for(&f, &end, "b", true, false);
+        check_eq_int(f.profile, 2);
+        fake_start(&f);
+        run_it(&f, &end);
+        const struct config_profile *before = f.sessions->first->profile;
+
+        /* The sandbox keeps the config that it was made under. */
+        reload(&f, "{\"profiles\": {\"a\": {}}}");
+        check(f.sessions->first->profile == before);
+        check_eq_str(before->name, "b");
+        ask_for(&f, &end, NULL, false, false);
+        run_it(&f, &end);
+
+        /* The next one cannot be of a profile that is gone. */
+        fake_end(&f, SIGKILL, 0);
+        ask_for(&f, &end, "b", true, false);
+        check_eq_int(end.count, 1);
+        check_has(end.why, "there is no profile \"b\"");
+        ask_for(&f, &end, NULL, false, false);
+        check_eq_int(f.profile, 0);
+
+        /* Refused as of an older config: asked for again. */
+        struct error stale = {.code = ESTALE};
+        check_eq_int(0, sessions_failed(f.sessions, f.serial, &stale));
+        fake_spin(&f);
+        check_eq_int(f.creates, 3);
+        check_eq_int(end.count, 0);
+        fake_done(&f);
+}
+
+int main(void)
+{
+        run(test_whose);
+        run(test_reset_moves);
+        run(test_reload);
+        return 0;
+}
