@@ -129,7 +129,7 @@ class Displays:
             return self._choose_file(fspath(value), mime)
         if isinstance(value, type):
             return "text/plain", _call(repr, value)
-        if _module_of(value) == "pandas":
+        if _module_of(value) in ("pandas", "polars") and type(value).__name__ in ("DataFrame", "Series"):
             return "text/plain", _call(repr, value)
         if _module_of(value) == "matplotlib" and hasattr(value, "savefig"):
             self.figures.seen(value)

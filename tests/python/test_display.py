@@ -105,9 +105,12 @@ class Display(DisplayTest):
 
     def test_pandas_is_text(self):
         table = rich(_repr_html_="<table>")
+        type(table).__name__ = "DataFrame"
         type(table).__module__ = "pandas.core.frame"
         type(table).__repr__ = lambda self: "a b"
         self.assertEqual(self.show(table), ([], "a b\n"))
+        type(table).__name__ = "Styler"
+        self.assertEqual(self.show(table)[0], [{"mime": "text/html", "text": "<table>"}])
 
     def test_lone_surrogates(self):
         self.assertEqual(self.show("\ud800", mime="text/html")[0], [{"mime": "text/html", "text": "\\ud800"}])
