@@ -36,6 +36,12 @@ class Unwrap(unittest.TestCase):
         told = result(structuredContent={"result": 5}, _meta={"fastmcp": {"wrap_result": True}})
         self.assertEqual(self.value(told), 5)
         self.assertEqual(self.value(result(structuredContent={"result": 1, "b": 2}), wrapped), {"result": 1, "b": 2})
+        for coded, data in (("QUJD", b"ABC"), ("QUI=", b"AB"), ("QUI", b"AB"), ("QU\nJD", b"ABC"), ("-_8=", b"\xfb\xff"), ("", b"")):
+            block = {"type": "image", "data": coded, "mimeType": "image/png"}
+            self.assertEqual(self.value({"content": [block]}).data, data)
+        for coded in ("***", "QUJDR", "\u00e9", 7):
+            block = {"type": "image", "data": coded, "mimeType": "image/png"}
+            self.assertEqual(self.value({"content": [block]}), block)
         titled = {"type": "object", "properties": {"result": {}}, "title": "tOutput"}
         self.assertEqual(self.value(whole, titled), [1])
         for other in ({**titled, "title": "Answer"}, {**titled, "properties": {"result": {}, "more": {}}}, None):

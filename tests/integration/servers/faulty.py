@@ -157,6 +157,8 @@ class Server:
             return False
         if era == "wedge" and self.discovers:
             return False
+        if era == "fragile" and method == "initialize" and self.discovers:
+            os._exit(1)
         if era == "taken" and method == "initialize" and self.discovers:
             refuse(id, -32600, "already initialized")
             return False
@@ -452,7 +454,7 @@ def main():
     p.add_argument("--bad-initialize", help="this line for initialize, with ID replaced")
     p.add_argument("--version", help="answer with this protocolVersion")
     p.add_argument("--instructions")
-    eras = ["legacy", "modern", "late", "die", "silent", "wedge", "taken", "unsupported", "future", "odd"]
+    eras = ["legacy", "modern", "late", "die", "silent", "wedge", "taken", "fragile", "unsupported", "future", "odd"]
     p.add_argument("--era", default="legacy", choices=eras, help="what server/discover does")
     p.add_argument("--listens", action="store_true", help="says when its tools change, if it is asked to (modern)")
     p.add_argument("--ttl", type=int, help="ttlMs of tools/list")
