@@ -32,6 +32,8 @@
 enum {
         STACK_SIZE = 64 * 1024,
         ROOM_SIZE = 256 * 1024,
+        LATE_SIZE = 16 * 1024 * 1024,
+        LATE_INODES = 4096,
         ENTRIES_MAX = 512, /* of a directory that gets another one beside what it has */
 };
 
@@ -246,19 +248,18 @@ static int make_target(const char *target, struct template_mounts *m, int root, 
         return r < 0 ? r : mount_point_make(root, target, err);
 }
 
-/* Where the late ones wait: a tmpfs over the image's directory. */
-static int make_late_room(const struct template_plan *plan, struct template_mounts *m, int root,
-                          const char *path, struct error *err)
+/* Where the late ones wait, and where modules that are preloaded may write: a tmpfs over the
+ * image's directory, which every session covers with its own. */
+static int make_late_room(const struct template_plan *plan, int root, const char *path,
+                          struct error *err)
 {
-        bool wanted = false;
+        bool wanted = plan->preload[0] != '\0';
         size_t n = strlen(path);
 
-        for (uint32_t i = 0; i < plan->n_mounts; i++) {
+        for (uint32_t i = 0; i < plan->n_mounts; i++)
                 wanted = wanted || (strncmp(plan->mounts[i].target + 1, path, n) == 0 &&
                                     plan->mounts[i].target[n + 1] == '/');
-        }
-        int room = wanted ? new_room(m, err) : 0;
-        return wanted && room >= 0 ? mount_attach(room, root, path, err) : room;
+        return wanted ? mount_tmpfs_at(root, path, LATE_SIZE, LATE_INODES, 01777, err) : 0;
 }
 
 static int attach_one(const struct template_plan *plan, struct template_mounts *m, int root,
@@ -276,9 +277,9 @@ int mounts_attach(const struct template_plan *plan, struct template_mounts *moun
 {
         struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
 
-        int r = make_late_room(plan, mounts, root, "workspace", err);
+        int r = make_late_room(plan, root, "workspace", err);
         if (r >= 0)
-                r = make_late_room(plan, mounts, root, "tmp", err);
+                r = make_late_room(plan, root, "tmp", err);
         for (uint32_t i = 0; i < plan->n_mounts && r >= 0; i++)
                 r = attach_one(plan, mounts, root, i, err);
         for (uint32_t i = 0; i < mounts->n_made && r >= 0; i++) {

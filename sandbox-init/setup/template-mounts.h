@@ -12,7 +12,7 @@
 
 struct template_mounts {
         int trees[TEMPLATE_MOUNTS_MAX];    /* detached, in the order of the plan */
-        int made[TEMPLATE_MOUNTS_MAX + 3]; /* tmpfs for targets, to become read-only */
+        int made[TEMPLATE_MOUNTS_MAX + 1]; /* tmpfs for targets, to become read-only */
         uint32_t n_made;
         int image; /* directory, when the root is a tmpfs of ours and still empty; -1 else */
 };

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import threading
 
 import harness
@@ -324,6 +325,22 @@ import random, uuid, os, secrets, ssl, tempfile
 [random.random(), str(uuid.uuid4()), os.urandom(8).hex(), secrets.token_hex(8), ssl.RAND_bytes(8).hex(),
  os.path.basename(tempfile.mktemp())]
 """
+        drawn = [self.ok(server, code, session=f"s{i}") for i in range(4)]
+        for kind in zip(*drawn):
+            self.assertEqual(len(set(kind)), 4, kind)
+        server.close()
+
+
+    def test_what_the_template_has_drawn_from_is_seeded_anew(self):
+        # OpenSSL tells a fork by the process id, and a session's worker may have its template's.
+        package = self.share("drawing")
+        with open(os.path.join(package, "__init__.py"), "w") as f:
+            f.write("import random, ssl, tempfile\nfirst = [random.random(), ssl.RAND_bytes(8), tempfile.mktemp()]\n")
+        place = subprocess.run([harness.PYTHON, "-c", "import sysconfig; print(sysconfig.get_paths()['stdlib'])"],
+                               capture_output=True, text=True, check=True).stdout.strip()
+        server = self.serve(preload=["drawing"], **mount(package, place + "/drawing"))
+        code = "import sys, random, ssl, tempfile, drawing; assert drawing.first\n" \
+               "[random.random(), ssl.RAND_bytes(8).hex(), tempfile.mktemp()]"
         drawn = [self.ok(server, code, session=f"s{i}") for i in range(4)]
         for kind in zip(*drawn):
             self.assertEqual(len(set(kind)), 4, kind)
