@@ -16,6 +16,7 @@ import zipfile
 
 import harness
 
+VENV = os.environ.get("CLOISTER_VENV", os.path.join(harness.SOURCE, "build", "venv"))
 NO_NETWORK = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "ALL_PROXY")}
 PASSED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "https_proxy", "HTTPS_PROXY")
 
@@ -133,7 +134,7 @@ class Index(Case):
         self.assertIn("--image and --with", self.fails("run", "--with", "six", "--image", name, "-c", "1"))
 
     def test_uv_makes_the_same_image_as_pip(self):
-        subprocess.run(["/usr/bin/python3", "-m", "pip", "install", "-q", "--target", f"{self.place}/uv", "uv"], check=True,
+        subprocess.run([f"{VENV}/bin/python", "-m", "pip", "install", "-q", "--target", f"{self.place}/uv", "uv"], check=True,
                        env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}, timeout=harness.patient(180))
         self.done("image", "build", "--with", "six==1.16.0", "--installer", "pip")
         (by_pip,) = self.names()
