@@ -307,7 +307,8 @@ r = await asyncio.gather(*map(one, range(10)))
             self.write("schemas", new)
 
     def test_tools_that_come_and_go_while_a_cell_runs(self):
-        self.start("--tool", "before")
+        # The path is another one each time, so that no earlier run's list is remembered.
+        self.start("--tool", "before", "--count", self.path("count"))
         code = """
 import asyncio
 r = [(await mcp_bad.before())['tool']]
