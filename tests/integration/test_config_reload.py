@@ -69,6 +69,16 @@ class Reload(harness.Case):
         self.assertIn("another", json.dumps(server.ask("tools/list", {})))
         server.close()
 
+    def test_the_client_is_told_of_what_is_no_server(self):
+        path = self.config({"one": harness.fixture()}, timeout=70)
+        server = self.server("--config", path)
+        self.assertIn("70 s", json.dumps(server.ask("tools/list", {})))
+        self.save(path, {"one": harness.fixture()}, timeout=75)
+        told = lambda: [note for note in server.notes if note.get("method") == "notifications/tools/list_changed"]
+        self.assertTrue(harness.wait_until(lambda: "75 s" in json.dumps(server.ask("tools/list", {}))))
+        self.assertTrue(harness.wait_until(told))
+        server.close()
+
     def test_a_broken_file_changes_nothing_and_says_where(self):
         path = self.config({"one": harness.fixture()})
         server = self.server("--config", path)
