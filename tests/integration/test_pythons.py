@@ -4,6 +4,7 @@ What was found is printed. The system's own interpreter is there in any case, by
 libpython, embedded; trees with another libc are those of tests/pythons/make, in CLOISTER_PYTHONS.
 """
 
+import atexit
 import functools
 import glob
 import json
@@ -164,7 +165,7 @@ class World:
 @functools.lru_cache(maxsize=None)
 def world():
     made = World()
-    unittest.addModuleCleanup(made.remove)
+    atexit.register(made.remove)
     return made
 
 
