@@ -16,7 +16,7 @@
 #include "policy/config-profile.h"
 #include "policy/did-you-mean.h"
 
-static void mounts_free(struct config_profile *p)
+void config_profile_drop_mounts(struct config_profile *p)
 {
         for (size_t i = 0; i < p->n_mounts; i++) {
                 free(p->mounts[i].source);
@@ -29,7 +29,7 @@ static void mounts_free(struct config_profile *p)
 
 void config_profile_done(struct config_profile *p)
 {
-        mounts_free(p);
+        config_profile_drop_mounts(p);
         free(p->name);
         free(p->image);
         free(p->python);
@@ -117,7 +117,7 @@ void config_profile_overlay(struct config_profile *to, struct config_profile *fr
         if (from->said & SAID_NETWORK)
                 to->network = from->network;
         if (from->said & SAID_MOUNTS) {
-                mounts_free(to);
+                config_profile_drop_mounts(to);
                 to->mounts = take_ptr(from->mounts);
                 to->n_mounts = from->n_mounts;
                 from->n_mounts = 0;

@@ -20,3 +20,6 @@ enum { CONFIG_LIMITS = 6 };
 
 /* The keys of "limits"; offsets in struct config_profile. */
 extern const struct config_key config_limit_keys[CONFIG_LIMITS];
+
+/* Frees them; there are none then. */
+void config_profile_drop_mounts(struct config_profile *profile);

@@ -235,17 +235,6 @@ static int read_mount(struct reading *r, yyjson_val *mount, size_t i)
         return new.source &&new.target ? 0 : config_no_memory(r->reader);
 }
 
-static void drop_mounts(struct config_profile *p)
-{
-        for (size_t i = 0; i < p->n_mounts; i++) {
-                free(p->mounts[i].source);
-                free(p->mounts[i].target);
-        }
-        free(p->mounts);
-        p->mounts = NULL;
-        p->n_mounts = 0;
-}
-
 static int read_mounts(struct reading *r, yyjson_val *value)
 {
         yyjson_arr_iter iter = yyjson_arr_iter_with(value);
@@ -258,7 +247,7 @@ static int read_mounts(struct reading *r, yyjson_val *value)
                                     "%smounts must be an array of at most %d objects: "
                                     "[{\"source\": …, \"target\": …, \"mode\": \"ro\"}]",
                                     r->where, CONFIG_MOUNTS_MAX);
-        drop_mounts(r->profile);
+        config_profile_drop_mounts(r->profile);
         r->profile->mounts = calloc(CONFIG_MOUNTS_MAX, sizeof(*r->profile->mounts));
         if (!r->profile->mounts)
                 return config_no_memory(r->reader);

@@ -102,10 +102,15 @@ static _Noreturn void inside(const char *root, const char *const argv[], const i
         _exit(127);
 }
 
+struct confined {
+        const char *root;
+        const char *const *argv;
+};
+
 /* Between us and the first of the pid namespace: dies with us, and it with this one. */
-static _Noreturn void keeper(const char *root, const char *const argv[], pid_t parent,
-                             const int streams[2])
+static _Noreturn void keeper(const void *data, pid_t parent, const int streams[2])
 {
+        const struct confined *what = data;
         uid_t uid = geteuid();
         gid_t gid = getegid();
         int status = 0;
@@ -120,7 +125,7 @@ static _Noreturn void keeper(const char *root, const char *const argv[], pid_t p
                 fail("fork");
         if (pid == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                inside(root, argv, streams);
+                inside(what->root, what->argv, streams);
         }
         close(streams[0]);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -131,28 +136,5 @@ static _Noreturn void keeper(const char *root, const char *const argv[], pid_t p
 int confine_start(const char *root, const char *const argv[], struct process *ret,
                   struct error *err)
 {
-        int output[2], errors[2];
-
-        if (pipe2(output, O_CLOEXEC) < 0)
-                return error_errno(err, errno, "pipe");
-        if (pipe2(errors, O_CLOEXEC) < 0) {
-                int code = errno;
-                fd_close_many(output, 2);
-                return error_errno(err, code, "pipe");
-        }
-        pid_t parent = getpid(), pid = fork();
-        if (pid == 0)
-                keeper(root, argv, parent, (int[]){output[1], errors[1]});
-        int code = errno;
-        close(output[1]);
-        close(errors[1]);
-        if (pid < 0) {
-                close(output[0]);
-                close(errors[0]);
-                return error_errno(err, code, "fork");
-        }
-        fd_set_nonblocking(output[0], 1);
-        fd_set_nonblocking(errors[0], 1);
-        *ret = (struct process){.pid = pid, .output = output[0], .errors = errors[0]};
-        return 0;
+        return process_fork(keeper, &(struct confined){root, argv}, ret, err);
 }

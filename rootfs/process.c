@@ -14,8 +14,9 @@
 
 #include "base/fd.h"
 
-static _Noreturn void child(const char *const argv[], pid_t parent, const int streams[2])
+static _Noreturn void child(const void *data, pid_t parent, const int streams[2])
 {
+        const char *const *argv = data;
         sigset_t none;
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -31,7 +32,7 @@ static _Noreturn void child(const char *const argv[], pid_t parent, const int st
         _exit(127);
 }
 
-int process_start(const char *const argv[], struct process *ret, struct error *err)
+int process_fork(process_child *run, const void *data, struct process *ret, struct error *err)
 {
         int output[2], errors[2];
 
@@ -44,7 +45,7 @@ int process_start(const char *const argv[], struct process *ret, struct error *e
         }
         pid_t parent = getpid(), pid = fork();
         if (pid == 0)
-                child(argv, parent, (int[]){output[1], errors[1]});
+                run(data, parent, (int[]){output[1], errors[1]});
         int code = errno;
         close(output[1]);
         close(errors[1]);
@@ -57,6 +58,11 @@ int process_start(const char *const argv[], struct process *ret, struct error *e
         fd_set_nonblocking(errors[0], 1);
         *ret = (struct process){.pid = pid, .output = output[0], .errors = errors[0]};
         return 0;
+}
+
+int process_start(const char *const argv[], struct process *ret, struct error *err)
+{
+        return process_fork(child, argv, ret, err);
 }
 
 static int64_t now_ms(void)

@@ -20,6 +20,11 @@ struct process {
  * in its errors. */
 int process_start(const char *const argv[], struct process *ret, struct error *err);
 
+/* The same for a child that does as it likes: it gets the write ends, for output and errors, and
+ * never returns. */
+typedef void process_child(const void *data, pid_t parent, const int streams[2]);
+int process_fork(process_child *child, const void *data, struct process *ret, struct error *err);
+
 /*
  * Reads both streams until they end and reaps. What does not fit into errors is dropped (errors may
  * be NULL); output beyond its buffer's limit gives -EMSGSIZE, the deadline -ETIMEDOUT; the process
