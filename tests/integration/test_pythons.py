@@ -23,7 +23,7 @@ import test_cells
 TREES = os.environ.get("CLOISTER_PYTHONS", os.path.join(harness.SOURCE, "build", "pythons"))
 PLACES = (
     "/usr/bin/python3", "/usr/bin/python3.*", "/usr/local/bin/python3*", "/opt/python*/bin/python3",
-    "/root/.pyenv/versions/3.*/bin/python3", "~/.pyenv/versions/3.*/bin/python3",
+    "~/.pyenv/versions/3.*/bin/python3",
     "~/.local/share/uv/python/cpython-3.*/bin/python3",
 )
 ASK = ("import sys, sysconfig as s; print('%d.%d.%d %s %s' % (*sys.version_info[:3], sys.implementation.name,"
