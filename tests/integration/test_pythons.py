@@ -41,6 +41,17 @@ SOME = {
                          "test_sixteen_mebibytes_unchanged_both_ways", "test_is_error_raises"),
 }
 
+# Of interpreters beside the system's own, unless all is asked for (CLOISTER_TEST_WHOLE, suite slow).
+FEW = {
+    test_cells.Cells: ("test_variables_persist", "test_top_level_await", "test_background_task_goes_on_between_cells",
+                       "test_traceback_shows_source_of_an_earlier_cell", "test_stdin_is_at_its_end",
+                       "test_getsource_pickle_and_dataclasses_of_main", "test_unicode_passes_unchanged"),
+    test_cells.Channel: ("test_closed_all_low_descriptors", "test_closing_the_channel_ends_the_session_with_a_reason",
+                         "test_fork_in_a_cell", "test_threads", "test_multiprocessing", "test_subprocess_and_shell"),
+    test_cells.BadInput: ("test_endless_loop_is_interrupted_and_state_kept", "test_os_exit"),
+    test_bridge.Bridge: ("test_by_subscript", "test_sync_in_threads", "test_is_error_raises"),
+}
+
 # Of a process as its code finds it. Paths below /proc/self/fd, sockets and addresses differ from run to run.
 LOOK = r"""
 import _signal, builtins, codecs, locale, os, resource, signal, site, sys, sysconfig, threading, time
@@ -301,9 +312,11 @@ def selected(subject, base, names=None):
 
 def load_tests(loader, tests, pattern):  # pylint: disable=unused-argument
     suite = unittest.TestSuite([loader.loadTestsFromTestCase(Links)])
+    own = interpreters()[os.path.realpath(harness.PYTHON)]
     for subject in world().subjects:
-        suite.addTests(selected(subject, base) for base in WHOLE)
-        suite.addTests(selected(subject, base, names) for base, names in SOME.items())
+        whole = subject.image == own or "CLOISTER_TEST_WHOLE" in os.environ
+        chosen = {**dict.fromkeys(WHOLE), **SOME} if whole else FEW
+        suite.addTests(selected(subject, base, names) for base, names in chosen.items())
     return suite
 
 
