@@ -12,6 +12,7 @@ import stat
 import subprocess
 import tarfile
 import tempfile
+import unittest
 import zipfile
 
 import harness
@@ -339,6 +340,17 @@ class Housekeeping(Case):
             self.assertEqual("is there already" in done.stderr, there, done.stderr)
         (second,) = [n for n in os.listdir(self.store) if n.startswith("default-")]
         self.assertNotEqual(second, first)
+
+
+# Each builds images, some many. The others run by hand, or by name (CLOISTER_TEST_WHOLE, suite slow).
+FEW = {"test_run_with", "test_a_wheel_and_what_it_needs", "test_sources_never_run", "test_hashes_of_a_requirements_file",
+       "test_what_is_missing_names_the_command", "test_list_show_and_remove"}
+
+
+def load_tests(loader, tests, pattern):  # pylint: disable=unused-argument
+    if "CLOISTER_TEST_WHOLE" in os.environ:
+        return tests
+    return unittest.TestSuite(case for suite in tests for case in suite if case.id().split(".")[-1] in FEW)
 
 
 if __name__ == "__main__":
