@@ -46,6 +46,7 @@
 #include "supervisor/monitor/programs.h"
 
 enum {
+        WATCH_MS = 250,        /* the config is watched from then on */
         EARLY_MS = 50,         /* the client's handshake goes before the template */
         SEND_SECONDS = 5,      /* a broker that does not read for so long is broken */
         IMPATIENCE_SECONDS = 2 /* what a broker has to end after SIGTERM */
@@ -201,10 +202,21 @@ static void on_signal(evutil_socket_t number, short what, void *data)
                 event_add(m->impatience, &patience);
 }
 
+/* The kernel takes milliseconds to watch a directory of many names, such as /tmp, and holds up
+ * whoever looks something up in it: not while the client waits for its handshake. What changed
+ * before is found by the first look. */
+static void on_watch_time(evutil_socket_t fd, short what, void *data)
+{
+        (void)fd;
+        (void)what;
+        monitor_watch_config(data);
+}
+
 static int watch(struct monitor *m, struct error *err)
 {
         static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
         struct timeval early = {.tv_usec = EARLY_MS * 1000};
+        struct timeval later = {.tv_usec = WATCH_MS * 1000};
         bool ok = true;
 
         m->broker_end = event_new(m->base, m->broker_pidfd, EV_READ, on_broker_end, m);
@@ -222,7 +234,7 @@ static int watch(struct monitor *m, struct error *err)
                 return r;
         /* Who runs one script has one config. */
         if (strcmp(m->options->broker[0], "mcp") == 0)
-                monitor_watch_config(m);
+                event_base_once(m->base, -1, EV_TIMEOUT, on_watch_time, m, &later);
         /* A listing of tools makes no session. */
         if (strcmp(m->options->broker[0], "tools") != 0)
                 event_add(m->early, &early);
