@@ -1,0 +1,260 @@
+/*
+ * A client that costs next to nothing: starts a program, sends it lines and times the answers.
+ *
+ *     ping COMMAND [ARGUMENT]...
+ *
+ * Commands come on standard input, one a line; each that waits prints one line of JSON:
+ *
+ *     send LINE       sends the line and waits for nothing
+ *     want TEXT       from now on each answer must contain TEXT (empty: anything will do)
+ *     ask LINE        {"ns": N, "age_ns": since the start of COMMAND, "answer": the line as it
+ * came} burst N LINE    the same line N times, each after the answer to the one before:
+ *                     {"ns": [N, ...]}
+ *
+ * Every %d in a LINE is replaced by a number that is one higher for each line sent. The answer is
+ * then the line whose member "id" is that number; without a %d, the next line. The end of standard
+ * input closes COMMAND's, and its exit status is waited for.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+enum { LINE_MAX_BYTES = 60 * 1024 }; /* below a pipe's buffer: a write never waits for a read */
+
+struct peer {
+        pid_t pid;
+        int in, out;
+        uint64_t started;
+        char *data; /* what was read and is not yet taken */
+        size_t begin, end, room;
+        char want[256];
+        unsigned last;
+};
+
+_Noreturn static void fail(const char *what, const char *why)
+{
+        fprintf(stderr, "ping: %s: %s\n", what, why);
+        exit(1);
+}
+
+static uint64_t now(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void start(struct peer *p, char **command)
+{
+        int to[2], from[2];
+
+        if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
+                fail("pipe", strerror(errno));
+        p->started = now();
+        p->pid = vfork();
+        if (p->pid < 0)
+                fail("fork", strerror(errno));
+        if (p->pid == 0) {
+                dup2(to[0], STDIN_FILENO);
+                dup2(from[1], STDOUT_FILENO);
+                execvp(command[0], command);
+                _exit(127);
+        }
+        close(to[0]);
+        close(from[1]);
+        p->in = to[1];
+        p->out = from[0];
+}
+
+/* The next line, NUL in place of its end. It is there until the next call. */
+static char *next_line(struct peer *p, size_t *ret_length)
+{
+        size_t looked = p->begin;
+
+        for (;;) {
+                char *end = memchr(p->data + looked, '\n', p->end - looked);
+                ssize_t n;
+
+                if (end) {
+                        char *line = p->data + p->begin;
+
+                        *end = 0;
+                        *ret_length = (size_t)(end - line);
+                        p->begin = (size_t)(end - p->data) + 1;
+                        return line;
+                }
+                if (p->begin > 0) {
+                        memmove(p->data, p->data + p->begin, p->end - p->begin);
+                        p->end -= p->begin;
+                        p->begin = 0;
+                }
+                looked = p->end;
+                if (p->room - p->end < 65536) {
+                        p->room = p->room * 2 + 131072;
+                        p->data = realloc(p->data, p->room);
+                        if (!p->data)
+                                fail("memory", strerror(ENOMEM));
+                }
+                n = read(p->out, p->data + p->end, p->room - p->end);
+                if (n <= 0)
+                        fail("the program ended before it answered",
+                             n < 0 ? strerror(errno) : "end of file");
+                p->end += (size_t)n;
+        }
+}
+
+/* Whether the line has a member "id" with this number, wherever: ids are not reused. */
+static bool is_answer(const char *line, unsigned id)
+{
+        for (const char *at = line; (at = strstr(at, "\"id\"")); at++) {
+                const char *number = at + 4 + strspn(at + 4, " ");
+                char *end;
+
+                if (*number != ':')
+                        continue;
+                number += 1 + strspn(number + 1, " ");
+                if (strtoul(number, &end, 10) == id && end > number)
+                        return true;
+        }
+        return false;
+}
+
+/* The line with its numbers in place. True when there was a %d. */
+static bool fill(struct peer *p, const char *template, char *line, size_t *ret_length)
+{
+        const char *at, *from = template;
+        size_t n = 0;
+        bool numbered = false;
+
+        p->last++;
+        while ((at = strstr(from, "%d"))) {
+                n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "%.*s%u", (int)(at - from),
+                                      from, p->last);
+                if (n >= LINE_MAX_BYTES)
+                        fail("line", "longer than 60 KiB");
+                from = at + 2;
+                numbered = true;
+        }
+        n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "%s\n", from);
+        if (n >= LINE_MAX_BYTES)
+                fail("line", "longer than 60 KiB");
+        *ret_length = n;
+        return numbered;
+}
+
+static void put(struct peer *p, const char *line, size_t length)
+{
+        int r = fd_write_all(p->in, line, length);
+
+        if (r < 0)
+                fail("write to the program", strerror(-r));
+}
+
+/* One line and its answer; returns the nanoseconds between. */
+static uint64_t exchange(struct peer *p, const char *template, char **ret_answer)
+{
+        char line[LINE_MAX_BYTES];
+        size_t length, got;
+        bool numbered = fill(p, template, line, &length);
+        uint64_t begin = now(), end;
+        char *answer;
+
+        put(p, line, length);
+        do
+                answer = next_line(p, &got);
+        while (numbered && !is_answer(answer, p->last));
+        end = now();
+        if (p->want[0] && !memmem(answer, got, p->want, strlen(p->want)))
+                fail("not the answer that is wanted", answer);
+        *ret_answer = answer;
+        return end - begin;
+}
+
+static void ask(struct peer *p, const char *template)
+{
+        char *answer;
+        uint64_t ns = exchange(p, template, &answer);
+        uint64_t age = now() - p->started;
+
+        printf("{\"ns\": %" PRIu64 ", \"age_ns\": %" PRIu64 ", \"answer\": %s}\n", ns, age, answer);
+}
+
+static void burst(struct peer *p, char *arguments)
+{
+        char *template, *answer;
+        unsigned long count = strtoul(arguments, &template, 10);
+        _cleanup_free_ uint64_t *ns = NULL;
+
+        if (count == 0 || count > 10000000 || *template != ' ')
+                fail("burst", "needs a number from 1 to 10000000 and a line");
+        template ++;
+        ns = calloc(count, sizeof(*ns));
+        if (!ns)
+                fail("memory", strerror(ENOMEM));
+        for (unsigned long i = 0; i < count; i++)
+                ns[i] = exchange(p, template, &answer);
+        printf("{\"ns\": [");
+        for (unsigned long i = 0; i < count; i++)
+                printf("%s%" PRIu64, i ? "," : "", ns[i]);
+        printf("]}\n");
+}
+
+static void obey(struct peer *p, char *command)
+{
+        char line[LINE_MAX_BYTES];
+        size_t length;
+
+        if (strncmp(command, "send ", 5) == 0) {
+                fill(p, command + 5, line, &length);
+                put(p, line, length);
+        } else if (strncmp(command, "want ", 5) == 0) {
+                if (snprintf(p->want, sizeof(p->want), "%s", command + 5) >= (int)sizeof(p->want))
+                        fail("want", "longer than 255 bytes");
+        } else if (strncmp(command, "ask ", 4) == 0) {
+                ask(p, command + 4);
+        } else if (strncmp(command, "burst ", 6) == 0) {
+                burst(p, command + 6);
+        } else {
+                fail(command, "unknown command (send, want, ask or burst)");
+        }
+        fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+        struct peer p = {0};
+        _cleanup_free_ char *command = NULL;
+        size_t room = 0;
+        ssize_t n;
+        int status;
+
+        if (argc < 2) {
+                fprintf(stderr,
+                        "usage: ping COMMAND [ARGUMENT]... (what to send, on standard input)\n");
+                return 2;
+        }
+        signal(SIGPIPE, SIG_IGN);
+        start(&p, argv + 1);
+        while ((n = getline(&command, &room, stdin)) > 0) {
+                if (command[n - 1] == '\n')
+                        command[n - 1] = 0;
+                obey(&p, command);
+        }
+        close(p.in);
+        if (waitpid(p.pid, &status, 0) < 0)
+                fail("wait", strerror(errno));
+        free(p.data);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
