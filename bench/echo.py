@@ -1,8 +1,9 @@
-"""A minimal MCP server over standard input and output, with one tool, `echo`: as small as one in Python can be.
+"""A minimal MCP server over standard input and output, with the tool `echo`: as small as one in Python can be.
 
     echo.py [TOOLS]
 
-With a number it lists that many tools, echo0 and so on; all do the same.
+With a number it lists that many tools, echo0 and so on, which all do the same; else also `blob`, whose result has the
+size that is asked for.
 """
 import json
 import sys
@@ -10,6 +11,9 @@ import sys
 NAMES = [f"echo{i}" for i in range(int(sys.argv[1]))] if len(sys.argv) > 1 else ["echo"]
 TOOLS = [{"name": name, "description": "gives back what it gets",
           "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}}} for name in NAMES]
+if len(sys.argv) == 1:
+    TOOLS.append({"name": "blob", "description": "gives so many bytes",
+                  "inputSchema": {"type": "object", "properties": {"bytes": {"type": "integer"}}}})
 
 
 def answer(message):
@@ -20,7 +24,9 @@ def answer(message):
     if method == "tools/list":
         return {"result": {"tools": TOOLS}}
     if method == "tools/call":
-        return {"result": {"content": [{"type": "text", "text": message["params"]["arguments"]["message"]}]}}
+        arguments = message["params"]["arguments"]
+        text = "x" * arguments["bytes"] if message["params"]["name"] == "blob" else arguments["message"]
+        return {"result": {"content": [{"type": "text", "text": text}]}}
     return {"error": {"code": -32601, "message": "no such method"}}
 
 

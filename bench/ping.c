@@ -211,6 +211,37 @@ static void burst(struct peer *p, char *arguments)
         printf("]}\n");
 }
 
+/* 128 and the signal's number, as shells say it. */
+static int end(struct peer *p)
+{
+        int status;
+
+        if (p->in >= 0)
+                close(p->in);
+        p->in = -1;
+        if (waitpid(p->pid, &status, 0) < 0)
+                fail("wait", strerror(errno));
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+_Noreturn static void wait_for_end(struct peer *p)
+{
+        _cleanup_free_ char *output = NULL;
+        size_t length;
+        int status;
+
+        close(take_fd(p->in));
+        if (fd_read_whole(p->out, 1 << 20, &output, &length, NULL) < 0)
+                fail("wait", "more than 1 MiB of output, or none to be read");
+        status = end(p);
+        uint64_t age = now() - p->started;
+        if (p->want[0] && !memmem(output, length, p->want, strlen(p->want)))
+                fail("not the output that is wanted", output);
+        printf("{\"age_ns\": %" PRIu64 ", \"status\": %d}\n", age, status);
+        fflush(stdout);
+        exit(status);
+}
+
 static void obey(struct peer *p, char *command)
 {
         char line[LINE_MAX_BYTES];
@@ -226,8 +257,10 @@ static void obey(struct peer *p, char *command)
                 ask(p, command + 4);
         } else if (strncmp(command, "burst ", 6) == 0) {
                 burst(p, command + 6);
+        } else if (strcmp(command, "wait") == 0) {
+                wait_for_end(p);
         } else {
-                fail(command, "unknown command (send, want, ask or burst)");
+                fail(command, "unknown command (send, want, ask, burst or wait)");
         }
         fflush(stdout);
 }
@@ -238,7 +271,6 @@ int main(int argc, char **argv)
         _cleanup_free_ char *command = NULL;
         size_t room = 0;
         ssize_t n;
-        int status;
 
         if (argc < 2) {
                 fprintf(stderr,
@@ -252,9 +284,6 @@ int main(int argc, char **argv)
                         command[n - 1] = 0;
                 obey(&p, command);
         }
-        close(p.in);
-        if (waitpid(p.pid, &status, 0) < 0)
-                fail("wait", strerror(errno));
         free(p.data);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        return end(&p);
 }

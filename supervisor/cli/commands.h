@@ -30,6 +30,8 @@ extern const size_t cli_n_option_texts;
 extern const char cli_help_image_build[], cli_help_image_list[], cli_help_image_show[],
         cli_help_image_path[], cli_help_image_remove[], cli_help_image_prune[];
 
+extern const char cli_help_bench[];
+
 /* The command that the words start with, and how many of them name it. NULL, with one line that
  * says what may have been meant. */
 const struct cli_command *cli_find_command(const char *const *words, size_t n, size_t *used,
@@ -48,6 +50,7 @@ bool cli_help_group(const char *word);
 int cli_run(const struct cli_options *o, const char *const *words, size_t n);
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n);
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n);
+int cli_bench(const struct cli_options *o, const char *const *words, size_t n);
 int cli_doctor(const struct cli_options *o, const char *const *words, size_t n);
 int cli_sessions(const struct cli_options *o, const char *const *words, size_t n);
 int cli_sessions_end(const struct cli_options *o, const char *const *words, size_t n);

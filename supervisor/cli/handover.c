@@ -175,8 +175,7 @@ void handover_done(struct handover *handover)
                 free(handover->owned[--handover->n_owned]);
 }
 
-/* In a build tree beside us, installed in libexec. */
-static int find_monitor(char *ret, size_t size, struct error *err)
+int handover_find(const char *name, char *ret, size_t size, struct error *err)
 {
         char self[PATH_MAX];
 
@@ -185,15 +184,14 @@ static int find_monitor(char *ret, size_t size, struct error *err)
         char *slash = strrchr(self, '/');
         if (slash) {
                 *slash = '\0';
-                if ((size_t)snprintf(ret, size, "%s/cloister-monitor", self) < size &&
+                if ((size_t)snprintf(ret, size, "%s/%s", self, name) < size &&
                     access(ret, X_OK) == 0)
                         return 0;
         }
-        snprintf(ret, size, "%s/cloister-monitor", CLOISTER_LIBEXECDIR);
+        snprintf(ret, size, "%s/%s", CLOISTER_LIBEXECDIR, name);
         if (access(ret, X_OK) == 0)
                 return 0;
-        return error_set(err, ENOENT,
-                         "cloister-monitor is neither in %s nor in %s: install Cloister whole",
+        return error_set(err, ENOENT, "%s is neither in %s nor in %s: install Cloister whole", name,
                          self, CLOISTER_LIBEXECDIR);
 }
 
@@ -201,7 +199,7 @@ int handover_exec(struct handover *handover, struct error *err)
 {
         char path[PATH_MAX + 32];
 
-        int r = find_monitor(path, sizeof(path), err);
+        int r = handover_find("cloister-monitor", path, sizeof(path), err);
         if (r < 0)
                 return r;
         execv(path, (char *const *)handover->words);

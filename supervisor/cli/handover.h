@@ -26,6 +26,9 @@ void handover_add(struct handover *handover, const char *word);
 /* "--option value", when there is a value. */
 void handover_add_option(struct handover *handover, const char *option, const char *value);
 
+/* A part of ours: in a build tree beside us, installed in libexec. It must be executable. */
+int handover_find(const char *name, char *ret, size_t size, struct error *err);
+
 /* Becomes the monitor; returns only when that fails. */
 int handover_exec(struct handover *handover, struct error *err);
 

@@ -47,6 +47,8 @@ static const struct option {
         {CLI_IN, 0, "--in", "FILE"},
         {CLI_OUT, 0, "--out", "DIRECTORY"},
         {CLI_LINK, 0, "--link", "WAY"},
+        {CLI_ROUNDS, 0, "--rounds", "N"},
+        {CLI_QUICK, 0, "--quick", NULL},
 };
 
 const char *cli_option_name(unsigned option)
@@ -86,6 +88,15 @@ static int check_timeout(const char *text, struct error *err)
             strspn(text, "0123456789.") != strlen(text))
                 return error_set(err, EINVAL,
                                  "--timeout %s: a positive number of seconds is needed", text);
+        return 0;
+}
+
+static int check_rounds(const char *text, struct error *err)
+{
+        if (strspn(text, "0123456789") != strlen(text) || strlen(text) > 5 || atoi(text) < 1 ||
+            atoi(text) > 10000)
+                return error_set(err, EINVAL, "--rounds %s: a number from 1 to 10000 is needed",
+                                 text);
         return 0;
 }
 
@@ -243,6 +254,9 @@ static int take(struct cli_options *o, const struct option *option, const char *
         case CLI_TIMEOUT:
                 o->timeout = value;
                 return check_timeout(value, err);
+        case CLI_ROUNDS:
+                o->rounds = value;
+                return check_rounds(value, err);
         case CLI_VERBOSE:
                 o->log_level = again ? "debug" : "info";
                 return 0;

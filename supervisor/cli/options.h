@@ -39,6 +39,8 @@ enum cli_option {
         CLI_IN = 1 << 18,
         CLI_OUT = 1 << 19,
         CLI_LINK = 1 << 29,
+        CLI_ROUNDS = 1 << 17,
+        CLI_QUICK = 1 << 30,
 };
 
 /* What was written, checked; all strings are borrowed from argv. */
@@ -65,6 +67,7 @@ struct cli_options {
         const char *link;       /* embed or module; NULL: what suits */
         struct package_set set; /* files as they were written */
         const char *timeout;    /* seconds, a positive number */
+        const char *rounds;     /* a number from 1 to 10000 */
 };
 
 /* argv without the program's name. The error is one line that says what to write instead. */

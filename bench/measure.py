@@ -1,0 +1,228 @@
+"""What every measurement needs: the client in C, a server of Cloister's, statistics, the machine."""
+import contextlib
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+
+class Failure(Exception):
+    """A measurement that could not be made; its text is one line."""
+
+
+def last_line(data):
+    lines = data.decode(errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else "no word"
+
+
+def summary(values):
+    """Of nanoseconds, in milliseconds."""
+    ordered = sorted(values)
+    return {
+        "median": statistics.median(ordered) / 1e6,
+        "p95": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))] / 1e6,
+        "p99": ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] / 1e6,
+        "least": ordered[0] / 1e6,
+        "n": len(ordered),
+    }
+
+
+class Ping:
+    """A program behind bench-ping (its commands are told in ping.c). Times are nanoseconds."""
+
+    def __init__(self, bench, command, cwd=None):
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [bench.program("bench-ping"), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, env=bench.environment, cwd=cwd)
+        self.name = os.path.basename(command[0])
+
+    def fail(self):
+        self.process.kill()
+        self.process.wait()
+        self.errors.seek(0)
+        raise Failure(f"{self.name}: {last_line(self.errors.read())}")
+
+    def command(self, text, answer=True):
+        try:
+            self.process.stdin.write(text.encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline() if answer else b"{}"
+        except BrokenPipeError:
+            self.fail()
+        if not line.endswith((b"\n", b"{}")):
+            self.fail()
+        return json.loads(line)
+
+    def send(self, line):
+        self.command(f"send {line}", answer=False)
+
+    def want(self, text):
+        self.command(f"want {text}", answer=False)
+
+    def ask(self, line):
+        return self.command(f"ask {line}")
+
+    def burst(self, count, line):
+        return self.command(f"burst {count} {line}")["ns"]
+
+    def wait(self):
+        """From the program's start to its end; it must end well."""
+        done = self.command("wait")
+        self.process.wait()
+        if done["status"] != 0:
+            self.fail()
+        self.errors.close()
+        return done["age_ns"]
+
+    def close(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
+
+
+def request(method, params):
+    text = json.dumps({"method": method, "params": params}, separators=(",", ":"))
+    return f'{{"jsonrpc":"2.0","id":%d,{text[1:]}'
+
+
+INITIALIZE = request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {},
+                                    "clientInfo": {"name": "bench", "version": "1"}})
+INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}'
+ECHO = request("tools/call", {"name": "echo", "arguments": {"message": "x"}})
+
+
+class Mcp(Ping):
+    """An MCP server after its handshake."""
+
+    def __init__(self, bench, command):
+        super().__init__(bench, command)
+        self.ask(INITIALIZE)
+        self.send(INITIALIZED)
+
+
+def cell(code, session=None, **more):
+    """The request that runs code; a session's name may hold %d."""
+    arguments = {"code": code, **({"session": session} if session else {}), **more}
+    return request("tools/call", {"name": "run_python", "arguments": arguments})
+
+
+class Cloister(Mcp):
+    """`cloister mcp` with a config of ours."""
+
+    def __init__(self, bench, config=None):
+        super().__init__(bench, [bench.cloister, "mcp", "--config", bench.config(config or {})])
+
+    def run(self, code, session=None, **more):
+        """(nanoseconds, age, the value) of a cell that must end well."""
+        done = self.ask(cell(code, session, **more))
+        result = done["answer"].get("result", {}).get("structuredContent", {})
+        if result.get("status") != "ok":
+            raise Failure(f"cloister: {json.dumps(result.get('error', done['answer']))[:300]}")
+        return done["ns"], done["age_ns"], result.get("value", {}).get("json")
+
+    def burst_ok(self, count, code, session=None, **more):
+        """The times of cells that must end well."""
+        self.want('"status":"ok"')
+        try:
+            return self.burst(count, cell(code, session, **more))
+        finally:
+            self.want("")
+
+
+class Bench:
+    """Where things are, and what lives as long as the run."""
+
+    def __init__(self, cloister, programs, node_modules, work):
+        self.cloister, self.programs, self.node_modules, self.work = cloister, programs, node_modules, work
+        self.environment = dict(os.environ)
+        self.configs = 0
+
+    def program(self, name):
+        return os.path.join(self.programs, name)
+
+    def script(self, name):
+        return os.path.join(HERE, name)
+
+    def config(self, content):
+        self.configs += 1
+        path = os.path.join(self.work, f"config-{self.configs}.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({"mcpServers": {}, **content}, f)
+        return path
+
+    def warm_up(self):
+        """The image is there before anything is measured."""
+        done = subprocess.run([self.cloister, "run", "--config", self.config({}), "-c", "1"], capture_output=True,
+                              check=False, env=self.environment)
+        if done.returncode != 0:
+            raise Failure(f"cloister run: {last_line(done.stderr)}")
+
+    def everything(self):
+        """The command of the official example server, or None."""
+        path = os.path.join(self.node_modules, "@modelcontextprotocol", "server-everything", "dist", "index.js")
+        node = self.node()
+        return [node, path, "stdio"] if node and os.path.exists(path) else None
+
+    def node(self):
+        own = os.path.join(self.node_modules, "node", "bin", "node")
+        return own if os.path.exists(own) else shutil.which("node")
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def output(*command):
+    """The first line that a command prints, or None."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0] if lines else None
+
+
+def cgroups():
+    """What kind of control groups can be used here: "v2", "v1", "v1 and v2", "none"."""
+    kinds = set()
+    with open("/proc/mounts", encoding="utf-8") as f:
+        for line in f:
+            place, kind = line.split()[1:3]
+            if kind == "cgroup2" and os.access(place, os.W_OK):
+                kinds.add("v2")
+            if kind == "cgroup" and os.access(place, os.W_OK):
+                kinds.add("v1")
+    return " and ".join(sorted(kinds)) or "none"
+
+
+def machine(bench):
+    model = "?"
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        for line in f:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    with open("/proc/meminfo", encoding="utf-8") as f:
+        memory = int(f.readline().split()[1]) / (1 << 20)
+    cpus = len(os.sched_getaffinity(0))
+    uid = os.getuid()
+    who = "root" if uid == 0 else "an ordinary user"
+    line = (f"{platform.machine()}, {model}, {cpus} CPU{'s' if cpus > 1 else ''}, {memory:.0f} GiB, "
+            f"Linux {platform.release()}, as {who}, control groups: {cgroups()}")
+    return {"line": line, "cpus": cpus, "model": model, "memory_gib": round(memory, 1), "uid": uid,
+            "kernel": platform.release(), "cgroups": cgroups(), "python": output(PYTHON, "--version"),
+            "cloister": output(bench.cloister, "--version")}

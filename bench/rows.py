@@ -1,0 +1,270 @@
+"""The rows of Cloister's own: what is measured, what it is held against, and its budget.
+
+A row is of one round: each measure gives nanoseconds for the rows it names. Rounds alternate over all measures, so
+that a machine that drifts drifts for all of them.
+"""
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+
+from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, cell, summary
+from peers import bwrap_command, once
+
+TOOL_CALLS = """import time
+_call, _took = tools[{tool!r}], []
+for _i in range({count}):
+    _t = time.perf_counter_ns()
+    await _call(message='x')
+    _took.append(time.perf_counter_ns() - _t)
+_took"""
+
+
+@dataclass
+class Row:
+    name: str
+    title: str
+    unit: str = "ms"
+    budget: float = None   # of the ratio, or of the value where there is nothing to hold it against
+    against: str = None    # a row
+    budget_text: str = ""
+    where: str = ""        # where the budget holds, if not everywhere
+
+
+ROWS = (
+    Row("bwrap-imports", "bubblewrap + python3 -I, the imports of `cloister run`"),
+    Row("run", "`cloister run -c 'print(1)'` from nothing", budget=1, against="bwrap-imports", budget_text="<= 1x"),
+    Row("initialize", "`cloister mcp` from nothing to its answer to initialize", against="bwrap"),
+    Row("first", "`cloister mcp` from nothing to the first result of `1+1`", budget=1.2, against="bwrap",
+        budget_text="<= 1.2x"),
+    Row("fresh", "`1+1` in a session made for it", budget=1 / 20, against="bwrap", budget_text="<= 1/20",
+        where="no control group, or version 2"),
+    Row("fresh-floor", "the same, beside the C program", budget=2.5, against="floor-session", budget_text="<= 2.5x",
+        where="no control group, or version 2"),
+    Row("fresh-pool", "`1+1` in a session from the pool", budget=1 / 60, against="bwrap", budget_text="<= 1/60"),
+    Row("floor-session", "a C program that forks a CPython of that size into the same namespaces and mounts"),
+    Row("floor-echo", "the bytes of the request, echoed by a C program over pipes"),
+    Row("warm", "`1+1` in a living session", budget=8, against="floor-echo", budget_text="<= 8x"),
+    Row("direct-c", "a minimal server in C, called directly"),
+    Row("tool-c", "the same from the sandbox", budget=4, against="direct-c", budget_text="<= 4x"),
+    Row("direct-python", "a minimal server in Python, called directly"),
+    Row("tool-python", "the same from the sandbox", budget=4, against="direct-python", budget_text="<= 4x"),
+    Row("direct-everything", "server-everything's echo, called directly"),
+    Row("tool-everything", "the same from the sandbox", budget=1.5, against="direct-everything",
+        budget_text="<= 1.5x"),
+    Row("memory", "memory of an idle session, slope of MemAvailable", unit="MiB", budget=4, budget_text="<= 4 MiB"),
+    Row("calm-p99", "the supervisor's answer to `ping`, 99th percentile"),
+    Row("spin-p99", "the same beside eight spinning sandboxes", budget=3, against="calm-p99", budget_text="<= 3x"),
+)
+
+
+class Measures:
+    """Each method that a row names; servers live from the first round to the last."""
+
+    def __init__(self, bench, quick):
+        self.bench, self.quick = bench, quick
+        self.direct = {}
+        self.living = None
+        self.imports = None
+        self.echo = None
+
+    def close(self):
+        for server in [*self.direct.values(), self.living, self.echo]:
+            if server:
+                server.close()
+
+    def count(self, full, quick):
+        return quick if self.quick else full
+
+    # ---- from nothing ----
+
+    def same_imports(self):
+        """What a cell finds imported, as far as it is the standard library's: bare python3 has to import that too."""
+        if self.imports is None:
+            done = subprocess.run(
+                [self.bench.cloister, "run", "--config", self.bench.config({}), "-c",
+                 "import sys; print(sorted(n for n in sys.modules if '.' not in n))"],
+                capture_output=True, check=False, env=self.bench.environment)
+            if done.returncode != 0:
+                raise Failure(f"cloister run: {done.stderr.decode(errors='replace').strip()[:300]}")
+            probe = "import sys\nhad = set(sys.modules)\nimport importlib.util as u, json, ast\n" \
+                    "print(json.dumps([n for n in ast.literal_eval(sys.stdin.read())" \
+                    " if n != '__main__' and n not in had and u.find_spec(n)]))"
+            told = subprocess.run([PYTHON, "-I", "-c", probe], input=done.stdout, capture_output=True, check=True)
+            self.imports = json.loads(told.stdout)
+        return self.imports
+
+    def bwrap_imports(self):
+        names = self.same_imports()
+        code = (f"import {','.join(names)};" if names else "") + "print(1)"
+        return {"bwrap-imports": [once(self.bench, bwrap_command(code), "1")]}
+
+    def run(self):
+        return {"run": [once(self.bench, [self.bench.cloister, "run", "--config", self.bench.config({}),
+                                          "-c", "print(1)"], "1")]}
+
+    def start(self):
+        server = Ping(self.bench, [self.bench.cloister, "mcp", "--config", self.bench.config({})])
+        try:
+            first = server.ask(INITIALIZE)["age_ns"]
+            server.send(INITIALIZED)
+            server.want('"status":"ok"')
+            return {"initialize": [first], "first": [server.ask(cell("1+1"))["age_ns"]]}
+        finally:
+            server.close()
+
+    # ---- sessions ----
+
+    def fresh(self):
+        """Each in a server of this round's, whose template is warm and which has nothing else to do."""
+        server = Cloister(self.bench, self.without_pool())
+        try:
+            server.run("1+1")
+            time.sleep(0.3)
+            server.run("1+1", "first")
+            took = []
+            for _ in range(self.count(10, 2)):
+                time.sleep(0.02)
+                took += server.burst_ok(1, "1+1", "fresh-%d")
+            return {"fresh": took, "fresh-floor": took}
+        finally:
+            server.close()
+
+    def without_pool(self):
+        return {"pool": 0} if self.knows_pool() else {}
+
+    def knows_pool(self):
+        done = subprocess.run([self.bench.cloister, "config", "check", "--config", self.bench.config({"pool": 0})],
+                              capture_output=True, check=False, env=self.bench.environment)
+        return done.returncode == 0 and b"pool" not in done.stdout + done.stderr
+
+    def fresh_pool(self):
+        if not self.knows_pool():
+            raise Failure("this Cloister has no pool")
+        server = Cloister(self.bench, {"pool": 4})
+        try:
+            server.run("1+1")
+            time.sleep(0.5)
+            took = []
+            for _ in range(self.count(10, 2)):
+                time.sleep(0.1)
+                took += server.burst_ok(1, "1+1", "fresh-%d")
+            return {"fresh-pool": took}
+        finally:
+            server.close()
+
+    def floor_session(self):
+        if not os.path.exists(self.bench.program("bench-floor-session")):
+            raise Failure("bench-floor-session is not built")
+        done = subprocess.run([self.bench.program("bench-floor-session"), str(self.count(10, 2))],
+                              capture_output=True, check=False, env=self.bench.environment)
+        if done.returncode != 0:
+            raise Failure(f"floor-session: {done.stderr.decode(errors='replace').strip()[:300] or 'failed'}")
+        return {"floor-session": json.loads(done.stdout)["ns"]}
+
+    # ---- a living session ----
+
+    def server(self):
+        """With the three echo servers, started."""
+        if not self.living:
+            servers = {"c": {"command": self.bench.program("bench-echo"), "args": []},
+                       "python": {"command": PYTHON, "args": ["-I", self.bench.script("echo.py")]}}
+            everything = self.bench.everything()
+            if everything:
+                servers["everything"] = {"command": everything[0], "args": everything[1:]}
+            self.living = Cloister(self.bench, {"mcpServers": servers})
+            self.living.run("1+1")
+        return self.living
+
+    def warm(self):
+        if not self.echo:
+            self.echo = Ping(self.bench, [self.bench.program("bench-floor-echo")])
+        server, count = self.server(), self.count(100, 10)
+        self.echo.burst(count, cell("1+1"))
+        server.burst_ok(self.count(20, 2), "1+1")
+        return {"floor-echo": self.echo.burst(count, cell("1+1")), "warm": server.burst_ok(count, "1+1")}
+
+    def tool(self, name, command):
+        if name not in self.direct:
+            self.direct[name] = Mcp(self.bench, command)
+        direct, server, count = self.direct[name], self.server(), self.count(100, 10)
+        direct.burst(self.count(20, 2), ECHO)
+        code = TOOL_CALLS.format(tool=f"{name}.echo", count=self.count(20, 2))
+        server.run(code)
+        _, _, took = server.run(code.replace(f"range({self.count(20, 2)})", f"range({count})"))
+        return {f"direct-{name}": direct.burst(count, ECHO), f"tool-{name}": took}
+
+    def tool_c(self):
+        return self.tool("c", [self.bench.program("bench-echo")])
+
+    def tool_python(self):
+        return self.tool("python", [PYTHON, "-I", self.bench.script("echo.py")])
+
+    def tool_everything(self):
+        command = self.bench.everything()
+        if not command:
+            raise Failure("the npm package @modelcontextprotocol/server-everything is not installed")
+        return self.tool("everything", command)
+
+    # ---- memory, load ----
+
+    def memory(self):
+        """The slope between ten sessions and so many more; the value is MiB, scaled as the others are."""
+        more = self.count(100, 10)
+        server = Cloister(self.bench, self.without_pool())
+        try:
+            server.burst_ok(10, "1+1", "early-%d")
+            time.sleep(0.5)
+            before = available()
+            server.burst_ok(more, "1+1", "idle-%d")
+            time.sleep(self.count(1, 0.2))
+            return {"memory": [(before - available()) / more * 1e6]}
+        finally:
+            server.close()
+
+    def spin(self):
+        server = Cloister(self.bench)
+        try:
+            server.run("1+1")
+            count, seconds = self.count(1000, 50), self.count(3, 1)
+            calm = server.burst(count, PING)
+            for i in range(8):
+                server.run("1+1", f"spin-{i}")
+            for i in range(8):
+                server.send(cell(f"import time\n_e=time.time()+{seconds}\nwhile time.time()<_e: pass", f"spin-{i}"))
+            time.sleep(0.2)
+            busy = server.burst(count // 2, PING)
+            return {"calm-p99": [summary(calm)["p99"] * 1e6], "spin-p99": [summary(busy)["p99"] * 1e6]}
+        finally:
+            server.close()
+
+
+def available():
+    """MiB, by the kernel's word."""
+    with open("/proc/meminfo", encoding="utf-8") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) / 1024
+    raise Failure("/proc/meminfo has no MemAvailable")
+
+
+PING = '{"jsonrpc":"2.0","id":%d,"method":"ping"}'
+
+# Which rows come of which measure.
+MEASURES = (
+    ("bwrap_imports", ("bwrap-imports",)),
+    ("run", ("run",)),
+    ("start", ("initialize", "first")),
+    ("fresh", ("fresh", "fresh-floor")),
+    ("fresh_pool", ("fresh-pool",)),
+    ("floor_session", ("floor-session",)),
+    ("warm", ("floor-echo", "warm")),
+    ("tool_c", ("direct-c", "tool-c")),
+    ("tool_python", ("direct-python", "tool-python")),
+    ("tool_everything", ("direct-everything", "tool-everything")),
+    ("memory", ("memory",)),
+    ("spin", ("calm-p99", "spin-p99")),
+)
+# Long ones: no more rounds than this.
+SELDOM = {"memory": 3, "spin": 5}

@@ -1,0 +1,64 @@
+/* `cloister bench`: hands over to the measuring script, which is Python's. */
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/cli/handover.h"
+
+const char cli_help_bench[] =
+        "Starts servers of its own, with a config of its own, and measures how long a session, a\n"
+        "call and a tool call take, and how much memory an idle session; beside them, round by\n"
+        "round, bubblewrap and python3 and the container runtimes that are installed. Takes a\n"
+        "minute or two, and means something on a machine that does little else.\n"
+        "\n"
+        "A ROW is one line of the table, \"own\" all of Cloister's, \"all\" also peers that are "
+        "not\n"
+        "installed; \"growth\" is how latency grows, and sessions, tools, session-heap,\n"
+        "template-heap, results and parallel are its curves. A row that is held against another\n"
+        "brings that one along. A budget that is missed is a verdict in the table: the exit "
+        "status\n"
+        "is 0 when the run could be made. Needs a python3 in PATH.\n"
+        "\n"
+        "Examples:\n"
+        "  cloister bench\n"
+        "  cloister bench warm fresh --rounds 30\n"
+        "  cloister bench sessions --quick\n"
+        "  cloister bench --json > bench.json\n";
+
+static const char *const pythons[] = {"python3", "/usr/bin/python3"};
+
+int cli_bench(const struct cli_options *o, const char *const *words, size_t n)
+{
+        char script[PATH_MAX + 32], self[PATH_MAX];
+        const char *arguments[CLI_WORDS_MAX + 12] = {"python3", "-I", script, "--cloister", self};
+        size_t count = 5;
+        struct error error = {};
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        if (handover_find("bench/run.py", script, sizeof(script), &error) < 0)
+                return cli_fail(1, &error);
+        self[length > 0 ? length : 0] = '\0';
+        if (o->given & CLI_JSON)
+                arguments[count++] = "--json";
+        if (o->given & CLI_QUICK)
+                arguments[count++] = "--quick";
+        if (o->rounds) {
+                arguments[count++] = "--rounds";
+                arguments[count++] = o->rounds;
+        }
+        arguments[count++] = "--";
+        assert(n <= CLI_WORDS_MAX);
+        for (size_t i = 0; i < n; i++)
+                arguments[count++] = words[i];
+        if (n == 0)
+                arguments[count++] = "here";
+        for (size_t i = 0; i < ARRAY_SIZE(pythons); i++)
+                execvp(pythons[i], (char *const *)arguments);
+        error_errno(&error, errno, "bench needs a python3 in PATH: install one");
+        return cli_fail(1, &error);
+}

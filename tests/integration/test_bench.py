@@ -1,0 +1,145 @@
+"""`cloister bench`: it measures what it says, tells what is not there, and refuses what it does not know."""
+
+import json
+import os
+import subprocess
+
+import harness
+
+PROGRAMS = os.path.join(harness.BUILD, "bench")
+PING = os.path.join(PROGRAMS, "bench-ping")
+
+
+class Command(harness.Case):
+    def bench(self, *args, status=0, env=None):
+        done = self.run_cloister("bench", *args, timeout=300, env=env)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def found(self, *args, env=None):
+        return json.loads(self.bench("--json", "--quick", *args, env=env).stdout)
+
+    def test_every_row_of_ours(self):
+        """Measured, or with the reason why not; what is held against something has its ratio and its verdict."""
+        found = self.found("own", "fork", "python")
+        rows = {row["name"]: row for row in found["rows"]}
+        expected = {"bwrap", "run", "first", "fresh", "fresh-pool", "floor-echo", "warm", "tool-c", "tool-python",
+                    "memory", "spin-p99", "fork", "python"}
+        self.assertLessEqual(expected, set(rows))
+        for name, row in rows.items():
+            with self.subTest(name):
+                if "missing" in row:
+                    self.assertIn(name.split("-")[-1], ("everything", "pool", "session"), row)
+                    continue
+                self.assertGreater(row["n"], 0)
+                self.assertGreaterEqual(row["p95"], row["median"])
+                if name != "memory":
+                    self.assertGreater(row["median"], 0)
+                if "ratio" in row:
+                    self.assertAlmostEqual(row["ratio"], row["median"] / rows[row["against"]]["median"])
+                if row.get("budget") and "ratio" in row:
+                    self.assertEqual(row["verdict"], "holds" if row["ratio"] <= row["budget"] else "missed")
+        # Orders of magnitude that hold on any machine.
+        self.assertLess(rows["floor-echo"]["median"], rows["warm"]["median"])
+        self.assertLess(rows["warm"]["median"], rows["first"]["median"])
+        self.assertLess(rows["direct-c"]["median"], rows["tool-c"]["median"])
+        self.assertIn("root" if harness.ROOT else "ordinary", found["machine"]["line"])
+
+    def test_the_table(self):
+        text = self.bench("warm", "--quick").stdout.decode()
+        self.assertRegex(text, r"(?m)^warm +[\d.]+ +[\d.]+ +10  floor-echo +[\d.]+x +<= 8x  (holds|missed)$")
+        self.assertRegex(text, r"(?m)^  warm +`1\+1` in a living session$")
+
+    def test_growth(self):
+        curves = self.found("sessions", "results", "parallel", "session-heap", "tools")["growth"]
+        self.assertEqual(set(curves), {"sessions", "results", "parallel", "session-heap", "tools"})
+        for name, curve in curves.items():
+            with self.subTest(name):
+                self.assertNotIn("stopped", curve)
+                self.assertEqual(len(curve["points"]), 2)
+                for point in curve["points"]:
+                    self.assertTrue(all(value > 0 for value in point.values()), point)
+
+    def test_a_peer_that_is_not_there_is_told(self):
+        os.mkdir(self.path("bin"))
+        for name in ("python3", "newuidmap", "newgidmap"):
+            if os.path.exists(f"/usr/bin/{name}"):
+                os.symlink(f"/usr/bin/{name}", self.path(f"bin/{name}"))
+        done = self.bench("--quick", "first", "runc", env=harness.environment(PATH=self.path("bin")))
+        text = done.stdout.decode()
+        self.assertRegex(text, r"(?m)^bwrap +not there: bwrap is not installed$")
+        self.assertRegex(text, r"(?m)^runc +not there: runc is not installed$")
+        # What it would be held against is not there: no ratio, and no verdict made up.
+        self.assertRegex(text, r"(?m)^first +[\d.]+ +[\d.]+ +1 +<= 1\.2x$")
+
+    def test_refusals(self):
+        for args, line in ((["wram"], "no row is named 'wram': did you mean 'warm'?"),
+                           (["--rounds", "0"], "--rounds 0: a number from 1 to 10000 is needed"),
+                           (["--rounds", "many"], "--rounds many: a number from 1 to 10000 is needed"),
+                           (["--timeout", "3"], "--timeout is no option of 'bench'")):
+            with self.subTest(args):
+                said = self.bench(*args, status=2).stderr.decode()
+                self.assertEqual(len(said.splitlines()), 1, said)
+                self.assertIn(line, said)
+
+
+class Client(harness.Case):
+    """bench-ping: an answer that is not the one that is wanted is no measurement."""
+
+    def ping(self, script, *command):
+        return subprocess.run([PING, *command], input=script.encode(), capture_output=True, check=False, timeout=60)
+
+    def test_answers(self):
+        line = '{"id": %d, "text": "x"}'
+        done = self.ping(f'want "text"\nask {line}\nburst 3 {line}\n', os.path.join(PROGRAMS, "bench-floor-echo"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, burst = map(json.loads, done.stdout.splitlines())
+        # The number is one higher for each line, and is part of what comes back.
+        self.assertEqual(first["answer"], {"id": 1, "text": "x"})
+        self.assertEqual(len(burst["ns"]), 3)
+        self.assertTrue(all(0 < ns < 10e9 for ns in burst["ns"]))
+
+    def test_the_wrong_answer(self):
+        done = self.ping('want "ok"\nask {"id": %d}\n', os.path.join(PROGRAMS, "bench-floor-echo"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"not the answer that is wanted", done.stderr)
+
+    def test_a_program_that_ends(self):
+        done = self.ping("ask x\n", "/bin/true")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, b"ended before it answered|Broken pipe")
+
+    def test_the_time_is_that_of_the_answer(self):
+        """A server that takes 50 ms takes 50 ms; other lines on the way are not the answer."""
+        server = ("import sys, time\nfor line in sys.stdin:\n time.sleep(0.05)\n"
+                  " print('{\"id\": 0}', flush=True)\n print(line, end='', flush=True)")
+        done = self.ping('burst 3 {"id":%d}\n', "/usr/bin/python3", "-Ic", server)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(all(ns > 50e6 for ns in json.loads(done.stdout)["ns"][1:]), done.stdout)
+
+    def test_one_shot(self):
+        done = self.ping("want 2\nwait\n", "/usr/bin/python3", "-Ic", "import time; time.sleep(.05); print(2)")
+        self.assertGreater(json.loads(done.stdout)["age_ns"], 50e6)
+        self.assertEqual(self.ping("want 3\nwait\n", "/bin/echo", "2").returncode, 1)
+        self.assertEqual(self.ping("wait\n", "/bin/false").returncode, 1)
+
+    def test_the_minimal_servers_are_servers(self):
+        handshake = ('ask {"jsonrpc":"2.0","id":%d,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}\n'
+                     'send {"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+                     'ask {"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
+                     'ask {"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":'
+                     '{"message":"hé"}}}\nask {"jsonrpc":"2.0","id":%d,"method":"nothing"}\n')
+        for command in ([os.path.join(PROGRAMS, "bench-echo")],
+                        ["/usr/bin/python3", "-I", os.path.join(PROGRAMS, "echo.py")]):
+            with self.subTest(command):
+                done = self.ping(handshake, *command)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                hello, tools, call, error = (json.loads(line)["answer"] for line in done.stdout.splitlines())
+                self.assertEqual(hello["result"]["protocolVersion"], "2025-06-18")
+                self.assertEqual(tools["result"]["tools"][0]["name"], "echo")
+                self.assertEqual(call["result"]["content"], [{"type": "text", "text": "hé"}])
+                self.assertEqual(error["error"]["code"], -32601)
+
+
+if __name__ == "__main__":
+    harness.main()
