@@ -138,6 +138,17 @@ int json_append(struct buffer *b, yyjson_val *value)
         return append_written(b, text, n, &why);
 }
 
+int json_write(yyjson_val *value, char **ret, size_t *n)
+{
+        yyjson_write_err why = {};
+        char *text = yyjson_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, n, &why);
+
+        if (!text)
+                return why.code == YYJSON_WRITE_ERROR_MEMORY_ALLOCATION ? -ENOMEM : -EINVAL;
+        *ret = text;
+        return 0;
+}
+
 int json_append_mut(struct buffer *b, yyjson_mut_val *value)
 {
         yyjson_write_err why = {};

@@ -35,6 +35,8 @@ int json_double(yyjson_val *value, double *ret);
 /* Serialises a value in one line at the end of b. Returns 0, -EMSGSIZE, -ENOMEM. */
 int json_append(struct buffer *b, yyjson_val *value);
 int json_append_mut(struct buffer *b, yyjson_mut_val *value);
+/* The same as a text of its own, which the caller frees. Returns 0, -ENOMEM, -EINVAL. */
+int json_write(yyjson_val *value, char **ret, size_t *n);
 
 /* Appends text as a JSON string with its quotes. The text must be UTF-8; bytes that are not become
  * U+FFFD. */

@@ -63,9 +63,10 @@ int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
 
         if (!known_name(header.type))
                 return error_set(err, EBADMSG, "frame of unknown type 0x%02x", header.type);
-        if (header.flags != 0)
+        uint8_t legal = header.type == FRAME_RETURN ? FRAME_IN_MEMFD : 0;
+        if (header.flags & ~legal)
                 return error_set(err, EBADMSG, "%s frame with flags 0x%02x, must be 0",
-                                 frame_type_name(header.type), header.flags);
+                                 frame_type_name(header.type), header.flags & ~legal);
         if (header.reserved != 0)
                 return error_set(err, EBADMSG, "%s frame with reserved field 0x%04x, must be 0",
                                  frame_type_name(header.type), header.reserved);
@@ -76,20 +77,33 @@ int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
         return 0;
 }
 
-int frame_append(struct buffer *b, uint8_t type, uint64_t id, const void *payload, size_t n)
+int frame_append_parts(struct buffer *b, uint8_t type, uint64_t id, const struct iovec *parts,
+                       size_t n)
 {
         uint8_t bytes[FRAME_HEADER_SIZE];
+        size_t length = 0;
 
-        if (n > FRAME_PAYLOAD_MAX)
+        for (size_t i = 0; i < n; i++)
+                length += parts[i].iov_len;
+        if (length > FRAME_PAYLOAD_MAX)
                 return -EMSGSIZE;
-        /* Room for both parts first: a header is never left without its payload. */
-        int r = buffer_reserve(b, FRAME_HEADER_SIZE + n);
+        /* Room for all parts first: a header is never left without its payload. */
+        int r = buffer_reserve(b, FRAME_HEADER_SIZE + length);
         if (r < 0)
                 return r;
-        struct frame_header header = {.length = (uint32_t)n, .type = type, .id = id};
+        struct frame_header header = {.length = (uint32_t)length, .type = type, .id = id};
         frame_header_encode(&header, bytes);
         r = buffer_append(b, bytes, sizeof(bytes));
-        return r < 0 ? r : buffer_append(b, payload, n);
+        for (size_t i = 0; i < n && r >= 0; i++)
+                r = buffer_append(b, parts[i].iov_base, parts[i].iov_len);
+        return r;
+}
+
+int frame_append(struct buffer *b, uint8_t type, uint64_t id, const void *payload, size_t n)
+{
+        return frame_append_parts(
+                b, type, id, &(struct iovec){.iov_base = (void *)(uintptr_t)payload, .iov_len = n},
+                1);
 }
 
 int frame_peek(const struct buffer *b, uint32_t most, struct frame_header *ret,
@@ -102,9 +116,9 @@ int frame_peek(const struct buffer *b, uint32_t most, struct frame_header *ret,
         int r = frame_header_decode((const uint8_t *)buffer_bytes(b), most, &header, err);
         if (r < 0)
                 return r;
-        if (b->length - FRAME_HEADER_SIZE < header.length)
+        if (b->length < frame_size(&header))
                 return 0;
         *ret = header;
-        *payload = buffer_bytes(b) + FRAME_HEADER_SIZE;
+        *payload = header.flags & FRAME_IN_MEMFD ? NULL : buffer_bytes(b) + FRAME_HEADER_SIZE;
         return 1;
 }

@@ -6,16 +6,20 @@
  *     offset  size  field
  *     0       4     length    bytes of payload, at most FRAME_PAYLOAD_MAX
  *     4       1     type      enum frame_type
- *     5       1     flags     0
+ *     5       1     flags     0, or FRAME_IN_MEMFD
  *     6       2     reserved  0
  *     8       8     id        what the frame is about (a cell, a call)
  *
  * The length is checked before anything is allocated, and memory grows as bytes arrive.
+ *
+ * With FRAME_IN_MEMFD the payload is not in the stream: it is the whole content of a sealed memfd
+ * that came as SCM_RIGHTS with the header. Only the broker sends such frames.
  */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -52,6 +56,9 @@ enum frame_type {
         FRAME_DATA = 0x49, /* id: of the FETCH or PUT. {"ok": true, …} or {"ok": false, "error"} */
 };
 
+/* Flags of a header; legal with RETURN alone. */
+enum { FRAME_IN_MEMFD = 0x01 };
+
 struct frame_header {
         uint32_t length;
         uint8_t type;
@@ -64,16 +71,25 @@ const char *frame_type_name(uint8_t type); /* "EXEC"…; "unknown" */
 
 void frame_header_encode(const struct frame_header *header, uint8_t to[FRAME_HEADER_SIZE]);
 
-/* Returns 0, or -EBADMSG with the reason (a reserved field that is not 0, a type that is not in the
- * table), -EMSGSIZE when the length is above `most`. */
+/* How many bytes the frame has in the stream. */
+static inline size_t frame_size(const struct frame_header *header)
+{
+        return FRAME_HEADER_SIZE + (header->flags & FRAME_IN_MEMFD ? 0 : (size_t)header->length);
+}
+
+/* Returns 0, or -EBADMSG with the reason (flags that the type may not have, a reserved field that
+ * is not 0, a type that is not in the table), -EMSGSIZE when the length is above `most`. */
 int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
                         struct frame_header *ret, struct error *err);
 
 /* Appends a whole frame. Returns 0, -EMSGSIZE (payload or buffer bound), -ENOMEM. */
 int frame_append(struct buffer *b, uint8_t type, uint64_t id, const void *payload, size_t n);
+/* The same, its payload in n parts. */
+int frame_append_parts(struct buffer *b, uint8_t type, uint64_t id, const struct iovec *parts,
+                       size_t n);
 
-/* Looks for a whole frame at the front of b. Returns 1 with the header and a view of the payload,
- * valid until b changes (the caller then consumes FRAME_HEADER_SIZE + length), 0 when more bytes
- * are needed, negative errno as frame_header_decode(). */
+/* Looks for a whole frame at the front of b. Returns 1 with the header and a view of the payload
+ * (NULL when it is in a memfd), valid until b changes (the caller then consumes frame_size()), 0
+ * when more bytes are needed, negative errno as frame_header_decode(). */
 int frame_peek(const struct buffer *b, uint32_t most, struct frame_header *ret,
                const char **payload, struct error *err);

@@ -16,7 +16,7 @@ _running_loop = asyncio._get_running_loop
 
 
 class Waiter:
-    """One call that is out. payload: the answer's bytes, None when there was no memory for them."""
+    """One call that is out. payload: the answer's bytes, None when there was no memory for them, a str why they were lost."""
 
     __slots__ = ("number", "done", "payload", "loop", "future", "lock")
 
@@ -154,6 +154,8 @@ class Channel:
             waiter = self._waiters.pop(number, None)
             if waiter is not None:
                 waiter.finish(payload)
+            if isinstance(payload, str) and self._core.send(DROP, number, b"{}"):
+                self._pulled = True  # and the broker has its memory back
         elif kind == EXEC:
             self.on_exec(number, payload)
         elif kind == CATALOG:

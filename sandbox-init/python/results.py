@@ -85,6 +85,9 @@ def read_answer(payload, server, tool):
     """The CallToolResult of a RETURN, or its error raised."""
     if payload is None:
         raise MemoryError("no memory for the result of %s" % tool)
+    if isinstance(payload, str):
+        text = "the result of %s did not arrive: %s; close files that are no longer needed" % (tool, payload)
+        raise ToolError(text, server=server, tool=tool)
     try:
         answer = decode(payload)
         if answer.get("ok"):

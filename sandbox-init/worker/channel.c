@@ -2,6 +2,7 @@
 #include "sandbox-init/worker/channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/time_types.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,12 +17,17 @@ enum {
         READ_MOST = 1024 * 1024,
         PULL_MOST = 8 * 1024 * 1024, /* read before frames are handed on, unless one is longer */
         BUFFERED_MOST = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
+        MEMFDS_MOST = 8, /* of frames that are read and not yet handed on */
 };
+
+#define SEALS (F_SEAL_GROW | F_SEAL_WRITE)
 
 static struct {
         int fd;
         pid_t owner;
         struct buffer in;
+        int memfds[MEMFDS_MOST]; /* in the order of their frames; negative errno for a lost one */
+        unsigned n_memfds;
         struct lock sending;
 } channel = {
         .fd = -1,
@@ -33,6 +39,9 @@ void channel_forget(void)
         if (channel.fd >= 0)
                 close(channel.fd);
         channel.fd = -1;
+        for (; channel.n_memfds > 0; channel.n_memfds--)
+                if (channel.memfds[channel.n_memfds - 1] >= 0)
+                        close(channel.memfds[channel.n_memfds - 1]);
 }
 
 void channel_open(int fd)
@@ -55,13 +64,46 @@ static size_t missing(void)
             frame_header_decode((const uint8_t *)buffer_bytes(&channel.in), FRAME_PAYLOAD_MAX,
                                 &header, NULL) < 0)
                 return 0;
-        size_t whole = FRAME_HEADER_SIZE + (size_t)header.length;
+        size_t whole = frame_size(&header);
         return whole > channel.in.length ? whole - channel.in.length : 0;
 }
 
 bool channel_full(void)
 {
-        return channel.in.length > BUFFERED_MOST / 2;
+        return channel.in.length > BUFFERED_MOST / 2 || channel.n_memfds == MEMFDS_MOST;
+}
+
+/* The kernel hands out the descriptors of one message at a time. Where the table of descriptors is
+ * full, or the limit is reached, it drops them and says so. */
+static void keep_memfd(struct msghdr *message)
+{
+        int fd = message->msg_flags & MSG_CTRUNC ? -EMFILE : -1;
+
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
+                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+                        __builtin_memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+        if (fd != -1)
+                channel.memfds[channel.n_memfds++] = fd;
+}
+
+/* The room for a sender's ids is there because code may ask for them on any socket. */
+static long receive(int fd, size_t most)
+{
+        union {
+                char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(3 * sizeof(int))];
+                struct cmsghdr align;
+        } control;
+        struct iovec part = {.iov_base = buffer_tail(&channel.in), .iov_len = most};
+        struct msghdr message = {.msg_iov = &part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.bytes,
+                                 .msg_controllen = sizeof(control.bytes)};
+
+        long n = raw_call(SYS_recvmsg, fd, raw_pointer(&message), MSG_DONTWAIT | MSG_CMSG_CLOEXEC,
+                          0, 0, 0);
+        if (n > 0 && (message.msg_controllen > 0 || message.msg_flags & MSG_CTRUNC))
+                keep_memfd(&message);
+        return n;
 }
 
 int channel_pull(void)
@@ -69,7 +111,7 @@ int channel_pull(void)
         int fd = channel_fd();
         size_t total = 0;
 
-        while (total < PULL_MOST || missing() > 0) {
+        while (channel.n_memfds < MEMFDS_MOST && (total < PULL_MOST || missing() > 0)) {
                 size_t chunk = missing();
                 if (chunk < READ_LEAST)
                         chunk = READ_LEAST;
@@ -80,8 +122,7 @@ int channel_pull(void)
                         return 0;
                 if (r < 0)
                         return r;
-                long n = raw_call(SYS_recvfrom, fd, raw_pointer(buffer_tail(&channel.in)),
-                                  (long)chunk, MSG_DONTWAIT, 0, 0);
+                long n = receive(fd, chunk);
                 if (n == -EINTR)
                         continue;
                 if (n == -EAGAIN)
@@ -103,7 +144,48 @@ int channel_peek(struct frame_header *ret, const char **payload, struct error *e
 
 void channel_next(const struct frame_header *header)
 {
-        buffer_consume(&channel.in, FRAME_HEADER_SIZE + (size_t)header->length);
+        buffer_consume(&channel.in, frame_size(header));
+}
+
+/* Code may have closed it, and opened something of its own under the number: that is left alone. */
+static bool is_ours(int fd, uint32_t length)
+{
+        long seals = raw_call(SYS_fcntl, fd, F_GET_SEALS, 0, 0, 0, 0);
+
+        return seals >= 0 && (seals & SEALS) == SEALS &&
+               raw_call(SYS_lseek, fd, 0, SEEK_END, 0, 0, 0) == length;
+}
+
+static int copy_out(int fd, char *to, uint32_t length)
+{
+        for (size_t done = 0; done < length;) {
+                long n = raw_call(SYS_pread64, fd, raw_pointer(to + done), (long)(length - done),
+                                  (long)done, 0, 0);
+                if (n == -EINTR)
+                        continue;
+                if (n <= 0)
+                        return -EBADF;
+                done += (size_t)n;
+        }
+        return 0;
+}
+
+int channel_take(const struct frame_header *header, char *to)
+{
+        if (channel.n_memfds == 0)
+                return -EBADF;
+        int fd = channel.memfds[0];
+        channel.n_memfds--;
+        __builtin_memmove(channel.memfds, channel.memfds + 1,
+                          channel.n_memfds * sizeof(channel.memfds[0]));
+        if (fd < 0)
+                return fd;
+        if (!is_ours(fd, header->length))
+                return -EBADF;
+        int r = to ? copy_out(fd, to, header->length) : 0;
+        raw_call(SYS_ftruncate, fd, 0, 0, 0, 0, 0);
+        raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
+        return r;
 }
 
 static long wait_for(struct pollfd *p, int timeout_ms, const raw_signals *mask)

@@ -31,6 +31,11 @@ bool channel_full(void); /* enough is read for now */
 int channel_peek(struct frame_header *ret, const char **payload, struct error *err);
 void channel_next(const struct frame_header *header);
 
+/* The payload of a frame with FRAME_IN_MEMFD, once for each, in their order: copies its `length`
+ * bytes to `to` (NULL: to nowhere), gives the memory back to the broker and closes it. Returns 0,
+ * -EMFILE when no descriptor was free as it came, -EBADF when it is not what was sent. */
+int channel_take(const struct frame_header *header, char *to);
+
 /* Whether the socket has something to read (also: its end) within timeout_ms, -1: no bound; it
  * waits with the signal mask `mask`. Returns 1, 0, or -EINTR. For any thread. */
 int channel_wait(int timeout_ms, const raw_signals *mask);

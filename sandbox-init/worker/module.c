@@ -9,7 +9,8 @@
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
  *     read(list)        appends (type, id, bytes) for each frame that is there: to a list, so that
- *                       no signal handler comes between; None for bytes that find no memory
+ *                       no signal handler comes between; None for bytes that find no memory, a
+ *                       reason (str) for bytes that were lost
  *     wait(timeout_ms)  whether there is something to read; -1: no bound. A signal's handler may
  *                       raise here
  *     waiting()         for that handler: it was called from inside wait()
@@ -237,13 +238,38 @@ static PyObject *cloister_send(PyObject *self, PyObject *args)
         return py.PyBool_FromLong(pulled);
 }
 
+static PyObject *make_bytes(const char *from, size_t n)
+{
+        PyObject *bytes = py.PyBytes_FromStringAndSize(from, (Py_ssize_t)n);
+        if (bytes)
+                return bytes;
+        py.PyErr_Clear();
+        return none();
+}
+
+static PyObject *take_bytes(const struct frame_header *header)
+{
+        PyObject *bytes = make_bytes(NULL, header->length);
+        Py_ssize_t n;
+        char *to;
+
+        if (py.PyBytes_AsStringAndSize(bytes, &to, &n) < 0) {
+                py.PyErr_Clear();
+                channel_take(header, NULL);
+                return bytes;
+        }
+        int r = channel_take(header, to);
+        if (r == 0)
+                return bytes;
+        py.Py_DecRef(bytes);
+        return py.Py_BuildValue("s", r == -EMFILE ? "no descriptor was free for it"
+                                                  : "its descriptor was closed");
+}
+
 static int append_frame(PyObject *list, const struct frame_header *header, const char *payload)
 {
-        PyObject *bytes = py.PyBytes_FromStringAndSize(payload, (Py_ssize_t)header->length);
-        if (!bytes) {
-                py.PyErr_Clear();
-                bytes = none();
-        }
+        PyObject *bytes = header->flags & FRAME_IN_MEMFD ? take_bytes(header)
+                                                         : make_bytes(payload, header->length);
         PyObject *frame = py.Py_BuildValue("(iKN)", (int)header->type,
                                            (unsigned long long)header->id, bytes);
         int r = frame ? py.PyList_Append(list, frame) : -1;

@@ -109,23 +109,21 @@ static void send_failure(struct session *session, uint64_t number, const char *k
                 log_warning("session %s: an answer was dropped: %s", session->name, strerror(-r));
 }
 
-static int append_success(struct buffer *b, yyjson_val *result)
-{
-        int r = buffer_append(b, "{\"ok\":true,\"result\":", 20);
-
-        if (r >= 0)
-                r = json_append(b, result);
-        return r < 0 ? r : buffer_append(b, "}", 1);
-}
-
 static void send_success(struct session *session, uint64_t number, yyjson_val *result)
 {
-        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX);
+        static char before[] = "{\"ok\":true,\"result\":", after[] = "}";
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
 
-        int r = append_success(&b, result);
+        int r = json_write(result, &text, &n);
+        const struct iovec parts[] = {
+                {.iov_base = before, .iov_len = sizeof(before) - 1},
+                {.iov_base = text, .iov_len = n},
+                {.iov_base = after, .iov_len = sizeof(after) - 1},
+        };
         if (r >= 0)
-                r = channel_send(&session->channel, FRAME_RETURN, number, buffer_bytes(&b),
-                                 b.length);
+                r = channel_send_parts(&session->channel, FRAME_RETURN, number, parts,
+                                       ARRAY_SIZE(parts));
         if (r == -EMSGSIZE)
                 send_failure(
                         session, number, "ToolError",
@@ -316,6 +314,7 @@ int calls_on_drop(struct session *session, const struct frame_header *header, co
         struct call **at = find(&session->calls, header->id);
         struct cell_call *slot;
 
+        channel_take_back(&session->channel, header->id);
         if (!at)
                 return 0;
         struct call *call = *at;

@@ -12,6 +12,7 @@ enum {
         READ_AT_ONCE = 256 * 1024,
         FRAMES_AT_ONCE = 128,  /* then other sessions have their turn */
         PAUSE_MS = 5,          /* after too many frames */
+        REAP_MS = 20,          /* nothing tells when a memfd has been read */
         SMALL_RESERVE = 65536, /* of the way out, for errors in place of results that do not fit */
 };
 
@@ -48,10 +49,21 @@ static void later(struct channel *c, uint64_t ms)
         event_add(c->resume, &t);
 }
 
+static size_t unread(const struct channel *c)
+{
+        return c->out.length + c->parcels.bytes;
+}
+
 /* Whether the next frame may be taken; else reading stops until something resumes it. */
 static bool may_take(struct channel *c)
 {
-        if (c->out.length > CHANNEL_OUT_HIGH || !c->owner.may_take(c->owner.data)) {
+        if (c->parcels.n > 0)
+                parcels_reap(&c->parcels);
+        if (unread(c) > CHANNEL_OUT_HIGH && c->parcels.n > 0) {
+                later(c, REAP_MS);
+                return false;
+        }
+        if (unread(c) > CHANNEL_OUT_HIGH || !c->owner.may_take(c->owner.data)) {
                 stop_reading(c);
                 return false;
         }
@@ -83,7 +95,7 @@ static int take_frame(struct channel *c)
                 end(c, &err);
                 return r;
         }
-        buffer_consume(&c->in, FRAME_HEADER_SIZE + (size_t)header.length);
+        buffer_consume(&c->in, frame_size(&header));
         return 1;
 }
 
@@ -141,13 +153,79 @@ void channel_drain(struct channel *c)
         }
 }
 
+/* The parcel whose header is at the front goes in the stream after all. */
+static int unpack(struct channel *c, struct parcel *parcel)
+{
+        struct buffer whole = BUFFER_INIT(CHANNEL_OUT_MAX);
+        size_t length = parcel->length;
+        int r = buffer_reserve(&whole, c->out.length + length);
+
+        if (r < 0)
+                return r;
+        uint64_t id = parcel->id;
+        frame_header_encode(
+                &(struct frame_header){.length = (uint32_t)length, .type = FRAME_RETURN, .id = id},
+                (uint8_t *)buffer_tail(&whole));
+        buffer_produced(&whole, FRAME_HEADER_SIZE);
+        if (lseek(parcel->fd, 0, SEEK_SET) < 0 ||
+            fd_read_full(parcel->fd, buffer_tail(&whole), length) != (ssize_t)length) {
+                buffer_done(&whole);
+                return -EIO;
+        }
+        buffer_produced(&whole, length);
+        buffer_append(&whole, buffer_bytes(&c->out) + FRAME_HEADER_SIZE,
+                      c->out.length - FRAME_HEADER_SIZE);
+        buffer_done(&c->out);
+        c->out = whole;
+        parcels_remove(&c->parcels, parcel);
+        parcels_shift(&c->parcels, length);
+        return 0;
+}
+
+/* A header and its descriptor. Returns bytes written, negative errno; 0: it goes without. */
+static ssize_t write_parcel(struct channel *c, struct parcel *parcel)
+{
+        int r = fd_send(c->fd, buffer_bytes(&c->out), FRAME_HEADER_SIZE, &parcel->fd, 1,
+                        MSG_DONTWAIT);
+
+        if (r == 0) {
+                parcel->sent = true;
+                return FRAME_HEADER_SIZE;
+        }
+        /* Too many descriptors are on their way (ETOOMANYREFS), which others of our uid may have
+         * brought about. */
+        return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? r : unpack(c, parcel);
+}
+
+/* Returns 1 when all is written, 0 when the socket is full, negative errno. */
+static int write_out(struct channel *c)
+{
+        while (c->out.length > 0) {
+                struct parcel *parcel = parcels_unsent(&c->parcels);
+                size_t plain = parcel ? parcel->at - c->written : c->out.length;
+                ssize_t n = plain == 0 ? write_parcel(c, parcel)
+                                       : write(c->fd, buffer_bytes(&c->out), plain);
+                if (n < 0 && plain > 0)
+                        n = -errno;
+                if (n == -EINTR)
+                        continue;
+                if (n < 0)
+                        return n == -EAGAIN ? 0 : (int)n;
+                buffer_consume(&c->out, (size_t)n);
+                c->written += (size_t)n;
+        }
+        return 1;
+}
+
 /* A worker that has closed its end is noticed by reading; what it no longer takes is dropped. */
 static void flush(struct channel *c)
 {
-        int r = buffer_write_fd(&c->out, c->fd);
+        int r = write_out(c);
 
-        if (r < 0)
+        if (r < 0) {
                 buffer_consume(&c->out, c->out.length);
+                parcels_done(&c->parcels);
+        }
         bool more = r == 0;
         if (more && !c->writing)
                 event_add(c->writable, NULL);
@@ -161,20 +239,77 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
         struct channel *c = data;
 
         flush(c);
-        if (c->out.length <= CHANNEL_OUT_HIGH)
+        if (unread(c) <= CHANNEL_OUT_HIGH)
                 channel_resume(c);
+}
+
+/* Whether a payload of n bytes may wait too. */
+static int check_room(struct channel *c, size_t n)
+{
+        if (c->fd < 0 || c->ended)
+                return -ENOTCONN;
+        if (n <= SMALL_RESERVE / 16)
+                return 0;
+        if (c->parcels.n > 0)
+                parcels_reap(&c->parcels);
+        return n > FRAME_PAYLOAD_MAX || unread(c) + n + SMALL_RESERVE > CHANNEL_OUT_MAX ? -EMSGSIZE
+                                                                                        : 0;
 }
 
 int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *payload, size_t n)
 {
-        if (c->fd < 0 || c->ended)
-                return -ENOTCONN;
-        if (n > SMALL_RESERVE / 16 && c->out.length + n + SMALL_RESERVE > CHANNEL_OUT_MAX)
-                return -EMSGSIZE;
-        int r = frame_append(&c->out, type, id, payload, n);
+        int r = check_room(c, n);
+
+        if (r >= 0)
+                r = frame_append(&c->out, type, id, payload, n);
         if (r >= 0 && !c->writing)
                 flush(c);
         return r;
+}
+
+/* Returns 0, or negative errno when it has to go in the stream. */
+static int append_parcel(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
+                         size_t n, size_t length)
+{
+        int r = buffer_reserve(&c->out, FRAME_HEADER_SIZE);
+        int fd = r < 0 ? r : parcel_make(parts, n);
+
+        if (fd < 0)
+                return fd;
+        r = parcels_add(&c->parcels, fd, length, id, c->written + c->out.length);
+        if (r < 0)
+                return r;
+        frame_header_encode(&(struct frame_header){.length = (uint32_t)length,
+                                                   .type = type,
+                                                   .flags = FRAME_IN_MEMFD,
+                                                   .id = id},
+                            (uint8_t *)buffer_tail(&c->out));
+        buffer_produced(&c->out, FRAME_HEADER_SIZE);
+        return 0;
+}
+
+int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
+                       size_t n)
+{
+        size_t length = 0;
+
+        for (size_t i = 0; i < n; i++)
+                length += parts[i].iov_len;
+        int r = check_room(c, length);
+        if (r < 0)
+                return r;
+        bool may = type == FRAME_RETURN && length >= PARCEL_LEAST && c->parcels.n < PARCELS_MOST;
+        if (!may || append_parcel(c, type, id, parts, n, length) < 0)
+                r = frame_append_parts(&c->out, type, id, parts, n);
+        if (r >= 0 && !c->writing)
+                flush(c);
+        return r;
+}
+
+void channel_take_back(struct channel *c, uint64_t id)
+{
+        if (c->fd >= 0)
+                parcels_take_back(&c->parcels, id);
 }
 
 int channel_open(struct channel *c, struct event_base *base, int fd,
@@ -186,6 +321,7 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
                 .in = BUFFER_INIT(FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE + READ_AT_ONCE),
                 .out = BUFFER_INIT(CHANNEL_OUT_MAX),
         };
+        parcels_init(&c->parcels);
         bucket_init(&c->bucket, CHANNEL_RATE, CHANNEL_BURST, clock_us());
         c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, c);
         c->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
@@ -215,6 +351,7 @@ void channel_close(struct channel *c)
         free_event(&c->resume);
         buffer_done(&c->in);
         buffer_done(&c->out);
+        parcels_done(&c->parcels);
         close(c->fd);
         c->fd = -1;
 }

@@ -15,11 +15,14 @@
 #include "base/error.h"
 #include "rpc/frame.h"
 #include "supervisor/session/bucket.h"
+#include "supervisor/session/parcels.h"
 
 enum {
+        /* What the worker has not read, in the stream and in memfds; above the second no frame is
+         * taken. */
         CHANNEL_OUT_MAX = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
-        CHANNEL_OUT_HIGH = FRAME_PAYLOAD_MAX, /* above it no frame is taken */
-        CHANNEL_RATE = 50000,                 /* frames a second */
+        CHANNEL_OUT_HIGH = FRAME_PAYLOAD_MAX,
+        CHANNEL_RATE = 50000, /* frames a second */
         CHANNEL_BURST = 20000,
 };
 
@@ -41,6 +44,8 @@ struct channel {
         struct channel_owner owner;
         struct event *readable, *writable, *resume;
         struct buffer in, out;
+        uint64_t written; /* bytes that have left `out` */
+        struct parcels parcels;
         struct bucket bucket;
         bool reading, writing, ended;
 };
@@ -53,6 +58,13 @@ void channel_close(struct channel *c); /* also from inside owner's functions; id
 /* Queues a frame and writes what the socket takes. Returns 0, -EMSGSIZE (it does not fit; nothing
  * was queued), -ENOMEM, -ENOTCONN. */
 int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *payload, size_t n);
+
+/* The same for a payload in parts; one that is large goes in a memfd, for the types that may. */
+int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
+                       size_t n);
+
+/* The worker has no use for what was sent with this id. */
+void channel_take_back(struct channel *c, uint64_t id);
 
 /* Goes on taking frames. */
 void channel_resume(struct channel *c);

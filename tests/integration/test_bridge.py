@@ -185,6 +185,113 @@ class Bridge(rawmcp.ServerCase):
         self.assertTrue(harness.wait_until(lambda: self.error_of("tools['add'](a=1, b=2)") is None, 10), "it never came back")
 
 
+# Speaks on the channel itself, in a cell without await: nobody else reads it then.
+OWN_CHANNEL = """
+import array, fcntl, json, mmap, os, socket, struct
+fd = max(int(n) for n in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + n)
+         and os.readlink("/proc/self/fd/" + n).startswith("socket:"))
+channel = socket.socket(fileno=os.dup(fd))
+channel.settimeout(20)
+def ask(number, n):
+    data = json.dumps({"server": "fix-ture", "tool": "big", "arguments": {"n": n}}).encode()
+    channel.sendall(struct.pack("<IBBHQ", len(data), 0x42, 0, 0, number) + data)
+    header, control, flags, _ = channel.recvmsg(16, 256)
+    length, kind, flags, _, answered = struct.unpack("<IBBHQ", header)
+    assert (kind, answered) == (2, number), (kind, answered)
+    if flags:
+        return array.array("i", control[0][2])[0], length
+    left, first = length, b""
+    while left:
+        part = channel.recv(min(left, 1 << 20))
+        first = first or part[:200]
+        left -= len(part)
+    return first, length
+"""
+
+
+class Large(rawmcp.ServerCase):
+    """Results that go into the sandbox in memfds."""
+
+    SERVERS = {"fix-ture": harness.fixture()}
+
+    def test_every_size_around_the_bounds(self):
+        code = "r = []\nfor n in %r:\n    t = await tools['big'](n=n)\n    r.append(len(t) == n == t.count('x'))\nr"
+        sizes = [(1 << 20) - 200, (1 << 20) - 62, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5000000, (64 << 20) - 4096]
+        self.assertEqual(self.value(code % (sizes,), wait=120), [True] * len(sizes))
+
+    def test_over_the_bound_is_one_calls_error(self):
+        code = "try:\n    await tools['big'](n=%d)\nexcept ToolError as e:\n    r = [type(e).__name__, str(e)]\nr" % (65 << 20)
+        kind, text = self.value(code, wait=120)
+        self.assertEqual(kind, "ToolProtocolError")
+        self.assertIn("64 MiB", text)
+        self.assertEqual(self.value("await tools['add'](a=1, b=2)"), {"sum": 3})
+
+    def test_many_at_once(self):
+        code = "import asyncio\nr = await asyncio.gather(*(tools['big'](n=2000000 + i) for i in range(30)))\n[len(t) - 2000000 for t in r]"
+        self.assertEqual(self.value(code, wait=120), list(range(30)))
+
+    def test_threads(self):
+        code = "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as p:\n    r = list(p.map(lambda i: len(tools['big'].sync(n=2000000 + i)), range(12)))\nr"
+        self.assertEqual(self.value(code, wait=120), [2000000 + i for i in range(12)])
+
+    def test_no_descriptor_is_free(self):
+        code = """
+import os
+_ = await tools["add"](a=1, b=2)
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+async def attempt():
+    try:
+        return len(await tools["big"](n=3000000))
+    except ToolError as e:
+        return str(e)
+r = [await attempt(), (await tools["add"](a=1, b=2))["sum"]]
+for fd in held[-20:]:
+    os.close(fd)
+r += [await attempt()]
+for fd in held[:-20]:
+    os.close(fd)
+r"""
+        why, after, again = self.value(code)
+        self.assertEqual(why, "the result of big did not arrive: no descriptor was free for it; close files that are no longer needed")
+        self.assertEqual((after, again), (3, 3000000))
+
+    def test_what_code_can_take_from_its_channel(self):
+        """Its own results only, which it cannot change or let grow; and it cannot keep more than so many of them."""
+        code = OWN_CHANNEL + """
+def attempt(f, *args):
+    try:
+        f(*args)
+        return "done"
+    except OSError as e:
+        return e.strerror
+r = {"memfds": [], "stream": 0, "errors": []}
+for i in range(40):
+    what, length = ask(10**9 + i, 4000000)
+    if isinstance(what, int):
+        r["memfds"].append(what)
+    elif length > 4000000:
+        r["stream"] += 1
+    else:
+        r["errors"].append(what.decode())
+fd = r["memfds"][0]
+r["content"] = os.pread(fd, 60, 0).decode()
+r["attempts"] = [attempt(os.write, fd, b"x"), attempt(os.ftruncate, fd, 1 << 30), attempt(mmap.mmap, fd, 4096),
+                 attempt(fcntl.fcntl, fd, 1033, 2), attempt(os.open, "/proc/self/fd/%d" % fd, os.O_RDWR)]
+r["memfds"] = len(r["memfds"])
+r"""
+        got = self.value(code, wait=120)
+        self.assertEqual((got["memfds"], got["stream"], got["errors"]), (8, 32, []))
+        self.assertIn('{"ok":true,"result":{"content":[{"type":"text","text":"xxx', got["content"])
+        self.assertEqual(got["attempts"][:2], ["Operation not permitted"] * 2)
+        self.assertEqual(got["attempts"][2:4], ["Operation not permitted"] * 2)
+        self.assertEqual(self.value("await tools['add'](a=1, b=2)"), {"sum": 3})
+
+
 class SameName(rawmcp.ServerCase):
     """Two servers with tools of the same name."""
 

@@ -1,6 +1,7 @@
 """The real cloister-worker outside of a sandbox, driven over its channel as the broker would (stub-template.c)."""
 
 import array
+import fcntl
 import json
 import os
 import select
@@ -17,6 +18,8 @@ EXEC, RETURN, CATALOG = 1, 2, 4
 RESULT, CALL, QUERY, DROP = 0x41, 0x42, 0x47, 0x48
 CHANNEL_FD = 900  # as in stub-template.c
 HEADER = struct.Struct("<IBBHQ")
+IN_MEMFD = 0x01
+F_ADD_SEALS, F_SEAL_GROW, F_SEAL_WRITE = 1033, 4, 8
 
 
 def find_libpython():
@@ -90,6 +93,16 @@ class Worker:
                 self.receive()
             if self.channel in writable:
                 view = view[self.channel.send(view[: 1 << 16], socket.MSG_DONTWAIT):]
+
+    def send_in_memfd(self, kind, number, payload, seals=F_SEAL_WRITE | F_SEAL_GROW, length=None):
+        """A frame whose payload is in a memfd. Returns our own descriptor of it."""
+        data = payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
+        fd = os.memfd_create("result", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.write(fd, data)
+        fcntl.fcntl(fd, F_ADD_SEALS, seals)
+        header = HEADER.pack(len(data) if length is None else length, kind, IN_MEMFD, 0, number)
+        self.channel.sendmsg([header], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+        return fd
 
     def receive(self):
         try:

@@ -173,7 +173,7 @@ static inline struct frame_header fake_read(struct fake *f, char *text, size_t s
         check_eq_int(r, 1);
         if (text)
                 snprintf(text, size, "%.*s", (int)header.length, payload);
-        buffer_consume(&f->in, FRAME_HEADER_SIZE + header.length);
+        buffer_consume(&f->in, frame_size(&header));
         return header;
 }
 

@@ -56,6 +56,58 @@ static void test_header_refusals(void)
         }
 }
 
+/* A payload in a memfd: of a RETURN only, and nothing of it is in the stream. */
+static void test_in_memfd(void)
+{
+        struct buffer in = BUFFER_INIT(1024);
+        struct frame_header header;
+        const char *payload = "";
+        uint8_t bytes[FRAME_HEADER_SIZE];
+        struct error err = {};
+
+        for (int type = 0; type < 256; type++) {
+                if (strcmp(frame_type_name((uint8_t)type), "unknown") == 0)
+                        continue;
+                memcpy(bytes, good, sizeof(good));
+                bytes[4] = (uint8_t)type;
+                bytes[5] = FRAME_IN_MEMFD;
+                check_eq_int(decode(bytes, 2, &err), type == FRAME_RETURN ? 0 : -EBADMSG);
+                bytes[5] = FRAME_IN_MEMFD | 0x10;
+                check_eq_int(decode(bytes, 2, &err), -EBADMSG);
+                check_has(err.text, "flags 0x1");
+        }
+        bytes[4] = FRAME_RETURN;
+        bytes[5] = FRAME_IN_MEMFD;
+        check_eq_int(buffer_append(&in, bytes, sizeof(bytes)), 0);
+        check_eq_int(frame_append(&in, FRAME_EXEC, 1, "{}", 2), 0);
+        check_eq_int(frame_peek(&in, 2, &header, &payload, &err), 1);
+        check_eq_int(header.length, 2);
+        check_eq_int(frame_size(&header), FRAME_HEADER_SIZE);
+        check(!payload);
+        check_eq_int(frame_peek(&in, 1, &header, &payload, &err), -EMSGSIZE);
+        buffer_consume(&in, frame_size(&header));
+        check_eq_int(frame_peek(&in, 2, &header, &payload, &err), 1);
+        check_eq_int(header.type, FRAME_EXEC);
+        check_eq_bytes(payload, header.length, "{}");
+        buffer_done(&in);
+}
+
+static void test_parts(void)
+{
+        struct buffer b = BUFFER_INIT(FRAME_HEADER_SIZE + 5);
+        struct iovec parts[] = {{(char *)"12", 2}, {NULL, 0}, {(char *)"345", 3}};
+        struct frame_header header;
+        const char *payload = NULL;
+        struct error err = {};
+
+        check_eq_int(frame_append_parts(&b, FRAME_RETURN, 9, parts, 3), 0);
+        check_eq_int(frame_peek(&b, 5, &header, &payload, &err), 1);
+        check_eq_bytes(payload, header.length, "12345");
+        check_eq_int(frame_append_parts(&b, FRAME_RETURN, 9, parts, 3), -EMSGSIZE);
+        check_eq_int(b.length, FRAME_HEADER_SIZE + 5);
+        buffer_done(&b);
+}
+
 static void test_length_bound(void)
 {
         uint8_t bytes[FRAME_HEADER_SIZE];
@@ -156,6 +208,8 @@ int main(void)
 {
         run(test_header_bytes);
         run(test_header_refusals);
+        run(test_in_memfd);
+        run(test_parts);
         run(test_length_bound);
         run(test_types);
         run(test_byte_by_byte);
