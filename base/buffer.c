@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SMALLEST = 4096, KEPT_WHEN_EMPTY = 64 * 1024 };
+/* The smallest is what glibc's malloc still keeps for each thread, without a search. */
+enum { SMALLEST = 1024, KEPT_WHEN_EMPTY = 64 * 1024 };
 
 void buffer_init(struct buffer *b, size_t limit)
 {
@@ -86,15 +87,18 @@ int buffer_append(struct buffer *b, const void *data, size_t n)
 
 int buffer_printf(struct buffer *b, const char *format, ...)
 {
+        size_t room = b->data ? buffer_room(b) : 0;
         va_list args, again;
 
         va_start(args, format);
         va_copy(again, args);
-        int n = vsnprintf(NULL, 0, format, args);
+        int n = vsnprintf(room > 0 ? buffer_tail(b) : NULL, room, format, args);
         va_end(args);
 
         int r = n < 0 ? -EINVAL : buffer_reserve(b, (size_t)n + 1);
-        if (r >= 0) {
+        if (r >= 0 && (size_t)n < room) {
+                b->length += (size_t)n;
+        } else if (r >= 0) {
                 vsnprintf(buffer_tail(b), (size_t)n + 1, format, again);
                 b->length += (size_t)n;
         }

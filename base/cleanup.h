@@ -43,4 +43,8 @@ static inline void cleanup_close(const int *fd)
                         func(*p);                                                                  \
         }
 
+/* A large scratch variable that is written before it is read, on a path where filling it with zeros
+ * first (the build's -ftrivial-auto-var-init) would cost more than what is done with it. */
+#define _uninitialized_ __attribute__((uninitialized))
+
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/mask.h"
 
 static const char *const level_names[] = {
@@ -273,12 +274,13 @@ static void write_line(int fd, struct line *line)
 
 void log_event(enum log_level level, const struct log_ids *ids, const char *format, ...)
 {
-        char raw[2048], message[4096];
-        struct line line = {};
+        char raw[2048] _uninitialized_, message[4096] _uninitialized_;
+        struct line line _uninitialized_;
         va_list args;
 
         if (level > threshold)
                 return;
+        line.n = 0;
         va_start(args, format);
         vsnprintf(raw, sizeof(raw), format, args);
         va_end(args);

@@ -1,23 +1,20 @@
-"""Boots the interpreter of a template; each worker is a fork of it (sandbox-init/worker/worker.c runs this)."""
+"""The first of ours that runs in a template: finds the rest (sandbox-init/worker/worker.c runs this)."""
 
 import builtins
-import gc
-import os
 import sys
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import MAGIC_NUMBER
+from marshal import loads
 
 import _cloister
 
-# What most code imports. It is shared by all sessions, so it costs each of them nothing.
-PRELOADED = (
-    "asyncio base64 bisect collections concurrent.futures contextlib copy dataclasses datetime decimal enum functools"
-    " hashlib heapq importlib.util inspect io itertools json linecache logging math operator os pathlib pickle queue"
-    " random re shutil signal string struct subprocess tempfile textwrap threading time traceback types typing"
-    " urllib.parse warnings"
-)
-
 
 class Embedded:
-    """Finds and loads the package `cloister` in the tables of cloister-worker."""
+    """Finds and loads the package `cloister` in the tables of cloister-worker.
+
+    Compiling them takes longer than CPython takes to start, so they lie there compiled as well, for the CPython that
+    the build found.
+    """
 
     # The guest may put anything in the place of a builtin; these modules keep what they were written for.
     builtins = dict(vars(builtins))
@@ -27,8 +24,6 @@ class Embedded:
         package, _, module = name.partition(".")
         if package != "cloister" or _cloister.source(module or "__init__") is None:
             return None
-        from importlib.machinery import ModuleSpec
-
         return ModuleSpec(name, cls, origin="cloister", is_package=not module)
 
     @staticmethod
@@ -38,91 +33,18 @@ class Embedded:
     @classmethod
     def exec_module(cls, module):
         name = module.__name__.partition(".")[2] or "__init__"
-        code = compile(_cloister.source(name), "<cloister>/%s.py" % name, "exec", dont_inherit=True)
         module.__dict__["__builtins__"] = cls.builtins
-        exec(code, module.__dict__)
+        exec(cls._code(name), module.__dict__)
+
+    @staticmethod
+    def _code(name):
+        compiled = _cloister.compiled(name, MAGIC_NUMBER)
+        if compiled is not None:
+            return loads(compiled)
+        return compile(_cloister.source(name), "<cloister>/%s.py" % name, "exec", dont_inherit=True)
 
 
-def enable_site():
-    """site-packages, .pth files and virtual environments, as without -S; '' as in an interactive Python."""
-    import site
+sys.meta_path.insert(0, Embedded)
+from cloister import template  # noqa: E402
 
-    site.main()
-    sys.path.insert(0, "")
-    sys.argv[:] = [""]
-    if hasattr(sys, "orig_argv"):
-        sys.orig_argv[:] = [sys.executable]
-
-
-# Numeric libraries that are told so start no threads of their own, which a fork would not have.
-SINGLE_THREADED = "OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS BLIS_NUM_THREADS NUMEXPR_NUM_THREADS"
-
-
-class PreloadError(Exception):
-    pass
-
-
-def preload():
-    for name in PRELOADED.split():
-        try:
-            __import__(name)
-        except ImportError:
-            # An image may lack what a session may never want (an optional C library).
-            pass
-
-
-def preload_wanted(names):
-    """What the profile names. One that fails fails the template: its sessions count on it."""
-    import os
-
-    alone = [name for name in SINGLE_THREADED.split() if name not in os.environ] if names else []
-    os.environ.update(dict.fromkeys(alone, "1"))
-    for name in names:
-        try:
-            __import__(name)
-        except BaseException as e:
-            raise PreloadError("%s: %s: %s" % (name, type(e).__name__, e)) from None
-        if len(os.listdir("/proc/self/task")) > 1:
-            raise PreloadError("%s: it starts threads, which no session would have" % name)
-    for name in alone:
-        del os.environ[name]
-    os.chdir("/")
-
-
-def reseed():
-    """Sessions are copies of one process: nothing that one of them draws may be what another draws. `random` does so
-    by itself."""
-    import os
-
-    ssl, numbers, tempfile = (sys.modules.get(name) for name in ("_ssl", "numpy.random", "tempfile"))
-    if ssl is not None:
-        # OpenSSL knows a fork by the number of the process, and ours may have the template's.
-        ssl.RAND_add(os.urandom(32), 32.0)
-    if tempfile is not None:
-        tempfile._name_sequence = None
-    try:
-        if numbers is not None:
-            numbers.seed()
-    except Exception:
-        # A numpy that is half loaded, or none: what it draws is not ours to promise.
-        pass
-
-
-def main():
-    enable_site()
-    preload()
-    sys.meta_path.insert(0, Embedded)
-    from cloister import session
-
-    preload_wanted(_cloister.preload().split())
-    worker = session.Session(_cloister)
-    os.register_at_fork(after_in_child=_cloister.forked)
-    sys.modules.pop("_cloister", None)
-    gc.collect()
-    gc.freeze()
-    _cloister.serve()
-    reseed()
-    worker.run()
-
-
-main()
+template.main()

@@ -3,6 +3,8 @@
  *
  *     boot()            runs bootstrap.py; once, from the command line
  *     source(name)      the bytes of an embedded Python file, None when there is none
+ *     compiled(name, magic)
+ *                       its code, marshalled, None when there is none for this magic number
  *     preload()         names of the modules that the profile wants imported, one a line
  *     serve()           the template serves here; returns in each worker
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
@@ -48,6 +50,15 @@ const struct guest_source *guest_source_find(const char *name)
         for (size_t i = 0; i < guest_sources_count; i++)
                 if (strcmp(guest_sources[i].name, name) == 0)
                         return &guest_sources[i];
+        return NULL;
+}
+
+const struct guest_code *guest_code_find(const char *name, const char magic[GUEST_MAGIC_SIZE])
+{
+        for (size_t i = 0; i < guest_codes_count; i++)
+                if (strcmp(guest_codes[i].name, name) == 0 &&
+                    memcmp(guest_codes[i].magic, magic, GUEST_MAGIC_SIZE) == 0)
+                        return &guest_codes[i];
         return NULL;
 }
 
@@ -146,6 +157,22 @@ static PyObject *cloister_source(PyObject *self, PyObject *args)
         if (!source)
                 return none();
         return py.PyBytes_FromStringAndSize(source->bytes, (Py_ssize_t)source->length);
+}
+
+static PyObject *cloister_compiled(PyObject *self, PyObject *args)
+{
+        const char *name;
+        char *magic;
+        Py_ssize_t n;
+        PyObject *bytes;
+
+        if (!py.PyArg_ParseTuple(args, "sO", &name, &bytes) ||
+            py.PyBytes_AsStringAndSize(bytes, &magic, &n) < 0)
+                return NULL;
+        const struct guest_code *code = n == GUEST_MAGIC_SIZE ? guest_code_find(name, magic) : NULL;
+        if (!code)
+                return none();
+        return py.PyBytes_FromStringAndSize(code->bytes, (Py_ssize_t)code->length);
 }
 
 static PyObject *cloister_preload(PyObject *self, PyObject *args)
@@ -354,6 +381,7 @@ static PyObject *cloister_forked(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
         {"boot", cloister_boot, METH_NOARGS, NULL},
         {"source", cloister_source, METH_VARARGS, NULL},
+        {"compiled", cloister_compiled, METH_VARARGS, NULL},
         {"preload", cloister_preload, METH_NOARGS, NULL},
         {"serve", cloister_serve, METH_NOARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},

@@ -3,14 +3,29 @@
 
 #include <stddef.h>
 
+enum { GUEST_MAGIC_SIZE = 4 }; /* importlib.util.MAGIC_NUMBER */
+
 struct guest_source {
         const char *name;  /* of the module: "cell" for cell.py */
         const char *bytes; /* UTF-8, NUL-terminated */
         size_t length;
 };
 
+/* The same, marshalled by a CPython of the build. */
+struct guest_code {
+        const char *name;
+        const char *magic; /* of the bytecode, GUEST_MAGIC_SIZE bytes, which may be zeros */
+        const char *bytes;
+        size_t length;
+};
+
 extern const struct guest_source guest_sources[];
 extern const size_t guest_sources_count;
+extern const struct guest_code guest_codes[];
+extern const size_t guest_codes_count;
 
 /* The source of this name, or NULL. */
 const struct guest_source *guest_source_find(const char *name);
+
+/* The code of this name for this bytecode, or NULL. */
+const struct guest_code *guest_code_find(const char *name, const char magic[GUEST_MAGIC_SIZE]);

@@ -6,17 +6,53 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "supervisor/session/clock.h"
 
-enum { WRITES_AT_ONCE = 64, FILE_CHUNK = 1024 * 1024 };
+enum {
+        WRITES_AT_ONCE = 64,
+        TURN_BYTES = 1024 * 1024, /* then the loop has its turn */
+        FILE_CHUNK = 1024 * 1024,
+        PIPE_CHUNK = 64 * 1024, /* what a pipe holds as it comes */
+};
 
 static bool polls_writable(int fd)
 {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
 
         return poll(&p, 1, 0) == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL));
+}
+
+/* Asks the kernel not to block this one write. Not every kernel does so for pipes (before 6.5
+ * none): those say so, and nothing is written. */
+static ssize_t write_nowait(struct sink *sink, const char *bytes, size_t n)
+{
+        const struct iovec part = {.iov_base = (void *)bytes,
+                                   .iov_len = n < PIPE_CHUNK ? n : PIPE_CHUNK};
+        ssize_t written = pwritev2(sink->fd, &part, 1, -1, RWF_NOWAIT);
+
+        return written < 0 ? -errno : written;
+}
+
+static ssize_t write_polled(struct sink *sink, const char *bytes, size_t n)
+{
+        if (!polls_writable(sink->fd))
+                return -EAGAIN;
+        ssize_t written = write(sink->fd, bytes, n < PIPE_BUF ? n : PIPE_BUF);
+        return written < 0 ? -errno : written;
+}
+
+static ssize_t write_pipe(struct sink *sink, const char *bytes, size_t n)
+{
+        if (!sink->has_nowait)
+                return write_polled(sink, bytes, n);
+        ssize_t r = write_nowait(sink, bytes, n);
+        if (r != -EOPNOTSUPP && r != -ENOSYS && r != -EINVAL)
+                return r;
+        sink->has_nowait = false;
+        return write_polled(sink, bytes, n);
 }
 
 /* Writes once, as much as cannot block. Returns bytes or negative errno. */
@@ -26,15 +62,12 @@ static ssize_t write_once(struct sink *sink)
         size_t n = sink->buffer.length;
         ssize_t written;
 
-        if (sink->kind == SINK_SOCKET) {
+        if (sink->kind == SINK_PIPE)
+                return write_pipe(sink, bytes, n);
+        if (sink->kind == SINK_SOCKET)
                 written = send(sink->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-        } else if (sink->kind == SINK_FILE) {
+        else
                 written = write(sink->fd, bytes, n < FILE_CHUNK ? n : FILE_CHUNK);
-        } else {
-                if (!polls_writable(sink->fd))
-                        return -EAGAIN;
-                written = write(sink->fd, bytes, n < PIPE_BUF ? n : PIPE_BUF);
-        }
         return written < 0 ? -errno : written;
 }
 
@@ -50,9 +83,10 @@ static void fail(struct sink *sink, int code)
 
 static void pump(struct sink *sink)
 {
+        size_t done = 0;
         ssize_t n = 0;
 
-        for (int i = 0; i < WRITES_AT_ONCE && sink->buffer.length > 0; i++) {
+        for (int i = 0; i < WRITES_AT_ONCE && done < TURN_BYTES && sink->buffer.length > 0; i++) {
                 n = write_once(sink);
                 if (n == -EAGAIN)
                         break;
@@ -60,8 +94,10 @@ static void pump(struct sink *sink)
                         fail(sink, (int)-n);
                         return;
                 }
-                if (n > 0)
+                if (n > 0) {
                         buffer_consume(&sink->buffer, (size_t)n);
+                        done += (size_t)n;
+                }
         }
         bool more = sink->buffer.length > 0;
         struct timeval now = {};
@@ -133,6 +169,7 @@ int sink_open(struct sink *sink, struct event_base *base, int fd, const struct s
                                              : SINK_FILE,
                 .owner = *owner,
                 .buffer = BUFFER_INIT(SINK_MAX),
+                .has_nowait = S_ISFIFO(st.st_mode),
         };
         sink->writable = event_new(base, polls ? fd : -1, polls ? EV_WRITE | EV_PERSIST : 0,
                                    on_writable, sink);

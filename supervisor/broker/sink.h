@@ -3,8 +3,9 @@
  * ever blocking the loop and without changing a description that others share: a terminal or a pipe
  * keeps its flags.
  *
- * A pipe takes PIPE_BUF bytes when it polls writable, even a blocking one (pipe(7)); a socket has
- * MSG_DONTWAIT; a file never blocks. So nobody needs O_NONBLOCK.
+ * A pipe has RWF_NOWAIT, and where the kernel does not offer that, it takes PIPE_BUF bytes when it
+ * polls writable, even a blocking one (pipe(7)); so does a terminal. A socket has MSG_DONTWAIT; a
+ * file never blocks. So nobody needs O_NONBLOCK.
  */
 #pragma once
 
@@ -33,6 +34,7 @@ struct sink {
         struct sink_owner owner;
         struct event *writable;
         struct buffer buffer;
+        bool has_nowait; /* as far as we know */
         bool waiting, was_full, broken;
 };
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 enum { TEXT_MAX = 4096 };
 
 static const char *read_text(int fd, char text[TEXT_MAX])
@@ -47,7 +49,7 @@ static uint64_t ticks_of(const char *text)
 
 uint64_t facts_cpu_us(enum monitor_facts kind, int fd)
 {
-        char text[TEXT_MAX];
+        char text[TEXT_MAX] _uninitialized_;
 
         read_text(fd, text);
         if (kind == MONITOR_FACTS_CGROUP1)
@@ -61,7 +63,7 @@ uint64_t facts_cpu_us(enum monitor_facts kind, int fd)
 /* A file of a control group is the number alone; of /proc, it is in KiB behind its key. */
 static uint64_t bytes_of(enum monitor_facts kind, int fd, const char *key)
 {
-        char text[TEXT_MAX];
+        char text[TEXT_MAX] _uninitialized_;
 
         read_text(fd, text);
         if (kind == MONITOR_FACTS_PROC)

@@ -261,7 +261,6 @@ static void start_cell(struct session *s)
         s->n_run++;
         s->last.started_us = cell->started_us;
         memcpy(s->last.code, cell->excerpt, sizeof(s->last.code));
-        cell->cpu_before_us = facts_cpu_us((enum monitor_facts)s->set->hello.facts, s->cpu_fd);
         set_state(s, SESSION_RUNNING);
         start_timer(s, cell->timeout_ms);
         const struct log_ids ids = session_log_ids(s, cell);
@@ -271,6 +270,8 @@ static void start_cell(struct session *s)
         if (r >= 0)
                 r = channel_send(&s->channel, FRAME_EXEC, cell->number,
                                  buffer_bytes(&cell->payload), cell->payload.length);
+        /* While the worker wakes up: it has not used any of it by then that is worth telling. */
+        cell->cpu_before_us = facts_cpu_us((enum monitor_facts)s->set->hello.facts, s->cpu_fd);
         buffer_done(&cell->payload);
         if (r < 0 && r != -ENOTCONN)
                 kill_sandbox(s, END_CHANNEL,

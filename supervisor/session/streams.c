@@ -35,7 +35,7 @@ static void take(struct session_stream *stream, const char *bytes, size_t n)
 /* Reads once. Returns the bytes, 0 when there are none now or at the end. */
 static size_t read_some(struct session_stream *stream)
 {
-        char bytes[READ_AT_ONCE];
+        char bytes[READ_AT_ONCE] _uninitialized_;
         ssize_t n;
 
         if (stream->fd < 0)
@@ -95,16 +95,25 @@ void streams_close(struct session *session)
         }
 }
 
+/* The code may have enlarged its pipe, which is asked for only once so much was in it. */
+static size_t size_of(int fd)
+{
+        int size = fd < 0 ? 0 : fcntl(fd, F_GETPIPE_SZ);
+
+        return size > 0 ? (size_t)size : PIPE_DEFAULT;
+}
+
 void streams_drain(struct session *session)
 {
         for (int i = 0; i < CELL_STREAMS; i++) {
                 struct session_stream *stream = &session->streams[i];
-                int size = stream->fd < 0 ? 0 : fcntl(stream->fd, F_GETPIPE_SZ);
-                size_t most = size > 0 ? (size_t)size : PIPE_DEFAULT;
                 size_t n = 0, got;
 
-                while (n < most && (got = read_some(stream)) > 0)
+                while ((got = read_some(stream)) > 0) {
                         n += got;
+                        if (n >= PIPE_DEFAULT && n >= size_of(stream->fd))
+                                break;
+                }
         }
 }
 
