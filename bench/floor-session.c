@@ -1,0 +1,277 @@
+/*
+ * What a session costs without Cloister: a CPython forked into the namespaces and mounts of one.
+ *
+ *     floor-session ROUNDS [HEAP_MIB [LIBPYTHON]]      {"ns": [N, ...]}
+ *
+ * A round goes from the making of a pipe to the byte that tells that `1+1` was evaluated in the
+ * child. The child is the first process of its namespaces: no init, no monitor, no broker, nobody
+ * who looks whether it is what was asked for. It writes its id map, mounts a proc and three tmpfs,
+ * gives up its capabilities and loads the filter of a worker on top of the template's. HEAP_MIB:
+ * memory that the template has besides, in lists of Python.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/filter-load.h"
+#include "base/mount.h"
+#include "supervisor/monitor/filter.h"
+
+enum { MIB = 1024 * 1024, ROUNDS_MAX = 100000, ID_INSIDE = 1000, HEAP_MAX = 16 * 1024 };
+
+/* What a template has imported for its sessions. */
+static const char imports[] =
+        "import asyncio, base64, bisect, collections, concurrent.futures, contextlib, copy,"
+        "dataclasses, datetime, decimal, enum, functools, gc, hashlib, heapq, importlib.util,"
+        "inspect, io, itertools, json, linecache, logging, math, operator, os, pathlib, pickle,"
+        "queue, random, re, shutil, signal, string, struct, subprocess, tempfile, textwrap,"
+        "threading, time, traceback, types, typing, urllib.parse, warnings\n"
+        "heap = [[i] for i in range(%ld)]\n"
+        "gc.collect(); gc.freeze()\n";
+/* About what a list of one number takes with its place in the list. */
+enum { BYTES_A_LIST = 104 };
+
+static struct {
+        void (*start)(int signals);
+        int (*run)(const char *code);
+        void (*before_fork)(void), (*after_fork_parent)(void), (*after_fork_child)(void);
+} python;
+
+static _Noreturn void die(const char *what)
+{
+        fprintf(stderr, "floor-session: %s: %s\n", what, strerror(errno));
+        _exit(1);
+}
+
+static _Noreturn void die_of(const struct error *error)
+{
+        fprintf(stderr, "floor-session: %s\n", error->text);
+        _exit(1);
+}
+
+static uint64_t now(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void *open_libpython(const char *path)
+{
+        char name[32];
+        void *library = path ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+
+        for (int minor = 14; !path && !library && minor >= 9; minor--) {
+                snprintf(name, sizeof(name), "libpython3.%d.so.1.0", minor);
+                library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+        }
+        return library;
+}
+
+static void boot(const char *path, long heap_mib)
+{
+        void *library = open_libpython(path);
+        struct {
+                const char *name;
+                void *to;
+        } wanted[] = {
+                {"Py_InitializeEx", &python.start},
+                {"PyRun_SimpleString", &python.run},
+                {"PyOS_BeforeFork", &python.before_fork},
+                {"PyOS_AfterFork_Parent", &python.after_fork_parent},
+                {"PyOS_AfterFork_Child", &python.after_fork_child},
+        };
+        char code[sizeof(imports) + 32];
+
+        if (!library) {
+                fprintf(stderr, "floor-session: no libpython here: %s\n", dlerror());
+                _exit(1);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+                void *symbol = dlsym(library, wanted[i].name);
+                if (!symbol)
+                        die(wanted[i].name);
+                *(void **)wanted[i].to = symbol;
+        }
+        python.start(0);
+        snprintf(code, sizeof(code), imports, heap_mib * MIB / BYTES_A_LIST);
+        if (python.run(code) != 0)
+                die("the imports");
+}
+
+static void write_file(const char *path, const char *text)
+{
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+        if (fd < 0 || write(fd, text, strlen(text)) < 0)
+                die(path);
+        close(fd);
+}
+
+static void map_ids(unsigned inside, unsigned uid, unsigned gid)
+{
+        char map[48];
+
+        write_file("/proc/self/setgroups", "deny");
+        snprintf(map, sizeof(map), "%u %u 1", inside, uid);
+        write_file("/proc/self/uid_map", map);
+        snprintf(map, sizeof(map), "%u %u 1", inside, gid);
+        write_file("/proc/self/gid_map", map);
+}
+
+/* As small as a template's: what is mounted is copied with each session. */
+static void make_root(void)
+{
+        static const char *const places[] = {"proc", "dev", "tmp", "workspace", "dev/shm"};
+        struct error error = {};
+
+        int root = mount_tmpfs_new(MIB, 64, 0755, 0, &error);
+        int proc = root < 0 ? root : mount_proc_new(false, &error);
+        if (proc < 0)
+                die_of(&error);
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+                if (mkdirat(root, places[i], 0755) < 0)
+                        die(places[i]);
+        if (mount_over_root(root, &error) < 0 || mount_attach(proc, root, "proc", &error) < 0 ||
+            mount_become_root(root, &error) < 0)
+                die_of(&error);
+        close(root);
+        close(proc);
+}
+
+static void drop_capabilities(void)
+{
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct none[2] = {};
+
+        if (syscall(SYS_setresgid, ID_INSIDE, ID_INSIDE, ID_INSIDE) < 0 ||
+            syscall(SYS_setresuid, ID_INSIDE, ID_INSIDE, ID_INSIDE) < 0)
+                die("become the user");
+        for (int capability = 0; prctl(PR_CAPBSET_DROP, capability) == 0; capability++)
+                ;
+        if (syscall(SYS_capset, &header, none) < 0)
+                die("capset");
+}
+
+static _Noreturn void child(int answer, int filter)
+{
+        static const char *const writable[] = {"tmp", "workspace", "dev/shm"};
+        struct error error = {};
+
+        map_ids(ID_INSIDE, 0, 0);
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                die("make mounts private");
+        int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        int proc = root < 0 ? root : mount_proc_new(true, &error);
+        if (proc < 0 || mount_attach(proc, root, "proc", &error) < 0)
+                die_of(&error);
+        for (size_t i = 0; i < ARRAY_SIZE(writable); i++)
+                if (mount_tmpfs_at(root, writable[i], 64 * MIB, 4096, 01777, &error) < 0)
+                        die_of(&error);
+        if (chdir("/workspace") < 0)
+                die("enter /workspace");
+        drop_capabilities();
+        python.after_fork_child();
+        if (filter_load(filter, &error) < 0)
+                die_of(&error);
+        if (python.run("assert 1+1 == 2") != 0 || write(answer, "2", 1) != 1)
+                _exit(1);
+        _exit(0);
+}
+
+static uint64_t one_round(int filter)
+{
+        struct clone_args args = {
+                .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
+                         CLONE_NEWUTS | CLONE_NEWCGROUP,
+                .exit_signal = SIGCHLD,
+        };
+        uint64_t begin = now();
+        int ends[2], status;
+        char byte;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                die("pipe");
+        python.before_fork();
+        pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+        if (pid == 0)
+                child(ends[1], filter);
+        python.after_fork_parent();
+        if (pid < 0)
+                die("clone3");
+        close(ends[1]);
+        ssize_t n = read(ends[0], &byte, 1);
+        uint64_t took = now() - begin;
+        close(ends[0]);
+        if (waitpid(pid, &status, 0) != pid || n != 1)
+                die("the child failed");
+        return took;
+}
+
+/* In a child of the first process, so that it is the first one of its pid namespace. */
+static void enter_namespaces(void)
+{
+        unsigned uid = geteuid(), gid = getegid();
+        int status;
+
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET |
+                    CLONE_NEWUTS) < 0)
+                die("unshare");
+        map_ids(0, uid, gid);
+        pid_t pid = fork();
+        if (pid < 0)
+                die("fork");
+        if (pid > 0) {
+                waitpid(pid, &status, 0);
+                _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+        }
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                die("make mounts private");
+}
+
+int main(int argc, char **argv)
+{
+        long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
+        long heap = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
+        struct error error = {};
+
+        if (argc > 4 || rounds < 1 || rounds > ROUNDS_MAX || heap < 0 || heap > HEAP_MAX) {
+                fprintf(stderr, "usage: %s ROUNDS [HEAP_MIB [LIBPYTHON]]\n", argv[0]);
+                return 2;
+        }
+        int template_filter = filter_compile(FILTER_TEMPLATE, &error);
+        int worker_filter = template_filter < 0 ? -1 : filter_compile(FILTER_WORKER, &error);
+        if (worker_filter < 0)
+                die_of(&error);
+        enter_namespaces();
+        boot(argc > 3 ? argv[3] : NULL, heap);
+        make_root();
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        if (filter_load(template_filter, &error) < 0)
+                die_of(&error);
+        printf("{\"ns\": [");
+        for (long i = 0; i < rounds; i++)
+                printf("%s%" PRIu64, i ? ", " : "", one_round(worker_filter));
+        puts("]}");
+        return 0;
+}
