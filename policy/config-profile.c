@@ -68,6 +68,7 @@ int config_profile_copy(const struct config_profile *from, struct config_profile
 {
         struct config_profile p = {.limits = from->limits,
                                    .network = from->network,
+                                   .pool = from->pool,
                                    .agent = from->agent,
                                    .said = from->said};
 
@@ -131,6 +132,8 @@ void config_profile_overlay(struct config_profile *to, struct config_profile *fr
                 to->tools = from->tools;
                 from->tools = (struct config_tool_rules){};
         }
+        if (from->said & SAID_POOL)
+                to->pool = from->pool;
         if (from->said & SAID_AGENT)
                 to->agent = from->agent;
         overlay_limits(to, from);

@@ -14,6 +14,7 @@ enum {
         SAID_SERVERS = 32,
         SAID_TOOLS = 64,
         SAID_AGENT = 128,
+        SAID_POOL = 256,
 };
 enum { CONFIG_LIMITS = 6 };
 #define SAID_LIMIT(i) (1u << (16 + (i)))

@@ -330,6 +330,62 @@ static int read_tools(struct reading *r, yyjson_val *value)
         return complaint(r, error, &bad);
 }
 
+static const struct config_key pool_key = {"pool", CONFIG_COUNT, AT(pool.max), 0, CONFIG_POOL_MOST};
+static const struct config_key pool_keys[] = {
+        {"min", CONFIG_COUNT, AT(pool.min), 0, CONFIG_POOL_MOST},
+        {"max", CONFIG_COUNT, AT(pool.max), 0, CONFIG_POOL_MOST},
+};
+
+static int read_pool_members(struct reading *r, yyjson_val *object)
+{
+        static const char *const names[] = {"min", "max", NULL};
+        yyjson_obj_iter iter = yyjson_obj_iter_with(object);
+        yyjson_val *name;
+        char where[CONFIG_NAME_MAX], dotted[CONFIG_NAME_MAX];
+        int error = 0;
+
+        snprintf(where, sizeof(where), "%spool: ", r->where);
+        snprintf(dotted, sizeof(dotted), "%spool.", r->where);
+        while (error >= 0 && (name = yyjson_obj_iter_next(&iter))) {
+                size_t i = 0;
+                while (i < ARRAY_SIZE(pool_keys) &&
+                       strcmp(pool_keys[i].name, yyjson_get_str(name)) != 0)
+                        i++;
+                error = config_check_twice(r->reader, where, object, name);
+                if (error >= 0 && i == ARRAY_SIZE(pool_keys))
+                        error = config_warn_unknown(r->reader, where, name, names);
+                else if (error >= 0)
+                        error = config_read_value(r->reader, &pool_keys[i], dotted,
+                                                  yyjson_obj_iter_get_val(name), r->profile);
+        }
+        return error;
+}
+
+/* A number, or {"min", "max"}: what is left out is the usual, as far as the other lets it. */
+static int read_pool(struct reading *r, yyjson_val *value)
+{
+        struct config_pool *pool = &r->profile->pool;
+
+        *pool = (struct config_pool){CONFIG_POOL_MIN, CONFIG_POOL_MAX};
+        if (!yyjson_is_obj(value)) {
+                int error = config_read_value(r->reader, &pool_key, r->where, value, r->profile);
+                if (error >= 0)
+                        pool->min = pool->max;
+                return error;
+        }
+        int error = read_pool_members(r, value);
+        if (error < 0)
+                return error;
+        if (!yyjson_obj_get(value, "min") && pool->min > pool->max)
+                pool->min = pool->max;
+        if (!yyjson_obj_get(value, "max") && pool->max < pool->min)
+                pool->max = pool->min;
+        if (pool->min > pool->max)
+                return config_wrong(r->reader, value, "%spool.min must not be above pool.max",
+                                    r->where);
+        return 0;
+}
+
 static int read_agent(struct reading *r, yyjson_val *value)
 {
         if (!yyjson_is_bool(value))
@@ -352,12 +408,13 @@ static const struct {
         {"preload", SAID_PRELOAD, read_preload, true},
         {"servers", SAID_SERVERS, read_servers, false},
         {"tools", SAID_TOOLS, read_tools, false},
+        {"pool", SAID_POOL, read_pool, true},
         {"agent", SAID_AGENT, read_agent, false},
 };
 
 static const char *const member_names[] = {
-        "image",   "python",  "limits", "network", "mounts",
-        "preload", "servers", "tools",  "agent",   NULL,
+        "image",   "python", "limits", "network", "mounts", "preload",
+        "servers", "tools",  "agent",  "pool",    NULL,
 };
 
 int config_read_profile_member(struct config_reader *reader, struct config_profile *profile,

@@ -22,6 +22,9 @@ enum {
         CONFIG_MOUNTS_MAX = 16,  /* of a profile */
         CONFIG_PRELOAD_MAX = 32, /* modules of a profile */
         CONFIG_RULES_MAX = 256,  /* patterns of one list */
+        CONFIG_POOL_MIN = 1,     /* ready sandboxes of a profile, unless told otherwise */
+        CONFIG_POOL_MAX = 8,
+        CONFIG_POOL_MOST = 256, /* that may be asked for */
 };
 
 /* Which tools are in reach: patterns of names, * for any run of characters. NULL-terminated lists;
@@ -48,6 +51,12 @@ enum config_network {
         CONFIG_NETWORK_MAX,
 };
 
+/* How many sandboxes are kept ready for sessions to come. */
+struct config_pool {
+        uint32_t min; /* always, of the profile that sessions get; of others while they are used */
+        uint32_t max; /* when sessions come faster than sandboxes are made */
+};
+
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
  * take from it what they do not say. */
 struct config_profile {
@@ -61,6 +70,7 @@ struct config_profile {
         char **preload; /* dotted names of modules, NULL-terminated, or NULL */
         char **servers; /* names that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
+        struct config_pool pool;
         bool agent;    /* run_python's argument profile may choose it; others only people choose */
         uint32_t said; /* the reader's: bits of the keys that the config says of it itself */
 };

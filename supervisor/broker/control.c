@@ -48,8 +48,9 @@ static void client_free(struct client *client)
 static int answer_list(struct control *control, yyjson_val *params, struct buffer *result,
                        struct error *err)
 {
-        int r = buffer_printf(result, "{\"sessions_max\":%u,\"sessions\":",
-                              control->sessions->hello.sessions_max);
+        int r = buffer_printf(result, "{\"sessions_max\":%u,\"ready\":%zu,\"sessions\":",
+                              control->sessions->hello.sessions_max,
+                              pool_ready(control->sessions->pool));
 
         if (r >= 0)
                 r = sessions_append_overview(control->sessions, result);

@@ -2,12 +2,12 @@
  * What the server's owner may ask and command while it runs, over a socket that only he may open
  * (policy/control-path.h): JSON-RPC 2.0, one message a line.
  *
- *     sessions/list   {}                 -> {"sessions_max", "sessions": […]}
+ *     sessions/list   {}                 -> {"sessions_max", "ready", "sessions": […]}
  *     sessions/end    {"name": str}      -> {}
  *     sessions/reset  {"name": str}      -> {}
  *
- * An element of sessions is what sessions_append_overview() writes. A name of no live session is
- * CONTROL_NO_SESSION.
+ * ready: how many sandboxes are nobody's yet. An element of sessions is what
+ * sessions_append_overview() writes. A name of no live session is CONTROL_NO_SESSION.
  */
 #pragma once
 

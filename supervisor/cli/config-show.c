@@ -96,6 +96,9 @@ static void add_profile(yyjson_mut_doc *doc, yyjson_mut_val *profiles,
         add_list(doc, to, "preload", p->preload);
         add_list(doc, to, "servers", p->servers);
         add_rules(doc, to, &p->tools);
+        yyjson_mut_val *pool = yyjson_mut_obj_add_obj(doc, to, "pool");
+        yyjson_mut_obj_add_uint(doc, pool, "min", p->pool.min);
+        yyjson_mut_obj_add_uint(doc, pool, "max", p->pool.max);
         yyjson_mut_obj_add_bool(doc, to, "agent", p->agent);
 }
 

@@ -268,10 +268,11 @@ static int print_json(const struct servers *servers)
         for (size_t i = 0; i < servers->n && r >= 0; i++) {
                 yyjson_val *result = yyjson_obj_get(yyjson_doc_get_root(servers->list[i].answer),
                                                     "result");
-                r = buffer_printf(
-                        &b, "%s{\"server\": %d, \"sessions_max\": %" PRId64 ", \"sessions\": ",
-                        i > 0 ? ",\n " : "", (int)servers->list[i].pid,
-                        number(result, "sessions_max"));
+                r = buffer_printf(&b,
+                                  "%s{\"server\": %d, \"sessions_max\": %" PRId64
+                                  ", \"ready\": %" PRId64 ", \"sessions\": ",
+                                  i > 0 ? ",\n " : "", (int)servers->list[i].pid,
+                                  number(result, "sessions_max"), number(result, "ready"));
                 if (r >= 0)
                         r = json_append(&b, sessions_of(&servers->list[i]));
                 if (r >= 0)

@@ -149,6 +149,7 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                 .data = call,
         };
         call->kinds = content_kinds(server, request->era);
+        sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
         if (sessions_run(server->sessions, arguments->session, &cell, &call->cell, &err) < 0) {
                 answer_refusal(server, &call->reply, "SandboxError", err.text, arguments->session);
                 call_free(call);

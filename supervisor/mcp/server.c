@@ -153,6 +153,14 @@ int mcp_list_refresh(struct mcp_server *server)
         return refresh(server, &(struct error){});
 }
 
+/* It has what it needs of us first: what the cache did not know may start, and sandboxes for its
+ * sessions. */
+static void client_is_ready(struct mcp_server *server)
+{
+        hub_start(server->hub, mcp_profile(server), HUB_UNKNOWN);
+        sessions_expect(server->sessions, mcp_profile(server));
+}
+
 static void on_tools_list(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply)
 {
@@ -173,8 +181,7 @@ static void on_tools_list(struct mcp_server *server, const struct mcp_request *r
         reply->caching = &list_caching;
         answer_made(server, reply, r, &server->list, &err);
         subscriptions_tools_changed(server, server->tools_serial);
-        /* Now that the client has its answer, what the cache did not know may start. */
-        hub_start(server->hub, mcp_profile(server), HUB_UNKNOWN);
+        client_is_ready(server);
 }
 
 static const struct method {
@@ -281,7 +288,7 @@ static void take_notification(struct mcp_server *server, const struct jsonrpc_me
         if (method_is(message, "notifications/cancelled"))
                 on_cancelled(server, message->params);
         else if (method_is(message, "notifications/initialized"))
-                hub_start(server->hub, mcp_profile(server), HUB_UNKNOWN);
+                client_is_ready(server);
 }
 
 static void answer_invalid(struct mcp_server *server, yyjson_val *id, int code, const char *why,
@@ -392,6 +399,7 @@ void mcp_server_closing(struct mcp_server *server)
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)
 {
         server->config = config;
+        sessions_expect(server->sessions, mcp_profile(server));
         mcp_server_catalogue_changed(server);
 }
 

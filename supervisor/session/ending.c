@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "supervisor/session/clock.h"
+#include "supervisor/session/facts.h"
 #include "supervisor/session/sessions.h"
 
 /* Seconds for a person: "120 s", "0.5 s". */
@@ -111,4 +113,24 @@ void ending_dead(const struct session *s, const struct monitor_ended *ended, str
         }
         o->status = by_end[s->end];
         snprintf(o->why, sizeof(o->why), "%s", s->why);
+}
+
+void ending_take_facts(const struct session *s, struct cell *cell,
+                       const struct monitor_ended *ended)
+{
+        struct cell_outcome *o = &cell->outcome;
+        enum monitor_facts kind = (enum monitor_facts)s->set->hello.facts;
+        uint64_t cpu = ended ? ended->cpu_usec : facts_cpu_us(kind, s->cpu_fd);
+
+        o->duration_us = clock_us() - cell->started_us;
+        o->queued_us = cell->started_us - cell->asked_us;
+        o->cpu_us = cpu > cell->cpu_before_us ? cpu - cell->cpu_before_us : 0;
+        o->memory_peak = ended ? ended->memory_peak : facts_memory_peak(kind, s->peak_fd);
+        for (size_t i = 0; i < o->n_calls; i++) {
+                struct cell_call *call = &o->calls[i];
+                if (!call->pending)
+                        continue;
+                call->duration_us = clock_us() - call->started_us;
+                o->calls_total++;
+        }
 }

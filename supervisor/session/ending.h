@@ -19,3 +19,8 @@ void ending_alive(const struct session *s, struct cell *cell);
 /* How the sandbox ended; o is the cell's, or one of its own. */
 void ending_dead(const struct session *s, const struct monitor_ended *ended,
                  struct cell_outcome *o);
+
+/* The facts of a cell at its end; ended: the sandbox is gone, and the monitor has read them; else
+ * NULL. */
+void ending_take_facts(const struct session *s, struct cell *cell,
+                       const struct monitor_ended *ended);

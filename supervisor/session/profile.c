@@ -42,6 +42,11 @@ int session_profile_enter(struct session *s, struct error *err)
         return i;
 }
 
+size_t session_profile_index(const struct session *s)
+{
+        return s->profile ? (size_t)(s->profile - s->config->profiles) : 0;
+}
+
 bool session_profile_is_other(const struct session *s)
 {
         return s->cells->profile_asked &&

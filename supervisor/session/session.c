@@ -68,8 +68,12 @@ static void set_state(struct session *s, enum session_state state)
 
         s->set->n_live += is_live;
         s->set->n_live -= was_live;
+        s->set->n_creating += state == SESSION_CREATING;
+        s->set->n_creating -= s->state == SESSION_CREATING;
         s->state = state;
         start_timer(s, state == SESSION_IDLE ? s->set->config->session_idle_ms : 0);
+        if (state == SESSION_NONE || s->fresh)
+                pool_look(s->set->pool);
 }
 
 static void kick(struct session *s)
@@ -101,7 +105,7 @@ static void end_cell(struct session *s, struct cell *cell)
 /* What the owner is told of the cell that has just ended. */
 static void remember(struct session *s, const struct cell *cell)
 {
-        s->used_us = clock_us();
+        s->used_us = s->set->active_us = clock_us();
         s->last.status = cell->outcome.status;
         s->last.duration_us = cell->outcome.duration_us;
 }
@@ -217,26 +221,6 @@ void session_send_catalogue(struct session *s)
                 s->catalogue = version;
 }
 
-/* The facts of a cell at its end; ended: the sandbox is gone, and the monitor has read them. */
-static void take_facts(struct session *s, struct cell *cell, const struct monitor_ended *ended)
-{
-        struct cell_outcome *o = &cell->outcome;
-        enum monitor_facts kind = (enum monitor_facts)s->set->hello.facts;
-        uint64_t cpu = ended ? ended->cpu_usec : facts_cpu_us(kind, s->cpu_fd);
-
-        o->duration_us = clock_us() - cell->started_us;
-        o->queued_us = cell->started_us - cell->asked_us;
-        o->cpu_us = cpu > cell->cpu_before_us ? cpu - cell->cpu_before_us : 0;
-        o->memory_peak = ended ? ended->memory_peak : facts_memory_peak(kind, s->peak_fd);
-        for (size_t i = 0; i < o->n_calls; i++) {
-                struct cell_call *call = &o->calls[i];
-                if (!call->pending)
-                        continue;
-                call->duration_us = clock_us() - call->started_us;
-                o->calls_total++;
-        }
-}
-
 static int complete_payload(struct cell *cell)
 {
         if (buffer_bytes(&cell->payload)[cell->payload.length - 1] == '}')
@@ -257,7 +241,7 @@ static void start_cell(struct session *s)
         s->lost[0] = '\0';
         s->fresh = false;
         cell->number = ++s->last_number;
-        cell->started_us = clock_us();
+        cell->started_us = s->set->active_us = clock_us();
         s->n_run++;
         s->last.started_us = cell->started_us;
         memcpy(s->last.code, cell->excerpt, sizeof(s->last.code));
@@ -291,33 +275,57 @@ static void refuse_first(struct session *s, const char *why)
         kick(s);
 }
 
-static void create(struct session *s)
+/* Asks the monitor. */
+static void ask_for_sandbox(struct session *s, size_t profile)
 {
-        char why[CELL_WHY_MAX];
         struct sessions *set = s->set;
         struct error err = {};
+        int r = sessions_find_room(set, &err);
 
-        if (set->n_live >= set->hello.sessions_max) {
-                snprintf(
-                        why, sizeof(why),
-                        "%u sessions are live, the most allowed: use one of them, or wait until an "
-                        "idle one is dropped",
-                        set->hello.sessions_max);
-                refuse_first(s, why);
+        s->serial = 0;
+        if (r == 0)
+                set->n_awaiting++;
+        else if (r > 0)
+                r = set->host.create(set->host.data, (uint32_t)profile, &s->serial);
+        if (r < 0) {
+                session_profile_leave(s);
+                refuse_first(s, error_is_set(&err) ? err.text : strerror(-r));
                 return;
         }
+        set_state(s, SESSION_CREATING);
+}
+
+static void create(struct session *s)
+{
+        struct pool_taken taken = {};
+        struct error err = {};
+
         int profile = session_profile_enter(s, &err);
         if (profile < 0) {
                 refuse_first(s, err.text);
                 return;
         }
-        int r = set->host.create(set->host.data, (uint32_t)profile, &s->serial);
-        if (r < 0) {
-                session_profile_leave(s);
-                refuse_first(s, strerror(-r));
-                return;
+        switch (pool_take(s->set->pool, (size_t)profile, &taken)) {
+        case POOL_READY:
+                session_started(s, taken.target, taken.fds);
+                break;
+        case POOL_COMING:
+                s->serial = taken.serial;
+                set_state(s, SESSION_CREATING);
+                break;
+        case POOL_NOTHING:
+                ask_for_sandbox(s, (size_t)profile);
+                break;
         }
-        set_state(s, SESSION_CREATING);
+}
+
+void session_retry(struct session *s)
+{
+        s->set->n_awaiting--;
+        s->unwanted = false;
+        session_profile_leave(s);
+        set_state(s, SESSION_NONE);
+        kick(s);
 }
 
 static void drop_cancelled(struct session *s)
@@ -351,10 +359,8 @@ static void on_kick(evutil_socket_t fd, short what, void *data)
                 kill_sandbox(s, END_OWNER, ENDED_BY_OWNER);
                 return;
         }
-        if (s->state == SESSION_NONE && (s->cells || s->wanted)) {
+        if (s->state == SESSION_NONE && (s->cells || s->wanted))
                 create(s);
-                return;
-        }
         if (!s->cells || s->settling)
                 return;
         bool other = s->state == SESSION_IDLE && session_profile_is_other(s);
@@ -376,6 +382,7 @@ void session_push(struct session *s, struct cell *cell)
         *at = cell;
         cell->session = s;
         s->n_cells++;
+        s->set->active_us = cell->asked_us;
         kick(s);
 }
 
@@ -423,7 +430,7 @@ int session_on_result(struct session *s, const struct frame_header *header, cons
                 return r;
         streams_drain(s);
         ending_alive(s, cell);
-        take_facts(s, cell, NULL);
+        ending_take_facts(s, cell, NULL);
         remember(s, cell);
         /* An interrupt that crossed with the result must not hit the next cell. */
         s->settling = s->state == SESSION_INTERRUPTING && !cell->outcome.interrupted;
@@ -476,7 +483,7 @@ void session_ended(struct session *s, const struct monitor_ended *ended)
         log_event(LOG_LEVEL_INFO, &ids, "sandbox %u ended: %s", s->target,
                   reset ? "reset" : (cell ? cell->outcome.why : none.why));
         if (cell) {
-                take_facts(s, cell, ended);
+                ending_take_facts(s, cell, ended);
                 remember(s, cell);
         }
         snprintf(s->lost, sizeof(s->lost), "%s",
@@ -505,6 +512,8 @@ void session_started(struct session *s, uint32_t target, const int fds[SESSION_F
         s->wanted = false;
         s->n_run = 0;
         s->born_us = s->used_us = clock_us();
+        if (s->config == s->set->config)
+                pool_note_made(s->set->pool, session_profile_index(s));
         set_state(s, SESSION_IDLE);
         int r = streams_open(s, fds[SESSION_STDOUT], fds[SESSION_STDERR], &err);
         if (r < 0)

@@ -65,7 +65,7 @@ struct session {
         struct session *next;
         char name[SESSION_NAME_MAX + 1];
         enum session_state state;
-        uint32_t serial; /* of the request, while creating */
+        uint32_t serial; /* of the request, while creating; 0: it waits for a spare's place */
         uint32_t target; /* the monitor's number of the sandbox, from idle on */
         struct config
                 *config; /* of the sandbox: a reload does not change it; NULL: there is none */
@@ -117,6 +117,9 @@ void session_push(struct session *session, struct cell *cell);
 void session_started(struct session *session, uint32_t target, const int fds[SESSION_FDS]);
 void session_failed(struct session *session, const struct error *error);
 void session_ended(struct session *session, const struct monitor_ended *ended);
+
+/* It waited for a place, and now there may be one. */
+void session_retry(struct session *session);
 
 /* Ends the sandbox now, or as soon as it is made; again: and has another made. */
 void session_end_by_owner(struct session *session, bool again);

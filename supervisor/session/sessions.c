@@ -22,6 +22,11 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                                       .hello = *hello,
                                       .hub = hub,
                                       .host = *host};
+        int r = pool_new(&sessions->pool, sessions, err);
+        if (r < 0) {
+                sessions_free(sessions);
+                return r;
+        }
         *ret = sessions;
         return 0;
 }
@@ -35,6 +40,7 @@ struct sessions *sessions_free(struct sessions *sessions)
                 sessions->first = session->next;
                 session_free(session);
         }
+        pool_free(sessions->pool);
         config_free(sessions->config);
         free(sessions);
         return NULL;
@@ -101,6 +107,8 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
 int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
                      const int fds[SESSION_FDS])
 {
+        if (pool_started(sessions->pool, serial, target, fds))
+                return 0;
         for (struct session *s = sessions->first; s; s = s->next) {
                 if (s->state == SESSION_CREATING && s->serial == serial) {
                         session_started(s, target, fds);
@@ -114,6 +122,8 @@ int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target
 
 int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error)
 {
+        if (pool_failed(sessions->pool, serial, error))
+                return 0;
         for (struct session *s = sessions->first; s; s = s->next) {
                 if (s->state == SESSION_CREATING && s->serial == serial) {
                         session_failed(s, error);
@@ -125,6 +135,8 @@ int sessions_failed(struct sessions *sessions, uint32_t serial, const struct err
 
 int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended)
 {
+        if (pool_ended(sessions->pool, target))
+                return 0;
         for (struct session *s = sessions->first; s; s = s->next) {
                 if (s->state >= SESSION_IDLE && s->target == target) {
                         session_ended(s, ended);
@@ -140,6 +152,41 @@ void sessions_reload(struct sessions *sessions, struct config *config,
         config_free(sessions->config);
         sessions->config = config_ref(config);
         sessions->hello = *hello;
+        pool_reload(sessions->pool);
+}
+
+void sessions_expect(struct sessions *sessions, const struct config_profile *profile)
+{
+        int i = profile ? config_find_profile(sessions->config, profile->name, NULL) : 0;
+
+        if (i >= 0)
+                pool_expect(sessions->pool, (size_t)i);
+}
+
+int sessions_find_room(struct sessions *sessions, struct error *err)
+{
+        size_t most = sessions->hello.sessions_max;
+        struct pool *pool = sessions->pool;
+
+        if (sessions->n_live + pool_count(pool) >= most && !pool_give_up(pool))
+                return error_set(err, EBUSY,
+                                 "%zu sessions are live, the most allowed: use one of them, or "
+                                 "wait until an idle one is dropped",
+                                 most);
+        return sessions->n_live - sessions->n_awaiting + pool_count(pool) + pool_ending(pool) <
+               most;
+}
+
+void sessions_room(struct sessions *sessions)
+{
+        if (sessions->n_awaiting == 0)
+                return;
+        for (struct session *s = sessions->first; s; s = s->next) {
+                if (s->state == SESSION_CREATING && s->serial == 0) {
+                        session_retry(s);
+                        return;
+                }
+        }
 }
 
 /* Idle workers get it with their next cell. */

@@ -12,6 +12,7 @@
 #include "policy/config.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/monitor/messages.h"
+#include "supervisor/session/pool.h"
 #include "supervisor/session/session-name.h"
 #include "supervisor/session/session.h"
 
@@ -33,8 +34,11 @@ struct sessions {
         struct hub *hub; /* borrowed */
         struct sessions_host host;
         struct session *first;
-        size_t n_live; /* with a sandbox, or asking for one */
+        struct pool *pool;
+        size_t n_live;                 /* with a sandbox, or asking for one */
+        size_t n_creating, n_awaiting; /* asking for one; waiting for a spare's place */
         size_t n;
+        uint64_t active_us; /* when a cell last came, began or ended */
         bool hub_started;
 };
 
@@ -60,6 +64,16 @@ int sessions_ended(struct sessions *sessions, uint32_t target, const struct moni
 /* There is another config from now on. Sessions that have a sandbox keep it. */
 void sessions_reload(struct sessions *sessions, struct config *config,
                      const struct monitor_hello *hello);
+
+/* Sessions of this profile of the newest config (NULL: a config without any) are to come: from the
+ * first such call on sandboxes are kept ready for them. */
+void sessions_expect(struct sessions *sessions, const struct config_profile *profile);
+
+/* A place among the live ones, for a session: 1; 0 when a spare is about to leave one, and
+ * sessions_room() follows; -EBUSY. */
+int sessions_find_room(struct sessions *sessions, struct error *err);
+/* The pool's: a place among the live ones is free. */
+void sessions_room(struct sessions *sessions);
 
 /* The hub's catalogue has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);

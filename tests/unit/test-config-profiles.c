@@ -59,6 +59,8 @@ static void test_default(void)
         check_eq_int(config->profiles[0].network, CONFIG_NETWORK_NONE);
         check(!config->profiles[0].servers && !config->profiles[0].image);
         check(!config->profiles[0].agent);
+        check_eq_int(config->profiles[0].pool.min, 1);
+        check_eq_int(config->profiles[0].pool.max, 8);
 }
 
 static void test_all_keys(void)
@@ -195,6 +197,29 @@ static void target_wrong(const char *target, const char *part)
 
         snprintf(text, sizeof(text), "{\"source\": \"/s\", \"target\": \"%s\"}", target);
         mount_wrong(text, part);
+}
+
+static void test_pool(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"pool\": {\"max\": 3}, \"profiles\": {\"a\": {\"pool\": 0}, \"b\": {\"pool\": "
+                "{\"min\": 20}}, \"c\": {\"pool\": {\"max\": 0}}, \"d\": {}, \"e\": {\"pool\": "
+                "5}}}");
+        static const struct {
+                const char *name;
+                uint32_t min, max;
+        } cases[] = {{"default", 1, 3}, {"a", 0, 0}, {"b", 20, 20},
+                     {"c", 0, 0},       {"d", 1, 3}, {"e", 5, 5}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                check_eq_int(profile(config, cases[i].name)->pool.min, cases[i].min);
+                check_eq_int(profile(config, cases[i].name)->pool.max, cases[i].max);
+        }
+        wrong("\"pool\": \"many\"", "pool must be a whole number");
+        wrong("\"pool\": -1", "pool must be from 0 to 256");
+        wrong("\"pool\": 257", "pool must be from 0 to 256");
+        wrong("\"pool\": {\"min\": []}", "pool.min must be a whole number");
+        wrong("\"pool\": {\"min\": 3, \"max\": 2}", "pool.min must not be above pool.max");
 }
 
 static void test_wrong_values(void)
@@ -366,6 +391,7 @@ static void test_references(void)
 int main(void)
 {
         run(test_default);
+        run(test_pool);
         run(test_all_keys);
         run(test_inherits_what_it_does_not_say);
         run(test_later_file_overrides_keys);

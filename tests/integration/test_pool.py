@@ -1,0 +1,212 @@
+"""Sandboxes that are kept ready for new sessions."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+
+import harness
+from rawmcp import RawServer
+
+# What another's state would show in: memory, files, processes, what it was reseeded with.
+MARK = """
+import builtins, os, random, uuid
+found = [hasattr(builtins, "mark"), os.listdir("/workspace"), os.listdir("/tmp"), len(os.listdir("/dev/shm"))]
+builtins.mark = 1
+for place in ('/workspace', '/tmp', '/dev/shm'):
+    open(place + '/mark', 'w').close()
+[found, os.readlink('/proc/self/ns/pid'), random.random(), uuid.uuid4().hex, os.urandom(8).hex()]
+"""
+FRESH = [False, ["out"], [], 0]
+
+
+class Pool(harness.Case):
+    """Each test has a server of its own."""
+
+    def serve(self, *args, **config):
+        server = RawServer("--config", self.config(**config), "--log-level", "debug", *args, cwd=self.dir)
+        self.addCleanup(server.free)
+        server.initialize()
+        server.ask("tools/list")
+        return server
+
+    def ready(self, server):
+        done = self.run_cloister("sessions", "--json", "--server", str(server.process.pid))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (told,) = json.loads(done.stdout)
+        return told["ready"]
+
+    def wait_ready(self, server, n, seconds=30):
+        self.assertTrue(harness.wait_until(lambda: self.ready(server) == n, seconds), self.ready(server))
+
+    def value(self, server, code, **arguments):
+        cell = server.cell(code, **arguments)
+        self.assertEqual(cell["status"], "ok", cell)
+        return cell["value"]["json"]
+
+    def requests(self, server):
+        """Sandboxes that the monitor was asked for."""
+        return server.log().count("SESSION_CREATE")
+
+    def sandboxes(self, server):
+        """{a sandbox's worker: its init}."""
+        below = harness.descendants(server.process.pid)
+        inits = {pid for pid in below if self.is_init(pid)}
+        stats = {pid: harness.stat_of(pid) for pid in below}
+        return {pid: stat[0] for pid, stat in stats.items() if stat and stat[0] in inits}
+
+    def is_init(self, pid):
+        """PID 1 of a namespace in a template's, which is in ours."""
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as f:
+            (ids,) = [line.split()[1:] for line in f if line.startswith("NSpid:")]
+            return len(ids) > 2 and ids[-1] == "1"
+        return False
+
+    def test_the_first_session_takes_it(self):
+        server = self.serve()
+        self.wait_ready(server, 1)
+        self.assertEqual(self.requests(server), 1)
+        (before,) = self.sandboxes(server)
+        self.assertEqual(self.value(server, "1+1"), 2)
+        self.assertIn(before, self.sandboxes(server))
+        # Another takes its place, and nothing but one.
+        self.wait_ready(server, 1)
+        time.sleep(0.3)
+        self.assertEqual(self.requests(server), 2)
+        self.assertEqual(len(self.sandboxes(server)), 2)
+        self.assertEqual(server.close(), 0)
+
+    def test_without_a_pool(self):
+        server = self.serve(pool=0)
+        time.sleep(0.5)
+        self.assertEqual((self.ready(server), self.requests(server)), (0, 0))
+        self.assertEqual(self.value(server, "1+1"), 2)
+        time.sleep(0.5)
+        self.assertEqual((self.ready(server), self.requests(server)), (0, 1))
+
+    def test_each_is_fresh_and_used_once(self):
+        server = self.serve(pool={"min": 2, "max": 4}, sessions=300)
+        seen, uids = [], set()
+        for i in range(200):
+            found, *rest = self.value(server, MARK, session=f"s{i}")
+            self.assertEqual(found, FRESH)
+            seen += rest
+        self.assertEqual(len(set(seen)), 800)
+        # All live, so that no pid was used twice.
+        workers = self.sandboxes(server)
+        self.assertGreaterEqual(len(workers), 200)
+        for pid in workers:
+            with contextlib.suppress(FileNotFoundError):
+                uids.add(os.stat(f"/proc/{pid}").st_uid)
+        if harness.ROOT:
+            self.assertEqual(len(uids), len(workers))
+            self.assertNotIn(0, uids)
+        self.assertEqual(server.close(60), 0)
+
+    def test_a_session_that_was_lost_or_reset_gets_a_fresh_one(self):
+        server = self.serve(pool=1)
+        for _ in range(3):
+            self.wait_ready(server, 1)
+            self.assertEqual(self.value(server, MARK, reset=True)[0], FRESH)
+            self.wait_ready(server, 1)
+            self.assertEqual(server.cell("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")["status"], "killed")
+            self.assertEqual(self.value(server, MARK)[0], FRESH)
+
+    def test_one_that_is_killed_is_replaced(self):
+        server = self.serve(pool=1)
+        self.wait_ready(server, 1)
+        for whom in ("worker", "init"):
+            ((worker, init),) = self.sandboxes(server).items()
+            os.kill(worker if whom == "worker" else init, signal.SIGKILL)
+            self.assertTrue(harness.wait_until(lambda pid=worker: pid not in self.sandboxes(server)))
+            self.wait_ready(server, 1)
+            self.assertNotIn(worker, self.sandboxes(server))
+        # Even the moment after, a call never meets a dead one.
+        for i in range(5):
+            self.wait_ready(server, 1)
+            spare = max(self.sandboxes(server))
+            os.kill(spare, signal.SIGKILL)
+            harness.wait_until(lambda pid=spare: not harness.alive(pid))
+            self.assertEqual(self.value(server, "1+1", session=f"k{i}"), 2)
+        self.assertEqual(server.close(), 0)
+
+    def test_profiles_have_their_own(self):
+        server = self.serve(pool=1, profiles={"big": {"limits": {"workspace": "8M"}, "agent": True}})
+        size = "import os\ns = os.statvfs('/workspace')\ns.f_blocks * s.f_frsize >> 20"
+        self.wait_ready(server, 1)
+        self.assertEqual(self.value(server, size, session="a", profile="big"), 8)
+        # One of each from now on.
+        self.wait_ready(server, 2)
+        self.assertEqual(self.value(server, size, session="b", profile="default"), 128)
+        self.wait_ready(server, 2)
+        self.assertEqual(self.value(server, size, session="c", profile="big"), 8)
+        self.assertEqual(self.value(server, size, session="b", profile="big", reset=True), 8)
+        self.assertEqual(server.close(), 0)
+
+    def test_a_reload_drops_them(self):
+        server = self.serve(pool=1, limits={"workspace": "8M"})
+        size = "import os\ns = os.statvfs('/workspace')\ns.f_blocks * s.f_frsize >> 20"
+        self.wait_ready(server, 1)
+        (before,) = self.sandboxes(server)
+        self.config(pool=1, limits={"workspace": "16M"})
+        self.assertTrue(harness.wait_until(lambda: before not in self.sandboxes(server)))
+        self.assertEqual(self.value(server, size), 16)
+        self.wait_ready(server, 1)
+        self.assertEqual(self.value(server, size, session="b"), 16)
+        self.config(pool=0)
+        self.wait_ready(server, 0)
+
+    def test_they_give_way(self):
+        server = self.serve(sessions=3, pool=2, profiles={"other": {"agent": True, "pool": 0}})
+        self.wait_ready(server, 2)
+        # Two places of three are the spares': all three are the sessions' when they need them.
+        for name in "abc":
+            self.assertEqual(self.value(server, MARK, session=name, profile="other")[0], FRESH)
+        self.assertEqual(self.ready(server), 0)
+        cell = server.cell("1", session="d")
+        self.assertIn("3 sessions are live", cell["error"]["message"])
+        time.sleep(0.3)
+        self.assertEqual(self.ready(server), 0)
+        self.assertEqual(self.run_cloister("sessions", "end", "a", "--server", str(server.process.pid)).returncode, 0)
+        self.wait_ready(server, 1)
+        self.assertEqual(self.value(server, MARK, session="d")[0], FRESH)
+
+    def test_demand_makes_more_up_to_the_most_and_idleness_fewer(self):
+        server = self.serve(pool={"min": 1, "max": 3}, idle=4)
+        self.wait_ready(server, 1)
+        calls = [server.start_call("1+1", session=f"s{i}") for i in range(12)]
+        for call in calls:
+            self.assertEqual(call.result()["structuredContent"]["status"], "ok")
+        most = 0
+
+        def many():
+            nonlocal most
+            most = max(most, self.ready(server))
+            return most >= 3
+
+        self.assertTrue(harness.wait_until(many, 20), most)
+        time.sleep(0.3)
+        self.assertEqual(self.ready(server), 3)
+        self.wait_ready(server, 1)
+
+    def test_run_makes_none(self):
+        log = self.path("log")
+        code = "import time\ntime.sleep(0.7)\nprint(1)"
+        done = self.run_cloister("run", "--log-level", "debug", "--log-file", log, "-c", code)
+        self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
+        with open(log, encoding="utf-8") as f:
+            self.assertEqual(f.read().count("SESSION_CREATE"), 1)
+
+    def test_no_image(self):
+        """What cannot be made is not tried for ever, and the call is told why."""
+        server = self.serve(image="no-such-image")
+        time.sleep(1)
+        self.assertEqual(self.requests(server), 1)
+        cell = server.cell("1")
+        self.assertEqual(cell["error"]["type"], "SandboxError")
+        self.assertIn("no-such-image", cell["error"]["message"])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,485 @@
+/* Ready sandboxes, against a monitor and workers played by hand. */
+#include "supervisor/session/pool.h"
+
+#include <errno.h>
+
+#include "supervisor/session/demand.h"
+#include "tests/unit/fake-client.h"
+
+enum { SANDBOXES = 32 };
+
+/* Several sandboxes at once; the one of fake-monitor.h is the newest. */
+struct world {
+        struct event_base *base;
+        struct config *config;
+        struct sessions *sessions;
+        int creates, kills;
+        bool refuse;
+        uint32_t profile; /* newest */
+        struct {
+                int rpc;
+                bool killed;
+        } sandbox[SANDBOXES]; /* by target, which is the serial */
+};
+
+static int on_create(void *data, uint32_t profile, uint32_t *serial)
+{
+        struct world *w = data;
+
+        if (w->refuse)
+                return -EPIPE;
+        w->profile = profile;
+        *serial = (uint32_t)++w->creates;
+        return 0;
+}
+
+static void on_interrupt(void *data, uint32_t target)
+{
+}
+
+static void on_kill(void *data, uint32_t target)
+{
+        struct world *w = data;
+
+        check(target > 0 && target < SANDBOXES);
+        w->kills++;
+        w->sandbox[target].killed = true;
+}
+
+static struct config *parse(const char *text)
+{
+        struct config *config = config_new();
+        struct error err = {};
+
+        check(config);
+        check_ok(config_add(config, "test.json", text, strlen(text), &err));
+        check_ok(config_finish(config, &err));
+        return config;
+}
+
+static void spin(struct world *w, int ms)
+{
+        for (int i = 0; i < ms; i++) {
+                event_base_loop(w->base, EVLOOP_NONBLOCK);
+                usleep(1000);
+        }
+        event_base_loop(w->base, EVLOOP_NONBLOCK);
+}
+
+#define until(w, expr)                                                                             \
+        do {                                                                                       \
+                for (int i_ = 0; i_ < 10000 && !(expr); i_++)                                      \
+                        spin(w, 1);                                                                \
+                check(expr);                                                                       \
+        } while (0)
+
+/* Longer than the pool waits for anything but a period or a second death. */
+enum { LONG_MS = POOL_FIRST_MS + POOL_PATIENCE_MS + 50 };
+
+static void open_world(struct world *w, const char *config, uint32_t sessions_max)
+{
+        const struct monitor_hello hello = {.facts = MONITOR_FACTS_CGROUP1,
+                                            .sessions_max = sessions_max,
+                                            .memory_max = 512 << 20};
+        const struct sessions_host host = {w, on_create, on_interrupt, on_kill};
+        struct error err = {};
+
+        *w = (struct world){};
+        for (int i = 0; i < SANDBOXES; i++)
+                w->sandbox[i].rpc = -1;
+        signal(SIGPIPE, SIG_IGN);
+        fake_hub_reset("{\"servers\":[]}");
+        w->base = event_base_new();
+        w->config = parse(config);
+        check_ok(sessions_new(&w->sessions, w->base, w->config, &hello, NULL, &host, &err));
+}
+
+static void close_world(struct world *w)
+{
+        sessions_free(w->sessions);
+        for (int i = 0; i < SANDBOXES; i++)
+                if (w->sandbox[i].rpc >= 0)
+                        close(w->sandbox[i].rpc);
+        event_base_free(w->base);
+        config_free(w->config);
+        buffer_done(&fake_hub.catalogue);
+}
+
+static void reload(struct world *w, const char *text)
+{
+        const struct monitor_hello hello = w->sessions->hello;
+        struct config *config = parse(text);
+
+        sessions_reload(w->sessions, config, &hello);
+        config_free(w->config);
+        w->config = config;
+}
+
+static void expect(struct world *w, const char *profile)
+{
+        int i = config_find_profile(w->config, profile, NULL);
+
+        check(i >= 0);
+        sessions_expect(w->sessions, &w->config->profiles[i]);
+}
+
+/* The monitor's answer to a request. */
+static void start(struct world *w, uint32_t serial)
+{
+        int pair[2], out[2], err[2];
+
+        check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        check_eq_int(pipe2(out, O_CLOEXEC), 0);
+        check_eq_int(pipe2(err, O_CLOEXEC), 0);
+        close(out[1]);
+        close(err[1]);
+        w->sandbox[serial].rpc = pair[1];
+        const int fds[SESSION_FDS] = {pair[0],
+                                      out[0],
+                                      err[0],
+                                      memfd_create("cpu", MFD_CLOEXEC),
+                                      memfd_create("memory", MFD_CLOEXEC),
+                                      memfd_create("memory", MFD_CLOEXEC)};
+        check_eq_int(sessions_started(w->sessions, serial, serial, fds), 0);
+        spin(w, 1);
+}
+
+static void end(struct world *w, uint32_t target)
+{
+        const struct monitor_ended ended = {.wait_status = SIGKILL};
+
+        check_eq_int(sessions_ended(w->sessions, target, &ended), 0);
+        spin(w, 1);
+}
+
+static void fail(struct world *w, uint32_t serial, int code)
+{
+        struct error error = {.code = code, .text = "there is no image"};
+
+        check_eq_int(sessions_failed(w->sessions, serial, &error), 0);
+        spin(w, 1);
+}
+
+static void begin(struct world *w, struct end *end, const char *name, const char *profile)
+{
+        const struct cell_request request = {.code = "1",
+                                             .code_length = 1,
+                                             .profile = profile,
+                                             .profile_asked = profile != NULL,
+                                             .done = fake_on_done,
+                                             .data = end};
+        struct error err = {};
+        struct cell *cell = NULL;
+
+        memset(end, 0, sizeof(*end));
+        check_ok(sessions_run(w->sessions, name, &request, &cell, &err));
+        spin(w, 1);
+}
+
+/* Whether a worker has been given something. */
+static bool has_cell(struct world *w, uint32_t target)
+{
+        struct pollfd p = {w->sandbox[target].rpc, POLLIN, 0};
+
+        return poll(&p, 1, 0) == 1 && p.revents == POLLIN;
+}
+
+/* One ready, made by request 1. */
+static void open_with_one(struct world *w, const char *config, uint32_t sessions_max)
+{
+        open_world(w, config, sessions_max);
+        expect(w, "default");
+        until(w, w->creates == 1);
+        start(w, 1);
+        check_eq_int(pool_ready(w->sessions->pool), 1);
+}
+
+static void test_nothing_before_it_is_expected(void)
+{
+        struct world w;
+        struct end done;
+
+        open_world(&w, "{}", 8);
+        begin(&w, &done, "a", NULL);
+        start(&w, 1);
+        spin(&w, LONG_MS);
+        check_eq_int(w.creates, 1);
+        check_eq_int(pool_count(w.sessions->pool), 0);
+        close_world(&w);
+}
+
+static void test_taken_once(void)
+{
+        struct world w;
+        struct end a, b;
+
+        open_with_one(&w, "{}", 8);
+        spin(&w, LONG_MS);
+        check_eq_int(w.creates, 1); /* not more than the minimum */
+        check_eq_int(w.sessions->n_live, 0);
+
+        begin(&w, &a, "a", NULL);
+        check(has_cell(&w, 1));
+        check_eq_int(w.sessions->n_live, 1);
+        check_eq_int(pool_count(w.sessions->pool), 0);
+        /* The next session gets another, which is under way by then. */
+        until(&w, w.creates == 2);
+        begin(&w, &b, "b", NULL);
+        check_eq_int(w.creates, 2);
+        check_eq_int(pool_count(w.sessions->pool), 0);
+        start(&w, 2);
+        check(has_cell(&w, 2));
+        check_eq_int(w.sessions->n_live, 2);
+        until(&w, w.creates == 3);
+        close_world(&w);
+}
+
+static void test_zero(void)
+{
+        struct world w;
+        struct end done;
+
+        open_world(&w, "{\"pool\": 0}", 8);
+        expect(&w, "default");
+        begin(&w, &done, "a", NULL);
+        start(&w, 1);
+        spin(&w, LONG_MS);
+        check_eq_int(w.creates, 1);
+        close_world(&w);
+}
+
+static void test_grows_and_shrinks(void)
+{
+        struct world w;
+        struct end ends[6];
+        static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+
+        open_with_one(&w, "{\"pool\": {\"min\": 1, \"max\": 3}, \"idle\": 1}", 30);
+        for (int i = 0; i < 6; i++)
+                begin(&w, &ends[i], names[i], NULL);
+        /* All at once: one was ready, five are asked for by the sessions themselves. */
+        check_eq_int(w.creates, 6);
+        for (uint32_t i = 2; i <= 6; i++)
+                start(&w, i);
+        for (uint32_t i = 7; i <= 9; i++) {
+                until(&w, w.creates == (int)i);
+                start(&w, i);
+        }
+        spin(&w, 100);
+        check_eq_int(w.creates, 9);
+        check_eq_int(pool_ready(w.sessions->pool), 3);
+        /* Nobody comes: two of them go, one stays. (The sessions are idle too long as well.) */
+        until(&w, pool_ready(w.sessions->pool) == 1);
+        check_eq_int(pool_ending(w.sessions->pool), 2);
+        spin(&w, 2500);
+        check_eq_int(pool_ready(w.sessions->pool), 1);
+        close_world(&w);
+}
+
+static void test_another_profile(void)
+{
+        struct world w;
+        struct end a, b;
+
+        open_with_one(&w, "{\"profiles\": {\"x\": {\"pool\": 1}}}", 8);
+        begin(&w, &a, "a", "x");
+        check(!has_cell(&w, 1));
+        check_eq_int(w.creates, 2);
+        check_eq_int(w.profile, 1);
+        start(&w, 2);
+        check(has_cell(&w, 2));
+        /* It is in use from now on. */
+        until(&w, w.creates == 3);
+        check_eq_int(w.profile, 1);
+        start(&w, 3);
+        begin(&w, &b, "b", "x");
+        check(has_cell(&w, 3));
+        check(!has_cell(&w, 1));
+        close_world(&w);
+}
+
+static void test_reload_drops_them(void)
+{
+        struct world w;
+        struct end done;
+
+        open_with_one(&w, "{}", 8);
+        reload(&w, "{\"limits\": {\"memory\": \"1G\"}}");
+        expect(&w, "default");
+        check(w.sandbox[1].killed);
+        begin(&w, &done, "a", NULL);
+        check(!has_cell(&w, 1));
+        check_eq_int(w.creates, 2);
+        end(&w, 1);
+        start(&w, 2);
+        check(has_cell(&w, 2));
+
+        /* One that is asked for when the config changes, whether it was made or refused. */
+        until(&w, w.creates == 3);
+        reload(&w, "{}");
+        expect(&w, "default");
+        start(&w, 3);
+        check(w.sandbox[3].killed);
+        end(&w, 3);
+        until(&w, w.creates == 4);
+        reload(&w, "{\"timeout\": 5}");
+        expect(&w, "default");
+        fail(&w, 4, ESTALE);
+        until(&w, w.creates == 5);
+        close_world(&w);
+}
+
+static void test_full_house(void)
+{
+        struct world w;
+        struct end ends[4];
+
+        open_with_one(&w, "{\"profiles\": {\"x\": {\"pool\": 0}}}", 3);
+        begin(&w, &ends[0], "a", "x");
+        begin(&w, &ends[1], "b", "x");
+        start(&w, 2);
+        start(&w, 3);
+        /* The spare's place is needed: it goes, and the session waits for that. */
+        begin(&w, &ends[2], "c", "x");
+        check(w.sandbox[1].killed);
+        check_eq_int(w.creates, 3);
+        /* There is none left to go. */
+        begin(&w, &ends[3], "d", "x");
+        check_eq_int(ends[3].count, 1);
+        check_has(ends[3].why, "3 sessions are live");
+        end(&w, 1);
+        check_eq_int(w.creates, 4);
+        start(&w, 4);
+        check(has_cell(&w, 4));
+        /* A full house has no spares; a place that is free has. */
+        spin(&w, LONG_MS);
+        check_eq_int(w.creates, 4);
+        end(&w, 2);
+        until(&w, w.creates == 5);
+        check_eq_int(w.profile, 0);
+        close_world(&w);
+}
+
+/* The place goes to somebody else first: who waited is refused, not forgotten. */
+static void test_full_house_with_one_coming(void)
+{
+        struct world w;
+        struct end ends[2];
+
+        open_world(&w, "{\"profiles\": {\"x\": {\"pool\": 0}}}", 1);
+        expect(&w, "default");
+        until(&w, w.creates == 1);
+        begin(&w, &ends[0], "a", "x");
+        check_eq_int(w.creates, 1);
+        start(&w, 1);
+        check(w.sandbox[1].killed);
+        end(&w, 1);
+        check_eq_int(w.creates, 2);
+        check_eq_int(w.profile, 1);
+        start(&w, 2);
+        check(has_cell(&w, 2));
+        close_world(&w);
+}
+
+static void test_deaths(void)
+{
+        struct world w;
+        struct end done;
+
+        /* Killed by somebody: replaced after a while. */
+        open_with_one(&w, "{}", 8);
+        end(&w, 1);
+        spin(&w, DEMAND_AGAIN_MS / 2);
+        check_eq_int(w.creates, 1);
+        until(&w, w.creates == 2);
+        start(&w, 2);
+        /* Its channel ends first: not given to anybody. */
+        close(w.sandbox[2].rpc);
+        w.sandbox[2].rpc = -1;
+        begin(&w, &done, "a", NULL);
+        check(w.sandbox[2].killed);
+        check_eq_int(w.creates, 3);
+        start(&w, 3);
+        check(has_cell(&w, 3));
+        /* The second death in a row counts double. */
+        end(&w, 2);
+        spin(&w, DEMAND_AGAIN_MS);
+        check_eq_int(w.creates, 3);
+        until(&w, w.creates == 4);
+        close_world(&w);
+}
+
+static void test_one_that_speaks(void)
+{
+        struct world w;
+
+        open_with_one(&w, "{}", 8);
+        check_eq_int(write(w.sandbox[1].rpc, "x", 1), 1);
+        until(&w, w.sandbox[1].killed);
+        check_eq_int(pool_ready(w.sessions->pool), 0);
+        end(&w, 1);
+        until(&w, w.creates == 2);
+        close_world(&w);
+}
+
+static void test_none_can_be_made(void)
+{
+        struct world w;
+        struct end done;
+
+        open_world(&w, "{}", 8);
+        expect(&w, "default");
+        until(&w, w.creates == 1);
+        fail(&w, 1, ENOENT);
+        spin(&w, LONG_MS + DEMAND_AGAIN_MS);
+        check_eq_int(w.creates, 1);
+        /* A session asks for itself, and is told; one that gets a sandbox shows that it works. */
+        begin(&w, &done, "a", NULL);
+        check_eq_int(w.creates, 2);
+        fail(&w, 2, ENOENT);
+        check_eq_str(done.why, "there is no image");
+        spin(&w, LONG_MS);
+        check_eq_int(w.creates, 2);
+        begin(&w, &done, "a", NULL);
+        start(&w, 3);
+        until(&w, w.creates == 4);
+        close_world(&w);
+}
+
+/* Cells that come and go have the loop to themselves for a while, not for ever. */
+static void test_quiet(void)
+{
+        struct world w;
+        struct end a, b;
+        int n = 0;
+
+        open_with_one(&w, "{}", 8);
+        begin(&w, &a, "a", NULL);
+        for (; w.creates < 2 && n < 1000; n++) {
+                w.sessions->active_us = UINT64_MAX / 2;
+                spin(&w, 1);
+        }
+        check(n > POOL_PATIENCE_MS / 2 && n < 1000);
+        /* While one session waits for its sandbox, nothing is made for nobody. */
+        begin(&w, &b, "b", NULL);
+        spin(&w, LONG_MS);
+        check_eq_int(w.creates, 2);
+        close_world(&w);
+}
+
+int main(void)
+{
+        run(test_nothing_before_it_is_expected);
+        run(test_taken_once);
+        run(test_zero);
+        run(test_grows_and_shrinks);
+        run(test_another_profile);
+        run(test_reload_drops_them);
+        run(test_full_house);
+        run(test_full_house_with_one_coming);
+        run(test_deaths);
+        run(test_one_that_speaks);
+        run(test_none_can_be_made);
+        run(test_quiet);
+        return 0;
+}
