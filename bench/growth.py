@@ -95,8 +95,8 @@ def template_points(bench, xs, calls, venv):
     if built.returncode != 0:
         raise Failure(f"image build: {built.stderr.strip()[:300]}")
     for x in xs:
-        server = Cloister(bench, {"image": "bench-heap", "profiles": {"heap": {"preload": [f"bench_heap_{x}"]}},
-                                  "profile": "heap"})
+        server = Cloister(bench, {"image": "bench-heap", "profile": "heap", "pool": 0,
+                                  "profiles": {"heap": {"preload": [f"bench_heap_{x}"]}}})
         try:
             server.run("1+1")
             time.sleep(0.3)

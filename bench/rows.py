@@ -4,7 +4,6 @@ A row is of one round: each measure gives nanoseconds for the rows it names. Rou
 that a machine that drifts drifts for all of them.
 """
 import json
-import os
 import subprocess
 import time
 from dataclasses import dataclass
@@ -118,7 +117,7 @@ class Measures:
 
     def fresh(self):
         """Each in a server of this round's, whose template is warm and which has nothing else to do."""
-        server = Cloister(self.bench, self.without_pool())
+        server = Cloister(self.bench, {"pool": 0})
         try:
             server.run("1+1")
             time.sleep(0.3)
@@ -131,18 +130,8 @@ class Measures:
         finally:
             server.close()
 
-    def without_pool(self):
-        return {"pool": 0} if self.knows_pool() else {}
-
-    def knows_pool(self):
-        done = subprocess.run([self.bench.cloister, "config", "check", "--config", self.bench.config({"pool": 0})],
-                              capture_output=True, check=False, env=self.bench.environment)
-        return done.returncode == 0 and b"pool" not in done.stdout + done.stderr
-
     def fresh_pool(self):
-        if not self.knows_pool():
-            raise Failure("this Cloister has no pool")
-        server = Cloister(self.bench, {"pool": 4})
+        server = Cloister(self.bench)
         try:
             server.run("1+1")
             time.sleep(0.5)
@@ -155,8 +144,6 @@ class Measures:
             server.close()
 
     def floor_session(self):
-        if not os.path.exists(self.bench.program("bench-floor-session")):
-            raise Failure("bench-floor-session is not built")
         done = subprocess.run([self.bench.program("bench-floor-session"), str(self.count(10, 2))],
                               capture_output=True, check=False, env=self.bench.environment)
         if done.returncode != 0:
@@ -212,7 +199,7 @@ class Measures:
     def memory(self):
         """The slope between ten sessions and so many more; the value is MiB, scaled as the others are."""
         more = self.count(100, 10)
-        server = Cloister(self.bench, self.without_pool())
+        server = Cloister(self.bench, {"pool": 0})
         try:
             server.burst_ok(10, "1+1", "early-%d")
             time.sleep(0.5)
