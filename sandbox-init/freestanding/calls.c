@@ -168,6 +168,14 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
         return CALL(SYS_recvmsg, fd, message, flags, 0, 0, 0);
 }
 
+int poll(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+        struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+                                   .tv_nsec = timeout_ms % 1000 * 1000000L};
+
+        return (int)CALL(SYS_ppoll, fds, n, timeout_ms < 0 ? NULL : &timeout, NULL, 0, 0);
+}
+
 int setsockopt(int fd, int level, int name, const void *value, socklen_t n)
 {
         return (int)CALL(SYS_setsockopt, fd, level, name, value, n, 0);

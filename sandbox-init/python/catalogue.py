@@ -1,7 +1,6 @@
 """The tools there are, as the broker last said; read when somebody first asks."""
 
-import asyncio
-
+from cloister import aio
 from cloister.channel import QUERY
 from cloister.errors import ToolNotFound
 from cloister.exact import decode, decode_nearest, encode_own
@@ -180,10 +179,10 @@ class Library:
     async def settled_async(self, anyway=False):
         """The same for a coroutine. Many that wait at once ask once: the broker answers so many questions at a time."""
         if anyway or not self.is_settled():
-            loop = asyncio.get_running_loop()
+            loop = aio.load().get_running_loop()
             if self._asking is None or self._asking.done() or self._asking.get_loop() is not loop:
                 self._asking = loop.create_task(self._ask())
-            await asyncio.shield(self._asking)
+            await aio.load().shield(self._asking)
         return self.current()
 
     async def _ask(self):

@@ -1,14 +1,11 @@
 """One cell: compiled, run, and what became of it."""
 
 import builtins
-from asyncio import CancelledError
-from asyncio import Future as _Future
-from asyncio import Task as _Task
 from contextvars import copy_context
 from inspect import CO_COROUTINE
 from types import CoroutineType
 
-from cloister import packages, sources, traces
+from cloister import aio, packages, sources, traces
 from cloister.compiler import Compiler
 from cloister.exact import is_exact, printable
 from cloister.interrupts import gate
@@ -32,7 +29,7 @@ def _is_async(code):
 def _forgotten(value):
     """A coroutine, or a gather() of some, as a cell's value: nobody but us can await it any more."""
     return isinstance(value, CoroutineType) or (
-        isinstance(value, _Future) and not isinstance(value, _Task)
+        isinstance(value, aio.Future) and not isinstance(value, aio.Task)
     )
 
 
@@ -100,10 +97,10 @@ class Cells:
         result, first = self._loops.drive(catch())
         coroutine.close()
         if result is None:
-            return Outcome(error=first or CancelledError())
+            return Outcome(error=first or aio.CancelledError())
         outcome, variables = result
         keep_context(variables)
-        if first is not None and isinstance(outcome.error, CancelledError):
+        if first is not None and isinstance(outcome.error, aio.CancelledError):
             outcome.error = first
         return outcome
 
@@ -115,7 +112,7 @@ def describe(outcome, interrupted=False):
         return _describe_value(outcome.value)
     if isinstance(error, SystemExit):
         return describe_exit(error)
-    if interrupted and isinstance(error, (KeyboardInterrupt, CancelledError)):
+    if interrupted and isinstance(error, (KeyboardInterrupt, aio.CancelledError)):
         cancelled = not isinstance(error, KeyboardInterrupt)
         return {"status": "interrupted", "error": traces.describe(error, cancelled)}
     return {"status": "error", "error": traces.describe(error)}

@@ -5,14 +5,13 @@ hands each to whom it is for; others that block wait behind it; an event loop wa
 of its tasks is out, and reads when nobody else does. `core` is the module _cloister, or a test's stand-in.
 """
 
-import asyncio
 from _thread import allocate_lock
 from itertools import count
 
+from cloister import aio
+
 EXEC, RETURN, CANCEL, CATALOG, FETCH, PUT = 0x01, 0x02, 0x03, 0x04, 0x06, 0x07
 RESULT, CALL, DISPLAY, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x45, 0x47, 0x48, 0x49
-
-_running_loop = asyncio._get_running_loop
 
 
 class Waiter:
@@ -35,7 +34,7 @@ class Waiter:
         self.done = True
         if self.loop is None:
             self.wake()
-        elif _running_loop() is self.loop:
+        elif aio.running_loop() is self.loop:
             self._settle()
         else:
             try:
@@ -102,7 +101,7 @@ class Channel:
         return waiter.payload
 
     async def call_async(self, kind, payload):
-        loop = asyncio.get_running_loop()
+        loop = aio.load().get_running_loop()
         waiter = Waiter(next(self._numbers), loop)
         self._waiters[waiter.number] = waiter
         self._watch(loop)

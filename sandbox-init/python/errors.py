@@ -1,6 +1,6 @@
 """What a tool call may raise."""
 
-import asyncio
+import sys
 
 
 class ToolError(Exception):
@@ -33,7 +33,12 @@ class ToolUnavailable(ToolError):
     """The server cannot be started, has crashed, or its connection is gone."""
 
 
-_TIMEOUTS = tuple(dict.fromkeys((TimeoutError, asyncio.TimeoutError)))
+_TIMEOUTS = (TimeoutError,)
+if sys.version_info < (3, 11):
+    # Two kinds, until then.
+    import asyncio
+
+    _TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
 
 
 class ToolTimeout(ToolError, *_TIMEOUTS):

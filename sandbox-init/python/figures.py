@@ -10,28 +10,10 @@ from importlib.machinery import PathFinder
 
 from cloister.interrupts import gate
 from cloister.stdio import complain
+from cloister.teacher import Teacher
 
 _PYPLOT = "matplotlib.pyplot"
 MOST_FIGURES = 32
-
-
-class _Teacher:
-    """The loader of a module, and then a function of the module."""
-
-    def __init__(self, loader, teach):
-        self._loader = loader
-        self._teach = teach
-
-    def create_module(self, spec):
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module):
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._teach(module)
-
-    def __getattr__(self, name):
-        return getattr(self._loader, name)
 
 
 class Figures:
@@ -49,7 +31,7 @@ class Figures:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Teacher(spec.loader, self._teach)
+            spec.loader = Teacher(spec.loader, self._teach)
         return spec
 
     def _teach(self, pyplot):

@@ -9,13 +9,11 @@ The signal may come at any moment, also while none of the guest's code runs. So 
     no cell at all                            ignore it
 """
 
-import asyncio
-import selectors
 import signal
 from _thread import get_ident
 from os import getpid
 
-from cloister import sources, traces
+from cloister import aio, sources, traces
 
 _GATES = {}  # code object of ours that calls the guest's -> whether that is the loop of a cell
 
@@ -35,13 +33,6 @@ def loop_gate(function):
 _INTERNAL, _GUEST, _OURS = range(3)
 
 
-_ASYNCIO = asyncio.__file__.rpartition("/")[0] + "/"
-
-
-def _is_loop(filename):
-    return filename.startswith(_ASYNCIO) or filename == selectors.__file__
-
-
 def _classify(frame):
     foreign = False
     while frame is not None:
@@ -54,7 +45,7 @@ def _classify(frame):
             if looping is None:
                 return _OURS
             return _GUEST if foreign or not looping else _INTERNAL
-        if not _is_loop(filename):
+        if not aio.is_loop(filename):
             foreign = True
         frame = frame.f_back
     return _OURS

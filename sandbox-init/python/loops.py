@@ -4,49 +4,13 @@ It runs while an async cell runs and while the worker waits for the next cell, n
 there `asyncio.run(main())`, typed by habit, works as in any script.
 """
 
-import asyncio
 import functools
-import selectors
+from _thread import _count as threads_count
 from _thread import get_ident
 from contextvars import copy_context
 
+from cloister import aio
 from cloister.interrupts import gate, loop_gate
-from cloister.stdio import restore_descriptors
-
-_set_running_loop = asyncio._set_running_loop
-_running_loop = asyncio._get_running_loop
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """Survives what a sandbox must: its descriptors closed, its tasks referred to by nobody."""
-
-    def __init__(self, on_wakeup_fd):
-        # poll, not epoll: no descriptor of its own that could be closed under it.
-        super().__init__(selectors.PollSelector())
-        self._kept = set()
-        self._on_wakeup_fd = on_wakeup_fd
-        on_wakeup_fd(self._csock.fileno())
-
-    def create_task(self, coro, **options):
-        task = super().create_task(coro, **options)
-        self._kept.add(task)
-        task.add_done_callback(self._kept.discard)
-        return task
-
-    def _read_from_self(self):
-        try:
-            super()._read_from_self()
-        except OSError:
-            self._renew_self_pipe()
-
-    def _renew_self_pipe(self):
-        # Detached rather than closed: their numbers may be files of the guest's by now.
-        self._remove_reader(self._ssock.detach())
-        self._csock.detach()
-        self._internal_fds -= 1
-        restore_descriptors()
-        self._make_self_pipe()
-        self._on_wakeup_fd(self._csock.fileno())
 
 
 class Loops:
@@ -60,6 +24,9 @@ class Loops:
     def main(self):
         """The main thread's loop; a new one when the guest has closed it."""
         if self._loop is None or self._loop.is_closed():
+            aio.load()
+            from cloister.loop import Loop
+
             self._loop = Loop(self._interrupts.wake_through)
             self._channel.watch_always(self._loop)
         self._thread = get_ident()
@@ -67,16 +34,22 @@ class Loops:
 
     def adopt(self):
         """Before a cell: asyncio.run() leaves no current loop behind."""
+        if aio.module is None:
+            return
         try:
-            asyncio.set_event_loop(self.main())
+            aio.module.set_event_loop(self.main())
         except Exception:
             pass  # the guest has broken asyncio; a cell without await does not need it
+
+    def is_needed(self):
+        """Between cells: a thread of the guest may read the next one, or want the loop."""
+        return aio.module is not None or threads_count() > 0
 
     def stop_idling(self):
         """A cell has arrived."""
         if not self.idle:
             return
-        if _running_loop() is self._loop:
+        if aio.running_loop() is self._loop:
             self._loop.stop()
         else:
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -103,7 +76,7 @@ class Loops:
         while not task.done():
             try:
                 self._run_until_complete(loop, task)
-            except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as error:
+            except (KeyboardInterrupt, SystemExit, aio.CancelledError) as error:
                 first = first or error
                 task.cancel()
             except RuntimeError as error:
@@ -122,20 +95,20 @@ class Loops:
     def _run_until_complete(self, loop, task):
         loop.run_until_complete(task)
 
-    def teach_asyncio(self):
+    def teach(self, asyncio):
         """What notebooks have taught people to expect: create_task() in a cell without await starts in the
         background, asyncio.run() works in every cell."""
         create_task, run = asyncio.create_task, asyncio.run
 
         @functools.wraps(create_task)
         def create_task_anywhere(coro, **options):
-            if _running_loop() is None and get_ident() == self._thread:
+            if aio.running_loop() is None and get_ident() == self._thread:
                 return self.main().create_task(coro, **options)
             return create_task(coro, **options)
 
         @gate
         def run_anywhere(*args, **options):
-            outer = _running_loop()
+            outer = aio.running_loop()
             if outer is None:
                 try:
                     return run(*args, **options)
@@ -147,18 +120,21 @@ class Loops:
         functools.update_wrapper(run_anywhere, run)
         asyncio.create_task = asyncio.tasks.create_task = create_task_anywhere
         asyncio.run = asyncio.runners.run = run_anywhere
+        if self._interrupts.in_main_thread():
+            self.adopt()
 
 
 @gate
 def _nested(outer, run, args, options):
     """asyncio.run() inside a running loop: that loop stands still meanwhile, as with any blocking call."""
+    asyncio = aio.module
     swap = getattr(asyncio.tasks, "_swap_current_task", None)
     task = swap(outer, None) if swap else None
-    _set_running_loop(None)
+    asyncio._set_running_loop(None)
     try:
         return run(*args, **options)
     finally:
-        _set_running_loop(outer)
+        asyncio._set_running_loop(outer)
         if swap:
             swap(outer, task)
         asyncio.set_event_loop(outer)

@@ -6,8 +6,10 @@ pay for a thousand tools. A name of the guest's is never touched.
 
 import builtins
 import importlib
+import sys
 
 import cloister
+from cloister import aio
 from cloister.calls import ServerTools, Tool, Tools
 from cloister.catalogue import Library
 from cloister.discovery import Discovery
@@ -28,13 +30,16 @@ class Namespace:
         self._library.on_change = self._on_change
         self._ours = {}  # names of tools and servers that we put there
         self._wanted = False  # a cell has asked for such a name
+        self._later = set()  # modules of MODULES that nobody has needed yet
         self._waited_for = ()  # servers that did not come up in time
 
     def start(self, display):
         """In the template: what every session has."""
         self._names.pop("_cloister", None)
         discovery = Discovery(self._library)
-        self._names.update((name, importlib.import_module(name)) for name in MODULES)
+        self._names.update((name, sys.modules[name]) for name in MODULES if name in sys.modules)
+        self._later = {name for name in MODULES if name not in sys.modules}
+        aio.when_loaded(lambda asyncio: self._add_module("asyncio", asyncio))
         self._names.update(KINDS)
         cloister.tools = Tools(self._library, self._channel)
         cloister.display = display
@@ -45,6 +50,19 @@ class Namespace:
             _schema=discovery.schema,
             display=display,
         )
+
+    def _add_module(self, name, module):
+        if name in self._later:
+            self._later.remove(name)
+            self._names.setdefault(name, module)
+
+    def add_modules(self, names=MODULES):
+        """Of those that no session has to import, what is not there yet."""
+        for name in self._later.intersection(names):
+            try:
+                self._add_module(name, importlib.import_module(name))
+            except ImportError:
+                pass  # the guest has broken it; the name is nobody's then
 
     def on_catalogue(self, version, payload):
         self._library.on_frame(version, payload)
@@ -57,6 +75,8 @@ class Namespace:
         """Before a cell runs; needed: the names it reads and does not set, "*" for more than can be told."""
         free = needed - self._names.keys()
         dynamic = not free.isdisjoint(_DYNAMIC)
+        if self._later:
+            self.add_modules(MODULES if dynamic or "*" in free else free)
         free.difference_update(vars(builtins))
         if self._wanted or free or dynamic:
             self._wanted = True

@@ -6,7 +6,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from os import _exit, environ, getpid
 
 import __main__
-from cloister import sources, stdio, traces
+from cloister import aio, sources, stdio, traces
 from cloister.cell import Cells, Outcome, describe, describe_exit
 from cloister.channel import RESULT, Channel
 from cloister.display import Displays
@@ -44,11 +44,15 @@ class Session:
         self._reserve = None
         self._interrupts.owed = lambda: self._current is not None or bool(self._cells_waiting)
         sources.teach_inspect()
-        self._loops.teach_asyncio()
+        aio.when_loaded(self._loops.teach)
         self._namespace.start(self._displays.display)
         self._displays.figures.install()
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
+
+    def complete(self):
+        """In the template, once it has imported all that it will."""
+        self._namespace.add_modules()
 
     def run(self):
         """Never returns: the process ends with its channel."""
@@ -89,7 +93,10 @@ class Session:
 
     def _idle(self):
         try:
-            self._loops.run_idle()
+            if self._loops.is_needed():
+                self._loops.run_idle()
+            else:
+                self._core.wait(-1)
         except KeyboardInterrupt:
             stdio.complain("cloister: a background task was interrupted\n")
         except SystemExit:

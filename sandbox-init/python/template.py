@@ -6,23 +6,48 @@ Each worker is a fork of it.
 import gc
 import os
 import sys
+from importlib.machinery import PathFinder
 
 import _cloister
+from cloister import aio
+from cloister.teacher import Teacher
 
-# What most code imports. It is shared by all sessions, so it costs each of them nothing.
+# What most code imports, and what that imports in turn, one after the other: whoever waits for a session waits for one
+# of them at most. It is shared by the sessions, so it costs each of them nothing.
 PRELOADED = (
-    "asyncio base64 bisect collections concurrent.futures contextlib copy dataclasses datetime decimal enum functools"
-    " hashlib heapq importlib.util inspect io itertools json linecache logging math operator os pathlib pickle queue"
-    " random re shutil signal string struct subprocess tempfile textwrap threading time traceback types typing"
-    " urllib.parse warnings"
-)
+    "errno math time types token opcode dis atexit fcntl array warnings operator collections functools itertools"
+    " heapq bisect copyreg enum re contextlib io json tokenize linecache traceback inspect keyword reprlib copy"
+    " weakref string struct binascii base64 select selectors locale signal threading subprocess ipaddress socket"
+    " datetime ssl logging concurrent.futures contextvars asyncio dataclasses numbers decimal hashlib random fnmatch"
+    " glob grp pwd zlib bz2 lzma shutil tempfile ntpath urllib urllib.parse pathlib pickle queue textwrap typing"
+    " importlib.util os"
+).split()
 
 
-def enable_site():
+class Shared:
+    """Finds what PRELOADED names as long as a session may lack it: it is the image's also where the working directory
+    has a file of that name."""
+
+    def __init__(self):
+        self._names = {name.partition(".")[0] for name in PRELOADED}
+        self.path = []
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._names:
+            return None
+        spec = PathFinder.find_spec(name, self.path, target)
+        if name == "asyncio" and spec is not None and spec.loader is not None:
+            spec.loader = Teacher(spec.loader, aio.loaded)
+        return spec
+
+
+def enable_site(shared):
     """site-packages, .pth files and virtual environments, as without -S; '' as in an interactive Python."""
     import site
 
     site.main()
+    shared.path = list(sys.path)
+    sys.meta_path.insert(0, shared)
     sys.path.insert(0, "")
     sys.argv[:] = [""]
     if hasattr(sys, "orig_argv"):
@@ -37,13 +62,47 @@ class PreloadError(Exception):
     pass
 
 
-def preload():
-    for name in PRELOADED.split():
-        try:
-            __import__(name)
-        except ImportError:
-            # An image may lack what a session may never want (an optional C library).
-            pass
+class Rest:
+    """What the template imports when nobody waits for a session, a module a call."""
+
+    def __init__(self, session, shared):
+        self._session = session
+        self._shared = shared
+        self._waiting = PRELOADED[::-1]
+
+    def __call__(self):
+        """Returns whether there is more."""
+        name = self._next()
+        if name is not None:
+            _import(name)
+            return True
+        self._session.complete()
+        # Sessions have them all from now on.
+        sys.meta_path.remove(self._shared)
+        settle()
+        return False
+
+    def _next(self):
+        while self._waiting:
+            name = self._waiting.pop()
+            if name not in sys.modules:
+                return name
+        return None
+
+
+def _import(name):
+    try:
+        __import__(name)
+    except Exception:
+        # An image may lack what a session may never want (an optional C library).
+        pass
+
+
+def settle():
+    """What is there now stays: no collection touches it, so that the sessions go on sharing it."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def preload_wanted(names):
@@ -80,17 +139,18 @@ def reseed():
 
 
 def main():
-    enable_site()
-    preload()
+    # What is imported stays, and is looked at once.
+    gc.disable()
+    shared = Shared()
+    enable_site(shared)
     from cloister import session
 
     preload_wanted(_cloister.preload().split())
     worker = session.Session(_cloister)
     os.register_at_fork(after_in_child=_cloister.forked)
     sys.modules.pop("_cloister", None)
-    gc.collect()
     gc.freeze()
-    _cloister.serve()
+    gc.enable()
+    _cloister.serve(Rest(worker, shared))
     reseed()
     worker.run()
-

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -22,6 +23,8 @@
 #include "policy/sandbox-plan.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session.h"
+
+enum { QUIET_MS = 20 }; /* without a message, before the time is used for something else */
 
 const struct template_plan *template_plan(void)
 {
@@ -107,10 +110,21 @@ static int answer(const struct session *s, struct error *err)
         return r < 0 ? error_errno(err, -r, "answer the monitor") : 0;
 }
 
+/* Uses the time until the next message. At first it waits for one: the session that the template
+ * was started for, and what its first cell needs of the processor, come before. */
+static void use_time(const struct template_hooks *hooks, int *patience_ms)
+{
+        struct pollfd control = {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN};
+
+        while (*patience_ms >= 0 && poll(&control, 1, *patience_ms) == 0)
+                *patience_ms = hooks->idle() ? 0 : -1;
+}
+
 int template_serve(const struct template_hooks *hooks, struct template_session *ret,
                    struct error *err)
 {
         struct session session = {};
+        int patience_ms = hooks->idle ? QUIET_MS : -1;
 
         session.template = template_plan();
         int r = prepare(err);
@@ -118,6 +132,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 struct template_message message;
                 size_t count = SESSION_FD_COUNT;
 
+                use_time(hooks, &patience_ms);
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
                                        &count, NULL, 0);
                 if (n == 0)

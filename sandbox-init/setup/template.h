@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "policy/sandbox-plan.h"
 
@@ -14,6 +16,9 @@ struct template_hooks {
         void (*before_fork)(void);
         void (*after_fork_parent)(void);
         void (*after_fork_child)(void);
+        /* Something to do while nobody asks for a session; returns whether there is more of it.
+         * Whoever asks meanwhile waits for its return. */
+        bool (*idle)(void); /* or NULL */
 };
 
 /* What a worker finds: everything else is closed. stdin, stdout and stderr are at 0, 1 and 2

@@ -6,7 +6,8 @@
  *     compiled(name, magic)
  *                       its code, marshalled, None when there is none for this magic number
  *     preload()         names of the modules that the profile wants imported, one a line
- *     serve()           the template serves here; returns in each worker
+ *     serve(idle)       the template serves here; returns in each worker. Between sessions it calls
+ *                       idle() as long as that returns something true
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
@@ -180,6 +181,22 @@ static PyObject *cloister_preload(PyObject *self, PyObject *args)
         return py.Py_BuildValue("s", template_plan()->preload);
 }
 
+static PyObject *idle; /* what serve() was given; borrowed */
+
+static bool call_idle(void)
+{
+        char text[400];
+        PyObject *more = py.PyObject_CallObject(idle, NULL);
+        int r = more ? py.PyObject_IsTrue(more) : -1;
+
+        if (r < 0) {
+                exception_text(text, sizeof(text));
+                leave(EXIT_FAILURE, text);
+        }
+        py.Py_DecRef(more);
+        return r == 1;
+}
+
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
 {
         struct template_session session = {.rpc_fd = -1};
@@ -191,7 +208,11 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
                 .before_fork = py.PyOS_BeforeFork,
                 .after_fork_parent = py.PyOS_AfterFork_Parent,
                 .after_fork_child = py.PyOS_AfterFork_Child,
+                .idle = call_idle,
         };
+
+        if (!py.PyArg_ParseTuple(args, "O", &idle))
+                return NULL;
         reported = true;
         int r = template_ready(&error);
         if (r >= 0)
@@ -383,7 +404,7 @@ static PyMethodDef methods[] = {
         {"source", cloister_source, METH_VARARGS, NULL},
         {"compiled", cloister_compiled, METH_VARARGS, NULL},
         {"preload", cloister_preload, METH_NOARGS, NULL},
-        {"serve", cloister_serve, METH_NOARGS, NULL},
+        {"serve", cloister_serve, METH_VARARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},
         {"send", cloister_send, METH_VARARGS, NULL},
         {"read", cloister_read, METH_VARARGS, NULL},

@@ -39,7 +39,9 @@
         X(PyOS_AfterFork_Child)                                                                    \
         X(PyOS_AfterFork_Parent)                                                                   \
         X(PyOS_BeforeFork)                                                                         \
+        X(PyObject_CallObject)                                                                     \
         X(PyObject_GetAttrString)                                                                  \
+        X(PyObject_IsTrue)                                                                         \
         X(PyObject_Str)                                                                            \
         X(PyUnicode_AsUTF8String)                                                                  \
         X(PyUnicode_FromStringAndSize)                                                             \

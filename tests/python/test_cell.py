@@ -181,7 +181,7 @@ class Nested(Rig):
         self.addCleanup(setattr, asyncio, "create_task", asyncio.create_task)
         self.addCleanup(setattr, asyncio.runners, "run", asyncio.runners.run)
         self.addCleanup(setattr, asyncio.tasks, "create_task", asyncio.tasks.create_task)
-        self.loops.teach_asyncio()
+        self.loops.teach(asyncio)
         self.run_cell("import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x")
         self.assertEqual(self.run_cell("asyncio.run(f(1))")["value"]["json"], 1)
         self.assertEqual(self.run_cell("[await f(2), asyncio.run(f(3)), await f(4)]")["value"]["json"], [2, 3, 4])

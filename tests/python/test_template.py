@@ -1,8 +1,32 @@
 """What a template has before its first session."""
 
+import os
+import subprocess
+import tempfile
 import unittest
+from unittest import mock
 
+import worker_rig
 from worker_case import WorkerTest
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "sandbox-init", "python")
+
+# What the list of modules, imported as a template does, leaves unnamed: nothing but inner modules (sre_: those of re,
+# which every template has).
+UNNAMED = """
+import ast, sys
+before = set(sys.modules)
+tree = ast.parse(open(sys.argv[1]).read())
+value = next(n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "PRELOADED")
+names = ast.literal_eval(value.func.value).split()
+for name in names:
+    try:
+        __import__(name)
+    except ImportError:
+        pass
+named = {name.partition(".")[0] for name in names} | before
+print(sorted(n for n in set(sys.modules) - named if "." not in n and not n.startswith(("_", "sre_"))))
+"""
 
 EMBEDDED = """
 import marshal, sys
@@ -26,6 +50,79 @@ class Embedded(WorkerTest):
         code = EMBEDDED + "[core.compiled('cell', m) for m in (bytes(4), b'', bytes(99), MAGIC_NUMBER[:3])]"
         self.assertEqual(self.value(code), [None] * 4)
         self.assertEqual(self.value(EMBEDDED + "core.compiled('none', MAGIC_NUMBER)"), None)
+
+
+class Later(WorkerTest):
+    def test_sessions_share_what_the_template_has_imported(self):
+        code = "import sys\n[n in sys.modules for n in ('asyncio', 'ssl', 'pathlib', 'pickle', 'datetime')]"
+        cold = "CLOISTER_STUB_COLD" in os.environ
+        self.assertEqual(self.value(code), [not cold] * 5)
+        self.assertEqual(self.value("import gc; [gc.isenabled(), gc.get_freeze_count() > 1000]"), [True, True])
+
+    def test_the_list_names_all_that_it_brings(self):
+        done = subprocess.run(
+            [worker_rig.PYTHON, "-I", "-c", UNNAMED, os.path.join(SOURCES, "template.py")],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        self.assertEqual(done.stdout, "[]\n")
+
+
+class First(WorkerTest):
+    """The first sessions of a template, which are made before it has imported the rest."""
+
+    @classmethod
+    def setUpClass(cls):
+        with mock.patch.dict(os.environ, CLOISTER_STUB_COLD="1"):
+            super().setUpClass()
+
+    def loaded(self):
+        return self.value("import sys; 'asyncio' in sys.modules")
+
+    def test_a_plain_cell_imports_no_asyncio(self):
+        self.assertEqual(self.value("1+1"), 2)
+        self.assertFalse(self.loaded())
+
+    def test_names_are_there_all_the_same(self):
+        self.assertEqual(self.value("datetime.date(2024, 2, 3).year"), 2024)
+        self.assertEqual(self.value("def f():\n    return asyncio.Queue().qsize()\nf()"), 0)
+        self.assertTrue(self.loaded())
+
+    def test_names_that_only_running_tells(self):
+        self.assertEqual(self.value("eval('asyn' + 'cio').__name__"), "asyncio")
+        self.assertTrue(self.value("'datetime' in dir()"))
+
+    def test_an_import_by_the_code_is_taught(self):
+        self.assertTrue(self.value("import asyncio\nasyncio.get_event_loop().is_running() is False"))
+        self.run_cell("done = []\nasync def later():\n    done.append(1)\n_ = asyncio.create_task(later())")
+        self.assertEqual(self.value("await asyncio.sleep(0.01)\ndone"), [1])
+        self.assertEqual(self.value("asyncio.run(asyncio.sleep(0, 3))"), 3)
+
+    def test_the_first_await(self):
+        self.assertEqual(self.value("await tools['echo'](v=5)"), {"v": 5, "tool": "echo"})
+        self.assertTrue(self.loaded())
+
+    def test_a_thread_that_imports_it(self):
+        self.run_cell("import threading, time\nt = threading.Thread(target=__import__, args=('asyncio',))\nt.start()")
+        self.assertEqual(self.value("t.join(); time.sleep(0.01); await asyncio.sleep(0, 2)"), 2)
+
+    def test_a_thread_that_reads_the_next_cell(self):
+        code = "import threading, time\ndef work():\n    time.sleep(0.2)\n    tools['echo'].sync(v=1)\n    time.sleep(0.5)\n"
+        self.run_cell(code + "t = threading.Thread(target=work); t.start()")
+        self.assertEqual(self.value("t.join(); 6"), 6)
+
+    def test_files_of_the_working_directory_are_as_for_later_sessions(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for name in ("random", "asyncio", "mine"):
+                with open(os.path.join(directory, name + ".py"), "w") as file:
+                    file.write("mine = True\n")
+            code = (
+                "import os; os.chdir(%r)\n"
+                "import random, mine\n"
+                "[hasattr(random, 'mine'), hasattr(mine, 'mine'), hasattr(asyncio, 'mine')]"
+            )
+            self.assertEqual(self.value(code % directory), [False, True, False])
 
 
 if __name__ == "__main__":

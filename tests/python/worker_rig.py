@@ -45,7 +45,9 @@ class Template:
                 os.dup2(theirs.fileno(), 3)
                 os.set_inheritable(3, True)  # dup2() leaves it as it is where it is 3 already
                 os.closerange(4, 4096)
-                os.execve(STUB, [python, libpython], {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"})
+                environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+                environ.update((name, value) for name, value in os.environ.items() if name == "CLOISTER_STUB_COLD")
+                os.execve(STUB, [python, libpython], environ)
             finally:
                 os._exit(127)
         os.close(null)
