@@ -15,7 +15,7 @@ RESULT, CALL, DISPLAY, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x45, 0x47, 0x
 
 
 class Waiter:
-    """One call that is out. payload: the answer's bytes, None when there was no memory for them, a str why they were lost."""
+    """One call that is out. payload: as _cloister.read() gives it."""
 
     __slots__ = ("number", "done", "payload", "loop", "future", "lock")
 
@@ -88,7 +88,7 @@ class Channel:
                 self._let_read()
 
     def call(self, kind, payload):
-        """Sends and blocks; returns the answer's bytes."""
+        """Sends and blocks; returns the answer's payload."""
         waiter = Waiter(next(self._numbers))
         self._waiters[waiter.number] = waiter
         try:
@@ -153,7 +153,7 @@ class Channel:
             waiter = self._waiters.pop(number, None)
             if waiter is not None:
                 waiter.finish(payload)
-            if isinstance(payload, str) and self._core.send(DROP, number, b"{}"):
+            if isinstance(payload, int) and self._core.send(DROP, number, b'{"lost":true}'):
                 self._pulled = True  # and the broker has its memory back
         elif kind == EXEC:
             self.on_exec(number, payload)

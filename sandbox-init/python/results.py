@@ -1,5 +1,6 @@
 """What a tool call returns: the value that is meant rather than the message that carries it."""
 
+import errno
 import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64
@@ -81,15 +82,18 @@ for _kind in (Blob, Image, Audio, File, Link):
     _kind.__module__ = "cloister"
 
 
+LOST = {errno.EMFILE: "no descriptor was free for it; close files that are no longer needed"}
+
+
 def read_answer(payload, server, tool):
     """The CallToolResult of a RETURN, or its error raised."""
     if payload is None:
         raise MemoryError("no memory for the result of %s" % tool)
-    if isinstance(payload, str):
-        text = "the result of %s did not arrive: %s; close files that are no longer needed" % (tool, payload)
+    if isinstance(payload, int):
+        text = "the result of %s did not arrive: %s" % (tool, LOST.get(payload, "its descriptor was closed"))
         raise ToolError(text, server=server, tool=tool)
     try:
-        answer = decode(payload)
+        answer = decode_text(payload) if isinstance(payload, str) else decode(payload)
         if answer.get("ok"):
             return answer["result"]
         error = answer["error"]

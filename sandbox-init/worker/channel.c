@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/time_types.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -156,21 +157,7 @@ static bool is_ours(int fd, uint32_t length)
                raw_call(SYS_lseek, fd, 0, SEEK_END, 0, 0, 0) == length;
 }
 
-static int copy_out(int fd, char *to, uint32_t length)
-{
-        for (size_t done = 0; done < length;) {
-                long n = raw_call(SYS_pread64, fd, raw_pointer(to + done), (long)(length - done),
-                                  (long)done, 0, 0);
-                if (n == -EINTR)
-                        continue;
-                if (n <= 0)
-                        return -EBADF;
-                done += (size_t)n;
-        }
-        return 0;
-}
-
-int channel_take(const struct frame_header *header, char *to)
+int channel_map(const struct frame_header *header, struct channel_view *ret)
 {
         if (channel.n_memfds == 0)
                 return -EBADF;
@@ -182,10 +169,22 @@ int channel_take(const struct frame_header *header, char *to)
                 return fd;
         if (!is_ours(fd, header->length))
                 return -EBADF;
-        int r = to ? copy_out(fd, to, header->length) : 0;
-        raw_call(SYS_ftruncate, fd, 0, 0, 0, 0, 0);
-        raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
-        return r;
+        long at = raw_call(SYS_mmap, 0, header->length, PROT_READ, MAP_SHARED | MAP_POPULATE, fd,
+                           0);
+        *ret = (struct channel_view){
+                .fd = fd,
+                .length = header->length,
+                .bytes = at < 0 && at > -4096 ? NULL : (const char *)at,
+        };
+        return 0;
+}
+
+void channel_unmap(const struct channel_view *view)
+{
+        if (view->bytes)
+                raw_call(SYS_munmap, raw_pointer(view->bytes), (long)view->length, 0, 0, 0, 0);
+        raw_call(SYS_ftruncate, view->fd, 0, 0, 0, 0, 0);
+        raw_call(SYS_close, view->fd, 0, 0, 0, 0, 0);
 }
 
 static long wait_for(struct pollfd *p, int timeout_ms, const raw_signals *mask)

@@ -31,10 +31,16 @@ bool channel_full(void); /* enough is read for now */
 int channel_peek(struct frame_header *ret, const char **payload, struct error *err);
 void channel_next(const struct frame_header *header);
 
-/* The payload of a frame with FRAME_IN_MEMFD, once for each, in their order: copies its `length`
- * bytes to `to` (NULL: to nowhere), gives the memory back to the broker and closes it. Returns 0,
- * -EMFILE when no descriptor was free as it came, -EBADF when it is not what was sent. */
-int channel_take(const struct frame_header *header, char *to);
+/* The payload of a frame with FRAME_IN_MEMFD, once for each, in their order. Returns 0, -EMFILE
+ * when no descriptor was free as it came, -EBADF when it is not what was sent. channel_unmap()
+ * gives the memory back to the broker. */
+struct channel_view {
+        const char *bytes; /* NULL: no room to map it */
+        size_t length;
+        int fd;
+};
+int channel_map(const struct frame_header *header, struct channel_view *ret);
+void channel_unmap(const struct channel_view *view);
 
 /* Whether the socket has something to read (also: its end) within timeout_ms, -1: no bound; it
  * waits with the signal mask `mask`. Returns 1, 0, or -EINTR. For any thread. */

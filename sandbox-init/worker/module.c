@@ -11,14 +11,12 @@
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
- *     read(list)        appends (type, id, bytes) for each frame that is there: to a list, so that
- *                       no signal handler comes between; None for bytes that find no memory, a
- *                       reason (str) for bytes that were lost
- *     wait(timeout_ms)  whether there is something to read; -1: no bound. A signal's handler may
- *                       raise here
- *     waiting()         for that handler: it was called from inside wait()
- *     flush()           C's stdout
- *     forked()          in a child that Python's fork made: the channel is not its own
+ *     read(list)        appends (type, id, payload) for each frame that is there: to a list, so
+ * that no signal handler comes between. payload: bytes; a str where it came in a memfd; None when
+ * there is no memory for it; an errno when it was lost wait(timeout_ms)  whether there is something
+ * to read; -1: no bound. A signal's handler may raise here waiting()         for that handler: it
+ * was called from inside wait() flush()           C's stdout forked()          in a child that
+ * Python's fork made: the channel is not its own
  *
  * When the broker or the channel is gone there is nobody left to work for: the process ends at
  * once.
@@ -286,40 +284,37 @@ static PyObject *cloister_send(PyObject *self, PyObject *args)
         return py.PyBool_FromLong(pulled);
 }
 
-static PyObject *make_bytes(const char *from, size_t n)
+static PyObject *or_none(PyObject *object)
 {
-        PyObject *bytes = py.PyBytes_FromStringAndSize(from, (Py_ssize_t)n);
-        if (bytes)
-                return bytes;
+        if (object)
+                return object;
         py.PyErr_Clear();
         return none();
 }
 
-static PyObject *take_bytes(const struct frame_header *header)
+/* What is in a memfd becomes a str at once: bytes would be one more copy of what is large. */
+static PyObject *take_text(const struct frame_header *header)
 {
-        PyObject *bytes = make_bytes(NULL, header->length);
-        Py_ssize_t n;
-        char *to;
+        struct channel_view view;
 
-        if (py.PyBytes_AsStringAndSize(bytes, &to, &n) < 0) {
-                py.PyErr_Clear();
-                channel_take(header, NULL);
-                return bytes;
-        }
-        int r = channel_take(header, to);
-        if (r == 0)
-                return bytes;
-        py.Py_DecRef(bytes);
-        return py.Py_BuildValue("s", r == -EMFILE ? "no descriptor was free for it"
-                                                  : "its descriptor was closed");
+        int r = channel_map(header, &view);
+        if (r < 0)
+                return or_none(py.PyLong_FromLong(-r));
+        PyObject *text = NULL;
+        if (view.bytes)
+                text = py.PyUnicode_FromStringAndSize(view.bytes, (Py_ssize_t)view.length);
+        channel_unmap(&view);
+        return or_none(text);
 }
 
 static int append_frame(PyObject *list, const struct frame_header *header, const char *payload)
 {
-        PyObject *bytes = header->flags & FRAME_IN_MEMFD ? take_bytes(header)
-                                                         : make_bytes(payload, header->length);
+        PyObject *content = header->flags & FRAME_IN_MEMFD
+                                    ? take_text(header)
+                                    : or_none(py.PyBytes_FromStringAndSize(
+                                              payload, (Py_ssize_t)header->length));
         PyObject *frame = py.Py_BuildValue("(iKN)", (int)header->type,
-                                           (unsigned long long)header->id, bytes);
+                                           (unsigned long long)header->id, content);
         int r = frame ? py.PyList_Append(list, frame) : -1;
         py.Py_DecRef(frame);
         return r;

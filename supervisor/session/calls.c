@@ -307,14 +307,31 @@ static void drop(struct call *call)
                 hub_wait_cancel(call->wait);
 }
 
+/* Whether the answer came, but its memfd did not. */
+static int read_drop(const struct frame_header *header, const char *payload, bool *lost,
+                     struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        int r = parse_object(header, payload, &doc, err);
+        if (r >= 0)
+                *lost = yyjson_is_true(yyjson_obj_get(yyjson_doc_get_root(doc), "lost"));
+        return r;
+}
+
 /* A DROP for what was answered meanwhile is no error: the two crossed. */
 int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err)
 {
         struct call **at = find(&session->calls, header->id);
         struct cell_call *slot;
+        bool lost = false;
 
-        channel_take_back(&session->channel, header->id);
+        int r = read_drop(header, payload, &lost, err);
+        if (r < 0)
+                return r;
+        if (lost)
+                channel_take_back(&session->channel, header->id);
         if (!at)
                 return 0;
         struct call *call = *at;

@@ -63,7 +63,8 @@ int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *paylo
 int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
                        size_t n);
 
-/* The worker has no use for what was sent with this id. */
+/* What was sent in a memfd with this id was lost on the way. A worker that reads one would be
+ * killed by this (SIGBUS). */
 void channel_take_back(struct channel *c, uint64_t id);
 
 /* Goes on taking frames. */
