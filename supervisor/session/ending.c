@@ -115,17 +115,22 @@ void ending_dead(const struct session *s, const struct monitor_ended *ended, str
         snprintf(o->why, sizeof(o->why), "%s", s->why);
 }
 
-void ending_take_facts(const struct session *s, struct cell *cell,
-                       const struct monitor_ended *ended)
+void ending_take_facts(struct session *s, struct cell *cell, const struct monitor_ended *ended)
 {
         struct cell_outcome *o = &cell->outcome;
         enum monitor_facts kind = (enum monitor_facts)s->set->hello.facts;
-        uint64_t cpu = ended ? ended->cpu_usec : facts_cpu_us(kind, s->cpu_fd);
+        uint64_t cpu, peak;
 
+        if (ended) {
+                cpu = ended->cpu_usec;
+                peak = ended->memory_peak;
+        } else {
+                facts_at_end(kind, s->cpu_fd, s->peak_fd, &s->peak, &cpu, &peak);
+        }
         o->duration_us = clock_us() - cell->started_us;
         o->queued_us = cell->started_us - cell->asked_us;
         o->cpu_us = cpu > cell->cpu_before_us ? cpu - cell->cpu_before_us : 0;
-        o->memory_peak = ended ? ended->memory_peak : facts_memory_peak(kind, s->peak_fd);
+        o->memory_peak = peak;
         for (size_t i = 0; i < o->n_calls; i++) {
                 struct cell_call *call = &o->calls[i];
                 if (!call->pending)

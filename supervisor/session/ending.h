@@ -22,5 +22,4 @@ void ending_dead(const struct session *s, const struct monitor_ended *ended,
 
 /* The facts of a cell at its end; ended: the sandbox is gone, and the monitor has read them; else
  * NULL. */
-void ending_take_facts(const struct session *s, struct cell *cell,
-                       const struct monitor_ended *ended);
+void ending_take_facts(struct session *s, struct cell *cell, const struct monitor_ended *ended);

@@ -30,34 +30,42 @@ static uint64_t number_of(const char *text, const char *key)
         return 0;
 }
 
-/* Fields 14 and 15 of /proc/PID/stat (proc_pid_stat(5)); the name in field 2 may hold anything, its
- * last ')' ends it. */
-static uint64_t ticks_of(const char *text)
+/* Fields of /proc/PID/stat (proc_pid_stat(5)). */
+enum { STAT_MINFLT = 10, STAT_MAJFLT = 12, STAT_UTIME = 14, STAT_STIME = 15 };
+
+/* The name in field 2 may hold anything, its last ')' ends it. */
+static uint64_t field_of(const char *text, int wanted)
 {
         const char *at = strrchr(text, ')');
 
-        for (int field = 2; at && field < 14; field++) {
+        for (int field = 2; at && field < wanted; field++) {
                 at = strchr(at, ' ');
                 at = at ? at + 1 : NULL;
         }
-        if (!at)
-                return 0;
-        char *end;
-        uint64_t user = strtoull(at, &end, 10);
-        return user + strtoull(end, NULL, 10);
+        return at ? strtoull(at, NULL, 10) : 0;
+}
+
+static uint64_t ticks_to_us(uint64_t ticks)
+{
+        long a_second = sysconf(_SC_CLK_TCK);
+
+        return a_second > 0 ? ticks * 1000000 / (uint64_t)a_second : 0;
+}
+
+static uint64_t cpu_us_of(enum monitor_facts kind, const char *text)
+{
+        if (kind == MONITOR_FACTS_CGROUP1)
+                return strtoull(text, NULL, 10) / 1000;
+        if (kind == MONITOR_FACTS_CGROUP2)
+                return number_of(text, "usage_usec ");
+        return ticks_to_us(field_of(text, STAT_UTIME) + field_of(text, STAT_STIME));
 }
 
 uint64_t facts_cpu_us(enum monitor_facts kind, int fd)
 {
         char text[TEXT_MAX] _uninitialized_;
 
-        read_text(fd, text);
-        if (kind == MONITOR_FACTS_CGROUP1)
-                return strtoull(text, NULL, 10) / 1000;
-        if (kind == MONITOR_FACTS_CGROUP2)
-                return number_of(text, "usage_usec ");
-        long a_second = sysconf(_SC_CLK_TCK);
-        return a_second > 0 ? ticks_of(text) * 1000000 / (uint64_t)a_second : 0;
+        return cpu_us_of(kind, read_text(fd, text));
 }
 
 /* A file of a control group is the number alone; of /proc, it is in KiB behind its key. */
@@ -79,4 +87,20 @@ uint64_t facts_memory_peak(enum monitor_facts kind, int fd)
 uint64_t facts_memory(enum monitor_facts kind, int fd)
 {
         return bytes_of(kind, fd, "VmRSS:");
+}
+
+void facts_at_end(enum monitor_facts kind, int cpu_fd, int peak_fd, struct facts_peak *known,
+                  uint64_t *cpu_us, uint64_t *peak)
+{
+        char text[TEXT_MAX] _uninitialized_;
+        uint64_t faults = 0;
+
+        read_text(cpu_fd, text);
+        *cpu_us = cpu_us_of(kind, text);
+        if (kind == MONITOR_FACTS_PROC)
+                faults = field_of(text, STAT_MINFLT) + field_of(text, STAT_MAJFLT);
+        /* The faults were counted first: those since then are seen next time. */
+        if (faults == 0 || faults != known->faults)
+                *known = (struct facts_peak){faults, facts_memory_peak(kind, peak_fd)};
+        *peak = known->bytes;
 }

@@ -12,3 +12,16 @@ uint64_t facts_cpu_us(enum monitor_facts kind, int fd);
  * read. */
 uint64_t facts_memory_peak(enum monitor_facts kind, int fd);
 uint64_t facts_memory(enum monitor_facts kind, int fd);
+
+/* The peak as read last, and how many page faults the process had had by then. Zero at first. */
+struct facts_peak {
+        uint64_t faults, bytes;
+};
+
+/*
+ * Both as at the end of a cell. Of a process, the peak is read only when it has had a page fault
+ * since: its memory does not grow without one, and the kernel takes longer to write that file than
+ * all the rest of a short cell takes us.
+ */
+void facts_at_end(enum monitor_facts kind, int cpu_fd, int peak_fd, struct facts_peak *known,
+                  uint64_t *cpu_us, uint64_t *peak);

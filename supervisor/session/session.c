@@ -458,6 +458,7 @@ static void forget_sandbox(struct session *s)
         int facts[] = {s->cpu_fd, s->peak_fd, s->memory_fd};
         fd_close_many(facts, ARRAY_SIZE(facts));
         s->cpu_fd = s->peak_fd = s->memory_fd = -1;
+        s->peak = (struct facts_peak){};
         s->target = s->serial = 0;
         s->catalogue = 0;
         s->end = END_NONE;

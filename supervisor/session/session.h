@@ -18,6 +18,7 @@
 #include "supervisor/session/calls.h"
 #include "supervisor/session/cell.h"
 #include "supervisor/session/channel.h"
+#include "supervisor/session/facts.h"
 #include "supervisor/session/files.h"
 
 struct sessions;
@@ -80,6 +81,7 @@ struct session {
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];
         int cpu_fd, peak_fd, memory_fd; /* facts */
+        struct facts_peak peak;
         struct calls calls;
         struct files files;
         uint64_t catalogue; /* version that the worker has */
