@@ -85,6 +85,20 @@ int buffer_append(struct buffer *b, const void *data, size_t n)
         return 0;
 }
 
+int buffer_append_number(struct buffer *b, int64_t number)
+{
+        uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+        char digits[24];
+        size_t at = sizeof(digits);
+
+        do
+                digits[--at] = (char)('0' + rest % 10);
+        while ((rest /= 10) > 0);
+        if (number < 0)
+                digits[--at] = '-';
+        return buffer_append(b, digits + at, sizeof(digits) - at);
+}
+
 int buffer_printf(struct buffer *b, const char *format, ...)
 {
         size_t room = b->data ? buffer_room(b) : 0;

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "base/cleanup.h"
@@ -42,6 +44,7 @@ size_t buffer_room(const struct buffer *b); /* bytes that may be written at the 
 void buffer_produced(struct buffer *b, size_t n);
 
 int buffer_append(struct buffer *b, const void *data, size_t n);
+int buffer_append_number(struct buffer *b, int64_t number); /* decimal */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Drops n bytes at the front; what an emptied buffer holds beyond 64 KiB goes back to the system.
@@ -55,6 +58,11 @@ ssize_t buffer_read_fd(struct buffer *b, int fd, size_t most);
 /* Writes from the front until empty or the descriptor would block. Returns 1 when empty, 0 when it
  * would block, negative errno. */
 int buffer_write_fd(struct buffer *b, int fd);
+
+static inline int buffer_append_text(struct buffer *b, const char *text)
+{
+        return buffer_append(b, text, strlen(text));
+}
 
 static inline void cleanup_buffer(struct buffer *b)
 {

@@ -132,6 +132,11 @@ static int append_written(struct buffer *b, char *text, size_t n, const yyjson_w
 
 int json_append(struct buffer *b, yyjson_val *value)
 {
+        if (yyjson_is_raw(value))
+                return buffer_append(b, yyjson_get_raw(value), yyjson_get_len(value));
+        if (yyjson_is_str(value))
+                return json_append_string(b, yyjson_get_str(value), yyjson_get_len(value));
+
         yyjson_write_err why = {};
         size_t n = 0;
         char *text = yyjson_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, &n, &why);
@@ -186,10 +191,33 @@ static int append_string(struct buffer *b, const char *text, size_t n, yyjson_wr
         return append_written(b, out, length, why);
 }
 
+/* Whether the text is ASCII that needs no escape. */
+static bool is_plain(const char *text, size_t n)
+{
+        size_t i = 0;
+
+        while (i < n && text[i] >= ' ' && text[i] < 0x7f && text[i] != '"' && text[i] != '\\')
+                i++;
+        return i == n;
+}
+
+static int append_plain(struct buffer *b, const char *text, size_t n)
+{
+        int r = buffer_reserve(b, n + 2);
+
+        if (r < 0)
+                return r;
+        buffer_append(b, "\"", 1);
+        buffer_append(b, text, n);
+        return buffer_append(b, "\"", 1);
+}
+
 int json_append_string(struct buffer *b, const char *text, size_t n)
 {
         yyjson_write_err why = {};
 
+        if (is_plain(text, n))
+                return append_plain(b, text, n);
         int r = append_string(b, text, n, &why);
         if (why.code != YYJSON_WRITE_ERROR_INVALID_STRING)
                 return r;

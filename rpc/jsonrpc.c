@@ -115,6 +115,51 @@ static int classify_batch(yyjson_val *root, struct jsonrpc_message *ret, struct 
         return 0;
 }
 
+static bool is_space(char c)
+{
+        return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Where in data the opening quote of a key is. yyjson unescapes strings where they lie in its copy
+ * of the text, so that they begin where they began in there. */
+static bool find_key(const struct jsonrpc_message *m, yyjson_val *key, const char *data, size_t n,
+                     size_t *ret)
+{
+        size_t at = (size_t)(yyjson_get_str(key) - m->doc->str_pool) - 1;
+
+        *ret = at;
+        return m->doc->str_pool && at < n && data[at] == '"';
+}
+
+/* The result's text lies between its key and the next member, or the end of the message. Where
+ * anything is not as expected it is left out: who wants it can write the value anew. */
+static void find_text(struct jsonrpc_message *m, const char *data, size_t n)
+{
+        static const char name[] = "\"result\"";
+        yyjson_val *root = yyjson_doc_get_root(m->doc), *next = unsafe_yyjson_get_next(m->result);
+        bool is_last = next == unsafe_yyjson_get_next(root);
+        size_t begin, end = n;
+
+        if (!yyjson_is_obj(m->result) || !find_key(m, m->result - 1, data, n, &begin) ||
+            n - begin < sizeof(name) || memcmp(data + begin, name, sizeof(name) - 1) != 0)
+                return;
+        begin += sizeof(name) - 1;
+        if (!is_last && !find_key(m, next, data, n, &end))
+                return;
+        while (begin < end && (is_space(data[begin]) || data[begin] == ':'))
+                begin++;
+        while (end > begin && is_space(data[end - 1]))
+                end--;
+        if (end == begin || data[--end] != (is_last ? '}' : ','))
+                return;
+        while (end > begin && is_space(data[end - 1]))
+                end--;
+        if (end - begin < 2 || data[begin] != '{' || data[end - 1] != '}')
+                return;
+        m->text = data + begin;
+        m->text_length = end - begin;
+}
+
 int jsonrpc_parse(const char *data, size_t n, struct jsonrpc_message *ret, struct error *err)
 {
         yyjson_doc *doc = NULL;
@@ -129,6 +174,8 @@ int jsonrpc_parse(const char *data, size_t n, struct jsonrpc_message *ret, struc
         else
                 r = jsonrpc_classify(root, ret, err);
         ret->doc = doc;
+        if (r >= 0 && ret->kind == JSONRPC_RESPONSE)
+                find_text(ret, data, n);
         return r < 0 ? -EINVAL : 0;
 }
 
@@ -217,17 +264,24 @@ static int append_member(struct buffer *b, const char *name, const char *text, s
 
 static int append_method(struct buffer *b, const char *method, const char *params, size_t n)
 {
-        int r = buffer_printf(b, ",\"method\":");
+        int r = buffer_append_text(b, ",\"method\":");
         if (r >= 0)
                 r = json_append_string(b, method, strlen(method));
         return r < 0 ? r : append_member(b, "params", params, n);
+}
+
+static int append_request_id(struct buffer *b, int64_t id)
+{
+        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\",\"id\":");
+
+        return r < 0 ? r : buffer_append_number(b, id);
 }
 
 int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, const char *params,
                            size_t n)
 {
         size_t before = b->length;
-        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\",\"id\":%lld", (long long)id);
+        int r = append_request_id(b, id);
 
         if (r >= 0)
                 r = append_method(b, method, params, n);
@@ -243,7 +297,7 @@ int jsonrpc_append_request_with(struct buffer *b, int64_t id, const char *method
                 return jsonrpc_append_request(b, id, method, params, n);
         if (n < 2 || params[0] != '{')
                 return -EINVAL;
-        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\",\"id\":%lld", (long long)id);
+        int r = append_request_id(b, id);
         if (r >= 0)
                 r = append_method(b, method, "{", 1);
         if (r >= 0)
@@ -256,7 +310,7 @@ int jsonrpc_append_request_with(struct buffer *b, int64_t id, const char *method
 int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n)
 {
         size_t before = b->length;
-        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\"");
+        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\"");
 
         if (r >= 0)
                 r = append_method(b, method, params, n);
@@ -265,7 +319,7 @@ int jsonrpc_append_notification(struct buffer *b, const char *method, const char
 
 static int append_answer(struct buffer *b, yyjson_val *id)
 {
-        int r = buffer_printf(b, "{\"jsonrpc\":\"2.0\",\"id\":");
+        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\",\"id\":");
 
         if (r < 0)
                 return r;

@@ -48,8 +48,11 @@ struct jsonrpc_message {
         yyjson_val *id; /* a string or a number; NULL when there is none (or null, in an ERROR) */
         const char *method; /* REQUEST, NOTIFICATION; may hold NUL bytes: see method_length */
         size_t method_length;
-        yyjson_val *params;        /* an object or an array, or NULL */
-        yyjson_val *result;        /* RESPONSE: any value, null included */
+        yyjson_val *params; /* an object or an array, or NULL */
+        yyjson_val *result; /* RESPONSE: any value, null included */
+        const char *text;   /* of a result that is an object, as it was written: in what was
+                               parsed, valid as long as that; or NULL */
+        size_t text_length;
         int64_t error_code;        /* ERROR */
         const char *error_message; /* ERROR; "" when it has none */
         yyjson_val *error_data;    /* ERROR; or NULL */

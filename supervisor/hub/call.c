@@ -38,6 +38,7 @@ static void detach(struct hub_call *call)
 void hub_call_free(struct hub_call *call)
 {
         jsonrpc_done(&call->answer);
+        free(call->text);
         buffer_done(&call->params);
         free(call->tool);
         free(call);
@@ -241,12 +242,12 @@ static struct hub_server *find_server(struct hub *hub, const char *name)
 
 static int write_params(struct buffer *b, const char *tool, yyjson_val *arguments)
 {
-        int r = buffer_printf(b, "{\"name\":");
+        int r = buffer_append_text(b, "{\"name\":");
 
         if (r >= 0)
                 r = json_append_string(b, tool, strlen(tool));
         if (r >= 0)
-                r = buffer_printf(b, ",\"arguments\":");
+                r = buffer_append_text(b, ",\"arguments\":");
         if (r >= 0)
                 r = arguments ? json_append(b, arguments) : buffer_append(b, "{}", 2);
         return r < 0 ? r : buffer_append(b, "}", 1);
@@ -449,6 +450,17 @@ static bool refuse_unfinished(struct hub_call *call, yyjson_val *result)
         return true;
 }
 
+/* The line that it lies in goes when the next is read. */
+static void keep_text(struct hub_call *call, const char *text, size_t n)
+{
+        call->text = text ? malloc(n) : NULL;
+        if (!call->text)
+                return;
+        memcpy(call->text, text, n);
+        call->result.text = call->text;
+        call->result.text_length = n;
+}
+
 void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer)
 {
         const char *fault = answer->kind == JSONRPC_RESPONSE ? find_fault(answer->result) : NULL;
@@ -464,6 +476,8 @@ void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer)
         *answer = (struct jsonrpc_message){};
         if (call->answer.kind == JSONRPC_RESPONSE) {
                 call->result.result = call->answer.result;
+                keep_text(call, call->answer.text, call->answer.text_length);
+                call->answer.text = NULL;
                 finish(call, HUB_OK);
                 return;
         }

@@ -33,6 +33,7 @@ struct hub_call {
 
         struct hub_result result;
         struct jsonrpc_message answer; /* owns what the result points to */
+        char *text;                    /* but its text */
         char message[sizeof(((struct error *)0)->text)];
 };
 

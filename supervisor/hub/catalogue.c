@@ -62,7 +62,7 @@ static int append_tools(struct buffer *b, const struct hub_server *s,
 static int append_server(struct buffer *b, const struct hub_server *s,
                          const struct config_profile *profile, const char *error)
 {
-        int r = buffer_printf(b, "{\"name\":");
+        int r = buffer_append_text(b, "{\"name\":");
 
         if (r >= 0)
                 r = json_append_string(b, s->config->name, strlen(s->config->name));
@@ -73,7 +73,7 @@ static int append_server(struct buffer *b, const struct hub_server *s,
         if (r >= 0 && !error)
                 r = append_text(b, "instructions", s->instructions);
         if (r >= 0)
-                r = buffer_printf(b, ",\"tools\":[");
+                r = buffer_append_text(b, ",\"tools\":[");
         if (r >= 0 && !error && s->tools && !hub_server_unusable(s))
                 r = append_tools(b, s, profile);
         return r < 0 ? r : buffer_append(b, "]}", 2);
@@ -92,14 +92,14 @@ static int append_next(struct buffer *b, const struct hub *hub, size_t i,
         size_t limit = b->limit, before = b->length;
 
         b->limit = limit - room_for_rest(hub, i);
-        int r = buffer_printf(b, "%s", comma);
+        int r = buffer_append_text(b, comma);
         if (r >= 0)
                 r = append_server(b, hub->servers[i], profile, NULL);
         b->limit = limit;
         if (r != -EMSGSIZE)
                 return r;
         b->length = before;
-        r = buffer_printf(b, "%s", comma);
+        r = buffer_append_text(b, comma);
         return r < 0 ? r
                      : append_server(
                                b, hub->servers[i], profile,
@@ -110,7 +110,7 @@ static int append_next(struct buffer *b, const struct hub *hub, size_t i,
 int hub_catalogue_build(struct buffer *b, const struct hub *hub,
                         const struct config_profile *profile)
 {
-        int r = buffer_printf(b, "{\"servers\":[");
+        int r = buffer_append_text(b, "{\"servers\":[");
         const char *comma = "";
 
         for (size_t i = 0; r >= 0 && i < hub->n_servers; i++) {

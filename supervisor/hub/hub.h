@@ -92,7 +92,9 @@ const char *hub_outcome_kind(enum hub_outcome outcome); /* "ToolNotFound"… */
 
 struct hub_result {
         enum hub_outcome outcome;
-        yyjson_val *result;  /* HUB_OK; valid during the callback */
+        yyjson_val *result; /* HUB_OK; valid during the callback */
+        const char *text;   /* of it, as the server wrote it; NULL: write it anew */
+        size_t text_length;
         const char *message; /* else */
         int64_t rpc_code;
         yyjson_val *rpc_data; /* or NULL */

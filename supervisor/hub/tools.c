@@ -115,7 +115,7 @@ static int append_description(struct buffer *b, yyjson_val *tool)
                 if (yyjson_is_str(value))
                         return append_value(b, "description", value);
         }
-        return buffer_printf(b, ",\"description\":\"\"");
+        return buffer_append_text(b, ",\"description\":\"\"");
 }
 
 static int append_schema(struct buffer *b, yyjson_val *tool)
@@ -136,7 +136,7 @@ static int append_optional(struct buffer *b, yyjson_val *tool, const char *key)
 /* One tool as the catalogue has it. Returns 0, -EMSGSIZE, -ENOMEM, -EINVAL. */
 static int append_tool(struct buffer *b, yyjson_val *tool)
 {
-        int r = buffer_printf(b, "{\"name\":");
+        int r = buffer_append_text(b, "{\"name\":");
 
         if (r >= 0)
                 r = json_append(b, yyjson_obj_get(tool, "name"));
@@ -292,7 +292,7 @@ int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
                 const struct place *place = &tools->places[i];
                 if (!is_wanted(data, place->name))
                         continue;
-                r = buffer_printf(b, "%s", comma);
+                r = buffer_append_text(b, comma);
                 if (r >= 0)
                         r = buffer_append(b, text + place->at, place->length);
                 comma = ",";

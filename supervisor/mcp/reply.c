@@ -14,6 +14,8 @@ int reply_init(struct reply *reply, yyjson_val *id, struct batch *batch)
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(RESULT_MAX);
 
         *reply = (struct reply){.batch = batch};
+        if (yyjson_is_raw(id))
+                return json_parse(yyjson_get_raw(id), yyjson_get_len(id), &reply->id_doc, NULL);
         int r = json_append(&text, id);
         if (r >= 0)
                 r = json_parse(buffer_bytes(&text), text.length, &reply->id_doc, NULL);

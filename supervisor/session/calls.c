@@ -109,16 +109,22 @@ static void send_failure(struct session *session, uint64_t number, const char *k
                 log_warning("session %s: an answer was dropped: %s", session->name, strerror(-r));
 }
 
-static void send_success(struct session *session, uint64_t number, yyjson_val *result)
+/* The result goes as its server wrote it, which was parsed: it is JSON and within the bounds. */
+static void send_success(struct session *session, uint64_t number, const struct hub_result *result)
 {
         static char before[] = "{\"ok\":true,\"result\":", after[] = "}";
-        _cleanup_free_ char *text = NULL;
-        size_t n = 0;
+        _cleanup_free_ char *written = NULL;
+        const char *text = result->text;
+        size_t n = result->text_length;
+        int r = 0;
 
-        int r = json_write(result, &text, &n);
+        if (!text) {
+                r = json_write(result->result, &written, &n);
+                text = written;
+        }
         const struct iovec parts[] = {
                 {.iov_base = before, .iov_len = sizeof(before) - 1},
-                {.iov_base = text, .iov_len = n},
+                {.iov_base = (void *)(uintptr_t)text, .iov_len = n},
                 {.iov_base = after, .iov_len = sizeof(after) - 1},
         };
         if (r >= 0)
@@ -182,7 +188,7 @@ static void on_outcome(void *data, const struct hub_result *result)
         note_end(call, result->sent, ok && !is_error(result->result), result->duration_us);
         take_out(call);
         if (ok)
-                send_success(session, number, result->result);
+                send_success(session, number, result);
         else
                 send_failure(session, number, hub_outcome_kind(result->outcome),
                              result->message ? result->message : "the call failed",

@@ -22,6 +22,21 @@ static void check_answer(const struct jsonrpc_message *request)
         assert(back.kind == JSONRPC_RESPONSE && yyjson_equals(back.id, request->id));
 }
 
+/* What is passed on as it was written says the same as what was read. */
+static void check_text(const struct jsonrpc_message *m)
+{
+        _cleanup_buffer_ struct buffer a = BUFFER_INIT(8UL * MOST), b = BUFFER_INIT(8UL * MOST);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        if (!m->text)
+                return;
+        assert(m->kind == JSONRPC_RESPONSE && memchr(m->text, '\n', m->text_length) == NULL);
+        assert(json_parse(m->text, m->text_length, &doc, NULL) == 0);
+        assert(json_append(&a, m->result) == 0);
+        assert(json_append(&b, yyjson_doc_get_root(doc)) == 0);
+        assert(a.length == b.length && memcmp(buffer_bytes(&a), buffer_bytes(&b), a.length) == 0);
+}
+
 static void check_members(const struct jsonrpc_message *m)
 {
         assert((m->kind == JSONRPC_REQUEST) <= (m->id && m->method));
@@ -30,6 +45,7 @@ static void check_members(const struct jsonrpc_message *m)
         assert((m->kind == JSONRPC_ERROR) <= (m->error_message != NULL));
         if (m->kind == JSONRPC_REQUEST)
                 check_answer(m);
+        check_text(m);
 }
 
 static bool take_batch(yyjson_val *batch)

@@ -282,6 +282,18 @@ static char *text_of(yyjson_val *value)
         return text;
 }
 
+/* What goes to the sandbox as the server wrote it is what was parsed. */
+static void check_text(const struct hub_result *result)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct error err = {};
+
+        if (result->outcome != HUB_OK || !result->text)
+                return;
+        check_ok(json_parse(result->text, result->text_length, &doc, &err));
+        check(yyjson_equals(yyjson_doc_get_root(doc), result->result));
+}
+
 static void on_told(void *data, const struct hub_result *result)
 {
         struct told *told = data;
@@ -293,6 +305,7 @@ static void on_told(void *data, const struct hub_result *result)
         snprintf(told->message, sizeof(told->message), "%s",
                  result->message ? result->message : "");
         told->result = text_of(result->result);
+        check_text(result);
         told->rpc_data = text_of(result->rpc_data);
         told->rpc_code = result->rpc_code;
         told->duration_us = result->duration_us;

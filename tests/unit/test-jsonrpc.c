@@ -46,6 +46,44 @@ static void test_kinds(void)
         check_kind(" [1] ", JSONRPC_BATCH);
 }
 
+static void check_text(const char *line, const char *wanted)
+{
+        struct jsonrpc_message m;
+        struct error err;
+
+        check_ok(parse(line, &m, &err));
+        check_eq_int(m.kind, JSONRPC_RESPONSE);
+        if (!wanted) {
+                check(!m.text);
+        } else {
+                check(m.text);
+                check_eq_bytes(m.text, m.text_length, wanted);
+        }
+        jsonrpc_done(&m);
+}
+
+/* A result is passed on as it was written, wherever it stands and whatever is around it. */
+static void test_text_of_result(void)
+{
+        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", "{}");
+        check_text(" {\"result\" : {\"a\": [1.50, 1E400] } , \"jsonrpc\":\"2.0\",\"id\":1 } ",
+                   "{\"a\": [1.50, 1E400] }");
+        check_text("{\"id\":\"a\\\"b\",\"result\":{\"x\":\"}\\u0041\\n,\"},\"jsonrpc\":\"2.0\"}",
+                   "{\"x\":\"}\\u0041\\n,\"}");
+        check_text("{\"jsonrpc\":\"2.0\",\"i\\u0064\":1,\"\\u00e9\":\"\\u00e9\",\"result\":{\"a\":{"
+                   "}}\t}\r",
+                   "{\"a\":{}}");
+        /* Of two the first counts, in both ways. */
+        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"n\":1},\"result\":{\"n\":2}}",
+                   "{\"n\":1}");
+        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}", "{}");
+        /* Not so written, or no object: the value is written anew. */
+        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"r\\u0065sult\":{}}", NULL);
+        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[{}]}", NULL);
+        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"{}\"}", NULL);
+        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}", NULL);
+}
+
 static void test_refusals(void)
 {
         check_refused("", -EBADMSG, "not JSON");
@@ -237,6 +275,7 @@ static void test_whole_or_nothing(void)
 int main(void)
 {
         run(test_kinds);
+        run(test_text_of_result);
         run(test_refusals);
         run(test_depth);
         run(test_id_of_what_is_refused);
