@@ -1,107 +1,77 @@
-/* From a table of policy/seccomp.h to BPF, by libseccomp. */
+/*
+ * From a table of policy/seccomp.h to BPF.
+ *
+ * Theory of operation. Compiling takes libseccomp longer than holding the result against the table
+ * takes us, by far. So the build compiles, and the bytes of the build are one more witness: they
+ * are used only if they do, on this machine, with the numbers that its libseccomp knows, what the
+ * table says. Otherwise libseccomp is asked again, and its answer is held against the table too.
+ */
 #include "supervisor/monitor/filter.h"
 
 #include <errno.h>
-#include <linux/audit.h>
-#include <seccomp.h>
-#include <sys/mman.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-
-enum { PROGRAM_SIZE_MAX = BPF_MAXINSNS * sizeof(struct sock_filter) };
-
-static void cleanup_context(scmp_filter_ctx *context)
-{
-        if (*context)
-                seccomp_release(*context);
-}
+#include "base/log.h"
+#include "supervisor/monitor/filter-compile.h"
+#include "supervisor/monitor/filter-ready.h"
 
 static void cleanup_entries(struct filter_entries *entries)
 {
         filter_entries_done(entries);
 }
 
-/* Negative for a name that libseccomp does not know, or that is not this architecture's. */
-static int native_number(const char *name)
+static int check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
+                 struct error *err)
 {
-        return seccomp_syscall_resolve_name(name);
+        return filter_check(entries, program, n, filter_native_arch(), false, err);
 }
 
-/* libseccomp's architectures are the audit numbers of the kernel. */
-static uint32_t native_arch(void)
+/* Returns the descriptor, -ENOENT when the build's is none for this machine. */
+static int seal_ready(const struct filter_entries *entries, const struct filter_ready *ready,
+                      struct error *err)
 {
-        return seccomp_arch_native();
-}
+        struct error why = {};
 
-static int add_rule(scmp_filter_ctx context, const struct filter_entry *entry)
-{
-        struct scmp_arg_cmp compares[FILTER_COMPARES_MAX];
-        unsigned int n = 0;
-
-        for (; n < FILTER_COMPARES_MAX && entry->rule->compares[n].mask != 0; n++) {
-                const struct filter_compare *c = &entry->rule->compares[n];
-                compares[n] = c->unequal ? SCMP_CMP64(c->argument, SCMP_CMP_NE, c->value)
-                                         : SCMP_CMP64(c->argument, SCMP_CMP_MASKED_EQ, c->mask,
-                                                      c->value);
+        if (!ready || check(entries, ready->program, ready->n, &why) < 0) {
+                log_debug("seccomp filter compiled anew: %s", ready ? why.text : "none was built");
+                return -ENOENT;
         }
-        return seccomp_rule_add_exact_array(context, entry->rule->action, entry->number, n,
-                                            compares);
+        return fd_sealed(filter_kind_name(ready->kind), ready->program,
+                         ready->n * sizeof(*ready->program), err);
 }
 
-static int build(scmp_filter_ctx context, const struct filter_entries *entries, struct error *err)
+static int seal_compiled(const struct filter_entries *entries, enum filter_kind kind,
+                         struct error *err)
 {
-        int r = seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-        if (r >= 0) /* a binary tree over the numbers instead of a list */
-                r = seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-        if (r < 0)
-                return error_errno(err, -r, "set up libseccomp");
-        for (size_t i = 0; i < entries->n_entries; i++) {
-                r = add_rule(context, &entries->entries[i]);
-                if (r < 0)
-                        return error_errno(err, -r, "libseccomp: rule for %s",
-                                           entries->entries[i].rule->calls);
-        }
-        return 0;
+        _cleanup_free_ char *program = NULL;
+        size_t size = 0;
+
+        int r = filter_program(entries, &program, &size, err);
+        if (r >= 0)
+                r = check(entries, (const struct sock_filter *)program,
+                          size / sizeof(struct sock_filter), err);
+        return r < 0 ? r : fd_sealed(filter_kind_name(kind), program, size, err);
 }
 
-/* libseccomp 2.5 writes to descriptors only. */
-static int export(scmp_filter_ctx context, char **ret, size_t *ret_size, struct error *err)
+int filter_seal(enum filter_kind kind, const struct filter_ready *ready, struct error *err)
 {
-        _cleanup_close_ int fd = memfd_create("filter", MFD_CLOEXEC);
-        if (fd < 0)
-                return error_errno(err, errno, "memfd");
-        int r = seccomp_export_bpf(context, fd);
-        if (r < 0)
-                return error_errno(err, -r, "libseccomp: export");
-        if (lseek(fd, 0, SEEK_SET) < 0)
-                return error_errno(err, errno, "memfd: seek");
-        return fd_read_whole(fd, PROGRAM_SIZE_MAX, ret, ret_size, err);
-}
+        _cleanup_(cleanup_entries) struct filter_entries entries = {};
 
-static int compile(const struct filter_entries *entries, char **ret, size_t *ret_size,
-                   struct error *err)
-{
-        _cleanup_(cleanup_context) scmp_filter_ctx context = seccomp_init(entries->otherwise);
-        if (!context)
-                return error_errno(err, ENOMEM, "libseccomp");
-        int r = build(context, entries, err);
-        return r < 0 ? r : export(context, ret, ret_size, err);
+        int r = filter_entries_init(&entries, kind, filter_native_number, err);
+        if (r >= 0)
+                r = seal_ready(&entries, ready, err);
+        if (r == -ENOENT)
+                r = seal_compiled(&entries, kind, err);
+        return r < 0 ? error_context(err, "seccomp filter of %s", filter_kind_name(kind)) : r;
 }
 
 int filter_compile(enum filter_kind kind, struct error *err)
 {
-        _cleanup_(cleanup_entries) struct filter_entries entries = {};
-        _cleanup_free_ char *program = NULL;
-        size_t size = 0;
+        const struct filter_ready *ready = NULL;
 
-        int r = filter_entries_init(&entries, kind, native_number, err);
-        if (r >= 0)
-                r = compile(&entries, &program, &size, err);
-        if (r >= 0)
-                r = filter_check(&entries, (const struct sock_filter *)program,
-                                 size / sizeof(struct sock_filter), native_arch(), false, err);
-        if (r >= 0)
-                r = fd_sealed(filter_kind_name(kind), program, size, err);
-        return r < 0 ? error_context(err, "seccomp filter of %s", filter_kind_name(kind)) : r;
+        for (size_t i = 0; i < filters_ready_count; i++)
+                if (filters_ready[i].kind == kind)
+                        ready = &filters_ready[i];
+        return filter_seal(kind, ready, err);
 }

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "policy/bpf-eval.h"
+#include "supervisor/monitor/filter-ready.h"
 #include "tests/unit/test.h"
 
 #define BIT32 (1ull << 32)
@@ -34,19 +35,37 @@ struct program {
         size_t n;
 };
 
-static struct program compile(enum filter_kind kind)
+static struct program read_program(int sealed)
 {
         struct error err = {};
         size_t size = 0;
         char *data = NULL;
 
-        _cleanup_close_ int fd = filter_compile(kind, &err);
-        check_ok(fd);
+        _cleanup_close_ int fd = sealed;
         check((fcntl(fd, F_GET_SEALS) & (F_SEAL_SEAL | F_SEAL_WRITE)) ==
               (F_SEAL_SEAL | F_SEAL_WRITE));
         check_eq_int(lseek(fd, 0, SEEK_SET), 0);
         check_ok(fd_read_whole(fd, BPF_MAXINSNS * sizeof(struct sock_filter), &data, &size, &err));
         return (struct program){(struct sock_filter *)data, size / sizeof(struct sock_filter)};
+}
+
+static struct program compile(enum filter_kind kind)
+{
+        struct error err = {};
+        int fd = filter_compile(kind, &err);
+
+        check_ok(fd);
+        return read_program(fd);
+}
+
+static struct program compile_from(enum filter_kind kind, const struct sock_filter *code, size_t n)
+{
+        const struct filter_ready ready = {kind, n, code};
+        struct error err = {};
+        int fd = filter_seal(kind, code ? &ready : NULL, &err);
+
+        check_ok(fd);
+        return read_program(fd);
 }
 
 /* The tables */
@@ -177,6 +196,35 @@ static uint32_t ask(const struct program *p, int nr, uint64_t a, uint64_t b, uin
 #define FAIL(code) (SECCOMP_RET_ERRNO | (code))
 
 /* What was wanted, said once more without the table. */
+
+/* The build's is as good as one made now; another one than the table's is not used. */
+static void test_ready_programs(void)
+{
+        check_eq_int(filters_ready_count, FILTER_KIND_MAX);
+        for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
+                struct program fresh = compile_from(kind, NULL, 0), used = compile(kind);
+
+                check_eq_int(filters_ready[kind].kind, kind);
+                check_eq_int(used.n, filters_ready[kind].n);
+                check(memcmp(used.code, filters_ready[kind].program, used.n * sizeof(*used.code)) ==
+                      0);
+                enum filter_kind other = kind == FILTER_STUB ? FILTER_BROKER : FILTER_STUB;
+                struct program made = compile_from(kind, filters_ready[other].program,
+                                                   filters_ready[other].n);
+                check(made.n == fresh.n &&
+                      memcmp(made.code, fresh.code, made.n * sizeof(*made.code)) == 0);
+                free(made.code);
+                for (size_t i = 0; i < used.n; i++)
+                        if (used.code[i].code == (BPF_RET | BPF_K))
+                                used.code[i].k = ALLOW;
+                made = compile_from(kind, used.code, used.n);
+                check(made.n == fresh.n &&
+                      memcmp(made.code, fresh.code, made.n * sizeof(*made.code)) == 0);
+                free(made.code);
+                free(fresh.code);
+                free(used.code);
+        }
+}
 
 static void test_worker_calls(void)
 {
@@ -429,6 +477,7 @@ int main(void)
         run(test_names_and_comparisons);
         run(test_compiled_does_as_the_table_says);
         run(test_check_sees_changed_programs);
+        run(test_ready_programs);
         run(test_worker_calls);
         run(test_worker_sockets);
         run(test_sockets_of_profiles);
