@@ -52,11 +52,14 @@ class Cells:
         missing = packages.missing(source, filename)
         if missing is not None:
             return Outcome(error=missing)
-        filename = sources.add(source, filename)
+        filename, codes = sources.add(source, filename), ()
         # A warning of an earlier cell's line is none of this one's.
         self._namespace.pop("__warningregistry__", None)
         try:
-            codes, names = self._compiler.compile(source, filename)
+            try:
+                codes, names = self._compiler.compile(source, filename)
+            finally:
+                sources.compiled(filename, codes)
             if prepare is not None:
                 prepare(names)
             if any(map(_is_async, codes)):

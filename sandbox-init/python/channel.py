@@ -68,6 +68,18 @@ class Channel:
         self.on_file = None  # (kind, payload): the payload of the answer
         self._pulled = False  # while an answer was sent, more frames came
 
+    @property
+    def fd(self):
+        return self._core.fileno()
+
+    def wait_beside(self, fd, timeout_ms):
+        """Until a frame comes, which is handed on, the descriptor is readable or a signal came; whether it was the
+        descriptor. -1: no bound."""
+        ready = self._core.poll(fd, timeout_ms)
+        if ready & 1:
+            self.pump()
+        return bool(ready & 2)
+
     def send(self, kind, number, payload):
         if self._core.send(kind, number, payload):
             self.pump()

@@ -3,6 +3,7 @@
 import __future__
 import ast
 import gc
+import re
 from types import CodeType
 
 LARGE = 128 * 1024  # characters; a syntax tree takes some hundred times as many bytes
@@ -12,6 +13,24 @@ _FEATURES = [getattr(__future__, name) for name in __future__.all_feature_names]
 _is_enabled, _disable, _enable = gc.isenabled, gc.disable, gc.enable
 
 
+# Escapes and continued lines may be warned of or read differently in parts; what a cell takes from the future holds for
+# all of it; a star may stand for any name.
+_MAY_SURPRISE = re.compile(r"[\\\r\f\0]|\b__future__\b|import[^\n]*\*").search
+
+# A line that starts as an expression does. Whether it is one, the compiler will say.
+_MAY_BE_VALUE = re.compile(
+    r"(?!(?:assert|async|break|class|continue|def|del|else|except|finally|for|from|global|if|import|nonlocal|pass|raise"
+    r"|return|try|while|with|yield)\b)[^\s#@)\]}=([{\"'][^=([{\"']*(?:[=!<>]=[^=([{\"']*)*(?:$|[([{\"'])|[([{\"']"
+).match
+
+
+class Names(set):
+    """The names that code needs, of which "*" stands for more than can be told. narrow: a function that tells those
+    which it really reads, where these are more."""
+
+    narrow = None
+
+
 class Compiler:
     """Compiles cells; `from __future__ import …` holds for the later ones, as at the prompt."""
 
@@ -19,8 +38,11 @@ class Compiler:
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
     def compile(self, source, filename):
-        """(codes, names): the code objects to evaluate in order, the last one's value being the cell's, and the names
-        they need, of which "*" stands for more than can be told."""
+        """(codes, names): the code objects to evaluate in order, the last one's value being the cell's, and the Names
+        they need."""
+        found = self._compile_quickly(source, filename)
+        if found is not None:
+            return found
         enabled = _is_enabled()
         _disable()  # it would go through a growing tree again and again
         try:
@@ -29,6 +51,29 @@ class Compiler:
             if enabled:
                 _enable()
 
+    def _compile_quickly(self, source, filename):
+        """Code whose last line is an expression by itself, and whole code before it, without a tree: both parts are
+        complete, so they mean the same together. None when it is no such code, or nobody knows yet."""
+        if len(source) > LARGE or _MAY_SURPRISE(source):
+            return None
+        text = source.rstrip(" \t\n")
+        start = text.rfind("\n") + 1
+        if not _MAY_BE_VALUE(text, start):
+            return None
+        flags = self._flags
+        try:
+            value = self._code(_padded(text, start), filename, "eval")
+            codes = [self._code(source[:start], filename, "exec"), value] if text[:start].strip() else [value]
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            self._flags = flags
+            return None
+        names = Names(_all_names(*codes))
+        names.narrow = lambda: free_names(self._tree(source, filename))
+        return codes, names
+
+    def _tree(self, source, filename):
+        return compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
+
     def _code(self, source, filename, mode):
         code = compile(source, filename, mode, self._flags, True)
         for feature in _FEATURES:
@@ -36,8 +81,8 @@ class Compiler:
         return code
 
     def _compile(self, source, filename):
-        tree = compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
-        names = free_names(tree)
+        tree = self._tree(source, filename)
+        names = Names(free_names(tree))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         codes = [self._code(tree, filename, "exec")] if tree.body else []
         if last is not None:
@@ -46,7 +91,7 @@ class Compiler:
 
     def _compile_large(self, source, filename):
         whole = self._code(source, filename, "exec")
-        names = _all_names(whole) | {"*"}
+        names = Names(_all_names(whole) | {"*"})
         return self._split(source, filename) or [whole], names
 
     def _split(self, source, filename):
@@ -71,8 +116,8 @@ def _padded(source, start):
     return "\n" * source.count("\n", 0, start) + source[start:]
 
 
-def _all_names(code):
-    names, waiting = set(), [code]
+def _all_names(*codes):
+    names, waiting = set(), list(codes)
     while waiting:
         code = waiting.pop()
         names.update(code.co_names)

@@ -31,10 +31,12 @@ def _make_encode():
             ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_refuse
         ).encode
     string = _encoder.c_encode_basestring or _encoder.py_encode_basestring
-    make, join = _encoder.c_make_encoder, "".join
+    # Without its memory of what it is in: who encodes has looked at the depth, and recursion has a bound.
+    pieces = _encoder.c_make_encoder(None, _refuse, string, None, ":", ",", False, False, False)
+    join = "".join
 
     def encode(value):
-        return join(make({}, _refuse, string, None, ":", ",", False, False, False)(value, 0))
+        return join(pieces(value, 0))
 
     return encode
 

@@ -7,7 +7,7 @@ import mimetypes
 import os
 from binascii import a2b_base64, b2a_base64
 from os import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close
-from os import fstat, mkdir, pread, pwrite, scandir, stat, strerror
+from os import fstat, mkdir, pread, pwrite, scandir, strerror
 from os import open as os_open
 from stat import S_ISREG
 
@@ -16,6 +16,7 @@ from cloister.exact import decode, encode_own, printable
 
 ROOT = "/workspace"
 OUT = "out"
+EMPTY_TMPFS = 40  # of a directory there, which grows by 20 with each entry (BOGO_DIRENT_SIZE of the kernel's mm/shmem.c)
 MOST_NAMED = 100  # in a result
 MOST_ENTRIES = 10_000  # that are looked at
 MOST_DEPTH = 16
@@ -51,10 +52,12 @@ def _is_shown(path):
 
 
 class Files:
-    def __init__(self, root=ROOT):
+    def __init__(self, core, root=ROOT):
+        self._core = core
         self._root = root
         self._out = os.path.join(root, OUT)
         self._known = {}  # path -> what tells that a file has changed
+        self._empty = None  # the size of out/ without entries, where the size tells
         self._kept = 0
 
     def start(self):
@@ -63,12 +66,14 @@ class Files:
             mkdir(self._out, 0o755)
         except OSError:
             pass
+        if self._core.is_tmpfs(self._out):
+            self._empty = EMPTY_TMPFS
 
     def changed(self):
         """(files made or changed since the last time, how many there are of those): described, sorted, at most
         MOST_NAMED. What is beyond the bounds of the walk is counted as one more."""
-        if not self._known and self._is_empty():
-            return [], 0
+        if not self._known and self._core.directory_size(self._out) in (-1, self._empty):
+            return [], 0  # nothing is opened for most cells
         found, cut = self._walk()
         before, self._known = self._known, {path: key for path, (key, size) in found.items()}
         new = sorted(path for path, key in self._known.items() if before.get(path) != key)
@@ -79,13 +84,6 @@ class Files:
         found, cut = self._walk()
         named = sorted(path for path in found if _is_shown(path))[:most]
         return [self._describe(path, found[path][1]) for path in named], len(found) + cut
-
-    def _is_empty(self):
-        """A tmpfs directory has no size as long as it has no entries: nothing is opened for most cells."""
-        try:
-            return stat(self._out, follow_symlinks=False).st_size == 0
-        except OSError:
-            return True
 
     @staticmethod
     def _describe(path, size):

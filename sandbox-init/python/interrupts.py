@@ -10,11 +10,12 @@ The signal may come at any moment, also while none of the guest's code runs. So 
 """
 
 import signal
+from _signal import getsignal
 from _thread import get_ident
-from os import getpid
 
 from cloister import aio, sources, traces
 
+_SIGINT = int(signal.SIGINT)
 _GATES = {}  # code object of ours that calls the guest's -> whether that is the loop of a cell
 
 
@@ -54,8 +55,9 @@ def _classify(frame):
 class Interrupts:
     def __init__(self, core):
         self._core = core
-        self._pid = None
+        self._started = False
         self._thread = None
+        self._handler = self._handle  # one object, to be known again
         self._wakeup = -1
         self.cell = False  # a cell runs
         self.cancel = None  # stops the cell's task, when it has one
@@ -76,19 +78,20 @@ class Interrupts:
 
     def start(self):
         """In a new worker; until then, in the template and while it forks, the signal means nothing."""
-        self._pid = getpid()
+        self._started = True
         self._thread = get_ident()
         self.install()
 
     def install(self):
-        """At the start and before each cell: the guest may have put its own in our place."""
-        try:
-            if signal.getsignal(signal.SIGINT) != self._handle:
-                signal.signal(signal.SIGINT, self._handle)
+        """At the start and before each cell: the guest may have put its own in our place. Returns whether the standard
+        descriptors are open, which the same call of the core tells."""
+        if getsignal(_SIGINT) is not self._handler:
+            try:
+                signal.signal(_SIGINT, self._handler)
                 self.wake_through(self._wakeup)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
-        except Exception:
-            pass
+            except Exception:
+                pass
+        return self._core.begin()
 
     def begin(self):
         self.arrived = self.pending = False
@@ -112,9 +115,9 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _handle(self, number, frame):
-        if self._pid is None:
+        if not self._started:
             return
-        if getpid() != self._pid:
+        if not self._core.ours():
             raise KeyboardInterrupt  # a child: as in any Python
         kind = _classify(frame)
         if not self.cell:

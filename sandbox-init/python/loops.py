@@ -25,9 +25,9 @@ class Loops:
         """The main thread's loop; a new one when the guest has closed it."""
         if self._loop is None or self._loop.is_closed():
             aio.load()
-            from cloister.loop import Loop
+            from cloister.loop import Loop, Selector
 
-            self._loop = Loop(self._interrupts.wake_through)
+            self._loop = Loop(Selector(self._channel), self._interrupts.wake_through)
             self._channel.watch_always(self._loop)
         self._thread = get_ident()
         return self._loop
@@ -53,6 +53,13 @@ class Loops:
             self._loop.stop()
         else:
             self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def rest(self):
+        """Waits without the loop while nothing is to run in it. Returns whether it did; then a cell may have arrived."""
+        loop = self._loop
+        if loop is None or not loop.rests():
+            return False
+        return not self._channel.wait_beside(loop.waker(), -1)
 
     def run_idle(self):
         """Background tasks go on until a cell arrives."""

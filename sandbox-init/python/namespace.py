@@ -72,12 +72,23 @@ class Namespace:
             self._put()
 
     def prepare(self, needed):
-        """Before a cell runs; needed: the names it reads and does not set, "*" for more than can be told."""
-        free = needed - self._names.keys()
+        """Before a cell runs; needed: the names it reads and does not set, "*" for more than can be told (compiler.py)."""
+        have, built_in = self._names, vars(builtins)
+        for name in needed:
+            if name not in have and (name not in built_in or name in _DYNAMIC):
+                break
+        else:
+            if self._wanted and not self._ours.keys() <= have.keys():
+                self._put()  # a name that was deleted, say
+            return
+        narrow = getattr(needed, "narrow", None)
+        if narrow is not None:
+            needed = narrow()
+        free = needed - have.keys()
         dynamic = not free.isdisjoint(_DYNAMIC)
         if self._later:
             self.add_modules(MODULES if dynamic or "*" in free else free)
-        free.difference_update(vars(builtins))
+        free.difference_update(built_in)
         if self._wanted or free or dynamic:
             self._wanted = True
             self._put()

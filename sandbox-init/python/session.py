@@ -3,7 +3,7 @@
 import sys
 from collections import deque
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from os import _exit, environ, getpid
+from os import _exit, environ
 
 import __main__
 from cloister import aio, sources, stdio, traces
@@ -37,7 +37,7 @@ class Session:
         self._loops = Loops(self._channel, self._interrupts)
         self._namespace = Namespace(__main__, self._channel)
         self._channel.on_catalogue = self._namespace.on_catalogue
-        self._files = Files()
+        self._files = Files(core)
         self._channel.on_file = self._files.answer
         self._displays = Displays(self._channel, self._files, self._interrupts)
         self._cells = Cells(vars(__main__), self._loops, self._interrupts)
@@ -56,7 +56,6 @@ class Session:
 
     def run(self):
         """Never returns: the process ends with its channel."""
-        self._pid = getpid()
         stdio.start(max(3, self._core.fileno() - SPARE_BELOW_CHANNEL))
         self._interrupts.start()
         self._files.start()
@@ -67,7 +66,7 @@ class Session:
                 self._execute(*self._next())
             except BaseException as error:
                 self._interrupts.end()
-                if getpid() != self._pid:
+                if not self._core.ours():
                     self._leave_child(Outcome(error=error))
                 if self._current is not None:
                     self._send(Outcome(error=error))
@@ -85,29 +84,32 @@ class Session:
 
     def _next(self):
         while not self._cells_waiting:
-            self._channel.pump()
-            if not self._cells_waiting:
+            if self._interrupts.early or self._interrupts.stray:
+                self._channel.pump()
+                if self._cells_waiting:
+                    break
                 self._interrupts.early = self._interrupts.stray = False
-                self._idle()
+            self._idle()
         return self._cells_waiting.popleft()
 
     def _idle(self):
         try:
-            if self._loops.is_needed():
-                self._loops.run_idle()
-            else:
+            if not self._loops.is_needed():
                 self._core.wait(-1)
+                self._channel.pump()
+            elif not self._loops.rest() and not self._cells_waiting:
+                self._loops.run_idle()
         except KeyboardInterrupt:
             stdio.complain("cloister: a background task was interrupted\n")
         except SystemExit:
             stdio.complain("cloister: a background task called sys.exit()\n")
         except BaseException:
             # The guest has broken asyncio. Cells without await still work.
-            if getpid() != self._pid:
+            if not self._core.ours():
                 _exit(1)
             self._core.wait(-1)
             self._channel.pump()
-        if getpid() != self._pid:
+        if not self._core.ours():
             self._leave_child(Outcome())
 
     def _execute(self, number, payload):
@@ -120,14 +122,13 @@ class Session:
             self._interrupts.early = False
             raise RuntimeError(_BUSY)
         self._loops.adopt()
-        self._interrupts.install()
-        stdio.restore()
+        stdio.restore(self._interrupts.install())
         filename = request.get("filename") or None
         sys.argv[:] = [""] if filename is None or filename.startswith("<") else [filename]
         self._interrupts.begin()
         self._displays.begin(number)
         outcome = self._cells.run(request["code"], filename, self._namespace.prepare)
-        if getpid() != self._pid:
+        if not self._core.ours():
             self._leave_child(outcome)
         if isinstance(outcome.error, MemoryError) and self._reserve is not None:
             self._reserve.close()
@@ -147,8 +148,8 @@ class Session:
     def _send(self, outcome):
         try:
             described = describe(outcome, self._interrupts.arrived)
-            stdio.flush(self._core)
-            stdio.restore_descriptors()
+            if not stdio.flush(self._core):
+                stdio.restore_descriptors()
         except KeyboardInterrupt as error:
             described = describe(Outcome(error=error), True)
         except BaseException as error:

@@ -5,27 +5,71 @@ import inspect
 import io
 import linecache
 import sys
+from collections import deque
+from types import CodeType
+
+# What a session keeps, whatever the number of its cells. A cell that defines nothing is not looked at again once it is
+# over, but by exceptions that were kept: those of the last ones will do.
+MOST_PLAIN = 1_000
+MOST_DEFINING = 10_000
+MOST_CHARACTERS = 16 * 1024 * 1024
 
 _cells = {}  # file name -> source, in order of execution
+_numbers = {}  # file name asked for, None: any -> the last number behind it
+
+
+class _Kept:
+    """File names whose sources may be given up, oldest first."""
+
+    def __init__(self, most):
+        self._names = deque()
+        self._most = most
+        self._characters = 0
+
+    def add(self, name):
+        self._names.append(name)
+        self._characters += len(_cells[name])
+        while len(self._names) > self._most or self._characters > MOST_CHARACTERS and len(self._names) > 1:
+            oldest = self._names.popleft()
+            self._characters -= len(_cells[oldest])
+            _forget(oldest)
+
+
+_plain, _defining = _Kept(MOST_PLAIN), _Kept(MOST_DEFINING)
+
+
+def _forget(name):
+    del _cells[name]
+    try:
+        linecache.cache.pop(name, None)
+    except Exception:
+        pass
 
 
 def add(source, filename=None):
     """Keeps a cell's source under a file name that no other cell has; returns that name."""
-    name = filename or "<cell %d>" % (len(_cells) + 1)
-    number = 1
-    while name in _cells:
-        number += 1
-        name = "%s (%d)" % (filename or "<cell>", number)
+    name = filename
+    while not name or name in _cells:
+        number = _numbers.get(filename, 1 if filename else 0) + 1
+        _numbers[filename] = number
+        name = "%s (%d)" % (filename, number) if filename else "<cell %d>" % number
     _cells[name] = source
     refresh(name)
     return name
+
+
+def compiled(name, codes):
+    """Once it is known what a cell defines; () when it is none. The sources of files are kept: a script's is one."""
+    if name.startswith("<cell "):
+        defines = any(isinstance(value, CodeType) for code in codes for value in code.co_consts)
+        (_defining if defines else _plain).add(name)
 
 
 def refresh(name):
     """(Again) into linecache, which anybody may clear; None as time of change keeps checkcache() away."""
     source = _cells[name]
     # Lines as the compiler counts them: str.splitlines() knows more ends than it does.
-    lines = io.StringIO(source, newline=None).readlines()
+    lines = io.StringIO(source, newline=None).readlines() if "\n" in source or "\r" in source else [source] * bool(source)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     try:
@@ -35,7 +79,7 @@ def refresh(name):
 
 
 def is_cell(filename):
-    return filename in _cells
+    return filename in _cells or filename.startswith("<cell ")
 
 
 def refresh_all():

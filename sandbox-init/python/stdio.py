@@ -7,6 +7,7 @@ from os import O_RDONLY, close, devnull, dup2, fstat
 from os import open as os_open
 
 _NAMES = ("<stdin>", "<stdout>", "<stderr>")
+_ATTRIBUTES = ((0, "stdin"), (1, "stdout"), (2, "stderr"))
 _own = [None, None, None]
 _spare = {}  # 1, 2 -> a copy of the pipe, for when the code closes its own
 
@@ -69,11 +70,13 @@ def restore_descriptors():
                 pass
 
 
-def restore():
-    """Before a cell: makes anew what was closed. What the code put in the place of a stream stays."""
-    restore_descriptors()
-    for fd in (0, 1, 2):
-        stream = getattr(sys, _NAMES[fd].strip("<>"), None)
+def restore(are_open=False):
+    """Before a cell: makes anew what was closed. What the code put in the place of a stream stays. are_open: the
+    descriptors are known to be."""
+    if not are_open:
+        restore_descriptors()
+    for fd, name in _ATTRIBUTES:
+        stream = getattr(sys, name, None)
         try:
             usable = stream is not None and not getattr(stream, "closed", False)
         except Exception:
@@ -86,7 +89,7 @@ def restore():
 
 
 def flush(core):
-    """After a cell. A stream that can't be flushed is the guest's own doing."""
+    """After a cell. A stream that can't be flushed is the guest's own doing. Returns whether the descriptors are open."""
     seen = []
     for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), _own[1], _own[2]):
         if stream is None or any(stream is other for other in seen):
@@ -96,7 +99,7 @@ def flush(core):
             stream.flush()
         except Exception:
             pass
-    core.flush()
+    return core.flush()
 
 
 def complain(text):

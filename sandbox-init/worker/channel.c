@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "sandbox-init/worker/lock.h"
+#include "sandbox-init/worker/owner.h"
 
 enum {
         READ_LEAST =
@@ -25,7 +26,6 @@ enum {
 
 static struct {
         int fd;
-        pid_t owner;
         struct buffer in;
         int memfds[MEMFDS_MOST]; /* in the order of their frames; negative errno for a lost one */
         unsigned n_memfds;
@@ -48,13 +48,13 @@ void channel_forget(void)
 void channel_open(int fd)
 {
         channel.fd = fd;
-        channel.owner = getpid();
+        owner_claim();
 }
 
 int channel_fd(void)
 {
         /* A child made by C code has not run channel_forget(). */
-        return channel.owner == getpid() ? channel.fd : -1;
+        return owner_is_us() ? channel.fd : -1;
 }
 
 static size_t missing(void)
@@ -187,12 +187,12 @@ void channel_unmap(const struct channel_view *view)
         raw_call(SYS_close, view->fd, 0, 0, 0, 0, 0);
 }
 
-static long wait_for(struct pollfd *p, int timeout_ms, const raw_signals *mask)
+static long wait_for(struct pollfd *p, long n, int timeout_ms, const raw_signals *mask)
 {
         struct __kernel_timespec timeout = {.tv_sec = timeout_ms / 1000,
                                             .tv_nsec = timeout_ms % 1000 * 1000000L};
 
-        return raw_call(SYS_ppoll, raw_pointer(p), 1, timeout_ms < 0 ? 0 : raw_pointer(&timeout),
+        return raw_call(SYS_ppoll, raw_pointer(p), n, timeout_ms < 0 ? 0 : raw_pointer(&timeout),
                         raw_pointer(mask), sizeof(*mask), 0);
 }
 
@@ -200,10 +200,23 @@ int channel_wait(int timeout_ms, const raw_signals *mask)
 {
         struct pollfd p = {.fd = channel_fd(), .events = POLLIN};
 
-        long r = wait_for(&p, timeout_ms, mask);
+        long r = wait_for(&p, 1, timeout_ms, mask);
         if (r < 0)
                 return r == -EINTR ? -EINTR : 1;
         return r > 0;
+}
+
+int channel_wait_beside(int other, int timeout_ms)
+{
+        struct pollfd p[] = {
+                {.fd = channel_fd(), .events = POLLIN},
+                {.fd = other, .events = POLLIN},
+        };
+
+        long r = wait_for(p, 2, timeout_ms, NULL);
+        if (r < 0)
+                return r == -EINTR ? 0 : CHANNEL_READY | CHANNEL_OTHER_READY;
+        return (p[0].revents ? CHANNEL_READY : 0) | (p[1].revents ? CHANNEL_OTHER_READY : 0);
 }
 
 /* Waits until the socket takes more; *reading: whether to read in the meantime. Returns 0 or
@@ -214,7 +227,7 @@ static int wait_writable(int fd, bool *reading, bool (*pull)(void *data), void *
 
         if (*reading)
                 p.events |= POLLIN;
-        long r = wait_for(&p, -1, NULL);
+        long r = wait_for(&p, 1, -1, NULL);
         if (r < 0)
                 return r == -EINTR ? 0 : -EPIPE;
         if (p.revents & (POLLNVAL | POLLERR))

@@ -46,6 +46,11 @@ void channel_unmap(const struct channel_view *view);
  * waits with the signal mask `mask`. Returns 1, 0, or -EINTR. For any thread. */
 int channel_wait(int timeout_ms, const raw_signals *mask);
 
+/* The same beside another descriptor, for what is there first, a signal too. Returns which of them
+ * has something to read; 0: neither, or a signal came. */
+enum { CHANNEL_READY = 1, CHANNEL_OTHER_READY = 2 };
+int channel_wait_beside(int other, int timeout_ms);
+
 /* Sends a whole frame; for any thread. pull is called when there is something to read in the
  * meantime, and returns whether to call it again. Returns 0, -EMSGSIZE, -EPIPE. */
 int channel_send(uint8_t type, uint64_t id, const void *payload, size_t n, bool (*pull)(void *data),

@@ -11,12 +11,22 @@
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
- *     read(list)        appends (type, id, payload) for each frame that is there: to a list, so
- * that no signal handler comes between. payload: bytes; a str where it came in a memfd; None when
- * there is no memory for it; an errno when it was lost wait(timeout_ms)  whether there is something
- * to read; -1: no bound. A signal's handler may raise here waiting()         for that handler: it
- * was called from inside wait() flush()           C's stdout forked()          in a child that
- * Python's fork made: the channel is not its own
+ *     read(list)        appends (type, id, payload) for each frame that is there: to a list, so that
+ *                       no signal handler comes between. payload: bytes; a str where it came in a
+ *                       memfd; None when there is no memory for it; an errno when it was lost
+ *     wait(timeout_ms)  whether there is something to read; -1: no bound. A signal's handler may
+ *                       raise here
+ *     waiting()         for that handler: it was called from inside wait()
+ *     poll(fd, timeout_ms)
+ *                       waits for the channel and another descriptor: 1, 2 or both of them for what
+ *                       is ready, 0 when neither is or a signal came, whose handler runs later
+ *     ours()            whether this is the session's first process, not a fork of it
+ *     begin()           lets SIGINT through; whether descriptors 0, 1 and 2 are open
+ *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
+ *     directory_size(path)
+ *                       of a directory (a link is none), else -1
+ *     is_tmpfs(path)
+ *     forked()          in a child that Python's fork made: the channel is not its own
  *
  * When the broker or the channel is gone there is nobody left to work for: the process ends at
  * once.
@@ -33,6 +43,8 @@
 #include "base/fd.h"
 #include "sandbox-init/setup/template.h"
 #include "sandbox-init/worker/channel.h"
+#include "sandbox-init/worker/glance.h"
+#include "sandbox-init/worker/owner.h"
 #include "sandbox-init/worker/sources.h"
 
 static bool reported; /* template_ready() or template_failed() was called */
@@ -382,10 +394,57 @@ static PyObject *cloister_waiting(PyObject *self, PyObject *args)
         return py.PyBool_FromLong(in_wait);
 }
 
+static PyObject *cloister_poll(PyObject *self, PyObject *args)
+{
+        struct frame_header header;
+        const char *payload;
+        int fd, timeout_ms;
+
+        if (!py.PyArg_ParseTuple(args, "ii", &fd, &timeout_ms) || own_channel() < 0)
+                return NULL;
+        if (channel_peek(&header, &payload, NULL) != 0)
+                return py.PyLong_FromLong(CHANNEL_READY);
+        PyThreadState *state = py.PyEval_SaveThread();
+        int ready = channel_wait_beside(fd, timeout_ms);
+        py.PyEval_RestoreThread(state);
+        return py.PyLong_FromLong(ready);
+}
+
+static PyObject *cloister_ours(PyObject *self, PyObject *args)
+{
+        return py.PyBool_FromLong(owner_is_us());
+}
+
+static PyObject *cloister_begin(PyObject *self, PyObject *args)
+{
+        raw_signals interrupt = 1U << (SIGINT - 1);
+
+        raw_signal_mask(SIG_UNBLOCK, &interrupt, NULL);
+        return py.PyBool_FromLong(glance_standard());
+}
+
 static PyObject *cloister_flush(PyObject *self, PyObject *args)
 {
         fflush(stdout);
-        return none();
+        return py.PyBool_FromLong(glance_standard());
+}
+
+static PyObject *cloister_directory_size(PyObject *self, PyObject *args)
+{
+        const char *path;
+
+        if (!py.PyArg_ParseTuple(args, "s", &path))
+                return NULL;
+        return py.PyLong_FromLong((long)glance_directory(path));
+}
+
+static PyObject *cloister_is_tmpfs(PyObject *self, PyObject *args)
+{
+        const char *path;
+
+        if (!py.PyArg_ParseTuple(args, "s", &path))
+                return NULL;
+        return py.PyBool_FromLong(glance_is_tmpfs(path));
 }
 
 static PyObject *cloister_forked(PyObject *self, PyObject *args)
@@ -405,7 +464,12 @@ static PyMethodDef methods[] = {
         {"read", cloister_read, METH_VARARGS, NULL},
         {"wait", cloister_wait, METH_VARARGS, NULL},
         {"waiting", cloister_waiting, METH_NOARGS, NULL},
+        {"poll", cloister_poll, METH_VARARGS, NULL},
+        {"ours", cloister_ours, METH_NOARGS, NULL},
+        {"begin", cloister_begin, METH_NOARGS, NULL},
         {"flush", cloister_flush, METH_NOARGS, NULL},
+        {"directory_size", cloister_directory_size, METH_VARARGS, NULL},
+        {"is_tmpfs", cloister_is_tmpfs, METH_VARARGS, NULL},
         {"forked", cloister_forked, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };

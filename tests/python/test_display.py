@@ -32,7 +32,7 @@ class DisplayTest(unittest.TestCase):
         self.core = Core()
         self.addCleanup(self.core.close)
         interrupts = Interrupts(self.core)
-        self.displays = Displays(Channel(self.core, interrupts), Files(self.root), interrupts)
+        self.displays = Displays(Channel(self.core, interrupts), Files(self.core, self.root), interrupts)
         self.displays.begin(3)
 
     def show(self, *objects, **options):

@@ -6,7 +6,7 @@ import os
 import tempfile
 import unittest
 
-import guest  # noqa: F401
+import guest
 
 from cloister import files
 from cloister.channel import FETCH, PUT
@@ -17,7 +17,7 @@ class FilesTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = folder.name
-        self.files = files.Files(self.root)
+        self.files = files.Files(guest.Disk(), self.root)
         self.files.start()
         self.out = os.path.join(self.root, "out")
 
@@ -95,14 +95,14 @@ class Changed(FilesTest):
         self.assertEqual((len(named), named[0], total), (files.MOST_NAMED, "f0000", files.MOST_NAMED + 7))
         self.addCleanup(setattr, files, "MOST_ENTRIES", files.MOST_ENTRIES)
         files.MOST_ENTRIES = 10
-        self.assertEqual(files.Files(self.root).changed()[1], 11)
-        self.assertEqual(len(files.Files(self.root).all(5)[0]), 5)
+        self.assertEqual(files.Files(guest.Disk(), self.root).changed()[1], 11)
+        self.assertEqual(len(files.Files(guest.Disk(), self.root).all(5)[0]), 5)
 
     def test_depth(self):
         self.write("d/" * 15 + "in")
-        self.assertEqual(len(files.Files(self.root).changed()[0]), 1)
+        self.assertEqual(len(files.Files(guest.Disk(), self.root).changed()[0]), 1)
         self.write("d/" * 30 + "out of sight")
-        described, total = files.Files(self.root).changed()
+        described, total = files.Files(guest.Disk(), self.root).changed()
         self.assertEqual((len(described), total), (1, 2))
 
     def test_mime_types(self):
