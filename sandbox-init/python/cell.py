@@ -11,6 +11,7 @@ from cloister.exact import is_exact, printable
 from cloister.interrupts import gate
 from cloister.loops import keep_context
 
+_PLAIN = 1 << 63
 REPR_MOST = 256 * 1024
 
 
@@ -52,23 +53,25 @@ class Cells:
         missing = packages.missing(source, filename)
         if missing is not None:
             return Outcome(error=missing)
-        filename, codes = sources.add(source, filename), ()
+        filename, names = sources.add(source, filename), None
         # A warning of an earlier cell's line is none of this one's.
-        self._namespace.pop("__warningregistry__", None)
+        if "__warningregistry__" in self._namespace:
+            del self._namespace["__warningregistry__"]
         try:
             try:
                 codes, names = self._compiler.compile(source, filename)
             finally:
-                sources.compiled(filename, codes)
+                sources.compiled(filename, names is not None and names.defines)
             if prepare is not None:
                 prepare(names)
-            if any(map(_is_async, codes)):
-                return self._run_async(self._steps(codes))
+            for code in codes:
+                if code.co_flags & CO_COROUTINE:
+                    return self._run_async(self._steps(codes))
             value = None
             for code in codes:
                 self._interrupts.checkpoint()
                 value = _evaluate(code, self._namespace)
-            if _forgotten(value):
+            if value is not None and _forgotten(value):
                 return self._run_async(self._wait(value))
             return Outcome(value)
         except BaseException as error:
@@ -119,6 +122,19 @@ def describe(outcome, interrupted=False):
         cancelled = not isinstance(error, KeyboardInterrupt)
         return {"status": "interrupted", "error": traces.describe(error, cancelled)}
     return {"status": "error", "error": traces.describe(error)}
+
+
+def describe_plainly(outcome):
+    """The bytes of the same for the values that most cells have, else None."""
+    value = outcome.value
+    if outcome.error is not None:
+        return None
+    if value is None:
+        return b'{"status":"ok"}'
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        builtins._ = value
+        return b'{"status":"ok","value":{"repr":"%d","json":%d}}' % (value, value)
+    return None
 
 
 def _describe_value(value):

@@ -4,31 +4,74 @@ import __future__
 import ast
 import gc
 import re
+import sys
+from functools import reduce
+from opcode import opmap
+from operator import or_
 from types import CodeType
+
+_INSIDE = frozenset(["", " ", "\t", "\n", "#", ")", "]", "}"])
+
+# What an instruction does with the name whose index is its argument; from Python 3.11 on LOAD_GLOBAL has a flag below it.
+_READING = {
+    opmap[name]: int(name == "LOAD_GLOBAL" and sys.version_info >= (3, 11))
+    for name in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
+    if name in opmap
+}
+_WRITING = frozenset(opmap[name] for name in ("STORE_NAME", "STORE_GLOBAL", "DELETE_NAME", "DELETE_GLOBAL"))
+_IMPLIED = frozenset(["__annotations__", "__conditional_annotations__", "__name__"])  # of classes and annotations
+_EXTENDED_ARG = opmap["EXTENDED_ARG"]
+_NAMING = _WRITING.union(_READING, [_EXTENDED_ARG])
 
 LARGE = 128 * 1024  # characters; a syntax tree takes some hundred times as many bytes
 TAILS = 20  # places tried for the last expression of large code
 
-_FEATURES = [getattr(__future__, name) for name in __future__.all_feature_names]
+_FEATURES = reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 _is_enabled, _disable, _enable = gc.isenabled, gc.disable, gc.enable
 
 
-# Escapes and continued lines may be warned of or read differently in parts; what a cell takes from the future holds for
-# all of it; a star may stand for any name.
-_MAY_SURPRISE = re.compile(r"[\\\r\f\0]|\b__future__\b|import[^\n]*\*").search
+_STATEMENTS = (
+    "assert break class continue def del elif except finally global import nonlocal pass raise return try while with".split()
+)
+_OTHERS = "async else for from if yield".split()
 
 # A line that starts as an expression does. Whether it is one, the compiler will say.
-_MAY_BE_VALUE = re.compile(
-    r"(?!(?:assert|async|break|class|continue|def|del|else|except|finally|for|from|global|if|import|nonlocal|pass|raise"
-    r"|return|try|while|with|yield)\b)[^\s#@)\]}=([{\"'][^=([{\"']*(?:[=!<>]=[^=([{\"']*)*(?:$|[([{\"'])|[([{\"']"
+_may_be_value = re.compile(
+    r"(?!(?:%s)\b)[^\s#@)\]}=([{\"'][^=([{\"'\n]*(?:[=!<>]=[^=([{\"'\n]*)*(?m:$|[([{\"'])|[([{\"']" % "|".join(_STATEMENTS + _OTHERS)
 ).match
+# One that no expression goes on with, not even in brackets, nor a string of three quotes that ends behind it.
+_is_statement = re.compile(
+    r"(?:(?:%s)\b|from\b[^\n]*\bimport\b)(?!(?s:.)*(?:\"\"\"|'''|;))" % "|".join(_STATEMENTS)
+).match
+_may_be_complete = re.compile(r"(?:async|for|if)\b|[^\s=([{\"'][^=([{\"'\n]*=(?!=)").match
+# A second statement, the end of a string that began before, a function with a default.
+_MAY_HIDE = re.compile(";|\"\"\"|'''|lambda").search
+_CLOSING = re.compile("[)\\]}]").search
+
+
+def _last_statement(text):
+    """Where the last line starts that is neither indented nor a comment nor the end of brackets."""
+    end = len(text)
+    while end > 0:
+        start = text.rfind("\n", 0, end) + 1
+        if text[start : start + 1] not in _INSIDE:
+            return start
+        end = start - 1
+    return 0
+
+
+def _may_surprise(source):
+    """Escapes and continued lines may be warned of twice, or be read differently in parts; what a cell takes from the
+    future holds for all of it; a star may stand for any name."""
+    if "\\" in source or "\r" in source or "\f" in source:
+        return True
+    return "import" in source and ("*" in source or "__future__" in source)
 
 
 class Names(set):
-    """The names that code needs, of which "*" stands for more than can be told. narrow: a function that tells those
-    which it really reads, where these are more."""
+    """The names that code needs, of which "*" stands for more than can be told."""
 
-    narrow = None
+    defines = False  # functions or classes, whose source may be asked for later
 
 
 class Compiler:
@@ -52,32 +95,46 @@ class Compiler:
                 _enable()
 
     def _compile_quickly(self, source, filename):
-        """Code whose last line is an expression by itself, and whole code before it, without a tree: both parts are
-        complete, so they mean the same together. None when it is no such code, or nobody knows yet."""
-        if len(source) > LARGE or _MAY_SURPRISE(source):
+        """Without a tree, which costs more than all the rest: where the last statement is told by its first line. None:
+        the tree has to tell."""
+        if len(source) > LARGE or _may_surprise(source):
             return None
         text = source.rstrip(" \t\n")
-        start = text.rfind("\n") + 1
-        if not _MAY_BE_VALUE(text, start):
-            return None
+        start = _last_statement(text)
         flags = self._flags
         try:
-            value = self._code(_padded(text, start), filename, "eval")
-            codes = [self._code(source[:start], filename, "exec"), value] if text[:start].strip() else [value]
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            if _may_be_value(text, start):
+                codes = self._compile_value(text, start, filename)
+            elif _is_statement(text, start) or self._is_complete(text, start, filename):
+                codes = [self._code(source, filename, "exec")]
+            else:
+                return None
+            return codes, used_names(codes)
+        except (SyntaxError, ValueError, MemoryError, RecursionError, IndexError):
             self._flags = flags
             return None
-        names = Names(_all_names(*codes))
-        names.narrow = lambda: free_names(self._tree(source, filename))
-        return codes, names
+
+    def _compile_value(self, text, start, filename):
+        """The last expression, and what is before it. Both are complete, so they mean the same together."""
+        value = self._code(_padded(text, start) if start else text, filename, "eval")
+        if not start or text[:start].isspace():
+            return [value]
+        return [self._code(text[:start], filename, "exec"), value]
+
+    def _is_complete(self, text, start, filename):
+        """Whether a line that starts as an assignment, a loop or an if does is one, rather than the inside of brackets."""
+        if not _may_be_complete(text, start) or _MAY_HIDE(text, start):
+            return False
+        if _CLOSING(text, start):
+            self._code(text[start:], filename, "exec")
+        return True
 
     def _tree(self, source, filename):
         return compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
 
     def _code(self, source, filename, mode):
         code = compile(source, filename, mode, self._flags, True)
-        for feature in _FEATURES:
-            self._flags |= code.co_flags & feature.compiler_flag
+        self._flags |= code.co_flags & _FEATURES
         return code
 
     def _compile(self, source, filename):
@@ -87,11 +144,13 @@ class Compiler:
         codes = [self._code(tree, filename, "exec")] if tree.body else []
         if last is not None:
             codes.append(self._code(ast.Expression(last.value), filename, "eval"))
+        names.defines = _defines(codes)
         return codes, names
 
     def _compile_large(self, source, filename):
         whole = self._code(source, filename, "exec")
         names = Names(_all_names(whole) | {"*"})
+        names.defines = _defines([whole])
         return self._split(source, filename) or [whole], names
 
     def _split(self, source, filename):
@@ -116,13 +175,52 @@ def _padded(source, start):
     return "\n" * source.count("\n", 0, start) + source[start:]
 
 
-def _all_names(*codes):
-    names, waiting = set(), list(codes)
+def _nested(code):
+    return [value for value in code.co_consts if type(value) is CodeType]
+
+
+def _defines(codes):
+    return any(map(_nested, codes))
+
+
+def _all_names(code):
+    names, waiting = set(), [code]
     while waiting:
         code = waiting.pop()
         names.update(code.co_names)
-        waiting += [value for value in code.co_consts if isinstance(value, CodeType)]
+        waiting += _nested(code)
     return names
+
+
+def used_names(codes):
+    """As free_names(), of code objects; what they only set, delete or import, and attributes, are not among them."""
+    read, written, waiting = Names(), set(), list(codes)
+    for code in waiting:  # which grows
+        inside = _nested(code)
+        if inside:
+            read.defines = True
+            waiting += inside
+        names = code.co_names
+        if names:
+            _sort_names(code.co_code, names, read, written)
+    read -= written
+    read -= _IMPLIED
+    return read
+
+
+def _sort_names(instructions, names, read, written):
+    high = 0
+    for operation, argument in zip(instructions[::2], instructions[1::2]):
+        if operation in _NAMING:
+            argument |= high
+            if operation == _EXTENDED_ARG:
+                high = argument << 8
+                continue
+            if operation in _READING:
+                read.add(names[argument >> _READING[operation]])
+            else:
+                written.add(names[argument])
+        high = 0
 
 
 def free_names(tree):

@@ -34,10 +34,18 @@ class Loops:
 
     def adopt(self):
         """Before a cell: asyncio.run() leaves no current loop behind."""
-        if aio.module is None:
+        asyncio = aio.module
+        if asyncio is None:
             return
+        loop = self.main()
         try:
-            aio.module.set_event_loop(self.main())
+            policy = asyncio.events._event_loop_policy
+            if type(policy) is asyncio.unix_events._UnixDefaultEventLoopPolicy and policy._local._loop is loop:
+                return
+        except Exception:
+            pass  # another version's inside
+        try:
+            asyncio.set_event_loop(loop)
         except Exception:
             pass  # the guest has broken asyncio; a cell without await does not need it
 

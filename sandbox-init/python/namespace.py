@@ -81,9 +81,6 @@ class Namespace:
             if self._wanted and not self._ours.keys() <= have.keys():
                 self._put()  # a name that was deleted, say
             return
-        narrow = getattr(needed, "narrow", None)
-        if narrow is not None:
-            needed = narrow()
         free = needed - have.keys()
         dynamic = not free.isdisjoint(_DYNAMIC)
         if self._later:

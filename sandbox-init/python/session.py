@@ -7,7 +7,7 @@ from os import _exit, environ
 
 import __main__
 from cloister import aio, sources, stdio, traces
-from cloister.cell import Cells, Outcome, describe, describe_exit
+from cloister.cell import Cells, Outcome, describe, describe_exit, describe_plainly
 from cloister.channel import RESULT, Channel
 from cloister.display import Displays
 from cloister.exact import decode, encode_own
@@ -146,8 +146,11 @@ class Session:
         return outcome
 
     def _send(self, outcome):
+        described = payload = None
         try:
-            described = describe(outcome, self._interrupts.arrived)
+            payload = describe_plainly(outcome)
+            if payload is None:
+                described = describe(outcome, self._interrupts.arrived)
             if not stdio.flush(self._core):
                 stdio.restore_descriptors()
         except KeyboardInterrupt as error:
@@ -155,18 +158,16 @@ class Session:
         except BaseException as error:
             described = self._last_words(outcome.error or error)
         self._displays.end()
-        self._add_files(described)
-        self._interrupts.end()
-        number, self._current = self._current, None
-        self._core.send(RESULT, number, encode_own(described))
-
-    def _add_files(self, described):
         try:
             files, total = self._files.changed()
         except Exception:
-            return  # the guest holds all descriptors or memory that there are
+            total = 0  # the guest holds all descriptors or memory that there are
         if total:
+            described = described or decode(payload)
             described.update(files=files, files_total=total)
+        self._interrupts.end()
+        number, self._current = self._current, None
+        self._core.send(RESULT, number, encode_own(described) if described else payload)
 
     @staticmethod
     def _last_words(error):

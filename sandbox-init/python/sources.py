@@ -6,12 +6,12 @@ import io
 import linecache
 import sys
 from collections import deque
-from types import CodeType
 
 # What a session keeps, whatever the number of its cells. A cell that defines nothing is not looked at again once it is
 # over, but by exceptions that were kept: those of the last ones will do.
 MOST_PLAIN = 1_000
 MOST_DEFINING = 10_000
+SLACK = 100  # that many are given up at a time
 MOST_CHARACTERS = 16 * 1024 * 1024
 
 _cells = {}  # file name -> source, in order of execution
@@ -27,9 +27,14 @@ class _Kept:
         self._characters = 0
 
     def add(self, name):
-        self._names.append(name)
+        names = self._names
+        names.append(name)
         self._characters += len(_cells[name])
-        while len(self._names) > self._most or self._characters > MOST_CHARACTERS and len(self._names) > 1:
+        if len(names) > self._most or self._characters > MOST_CHARACTERS:
+            self._give_up()
+
+    def _give_up(self):
+        while len(self._names) > self._most - SLACK or self._characters > MOST_CHARACTERS and len(self._names) > 1:
             oldest = self._names.popleft()
             self._characters -= len(_cells[oldest])
             _forget(oldest)
@@ -48,30 +53,41 @@ def _forget(name):
 
 def add(source, filename=None):
     """Keeps a cell's source under a file name that no other cell has; returns that name."""
-    name = filename
-    while not name or name in _cells:
-        number = _numbers.get(filename, 1 if filename else 0) + 1
-        _numbers[filename] = number
-        name = "%s (%d)" % (filename, number) if filename else "<cell %d>" % number
+    name = filename if filename and filename not in _cells else _new_name(filename)
     _cells[name] = source
     refresh(name)
     return name
 
 
-def compiled(name, codes):
-    """Once it is known what a cell defines; () when it is none. The sources of files are kept: a script's is one."""
+def _new_name(filename):
+    name = None
+    while not name or name in _cells:
+        number = _numbers.get(filename, 1 if filename else 0) + 1
+        _numbers[filename] = number
+        name = "%s (%d)" % (filename, number) if filename else "<cell %d>" % number
+    return name
+
+
+def compiled(name, defines):
+    """Once it is known whether a cell defines anything. The sources of files are kept: a script's is one."""
     if name.startswith("<cell "):
-        defines = any(isinstance(value, CodeType) for code in codes for value in code.co_consts)
         (_defining if defines else _plain).add(name)
+
+
+def _lines(source):
+    """As the compiler counts them: str.splitlines() knows more ends than it does."""
+    if "\n" not in source and "\r" not in source:
+        return [source + "\n"] if source else []
+    lines = io.StringIO(source, newline=None).readlines()
+    if not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    return lines
 
 
 def refresh(name):
     """(Again) into linecache, which anybody may clear; None as time of change keeps checkcache() away."""
     source = _cells[name]
-    # Lines as the compiler counts them: str.splitlines() knows more ends than it does.
-    lines = io.StringIO(source, newline=None).readlines() if "\n" in source or "\r" in source else [source] * bool(source)
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
+    lines = _lines(source)
     try:
         linecache.cache[name] = (len(source), None, lines, name)
     except Exception:

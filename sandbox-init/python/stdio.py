@@ -75,6 +75,11 @@ def restore(are_open=False):
     descriptors are known to be."""
     if not are_open:
         restore_descriptors()
+    try:
+        if not (sys.stdin.closed or sys.stdout.closed or sys.stderr.closed):
+            return
+    except Exception:
+        pass  # one that is no file, or gone
     for fd, name in _ATTRIBUTES:
         stream = getattr(sys, name, None)
         try:
@@ -90,6 +95,13 @@ def restore(are_open=False):
 
 def flush(core):
     """After a cell. A stream that can't be flushed is the guest's own doing. Returns whether the descriptors are open."""
+    try:
+        if sys.stdout is _own[1] and sys.stderr is _own[2]:
+            _own[1].flush()
+            _own[2].flush()
+            return core.flush()
+    except Exception:
+        pass
     seen = []
     for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), _own[1], _own[2]):
         if stream is None or any(stream is other for other in seen):
