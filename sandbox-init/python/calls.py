@@ -72,6 +72,10 @@ def _argument_error(entry, wrong):
 
 def make_call(entry, args, kwargs):
     """The payload of a CALL; everything that is wrong with the arguments is found here."""
+    if not args:
+        data = entry.plan.payload(kwargs)
+        if data is not None and len(data) <= MOST_BYTES:
+            return data
     arguments = collect_arguments(entry, args, kwargs)
     check_arguments(entry, arguments)
     try:
@@ -133,7 +137,7 @@ class Tool:
         return entry or self._resolved(self._library.settled())
 
     async def _call(self, args, kwargs, raw):
-        entry = await self._find()
+        entry = self._entry() or await self._find()
         try:
             payload = make_call(entry, args, kwargs)
         except ToolArgumentError:
@@ -160,8 +164,9 @@ class Tool:
 
     def _start(self, args, kwargs, raw):
         coroutine = self._call(args, kwargs, raw)
+        entry = self._entry()
         # For the warning about a coroutine that was never awaited.
-        coroutine.__name__ = coroutine.__qualname__ = 'tools["%s"]' % self._text_key()
+        coroutine.__name__ = coroutine.__qualname__ = entry.plan.label if entry else 'tools["%s"]' % self._text_key()
         return coroutine
 
     def _text_key(self):

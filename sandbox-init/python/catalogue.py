@@ -5,6 +5,7 @@ from cloister.channel import QUERY
 from cloister.errors import ToolNotFound
 from cloister.exact import decode, decode_nearest, encode_own
 from cloister.names import by_identifier, did_you_mean, identifier
+from cloister.plans import Plan
 
 WAIT_MS = 10_000  # for servers that are starting
 
@@ -12,7 +13,7 @@ WAIT_MS = 10_000  # for servers that are starting
 class Entry:
     """One tool of one server."""
 
-    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations")
+    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations", "_plan")
 
     def __init__(self, server, tool):
         self.server = server
@@ -21,6 +22,13 @@ class Entry:
         self.input_schema = tool.get("inputSchema")
         self.output_schema = tool.get("outputSchema")
         self.annotations = tool.get("annotations")
+        self._plan = None
+
+    @property
+    def plan(self):
+        if self._plan is None:
+            self._plan = Plan(self)
+        return self._plan
 
     @property
     def qualified(self):

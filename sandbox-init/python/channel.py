@@ -63,6 +63,7 @@ class Channel:
         self._reader = allocate_lock()
         self._blocked = []  # waiters of threads, in order
         self._watching = {}  # event loop -> calls that its tasks have out
+        self._watched = None  # the one that watches whether or not there are any
         self.on_exec = None  # (id, payload)
         self.on_catalogue = None  # (version, payload)
         self.on_file = None  # (kind, payload): the payload of the answer
@@ -113,16 +114,20 @@ class Channel:
         return waiter.payload
 
     async def call_async(self, kind, payload):
-        loop = aio.load().get_running_loop()
+        loop = aio.running_loop() or aio.load().get_running_loop()
         waiter = Waiter(next(self._numbers), loop)
         self._waiters[waiter.number] = waiter
-        self._watch(loop)
+        if loop is not self._watched:
+            self._watch(loop)
         try:
-            self.send(kind, waiter.number, payload)
+            if self._core.send(kind, waiter.number, payload):
+                self.pump()
             await waiter.future
         finally:
-            self._unwatch(loop)
-            if self._waiters.pop(waiter.number, None) is not None:
+            if loop is not self._watched:
+                self._unwatch(loop)
+            if waiter.number in self._waiters:
+                del self._waiters[waiter.number]
                 self.drop(waiter)
         return waiter.payload
 
@@ -149,16 +154,18 @@ class Channel:
             if other.is_closed():
                 self._watching.pop(other, None)
         self._watch(loop)
+        self._watched = loop
 
     def _read(self):
-        self._core.read(self._inbox)
-        while self._inbox:
+        inbox = self._inbox
+        self._core.read(inbox)
+        while inbox:
             # Taken out last: should a signal handler of the guest raise here, it is only delivered twice.
-            self._deliver(*self._inbox[0])
-            del self._inbox[0]
-            if self._pulled and not self._inbox:
+            self._deliver(*inbox[0])
+            del inbox[0]
+            if self._pulled and not inbox:
                 self._pulled = False
-                self._core.read(self._inbox)
+                self._core.read(inbox)
 
     def _deliver(self, kind, number, payload):
         if kind == RETURN:
@@ -177,7 +184,8 @@ class Channel:
 
     def _let_read(self):
         self._reader.release()
-        self._wake_one()
+        if self._blocked:
+            self._wake_one()
 
     def _wake_one(self):
         for waiter in self._blocked:

@@ -102,6 +102,14 @@ def encode_own(value):
     return _encode(value).encode("utf-8", "replace")
 
 
+def encode_scalars(values):
+    """Bytes of a dict of strings, numbers and booleans; None when something in it would not arrive the same."""
+    try:
+        return _encode(values).encode("utf-8")
+    except ValueError:
+        return None
+
+
 def encode_guest(value):
     """Bytes of a value that the guest made. Raises Unfit, with the place, for what would not arrive the same."""
     _check_keys(value)

@@ -25,8 +25,12 @@ class Selector(selectors.PollSelector):
 
     def _changed(self):
         self.waker = None
+        try:
+            channel = self._channel.fd
+        except RuntimeError:
+            return  # in a child
         keys = list(self._fd_to_key.values())
-        ours = [key for key in keys if key.fd == self._channel.fd]
+        ours = [key for key in keys if key.fd == channel]
         if len(keys) == 2 and ours and all(key.events == selectors.EVENT_READ for key in keys):
             self.waker = keys[keys[0] is ours[0]]
 
