@@ -64,6 +64,7 @@ struct session_stream {
 struct session {
         struct sessions *set;
         struct session *next;
+        struct session *same_bucket; /* by name, in sessions.c */
         char name[SESSION_NAME_MAX + 1];
         enum session_state state;
         uint32_t serial; /* of the request, while creating; 0: it waits for a spare's place */

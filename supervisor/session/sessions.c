@@ -22,6 +22,7 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                                       .hello = *hello,
                                       .hub = hub,
                                       .host = *host};
+        sessions->end = &sessions->first;
         int r = pool_new(&sessions->pool, sessions, err);
         if (r < 0) {
                 sessions_free(sessions);
@@ -46,6 +47,27 @@ struct sessions *sessions_free(struct sessions *sessions)
         return NULL;
 }
 
+/* Names are their client's own: one that makes them collide slows down its own calls alone. FNV-1a.
+ */
+static struct session **bucket_of(struct sessions *sessions, const char *name)
+{
+        uint32_t hash = 2166136261;
+
+        for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+                hash = (hash ^ *c) * 16777619;
+        return &sessions->buckets[hash % SESSIONS_BUCKETS];
+}
+
+/* Where the session of this name hangs in its bucket, or would. */
+static struct session **find(struct sessions *sessions, const char *name)
+{
+        struct session **at = bucket_of(sessions, name);
+
+        while (*at && strcmp((*at)->name, name) != 0)
+                at = &(*at)->same_bucket;
+        return at;
+}
+
 /* Forgets the oldest name that has no sandbox and no cell. */
 static void forget_one(struct sessions *sessions)
 {
@@ -53,7 +75,11 @@ static void forget_one(struct sessions *sessions)
                 struct session *session = *at;
                 if (session->state != SESSION_NONE || session->cells)
                         continue;
+                struct session **in_bucket = find(sessions, session->name);
+                *in_bucket = session->same_bucket;
                 *at = session->next;
+                if (!*at)
+                        sessions->end = at;
                 sessions->n--;
                 session_free(session);
                 return;
@@ -63,19 +89,17 @@ static void forget_one(struct sessions *sessions)
 static int find_or_make(struct sessions *sessions, const char *name, struct session **ret,
                         struct error *err)
 {
-        struct session **at = &sessions->first;
+        struct session **at = find(sessions, name);
 
-        for (; *at; at = &(*at)->next) {
-                if (strcmp((*at)->name, name) == 0) {
-                        *ret = *at;
-                        return 0;
-                }
+        if (!*at) {
+                int r = session_new(at, sessions, name, err);
+                if (r < 0)
+                        return r;
+                *sessions->end = *at;
+                sessions->end = &(*at)->next;
+                sessions->n++;
         }
-        int r = session_new(at, sessions, name, err);
-        if (r < 0)
-                return r;
         *ret = *at;
-        sessions->n++;
         return 0;
 }
 

@@ -27,13 +27,16 @@ struct sessions_host {
         void (*kill)(void *data, uint32_t target);
 };
 
+enum { SESSIONS_BUCKETS = 2048 };
+
 struct sessions {
         struct event_base *base;
         struct config *config; /* what sessions made from now on get */
         struct monitor_hello hello;
         struct hub *hub; /* borrowed */
         struct sessions_host host;
-        struct session *first;
+        struct session *first, **end;              /* the oldest first */
+        struct session *buckets[SESSIONS_BUCKETS]; /* the same by name */
         struct pool *pool;
         size_t n_live;                 /* with a sandbox, or asking for one */
         size_t n_creating, n_awaiting; /* asking for one; waiting for a spare's place */
