@@ -121,20 +121,25 @@ def preload_wanted(names):
     os.chdir("/")
 
 
+SEEDED = "_ssl", "numpy.random", "tempfile", "multiprocessing.process"
+
+
 def reseed():
     """Sessions are copies of one process: nothing that one of them draws may be what another draws. `random` does so
     by itself."""
-    ssl, numbers, tempfile = (sys.modules.get(name) for name in ("_ssl", "numpy.random", "tempfile"))
+    ssl, numbers, tempfile, processes = map(sys.modules.get, SEEDED)
     if ssl is not None:
         # OpenSSL knows a fork by the number of the process, and ours may have the template's.
         ssl.RAND_add(os.urandom(32), 32.0)
     if tempfile is not None:
         tempfile._name_sequence = None
     try:
+        if processes is not None:
+            processes.current_process().authkey = os.urandom(32)
         if numbers is not None:
             numbers.seed()
     except Exception:
-        # A numpy that is half loaded, or none: what it draws is not ours to promise.
+        # One that is half loaded, or another of that name: what it draws is not ours to promise.
         pass
 
 

@@ -6,9 +6,9 @@
  * image. Both are made when the first request comes; those of the profile that this process was
  * started for, a little after the start when nobody asks: the client's handshake goes first. What
  * fails is told to everybody in that line, and the next request tries again. A template that has
- * died is made anew for whom it had not begun with. One that nobody has used for as long as an idle
- * session lives is ended, and so is the one unused longest when there are too many; sessions do not
- * notice.
+ * died is made anew, a few times over, for whom it has not made a session for. One that nobody has
+ * used for as long as an idle session lives is ended, and so is the one unused longest when there
+ * are too many; sessions do not notice.
  *
  * A reload keeps the profiles whose sandboxes are to be as before. The others finish what they were
  * asked for.

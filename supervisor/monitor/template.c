@@ -62,7 +62,7 @@ struct template
 {
         const struct template_host *host;
         enum template_state state;
-        bool was_ready;
+        bool try_again; /* another one may do what this one could not */
         struct stub *stub;
         pid_t pid;
         int control, messages; /* messages: what it says on standard error */
@@ -93,21 +93,18 @@ static void tell_first(struct template *t, const struct error *error)
 }
 
 /*
- * The template is of no use any more: everybody in line hears why. A session that had begun to live
- * may be to blame and fails; who came after it, or asked a template that had died unnoticed, is
- * only sent elsewhere. The owner frees it.
+ * The template is of no use any more: everybody in line is sent elsewhere, the first one too.
+ * Nobody has given its session any code, so that another is as good; should it be what ends
+ * templates, the owner counts. One that never was ready tells why, unless it was killed: that says
+ * nothing of the next. The owner frees it.
  */
 static void give_up(struct template *t)
 {
-        bool was_making = t->state == TEMPLATE_HERE;
-
         if (t->state == TEMPLATE_ENDED)
                 return;
         t->state = TEMPLATE_ENDED;
-        if (was_making)
-                tell_first(t, &t->error);
         struct error passed_on = t->error;
-        if (t->was_ready)
+        if (t->try_again)
                 passed_on.code = ESTALE;
         event_del(t->readable);
         event_del(t->deadline);
@@ -176,7 +173,7 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
                         break;
                 event_del(t->deadline);
                 t->state = TEMPLATE_IDLE;
-                t->was_ready = true;
+                t->try_again = true;
                 next(t);
                 return 0;
         case TEMPLATE_FAILED:
@@ -203,6 +200,31 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
                          state_names[t->state]);
 }
 
+/* Whether SIGKILL ended it, from outside or for want of memory. One that has closed its socket and
+ * lives is killed: what exits already keeps its own status. */
+static bool was_killed(const struct template *t)
+{
+        siginfo_t how = {};
+
+        kill(t->pid, SIGKILL);
+        return waitid(P_PID, (id_t)t->pid, &how, WEXITED | WNOWAIT) == 0 &&
+               how.si_code == CLD_KILLED && how.si_status == SIGKILL;
+}
+
+static int handle_end(struct template *t)
+{
+        bool killed = was_killed(t);
+
+        t->try_again = t->try_again || killed;
+        if (t->state == TEMPLATE_STARTING && !killed)
+                return error_set(
+                        &t->error, EPIPE,
+                        "the template ended as it started: what CPython said about it is in the "
+                        "log");
+        return error_set(&t->error, EPIPE, "the template %s while %s",
+                         killed ? "was killed" : "ended unexpectedly", state_names[t->state]);
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *data)
 {
         struct template *t = data;
@@ -217,10 +239,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         if (n == sizeof(message))
                 r = handle(t, &message, sender.pid);
         else if (n == 0 || n == -ECONNRESET)
-                r = error_set(&t->error, EPIPE, "the template ended %s",
-                              t->state == TEMPLATE_STARTING
-                                      ? "as it started: what CPython said about it is in the log"
-                                      : "unexpectedly");
+                r = handle_end(t);
         else
                 r = error_set(&t->error, EPROTO, "the template sent what is no message");
         if (r < 0)

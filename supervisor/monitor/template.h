@@ -32,7 +32,8 @@ struct template_host {
         const struct ids *ids;
         void *data;
         /* A session is made (error NULL) or not; the sandbox is the callee's from then on. ESTALE:
-         * the template ended before it was this one's turn; another template may make it. */
+         * the template ended before it was made, or was killed as it started; another one may
+         * make it. */
         void (*made)(void *data, struct sandbox *sandbox, const struct error *error);
         /* The template has ended or never started; what it could not make has been told. Free it.
          */

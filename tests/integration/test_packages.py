@@ -16,6 +16,7 @@ import unittest
 import zipfile
 
 import harness
+import rawmcp
 
 VENV = os.environ.get("CLOISTER_VENV", os.path.join(harness.SOURCE, "build", "venv"))
 NO_NETWORK = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "ALL_PROXY")}
@@ -108,10 +109,32 @@ class Index(Case):
             with open(kept, "rb") as f:
                 self.assertEqual(hashlib.sha256(f.read()).hexdigest(), package["sha256"])
         self.only_plain_files(f"{self.store}/data/root")
+        self.sessions_draw_differently("data")
         # The same set again, by another name: no network is needed. Another set is the control.
         self.done("image", "build", "--with", "six,numpy", "--name", "again", **NO_NETWORK)
         self.assertEqual(self.show("again")["packages"], shown["packages"])
         self.assertIn("the index can't be reached", self.fails("image", "build", "--with", "idna", **NO_NETWORK))
+
+    def sessions_draw_differently(self, image):
+        """What numpy has seeded when it was preloaded, in sessions from the pool and made on demand."""
+        config = self.config(image=image, preload=["numpy.random", "uuid", "ssl", "secrets"], pool=2)
+        with rawmcp.RawServer("--config", config, env=self.env()) as server:
+            server.initialize()
+            code = """
+import sys, random, secrets, ssl, uuid
+there = "numpy.random" in sys.modules
+import numpy
+[there, numpy.random.random(), numpy.random.default_rng().random(), int(numpy.random.randint(1 << 60)), random.random(),
+ secrets.token_hex(8), ssl.RAND_bytes(8).hex(), uuid.uuid4().hex]"""
+            drawn = []
+            for i in range(5):
+                cell = server.cell(code, session=f"s{i}", wait=harness.patient(60))
+                self.assertEqual(cell["status"], "ok", cell)
+                there, *numbers = cell["value"]["json"]
+                self.assertTrue(there)
+                drawn.append(numbers)
+        for kind in zip(*drawn):
+            self.assertEqual(len(set(kind)), 5, kind)
 
     def only_plain_files(self, root):
         for folder, folders, names in os.walk(root):

@@ -70,6 +70,12 @@ class Profiles(harness.Case):
         server.notify("notifications/initialized")
         return server
 
+    def ready(self, server):
+        """How many sandboxes the pool has."""
+        done = self.run_cloister("sessions", "--json", "--server", str(server.process.pid))
+        (told,) = json.loads(done.stdout)
+        return told["ready"]
+
     def ok(self, server, code, **arguments):
         cell = server.cell(code, **arguments)
         self.assertEqual(cell["status"], "ok", cell)
@@ -337,15 +343,18 @@ import random, uuid, os, secrets, ssl, tempfile
         # OpenSSL tells a fork by the process id, and a session's worker may have its template's.
         package = self.share("drawing")
         with open(os.path.join(package, "__init__.py"), "w") as f:
-            f.write("import random, ssl, tempfile\nfirst = [random.random(), ssl.RAND_bytes(8), tempfile.mktemp()]\n")
+            f.write("import multiprocessing, random, ssl, tempfile\nfirst = [random.random(), ssl.RAND_bytes(8), tempfile.mktemp()]\n")
         place = subprocess.run([harness.PYTHON, "-c", "import sysconfig; print(sysconfig.get_paths()['stdlib'])"],
                                capture_output=True, text=True, check=True).stdout.strip()
-        server = self.serve(preload=["drawing"], **mount(package, place + "/drawing"))
-        code = "import sys, random, ssl, tempfile, drawing; assert drawing.first\n" \
-               "[random.random(), ssl.RAND_bytes(8).hex(), tempfile.mktemp()]"
-        drawn = [self.ok(server, code, session=f"s{i}") for i in range(4)]
+        server = self.serve(preload=["drawing"], pool=2, **mount(package, place + "/drawing"))
+        code = "import sys, multiprocessing, random, ssl, tempfile, uuid, drawing; assert drawing.first\n" \
+               "[random.random(), ssl.RAND_bytes(8).hex(), tempfile.mktemp(), uuid.uuid1().hex, uuid.uuid4().hex," \
+               " bytes(multiprocessing.current_process().authkey).hex()]"
+        self.assertTrue(harness.wait_until(lambda: self.ready(server) == 2))
+        # The first two come from the pool, some of the others too.
+        drawn = [self.ok(server, code, session=f"s{i}") for i in range(6)]
         for kind in zip(*drawn):
-            self.assertEqual(len(set(kind)), 4, kind)
+            self.assertEqual(len(set(kind)), 6, kind)
         server.close()
 
 

@@ -31,6 +31,7 @@ static struct fixture {
         char output[32768];
         struct monitor_ended how;
         struct error failed;
+        int told; /* what on_made() was told */
         uint32_t handle;
 } f;
 
@@ -45,6 +46,7 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
 {
         struct error err = {};
 
+        f.told = error ? error->code : 0;
         if (error) {
                 f.failed = *error;
                 sandbox_free(sandbox);
@@ -192,12 +194,73 @@ static void test_unasked_children_are_killed(void)
         check(kill(unasked, 0) < 0 && errno == ESRCH);
 }
 
+/* The process that is no copy of ours, as the stub is. */
+static pid_t template_pid(void)
+{
+        char path[64], children[256] = "", own[32] = "", name[32];
+        pid_t found = 0;
+
+        snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+        _cleanup_close_ int list = open(path, O_RDONLY | O_CLOEXEC);
+        check(list >= 0 && fd_read_full(list, children, sizeof(children) - 1) > 0);
+        _cleanup_close_ int comm = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+        check(fd_read_full(comm, own, sizeof(own) - 1) > 0);
+        for (char *at = children, *end; strtol(at, &end, 10) > 0; at = end) {
+                pid_t pid = (pid_t)strtol(at, NULL, 10);
+                snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+                memset(name, 0, sizeof(name));
+                _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+                check(fd >= 0 && fd_read_full(fd, name, sizeof(name) - 1) > 0);
+                if (strcmp(name, own) != 0)
+                        found = pid;
+        }
+        check(found > 0);
+        return found;
+}
+
+enum moment { AT_START, BEFORE_THE_REQUEST, ASKED, MAKING, MOMENTS };
+
+/* Killed whenever it may be, it leaves the session to another one. */
+static void test_killed_template(void)
+{
+        for (enum moment m = AT_START; m < MOMENTS; m++) {
+                struct error err = {};
+                struct sandbox *sandbox;
+
+                f.template = template_free(f.template);
+                start_template("tests/unit/standin-worker");
+                if (m != AT_START)
+                        run_session('x');
+                pid_t pid = template_pid();
+                memset(f.fds, -1, sizeof(f.fds));
+                f.told = 0;
+                f.handle++;
+                check_ok(sandbox_new(&f.sandbox_host, f.handle, f.ids.count == 1 ? 0 : 1, f.handle,
+                                     &f.limits, &sandbox, &err));
+                if (m == BEFORE_THE_REQUEST)
+                        check(kill(pid, SIGKILL) == 0 && usleep(20000) == 0);
+                else if (m == ASKED)
+                        check_eq_int(kill(pid, SIGSTOP), 0);
+                check_ok(template_make(f.template, sandbox, &f.limits,
+                                       cgroups_version(f.cgroups) == CGROUP_NONE, &err));
+                while (m == MAKING && sandbox_pid(sandbox) == 0)
+                        event_base_loop(f.base, EVLOOP_ONCE);
+                if (m != BEFORE_THE_REQUEST)
+                        check_eq_int(kill(pid, SIGKILL), 0);
+                while (f.template)
+                        event_base_loop(f.base, EVLOOP_ONCE);
+                check_eq_int(f.told, ESTALE);
+                children_sweep(f.children);
+        }
+}
+
 static void test_template_that_fails_says_why(void)
 {
         f.template = template_free(f.template);
         start_template("cloister-init"); /* as a worker it ends at once */
         run_session('s');
         check_has(f.failed.text, "the template ended");
+        check(f.told != 0 && f.told != ESTALE);
         check(f.template == NULL);
 }
 
@@ -246,6 +309,7 @@ int main(void)
         run(test_ends);
         run(test_memory_is_bounded);
         run(test_unasked_children_are_killed);
+        run(test_killed_template);
         run(test_template_that_fails_says_why);
 
         template_free(f.template);

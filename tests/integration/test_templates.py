@@ -1,0 +1,172 @@
+"""Templates that are killed, stopped, or never come up: made anew without a failing call, or one clear error; how many there are."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import harness
+import rawmcp
+
+SLOW = "import time\ntime.sleep(%s)\n"
+
+
+class Templates(harness.Case):
+    def setUp(self):
+        super().setUp()
+        # Sandboxes of root have ids of their own, to which our directories must be open.
+        os.chmod(self.dir, 0o755)
+
+    def serve(self, **config):
+        server = rawmcp.RawServer("--log-level", "info", "--config", self.config(**config))
+        self.addCleanup(server.free)
+        server.initialize()
+        return server
+
+    @staticmethod
+    def templates(server):
+        """Of a template's namespaces the first process is the stub; a session is one namespace deeper."""
+        found = []
+        for pid in harness.descendants(server.process.pid):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as f:
+                (ids,) = [line.split()[1:] for line in f if line.startswith("NSpid:")]
+                if len(ids) == 2 and ids[-1] != "1" and harness.stat_of(pid)[0] == server.process.pid:
+                    found.append(pid)
+        return found
+
+    def template(self, server):
+        self.assertTrue(harness.wait_until(lambda: len(self.templates(server)) == 1), self.templates(server))
+        return self.templates(server)[0]
+
+    def ok(self, server, code, **arguments):
+        cell = server.cell(code, **arguments)
+        self.assertEqual(cell["status"], "ok", cell)
+        return cell.get("value", {}).get("json")
+
+    def preloading(self, text):
+        """Settings of a profile whose template imports a module of this text."""
+        package = self.path("early")
+        os.mkdir(package)
+        os.chmod(package, 0o755)
+        with open(f"{package}/__init__.py", "w", encoding="utf-8") as f:
+            f.write(text)
+        return {"preload": ["early"], "mounts": [{"source": package, "target": self.stdlib() + "/early"}]}
+
+    def stdlib(self):
+        ran = self.run_cloister("run", "-c", "import sysconfig; print(sysconfig.get_paths()['stdlib'])")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return ran.stdout.decode().strip()
+
+
+class Killed(Templates):
+    def test_while_idle(self):
+        server = self.serve(pool=0)
+        self.assertEqual(self.ok(server, "x = 1", session="old"), None)
+        for i in range(6):
+            os.kill(self.template(server), signal.SIGKILL)
+            self.assertEqual(self.ok(server, "1 + 1", session=f"s{i}"), 2)
+        self.assertEqual(self.ok(server, "x", session="old"), 1, "a session died with its template")
+        self.assertEqual(server.close(), 0)
+
+    def test_while_it_starts(self):
+        server = self.serve(pool=0, **self.preloading(SLOW % 1))
+        call = server.start_call("1 + 1", session="a")
+        first = self.template(server)
+        time.sleep(0.3)
+        os.kill(first, signal.SIGKILL)
+        self.assertEqual(call.result()["structuredContent"]["value"]["json"], 2)
+        self.assertNotEqual(self.template(server), first)
+
+    def test_while_a_line_of_twenty_waits(self):
+        """At every moment of making sessions; a stopped template lets the line grow."""
+        server = self.serve(pool=0)
+        self.ok(server, "1", session="warm")
+        for attempt in range(4):
+            template = self.template(server)
+            if attempt % 2:
+                os.kill(template, signal.SIGSTOP)
+            calls = [server.start_call("1 + 1", session=f"s{attempt}-{i}") for i in range(20)]
+            time.sleep(0.1 if attempt % 2 else 0.004 * attempt)
+            os.kill(template, signal.SIGKILL)
+            results = [call.result()["structuredContent"] for call in calls]
+            self.assertEqual([r["status"] for r in results], ["ok"] * 20, [r for r in results if r["status"] != "ok"])
+            for i in range(20):
+                server.ask("tools/call", {"name": "run_python", "arguments": {"code": "import os; os._exit(0)", "session": f"s{attempt}-{i}"}})
+
+    def test_again_and_again_while_sessions_are_made(self):
+        server = self.serve(pool={"min": 1, "max": 4})
+        stop = threading.Event()
+        killed = []
+
+        def kill():
+            while not stop.wait(0.25):
+                for pid in self.templates(server):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            for i in range(40):
+                self.assertEqual(self.ok(server, "40 + 2", session=f"s{i}"), 42)
+                time.sleep(0.02)
+        finally:
+            stop.set()
+            killer.join()
+        self.assertGreater(len(killed), 2)
+
+    def test_of_another_profile(self):
+        server = self.serve(pool=0, profiles={"lab": {"agent": True, "preload": ["wave"]}})
+        code = "import sys; 'wave' in sys.modules"
+        self.assertFalse(self.ok(server, code, session="a"))
+        (usual,) = self.templates(server)
+        self.assertTrue(self.ok(server, code, session="b", profile="lab"))
+        (lab,) = set(self.templates(server)) - {usual}
+        os.kill(lab, signal.SIGKILL)
+        self.assertTrue(self.ok(server, code, session="c", profile="lab"))
+        self.assertFalse(self.ok(server, code, session="d"))
+        self.assertIn(usual, self.templates(server), "a profile that had nothing to do with it lost its template")
+
+
+class AlwaysDies(Templates):
+    def test_as_it_starts(self):
+        """One that ends by itself says so at once; one that is killed each time, after a few attempts."""
+        for text, attempts in ("import os\nos._exit(3)\n", 1), ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", 4):
+            with self.subTest(text=text):
+                settings = self.preloading("import os\nos.open('/tmp/x', os.O_CREAT)\n" + text)
+                server = self.serve(pool=0, profiles={"bad": {"agent": True, **settings}})
+                started = time.monotonic()
+                cell = server.cell("1", session="a", profile="bad")
+                self.assertLess(time.monotonic() - started, harness.patient(20))
+                self.assertEqual(cell["status"], "error", cell)
+                self.assertIn("the template", cell["error"]["message"])
+                self.assertIn('profile "bad"', cell["error"]["message"])
+                self.assertNotIn("\n", cell["error"]["message"])
+                self.assertIn("ended as it started" if attempts == 1 else "was killed", cell["error"]["message"])
+                # The next call tries again, and others are not touched.
+                self.assertEqual(server.cell("1", session="a", profile="bad")["status"], "error")
+                self.assertEqual(self.ok(server, "2", session="b"), 2)
+                server.close()
+                os.unlink(self.path("early") + "/__init__.py")
+                os.rmdir(self.path("early"))
+
+
+class Many(Templates):
+    def test_at_most_four_idle_ones(self):
+        names = [f"p{i}" for i in range(8)]
+        server = self.serve(pool=0, profiles={n: {"agent": True, "limits": {"tmp": f"{i + 1} MiB"}} for i, n in enumerate(names)})
+        self.ok(server, "1")
+        for name in names:
+            self.assertEqual(self.ok(server, "x = 5; x", session=name, profile=name), 5)
+            self.assertLessEqual(len(self.templates(server)), 5, "the usual one, and four others")
+        self.assertGreaterEqual(len(self.templates(server)), 4)
+        # The one unused longest went: its sessions live, and it comes back.
+        self.assertEqual([self.ok(server, "x", session=n) for n in names], [5] * 8)
+        self.assertEqual(self.ok(server, "7", session="again", profile="p0"), 7)
+        self.assertLessEqual(len(self.templates(server)), 5)
+
+
+if __name__ == "__main__":
+    harness.main()
