@@ -18,8 +18,10 @@ class Failure(Exception):
 
 
 def last_line(data):
+    """What a program said at its end; what bench-ping says of it only where it said nothing."""
     lines = data.decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "no word"
+    own = [line for line in lines if not line.startswith("ping: ")]
+    return (own or lines or ["no word"])[-1][:300]
 
 
 def summary(values):

@@ -108,15 +108,16 @@ def root_directory(bench):
     return root
 
 
-def bundle(bench):
-    """An OCI bundle: all namespaces, no capability, no network, read-only."""
-    place = os.path.join(bench.work, "bundle")
+def bundle(bench, user=None):
+    """An OCI bundle: all namespaces, no capability, no network, read-only; a user namespace for who is not root."""
+    user = os.getuid() != 0 if user is None else user
+    place = os.path.join(bench.work, "bundle-user" if user else "bundle")
     if os.path.exists(place):
         return place
-    kinds = ["pid", "ipc", "uts", "mount", "network"] + (["user"] if os.getuid() else [])
+    kinds = ["pid", "ipc", "uts", "mount", "network"] + (["user"] if user else [])
     nothing = {name: [] for name in ("bounding", "effective", "permitted", "inheritable", "ambient")}
     linux = {"namespaces": [{"type": kind} for kind in kinds]}
-    if os.getuid():
+    if user:
         linux["uidMappings"] = [{"containerID": 0, "hostID": os.getuid(), "size": 1}]
         linux["gidMappings"] = [{"containerID": 0, "hostID": os.getgid(), "size": 1}]
     spec = {
@@ -137,15 +138,15 @@ def bundle(bench):
     return place
 
 
-def hybrid():
-    """Where version 2 of the control groups lies beside version 1: crun refuses to work so."""
-    place = "/sys/fs/cgroup/unified"
-    return place if os.path.ismount(place) and os.getuid() == 0 else None
+HYBRID = "/sys/fs/cgroup/unified"
 
 
 def without_hybrid(command):
-    """The command where only version 1 of the control groups is to be seen. Costs two milliseconds at most."""
-    return ["unshare", "-m", "sh", "-c", 'umount "$0" && exec "$@"', hybrid(), *command] if hybrid() else command
+    """crun refuses to work where version 2 of the control groups lies beside version 1: the command where only
+    version 1 is to be seen. Costs two milliseconds at most."""
+    if not os.path.ismount(HYBRID) or os.getuid() != 0:
+        return command
+    return ["unshare", "-m", "sh", "-c", 'umount "$0" && exec "$@"', HYBRID, *command]
 
 
 class Oci(Command):
@@ -170,10 +171,17 @@ class Runc(Oci):
 class Crun(Oci):
     name = program = "crun"
     title = "crun with a bundle"
-    options = "as runc; where both versions of control groups are mounted, in a mount namespace with the first only"
+    options = ("as runc; where both versions of control groups are mounted, in a mount namespace with the first only, "
+               "or, as an ordinary user, with none")
 
     def command(self):
-        return without_hybrid(super().command())
+        if not os.path.ismount(HYBRID) or os.getuid() == 0:
+            return without_hybrid(super().command())
+        # The user namespace is unshare's: only in one of one's own can the directory be hidden.
+        command = super().command()
+        command[command.index("--bundle") + 1] = bundle(self.bench, user=False)
+        command.insert(1, "--cgroup-manager=disabled")
+        return ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"', "sh", *command]
 
 
 class Runsc(Oci):

@@ -21,6 +21,8 @@ import plot
 # Fresh sandboxes, for the plot.
 FRESH = ("fork", "clone3", "floor-session", "fresh-pool", "fresh", "bwrap", "crun", "runc", "nspawn", "podman-crun",
          "podman-runc", "runsc", "jupyter", "pyodide")
+LABELS = {"floor-session": "a CPython forked in C, same namespaces", "fresh": "Cloister: 1+1 in a session made for it",
+          "fresh-pool": "Cloister: 1+1 in a session from the pool"}
 FLOORS = ("fork", "clone3", "floor-session")
 
 
@@ -150,7 +152,7 @@ def put(page, part, lines):
 
 def fresh_plot(found):
     by_name = {row["name"]: row for row in found["rows"] if "missing" not in row}
-    rows = [(by_name[name]["title"].replace("`", ""), by_name[name]["median"],
+    rows = [(LABELS.get(name) or by_name[name]["title"].replace("`", ""), by_name[name]["median"],
              "ours" if name.startswith("fresh") else "floor" if name in FLOORS else "theirs")
             for name in FRESH if name in by_name]
     rows.sort(key=lambda row: row[1])

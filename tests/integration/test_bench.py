@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from xml.etree import ElementTree
 
 import harness
 
@@ -81,6 +82,51 @@ class Command(harness.Case):
                 said = self.bench(*args, status=2).stderr.decode()
                 self.assertEqual(len(said.splitlines()), 1, said)
                 self.assertIn(line, said)
+
+
+class Report(harness.Case):
+    """Tables and plots of the page: made of what a run printed, and of nothing else."""
+
+    PARTS = [f"{what} as {who}" for what in ("rows", "peers", "growth") for who in ("root", "ordinary")]
+
+    def report(self, *files):
+        done = subprocess.run(["/usr/bin/python3", "-I", os.path.join(PROGRAMS, "report.py"), "--docs", self.dir, *files],
+                              capture_output=True, check=False, timeout=60)
+        return done.returncode, done.stderr.decode()
+
+    def read(self, name):
+        with open(self.path(name), encoding="utf-8") as f:
+            return f.read()
+
+    def page(self):
+        self.write("performance.md", "# Speed\n" + "".join(
+            f"<!-- made by bench/report.py: {part} -->\nold {part}\n<!-- end of {part} -->\n" for part in self.PARTS))
+
+    def test_the_page(self):
+        self.page()
+        done = self.run_cloister("bench", "--json", "--quick", "own", "python", "runc", "parallel", timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        run = self.write("run.json", done.stdout.decode())
+        self.assertEqual(self.report(run), (0, ""))
+        names = ["performance.md"] + [f"performance-{what}-{'root' if harness.ROOT else 'ordinary'}.svg"
+                                      for what in ("fresh", "growth")]
+        first = {name: self.read(name) for name in names}
+        page, ours = first["performance.md"], "root" if harness.ROOT else "ordinary"
+        for part in self.PARTS:
+            self.assertEqual(f"\nold {part}\n" in page, not part.endswith(ours), part)
+        warm = next(row for row in json.loads(done.stdout)["rows"] if row["name"] == "warm")
+        self.assertRegex(page, rf"(?m)^\| warm \| .* \| {warm['median']:.3f} \|" if warm["median"] < 1 else "warm")
+        self.assertIn("| calls at once | a call | all of them |", page)
+        for name in names[1:]:
+            self.assertEqual(ElementTree.fromstring(first[name]).tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertEqual(self.report(run), (0, ""))
+        self.assertEqual({name: self.read(name) for name in names}, first)
+
+    def test_what_is_no_run(self):
+        self.page()
+        status, said = self.report(self.write("wrong.json", "[]"))
+        self.assertEqual((status, len(said.splitlines())), (1, 1), said)
+        self.assertIn("is not what run.py --json prints", said)
 
 
 class Client(harness.Case):

@@ -79,5 +79,20 @@ class Clients(unittest.TestCase):
         self.assertGreater(seen, 8)
 
 
+class Performance(unittest.TestCase):
+    """docs/performance.md has the places that bench/report.py fills, and the plots that it shows are there."""
+
+    def test_places(self):
+        page = read("docs/performance.md")
+        places = re.findall(r"<!-- made by bench/report.py: (.*?) -->(.*?)<!-- end of (.*?) -->", page, re.S)
+        self.assertEqual([begin for begin, _, _ in places], [end for _, _, end in places])
+        self.assertEqual({begin for begin, _, _ in places},
+                         {f"{what} as {who}" for what in ("rows", "peers", "growth") for who in ("root", "ordinary")})
+        for name in re.findall(r"\((performance-[\w-]+\.svg)\)", page):
+            self.assertTrue(os.path.exists(os.path.join(ROOT, "docs", name)), name)
+        for _, content, place in places:
+            self.assertIn("|---|", content, place)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
