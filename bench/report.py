@@ -3,7 +3,7 @@
 
     bench/report.py [--docs DIR] FILE...
 
-FILE is what run.py --json printed, of root or of an ordinary user; the later of a kind counts. The parts of
+FILE is what run.py --json or where.py --json printed, of root or of an ordinary user; the later of a kind counts. The parts of
 docs/performance.md between marks, and docs/performance-*.svg, are written anew; the same files give the same bytes.
 A part that no file has anything for stays as it is.
 """
@@ -141,6 +141,22 @@ def growth_tables(found):
     return lines[:-1]
 
 
+def where_tables(found):
+    lines = [found["machine"]["line"] + ".", "", "| | wall time, us | CPU time in all, us | process | us | turns on a CPU |",
+             "|---|---|---|---|---|---|"]
+    for name, way in found["ways"].items():
+        total = sum(process["cpu_us"] for process in way["processes"].values())
+        head = f"{WAYS.get(name, name)} | {way['wall_us']:.0f} | {total:.0f}"
+        for who, process in way["processes"].items():
+            lines.append(f"| {head} | {who} | {process['cpu_us']:.1f} | {process['turns']:.2f} |")
+            head = " | | "
+    return lines
+
+
+WAYS = {"warm": "`1+1` in a living session", "tool": "a tool call to a minimal server in C",
+        "fresh": "`1+1` in a session made for it, without the pool"}
+
+
 def put(page, part, lines):
     """The page with what is between the marks of a part replaced."""
     begin, end = f"<!-- made by bench/report.py: {part} -->", f"<!-- end of {part} -->"
@@ -175,6 +191,9 @@ def write_docs(docs, files):
         page = f.read()
     for found in files:
         who = "root" if found["machine"]["uid"] == 0 else "ordinary"
+        if "ways" in found:
+            page = put(page, f"where as {who}", where_tables(found))
+            continue
         names = {row["name"] for row in found["rows"] if "missing" not in row}
         if "warm" in names:
             page = put(page, f"rows as {who}", budget_rows(found))
@@ -197,8 +216,8 @@ def main():
         try:
             with open(name, encoding="utf-8") as f:
                 files.append(json.load(f))
-            files[-1]["machine"]["uid"], files[-1]["rows"], files[-1]["growth"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            assert isinstance(files[-1]["machine"]["uid"], int) and ("ways" in files[-1] or files[-1]["rows"] is not None)
+        except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
             raise SystemExit(f"report: {name} is not what run.py --json prints: {error}") from None
     write_docs(options.docs, files)
 

@@ -87,7 +87,7 @@ class Command(harness.Case):
 class Report(harness.Case):
     """Tables and plots of the page: made of what a run printed, and of nothing else."""
 
-    PARTS = [f"{what} as {who}" for what in ("rows", "peers", "growth") for who in ("root", "ordinary")]
+    PARTS = [f"{what} as {who}" for what in ("rows", "peers", "growth", "where") for who in ("root", "ordinary")]
 
     def report(self, *files):
         done = subprocess.run(["/usr/bin/python3", "-I", os.path.join(PROGRAMS, "report.py"), "--docs", self.dir, *files],
@@ -107,7 +107,16 @@ class Report(harness.Case):
         done = self.run_cloister("bench", "--json", "--quick", "own", "python", "runc", "parallel", timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         run = self.write("run.json", done.stdout.decode())
-        self.assertEqual(self.report(run), (0, ""))
+        found = subprocess.run(["/usr/bin/python3", "-I", os.path.join(PROGRAMS, "where.py"), "--json", "--calls", "20"],
+                               capture_output=True, check=False, timeout=60, env=harness.environment())
+        self.assertEqual(found.returncode, 0, found.stderr)
+        ways = json.loads(found.stdout)["ways"]
+        # Those that work for a call are found, and a cell is no work of the monitor's.
+        for who in ("the sandbox: worker, init, template", "the broker", "the client"):
+            self.assertGreater(ways["warm"]["processes"][who]["cpu_us"], 1, ways)
+        self.assertGreater(ways["tool"]["processes"]["the tool's server"]["cpu_us"], 1, ways)
+        where = self.write("where.json", found.stdout.decode())
+        self.assertEqual(self.report(run, where), (0, ""))
         names = ["performance.md"] + [f"performance-{what}-{'root' if harness.ROOT else 'ordinary'}.svg"
                                       for what in ("fresh", "growth")]
         first = {name: self.read(name) for name in names}
@@ -119,7 +128,7 @@ class Report(harness.Case):
         self.assertIn("| calls at once | a call | all of them |", page)
         for name in names[1:]:
             self.assertEqual(ElementTree.fromstring(first[name]).tag, "{http://www.w3.org/2000/svg}svg")
-        self.assertEqual(self.report(run), (0, ""))
+        self.assertEqual(self.report(run, where), (0, ""))
         self.assertEqual({name: self.read(name) for name in names}, first)
 
     def test_what_is_no_run(self):

@@ -87,7 +87,7 @@ class Performance(unittest.TestCase):
         places = re.findall(r"<!-- made by bench/report.py: (.*?) -->(.*?)<!-- end of (.*?) -->", page, re.S)
         self.assertEqual([begin for begin, _, _ in places], [end for _, _, end in places])
         self.assertEqual({begin for begin, _, _ in places},
-                         {f"{what} as {who}" for what in ("rows", "peers", "growth") for who in ("root", "ordinary")})
+                         {f"{what} as {who}" for what in ("rows", "peers", "growth", "where") for who in ("root", "ordinary")})
         for name in re.findall(r"\((performance-[\w-]+\.svg)\)", page):
             self.assertTrue(os.path.exists(os.path.join(ROOT, "docs", name)), name)
         for _, content, place in places:

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Where the time of a call goes: CPU time and turns on a CPU of each process, by call, from /proc/PID/schedstat.
+
+    bench/where.py [--build DIR] [--json] [--calls N]
+
+Three ways of a call: `1+1` in a living session, a tool call from a cell to a minimal server in C, and a session made
+for `1+1` without the pool. What no process has is waiting: a wake-up, an idle CPU that has to come back.
+"""
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import report
+from measure import Bench, Cloister, Failure, machine
+from rows import TOOL_CALLS
+from run import node_modules, places
+
+
+# What the kernel calls a process, and what it is.
+WHO = {"memfd:cloister-": "the sandbox: worker, init, template", "cloister": "the broker",
+       "cloister-monito": "the monitor", "bench-ping": "the client", "bench-echo": "the tool's server"}
+
+
+def read(path):
+    with open(path, encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def processes(top):
+    """{pid: (name, nanoseconds on a CPU, turns)} of a process and all below it."""
+    parents = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parents[int(entry)] = int(read(f"/proc/{entry}/stat").rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    family = {top}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in family} - family
+        if not more:
+            break
+        family |= more
+    found = {}
+    for pid in family:
+        try:
+            took, turns = 0, 0
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                cpu, _, slices = read(f"/proc/{pid}/task/{thread}/schedstat").split()
+                took, turns = took + int(cpu), turns + int(slices)
+            found[pid] = (read(f"/proc/{pid}/comm").strip(), took, turns)
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def spent(before, after, calls):
+    """By name: microseconds and turns a call. A process that began meanwhile counts whole."""
+    by_name = {}
+    for pid, (name, took, turns) in after.items():
+        name = WHO.get(name, name)
+        _, old_took, old_turns = before.get(pid, (name, 0, 0))
+        us, n = by_name.get(name, (0, 0))
+        by_name[name] = (us + (took - old_took) / calls / 1000, n + (turns - old_turns) / calls)
+    return {name: {"cpu_us": round(us, 1), "turns": round(n, 2)}
+            for name, (us, n) in sorted(by_name.items(), key=lambda item: -item[1][0]) if us >= 0.05}
+
+
+def measured(server, calls, act):
+    before = processes(server.process.pid)
+    wall = act() / 1000
+    after = processes(server.process.pid)
+    return {"wall_us": round(wall, 1), "calls": calls, "processes": spent(before, after, calls)}
+
+
+def warm(server, calls):
+    server.burst_ok(50, "1+1")
+    return measured(server, calls, lambda: statistics.median(server.burst_ok(calls, "1+1")))
+
+
+def tool(server, calls):
+    code = TOOL_CALLS.format(tool="c.echo", count=calls)
+    server.run(code)
+    return measured(server, calls, lambda: statistics.median(server.run(code)[2]))
+
+
+def fresh(server, calls):
+    time.sleep(0.3)
+    server.burst_ok(3, "1+1", "first-%d")
+    return measured(server, calls, lambda: statistics.median(server.burst_ok(calls, "1+1", "fresh-%d")))
+
+
+def text(found):
+    lines = [found["machine"]["line"], ""]
+    for name, way in found["ways"].items():
+        total = sum(process["cpu_us"] for process in way["processes"].values())
+        lines.append(f"{report.WAYS[name]}: {way['wall_us']} us of wall time, {total:.1f} us of CPU time in all")
+        lines += [f"    {who:38}{process['cpu_us']:10.1f} us{process['turns']:8.2f} turns"
+                  for who, process in way["processes"].items()]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build")
+    parser.add_argument("--cloister")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--calls", type=int, default=1000)
+    options = parser.parse_args()
+    cloister, programs = places(options)
+    with tempfile.TemporaryDirectory(prefix="cloister-bench-") as work:
+        bench = Bench(os.path.abspath(cloister), programs, node_modules(), work)
+        try:
+            bench.warm_up()
+            server = Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}})
+            try:
+                server.run("1+1")
+                ways = {"warm": warm(server, options.calls), "tool": tool(server, min(options.calls, 400)),
+                        "fresh": fresh(server, max(3, min(20, options.calls // 10)))}
+            finally:
+                server.close()
+        except Failure as error:
+            raise SystemExit(f"where: {error}") from None
+        found = {"machine": machine(bench), "ways": ways}
+    print(json.dumps(found, indent=1) if options.json else text(found))
+
+
+if __name__ == "__main__":
+    main()
