@@ -3,7 +3,6 @@
 Paths are walked descriptor by descriptor and no symbolic link is followed: a file is what it is, below /workspace.
 """
 
-import mimetypes
 import os
 from binascii import a2b_base64, b2a_base64
 from os import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close
@@ -31,6 +30,8 @@ def mime_type_of(path):
     """By the name alone."""
     global _types
     if _types is None:
+        import mimetypes
+
         _types = mimetypes.MimeTypes([name for name in mimetypes.knownfiles if os.path.exists(name)])
         for name, kind in (("md", "text/markdown"), ("webp", "image/webp"), ("parquet", "application/vnd.apache.parquet")):
             _types.add_type(kind, "." + name)
@@ -133,6 +134,8 @@ class Files:
 
     def keep(self, mime, data):
         """Writes what could not be shown below out/; its path, or None."""
+        import mimetypes
+
         extension = mimetypes.guess_extension(mime) or ".bin"
         for _ in range(100):
             self._kept += 1

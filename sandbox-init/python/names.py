@@ -2,7 +2,6 @@
 
 import keyword
 import unicodedata
-from difflib import get_close_matches
 
 
 def identifier(name):
@@ -40,6 +39,8 @@ def did_you_mean(name, known, most=3):
     for other in known:
         folded.setdefault(identifier(other).lower().replace("_", ""), other)
     wanted = identifier(str(name)).lower().replace("_", "")
+    from difflib import get_close_matches
+
     close = get_close_matches(wanted, list(folded), most, 0.6)
     if not close:
         close = [text for text in folded if len(wanted) > 3 and (wanted in text or text in wanted)][:most]

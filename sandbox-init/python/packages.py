@@ -4,7 +4,6 @@ its head what it needs (inline script metadata, PEP 723)."""
 import ast
 import os
 import re
-import shlex
 import sys
 
 # Distributions that are not called as what is imported from them. Source: the projects' own pages on PyPI.
@@ -82,6 +81,8 @@ def _hint(error):
         return ""
     wanted = DISTRIBUTIONS.get(error.name, error.name)
     if _asked_for():
+        import shlex
+
         wanted = shlex.quote("%s,%s" % (_asked_for(), wanted))
     return (
         ' (add it: cloister image build --with %s --name NAME; then "image": "NAME" in the config, or cloister run --with %s)'
@@ -258,6 +259,8 @@ def missing(source, filename):
 
 
 def _commands(script, python, needs):
+    import shlex
+
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.splitext(os.path.basename(script or "script"))[0]).strip("-.")[:40] or "script"
     words = ["cloister image build"]
     wanted = re.search(r"(?:>=|==|~=)\s*(3\.\d+)", python)

@@ -5,7 +5,6 @@ the last word, and a check here must not refuse what it would take.
 """
 
 import re
-from urllib.parse import unquote
 
 MOST_DEPTH = 64
 MOST_STEPS = 200_000
@@ -43,6 +42,8 @@ def resolve(reference, root):
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return True
     at = root
+    from urllib.parse import unquote
+
     for part in unquote(reference[2:]).split("/"):
         part = part.replace("~1", "/").replace("~0", "~")
         if isinstance(at, dict) and part in at:

@@ -20,7 +20,7 @@ PRELOADED = (
     " weakref string struct binascii base64 select selectors locale signal threading subprocess ipaddress socket"
     " datetime ssl logging concurrent.futures contextvars asyncio dataclasses numbers decimal hashlib random fnmatch"
     " glob grp pwd zlib bz2 lzma shutil tempfile ntpath urllib urllib.parse pathlib pickle queue textwrap typing"
-    " importlib.util os"
+    " mimetypes difflib shlex importlib.util os"
 ).split()
 
 

@@ -215,7 +215,9 @@ static void on_watch_time(evutil_socket_t fd, short what, void *data)
 static int watch(struct monitor *m, struct error *err)
 {
         static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-        struct timeval early = {.tv_usec = EARLY_MS * 1000};
+        /* Who runs one script has no handshake, and its session is asked for in any case. */
+        bool run = strcmp(m->options->broker[0], "run") == 0;
+        struct timeval early = {.tv_usec = run ? 0 : EARLY_MS * 1000};
         struct timeval later = {.tv_usec = WATCH_MS * 1000};
         bool ok = true;
 
