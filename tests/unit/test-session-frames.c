@@ -294,6 +294,33 @@ static void test_calls_bound(void)
 }
 
 /* Output between the cells belongs to the next one, and says so. */
+/* All that is in a pipe when the result comes is the cell's: of one that the code has enlarged too,
+ * and while the output is not read otherwise. */
+static void test_output_of_enlarged_pipe(void)
+{
+        enum { BEFORE = 300 * 1024 };
+        static char text[BEFORE];
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "print()");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        session_pause_output(f.sessions->first, true);
+        check(fcntl(f.out, F_SETPIPE_SZ, 1024 * 1024) >= 1024 * 1024);
+        memset(text, 'x', sizeof(text));
+        check_eq_int(write(f.out, text, sizeof(text)), sizeof(text));
+        check_eq_int(write(f.out, "\nthe end\n", 9), 9);
+        check_eq_int(write(f.err, "warning\n", 8), 8);
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_eq_int(end.count, 1);
+        check_has(end.out, "\nthe end\n");
+        check_eq_str(end.err, "warning\n");
+        session_pause_output(f.sessions->first, false);
+        fake_done(&f);
+}
+
 static void test_background_output(void)
 {
         struct fake f;
@@ -347,6 +374,7 @@ int main(void)
         run(test_refused_call);
         run(test_query);
         run(test_calls_bound);
+        run(test_output_of_enlarged_pipe);
         run(test_background_output);
         run(test_output_at_result);
         return 0;

@@ -412,6 +412,34 @@ static void test_names(void)
         check(!session_name_valid("\xc3\xa9", 2));
 }
 
+/* Names are found again, however many there are, and the oldest without a sandbox are forgotten. */
+static void test_many_names(void)
+{
+        enum { MANY = 1500, REMEMBERED = 1024 };
+        char name[16];
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        f.refuse_create = true;
+        for (int i = 0; i < 2 * MANY; i++) {
+                snprintf(name, sizeof(name), "s%d", i % MANY);
+                ask_on(&f, &end, name, "1", 0, false);
+                fake_spin(&f);
+                check_eq_int(end.count, 1);
+                check(f.sessions->n <= REMEMBERED + 2);
+        }
+        size_t before = f.sessions->n;
+        ask_on(&f, &end, "s1499", "1", 0, false);
+        fake_spin(&f);
+        check(f.sessions->n <= before);
+        size_t n = 0;
+        for (const struct session *s = f.sessions->first; s; s = s->next)
+                n += strcmp(s->name, "s1499") == 0;
+        check_eq_int(n, 1);
+        fake_done(&f);
+}
+
 int main(void)
 {
         run(test_ok);
@@ -430,5 +458,6 @@ int main(void)
         run(test_sessions_max);
         run(test_idle);
         run(test_names);
+        run(test_many_names);
         return 0;
 }
