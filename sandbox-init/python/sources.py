@@ -94,6 +94,12 @@ def refresh(name):
         pass  # the guest has broken linecache; its tracebacks go without source
 
 
+def forget():
+    """All of them."""
+    while _cells:
+        linecache.cache.pop(_cells.popitem()[0], None)
+
+
 def is_cell(filename):
     return filename in _cells or filename.startswith("<cell ")
 

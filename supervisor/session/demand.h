@@ -26,6 +26,7 @@ struct demand {
         double level;
         uint64_t level_us;
         unsigned int peak, peak_before; /* of this period, of the one before */
+        uint64_t first_us;              /* the first sandbox was there; 0: none was */
         unsigned int deaths;            /* in a row */
         uint64_t not_before_us;         /* the next is made */
 };

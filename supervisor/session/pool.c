@@ -33,6 +33,7 @@ struct spare {
         struct pool *pool;
         enum spare_state state;
         bool unwanted; /* coming, and to be ended then */
+        bool early;    /* its template had not imported all by then */
         uint32_t serial, target;
         struct config *config; /* referenced */
         size_t profile;
@@ -125,7 +126,7 @@ static size_t have(const struct pool *p, size_t profile)
         size_t n = 0;
 
         TAILQ_FOREACH(spare, &p->spares, link)
-        n += spare->state != SPARE_ENDING && is_current(spare, profile);
+        n += spare->state != SPARE_ENDING && is_current(spare, profile) && !spare->early;
         return n;
 }
 
@@ -399,12 +400,37 @@ enum pool_answer pool_take(struct pool *p, size_t profile, struct pool_taken *re
         return answer;
 }
 
+static void note_first(struct demand *d, uint64_t now)
+{
+        if (d->first_us > 0)
+                return;
+        d->first_us = now;
+        d->not_before_us = now + POOL_EARLY_MS * 1000;
+}
+
 void pool_note_made(struct pool *p, size_t profile)
 {
         p->demand[profile].suspended = false;
+        note_first(&p->demand[profile], clock_us());
 }
 
 /* ---- the monitor's events ---- */
+
+/* A template goes on importing for a moment once it can make a session: who was born before does it
+ * by itself. Others come later, and take the place of one of these. */
+static void note_birth(struct pool *p, struct spare *born)
+{
+        struct demand *d = &p->demand[born->profile];
+        struct spare *spare, *next;
+
+        born->early = d->first_us == 0 || born->ready_us < d->first_us + POOL_EARLY_MS * 1000;
+        note_first(d, born->ready_us);
+        for (spare = TAILQ_FIRST(&p->spares); spare && !born->early; spare = next) {
+                next = TAILQ_NEXT(spare, link);
+                if (spare->early && spare->state == SPARE_READY && spare->profile == born->profile)
+                        end_spare(spare);
+        }
+}
 
 static void watch(struct spare *spare, const int fds[SESSION_FDS])
 {
@@ -418,6 +444,8 @@ static void watch(struct spare *spare, const int fds[SESSION_FDS])
         if (spare->unwanted || !spare->spoke || event_add(spare->spoke, NULL) < 0) {
                 spare->unwanted = false;
                 end_spare(spare);
+        } else {
+                note_birth(p, spare);
         }
         double took = (double)(spare->ready_us - spare->asked_us);
         took = took < MAKE_LEAST_US ? MAKE_LEAST_US : took > MAKE_MOST_US ? MAKE_MOST_US : took;
@@ -506,6 +534,7 @@ static void rename_demand(struct pool *p)
                 }
                 snprintf(d->name, sizeof(d->name), "%s", config->profiles[i].name);
                 d->expected = d->suspended = false;
+                d->first_us = 0; /* the template may be another one */
         }
 }
 

@@ -34,6 +34,7 @@ enum {
         POOL_QUIET_MS = 5,      /* without a cell's begin or end before a sandbox is made … */
         POOL_PATIENCE_MS = 100, /* … but no longer than this */
         POOL_FIRST_MS = 60,     /* after pool_expect(): the client's first words go first */
+        POOL_EARLY_MS = 250,    /* after a profile's first sandbox, no further one is made */
         POOL_PERIOD_MS = 60000, /* that demand is looked back at, twice */
 };
 

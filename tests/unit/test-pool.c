@@ -6,7 +6,7 @@
 #include "supervisor/session/demand.h"
 #include "tests/unit/fake-client.h"
 
-enum { SANDBOXES = 32 };
+enum { SANDBOXES = 32, EARLY = 30 };
 
 /* Several sandboxes at once; the one of fake-monitor.h is the newest. */
 struct world {
@@ -133,6 +133,7 @@ static void start(struct world *w, uint32_t serial)
         check_eq_int(pipe2(err, O_CLOEXEC), 0);
         close(out[1]);
         close(err[1]);
+        check(w->sandbox[serial].rpc < 0);
         w->sandbox[serial].rpc = pair[1];
         const int fds[SESSION_FDS] = {pair[0],
                                       out[0],
@@ -184,13 +185,22 @@ static bool has_cell(struct world *w, uint32_t target)
         return poll(&p, 1, 0) == 1 && p.revents == POLLIN;
 }
 
-/* One ready, made by request 1. */
+/* One ready, made by request 1; the very first was too early to stay. */
 static void open_with_one(struct world *w, const char *config, uint32_t sessions_max)
 {
         open_world(w, config, sessions_max);
+        w->creates = EARLY - 1;
         expect(w, "default");
+        until(w, w->creates == EARLY);
+        start(w, EARLY);
+        check_eq_int(pool_ready(w->sessions->pool), 1);
+        spin(w, POOL_EARLY_MS / 2);
+        check_eq_int(w->creates, EARLY);
+        w->creates = 0;
         until(w, w->creates == 1);
         start(w, 1);
+        check(w->sandbox[EARLY].killed);
+        end(w, EARLY);
         check_eq_int(pool_ready(w->sessions->pool), 1);
 }
 
