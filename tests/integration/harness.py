@@ -74,6 +74,14 @@ def wait_until(condition, seconds=None, step=0.02):
     return True
 
 
+def until_below(bound, measure, most=10):
+    """What measure() gives, again and again until it is below the bound once."""
+    times = [measure()]
+    while times[-1] >= bound and len(times) < most:
+        times.append(measure())
+    return times
+
+
 def environment(**extra):
     """What a client passes on: little. HOME keeps the image from test to test."""
     env = {
@@ -267,6 +275,19 @@ def end(process, sig=signal.SIGKILL):
     return process.wait(PATIENCE)
 
 
+class TimedResult(unittest.TextTestResult):
+    """A log tells each test by its name, and how long it took."""
+
+    def startTest(self, test):
+        self.start = time.monotonic()
+        super().startTest(test)
+
+    def addSuccess(self, test):
+        unittest.TestResult.addSuccess(self, test)
+        self.stream.writeln(f"ok ({time.monotonic() - self.start:.2f} s)")
+        self.stream.flush()
+
+
 def main():
-    """Runs the file's tests; verbosity 2 so that a log tells each by its name."""
-    unittest.main(module=sys.modules["__main__"], verbosity=2)
+    """Runs the file's tests."""
+    unittest.main(module=sys.modules["__main__"], testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))

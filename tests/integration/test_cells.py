@@ -301,20 +301,19 @@ class BadInput(rawmcp.ServerCase):
         self.assertEqual(self.value(f"s = '{text}'\nlen(s)", wait=60), 10 << 20)
 
     def test_second_call_waits_for_the_first_in_order(self):
-        calls = [self.server.start_call(f"import time\ntime.sleep(0.2)\norder = globals().get('order', []) + [{i}]\norder", session=self.session)
+        calls = [self.server.start_call(f"import time\ntime.sleep(0.5)\norder = globals().get('order', []) + [{i}]\norder", session=self.session)
                  for i in range(4)]
         cells = [call.result()["structuredContent"] for call in calls]
         self.assertEqual(cells[-1]["value"]["json"], [0, 1, 2, 3])
-        self.assertLess(cells[-1]["duration_ms"], 600, "waiting counts as the cell's time")
+        self.assertLess(cells[-1]["duration_ms"], 1500, "waiting counts as the cell's time")
 
     def test_two_sessions_at_once(self):
         self.ok("1", session="left")
         self.ok("1", session="right")
-        start = time.monotonic()
-        calls = [self.server.start_call("import time\ntime.sleep(1)\nwho = 1", session=s) for s in ("left", "right")]
-        for call in calls:
-            self.assertEqual(call.result()["structuredContent"]["status"], "ok")
-        self.assertLess(time.monotonic() - start, 1.9)
+        code = "import time\nspan = [time.monotonic()]\ntime.sleep(1.5)\nspan.append(time.monotonic())\nspan"
+        calls = [self.server.start_call(code, session=s) for s in ("left", "right")]
+        spans = [call.result()["structuredContent"]["value"]["json"] for call in calls]
+        self.assertLess(max(begun for begun, _ in spans), min(ended for _, ended in spans), "one waited for the other")
 
     def test_sessions_do_not_share_variables(self):
         self.ok("secret = 1", session="one")

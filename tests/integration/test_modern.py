@@ -130,7 +130,7 @@ class Requests(Modern):
             self.server.notify("notifications/cancelled", requestId=call.id, reason="enough")
             begun = time.monotonic()
             self.assertEqual(self.value("kept"), 1)
-            self.assertLess(time.monotonic() - begun, 5 * harness.SANITIZED)
+            self.assertLess(time.monotonic() - begun, harness.PATIENCE / 2)
             self.assertFalse(call.done())
 
 
@@ -151,14 +151,16 @@ class Orders(harness.Case):
 
     def test_the_first_answer_is_there_at_once(self):
         config = self.config({"slow": harness.fixture("--hang-start")})
-        times = []
-        for _ in range(3):
+
+        def first_answers():
             begun = time.monotonic()
             with rawmcp.RawServer("--config", config) as server:
                 server.ask("server/discover", {"_meta": meta()}, timeout=10)
                 server.ask("tools/list", {"_meta": meta()}, timeout=10)
-                times.append(time.monotonic() - begun)
-        self.assertLess(min(times), harness.AT_ONCE)
+                return time.monotonic() - begun
+
+        times = harness.until_below(harness.AT_ONCE, first_answers)
+        self.assertLess(min(times), harness.AT_ONCE, times)
 
 
 class Streams(Modern):

@@ -375,4 +375,4 @@ class Rootfs(harness.Case):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    harness.main()
