@@ -195,16 +195,18 @@ channel.settimeout(20)
 def ask(number, n):
     data = json.dumps({"server": "fix-ture", "tool": "big", "arguments": {"n": n}}).encode()
     channel.sendall(struct.pack("<IBBHQ", len(data), 0x42, 0, 0, number) + data)
-    header, control, flags, _ = channel.recvmsg(16, 256)
-    length, kind, flags, _, answered = struct.unpack("<IBBHQ", header)
-    assert (kind, answered) == (2, number), (kind, answered)
-    if flags:
-        return array.array("i", control[0][2])[0], length
-    left, first = length, b""
-    while left:
-        part = channel.recv(min(left, 1 << 20))
-        first = first or part[:200]
-        left -= len(part)
+    kind = 0
+    while kind != 2:
+        header, control, flags, _ = channel.recvmsg(16, 256, socket.MSG_WAITALL)
+        length, kind, flags, _, answered = struct.unpack("<IBBHQ", header)
+        if flags:
+            return array.array("i", control[0][2])[0], length
+        left, first = length, b""
+        while left:
+            part = channel.recv(min(left, 1 << 20))
+            first = first or part[:200]
+            left -= len(part)
+    assert answered == number, (answered, number)
     return first, length
 """
 
