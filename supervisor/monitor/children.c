@@ -91,11 +91,12 @@ static int read_list(char **ret, struct error *err)
         return fd_read_whole(fd, LIST_SIZE_MAX, ret, &length, err);
 }
 
-int children_sweep(struct children *c)
+/* Returns how many there were. The living are left alone with WNOHANG, and killed without. */
+static int reap_unknown(struct children *c, int options)
 {
         _cleanup_free_ char *list = NULL;
         struct error error = {};
-        int killed = 0;
+        int reaped = 0;
 
         int r = read_list(&list, &error);
         if (r < 0)
@@ -107,10 +108,24 @@ int children_sweep(struct children *c)
                 if (find(c, pid) >= 0)
                         continue;
                 /* It is our child and not reaped, so that the pid is still its own. */
-                kill(pid, SIGKILL);
-                waitpid(pid, NULL, 0);
-                log_warning("killed process %d, which the monitor did not ask for", (int)pid);
-                killed++;
+                if (!(options & WNOHANG))
+                        kill(pid, SIGKILL);
+                if (waitpid(pid, NULL, options) != pid)
+                        continue;
+                if (!(options & WNOHANG))
+                        log_warning("killed process %d, which the monitor did not ask for",
+                                    (int)pid);
+                reaped++;
         }
-        return killed;
+        return reaped;
+}
+
+int children_sweep(struct children *c)
+{
+        return reap_unknown(c, 0);
+}
+
+int children_bury(struct children *c)
+{
+        return reap_unknown(c, WNOHANG);
 }

@@ -22,3 +22,7 @@ int children_is_new(const struct children *children, pid_t pid);
 
 /* Kills and reaps every child that is not known. Returns how many there were, or negative errno. */
 int children_sweep(struct children *children);
+
+/* Reaps those that are not known and dead already. Returns how many there were, or negative errno.
+ */
+int children_bury(struct children *children);

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <stdbool.h>
@@ -176,13 +177,25 @@ struct stub *stub_ref(struct stub *s)
         return s;
 }
 
+/* The first process of a pid namespace ends after all others in it were reaped. One that the
+ * template had just made, and nobody has adopted yet, is a child of ours that nobody else reaps. */
+static void wait_for_end(struct stub *s)
+{
+        const struct timespec moment = {.tv_nsec = 1000000};
+
+        while (waitpid(s->pid, NULL, WNOHANG) == 0) {
+                children_bury(s->children);
+                nanosleep(&moment, NULL);
+        }
+}
+
 struct stub *stub_unref(struct stub *s)
 {
         if (!s || --s->holders > 0)
                 return NULL;
         if (s->pid > 0) {
                 kill(s->pid, SIGKILL);
-                waitpid(s->pid, NULL, 0);
+                wait_for_end(s);
                 children_remove(s->children, s->pid);
         }
         int fds[] = {s->pipe, s->user_namespace, s->pid_namespace};

@@ -202,6 +202,16 @@ class Pool(harness.Case):
         with open(log, encoding="utf-8") as f:
             self.assertEqual(f.read().count("SESSION_CREATE"), 1)
 
+    def test_the_end_in_the_middle_of_the_making(self):
+        """A sandbox that nobody has adopted yet is nobody's to wait for but the monitor's."""
+        for delay in (0, 0.01, 0.02, 0.03, 0.045, 0.06):
+            server = self.serve()
+            self.assertEqual(server.cell("1")["status"], "ok")
+            for i in range(12):
+                server.start_call("1", session=f"s{i}")
+            time.sleep(delay)
+            self.assertEqual(server.close(), 0, delay)
+
     def test_no_image(self):
         """What cannot be made is not tried for ever, and the call is told why."""
         server = self.serve(image="no-such-image")
