@@ -8,7 +8,7 @@
  *                            <-  TEMPLATE_READY | TEMPLATE_FAILED
  *       SESSION_CREATE + fds ->             clone3
  *                            <-  SESSION_HERE, from the new PID 1; SCM_CREDENTIALS tell its pid
- *       SESSION_GO           ->             read by PID 1: it is in its cgroup
+ *       SESSION_GO           ->             read by PID 1: it is known, and in its cgroup
  *                            <-  SESSION_MADE | SESSION_FAILED, once PID 1 exec'd
  */
 #pragma once
@@ -97,6 +97,8 @@ struct template_plan {
 struct session_plan {
         uint32_t id; /* of the session in the template's user namespace: 0 when there is but one */
         uint32_t rlimits; /* 1: bound memory and pids by rlimits, no cgroup does */
+        uint32_t waits;   /* 1: until it is in its cgroup nothing may be charged to it */
+        uint32_t reserved;
         struct limits limits;
 };
 

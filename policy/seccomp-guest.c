@@ -221,6 +221,7 @@ const struct filter_rule filter_template_only[] = {
         /* ids, and a child in its own namespaces */
         {"setresuid setresgid setgroups capset", ALLOW},
         {"clone clone3", ALLOW},
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* one made ahead */
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* v1: once the child is in its cgroup */
         {"sched_setscheduler", ALLOW},
         /* its tree: mounts are added and copied, but what is there keeps its place and its flags,

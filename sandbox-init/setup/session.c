@@ -9,21 +9,25 @@
  *
  *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST
  * be dumpable here.
- *   2. tells the monitor that it is there; the kernel adds its pid. The monitor puts it into a
- * cgroup meanwhile.
+ *   2. tells the monitor that it is there; the kernel adds its pid. The monitor looks whether it is
+ * the one that was asked for, and puts it into a cgroup meanwhile.
  *   3. takes propagation off, sets the namespace limits to 0 through the template's whole /proc,
  * which MUST still be visible, and then covers it with a restricted one.
- *   4. waits for the monitor's word: its first tmpfs MUST be charged to its cgroup.
+ *   4. waits for the monitor's word where there is a cgroup: its first tmpfs MUST be charged to it.
  *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
  * which the template has where they are about to be covered; brings lo up if the profile says so;
  * sets resource limits.
  *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a
  * change of ids clears it.
- *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it), and
- * execs init.
+ *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it).
+ *   8. waits for the monitor's word where there is no cgroup: what is exec'd next releases the
+ * worker, and nothing of the guest may run in a process that the monitor does not know.
+ *   9. execs init, which is non-dumpable and filtered before it releases the worker.
  *
- * The worker waits until init is non-dumpable and filtered, and only then takes its own belts and
- * goes on.
+ * The worker takes its belts at once, and the interpreter's hooks and our own Python run while init
+ * starts; its channel reads nothing, so that there is no byte of the guest's to run, before init
+ * has released it (sandbox-init/worker/channel.h). Its memory is no longer the template's then; PID
+ * 1's is until the exec, and what runs in the worker meanwhile is what runs in the template too.
  */
 #include "sandbox-init/setup/session.h"
 
@@ -241,10 +245,12 @@ static int become_user(struct error *err)
                 return error_errno(err, errno, "become uid %d", SANDBOX_UID);
         if (prctl(PR_SET_SECUREBITS, locked) < 0)
                 return error_errno(err, errno, "lock securebits");
-        for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
-                if (prctl(PR_CAPBSET_DROP, capability) < 0)
-                        return error_errno(err, errno, "drop capability %d", capability);
-        }
+        int capability = 0;
+        while (prctl(PR_CAPBSET_DROP, capability) == 0)
+                capability++;
+        /* The kernel's answer to one that it does not know. */
+        if (errno != EINVAL || capability == 0)
+                return error_errno(err, errno, "drop capability %d", capability);
         if (syscall(SYS_capset, &header, none) < 0)
                 return error_errno(err, errno, "capset");
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
@@ -274,11 +280,6 @@ static int confine(const struct template_plan *plan, struct error *err)
 /* The worker: only what it may hold, its belts, and back to the interpreter. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
-        char byte;
-
-        /* A session whose init never got that far has no worker either. */
-        if (read(release, &byte, 1) != 1)
-                return error_set(err, ECANCELED, "init did not start");
         int null = open("/dev/null", O_RDONLY);
         if (null < 0 || dup2(null, 0) < 0 || dup2(s->fds[SESSION_FD_STDOUT], 1) < 0 ||
             dup2(s->fds[SESSION_FD_STDERR], 2) < 0)
@@ -287,8 +288,9 @@ static int enter_worker(struct session *s, int release, struct error *err)
                           (int)s->plan.limits.open_files - LAYOUT_RPC_FD_MARGIN);
         if (s->rpc_fd < 0)
                 return error_errno(err, errno, "place the channel");
-        int filter = fcntl(LAYOUT_WORKER_FILTER_FD, F_DUPFD_CLOEXEC, s->rpc_fd + 1);
-        if (filter < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
+        s->release_fd = fcntl(release, F_DUPFD_CLOEXEC, s->rpc_fd + 1);
+        int filter = fcntl(LAYOUT_WORKER_FILTER_FD, F_DUPFD_CLOEXEC, s->rpc_fd + 2);
+        if (filter < 0 || s->release_fd < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
                 return error_errno(err, errno, "close the template's descriptors");
         int r = confine(s->template, err);
         /* The kernel's first victim; raising needs no privilege, lowering would. */
@@ -296,7 +298,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
                 r = write_file("/proc/self/oom_score_adj", "1000", err);
         if (r >= 0)
                 r = filter_load(filter, err);
-        if (r >= 0 && syscall(SYS_close_range, s->rpc_fd + 1, ~0U, 0) < 0)
+        if (r >= 0 && syscall(SYS_close_range, s->release_fd + 1, ~0U, 0) < 0)
                 r = error_errno(err, errno, "close_range");
         return r;
 }
@@ -341,7 +343,10 @@ static int become_init(struct session *s, int release, struct error *err)
         char *const environment[] = {NULL};
         int init = -1;
 
-        int r = place_init_descriptors(s, release, &init, err);
+        /* Nothing releases the worker but what is exec'd here. */
+        int r = s->plan.waits ? 0 : await_go(err);
+        if (r >= 0)
+                r = place_init_descriptors(s, release, &init, err);
         if (r < 0)
                 return r;
         execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);
@@ -365,7 +370,7 @@ static int build(struct session *s, struct error *err)
                 return error_errno(err, errno, "open /");
         _cleanup_close_ int mount_limit = -1;
         r = cover_proc(root, &mount_limit, err);
-        if (r >= 0)
+        if (r >= 0 && s->plan.waits)
                 r = await_go(err);
         if (r >= 0)
                 r = mount_writable(s, root, err);
@@ -471,12 +476,14 @@ int session_clone(struct session *s)
 {
         struct clone_args args = {
                 .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID |
-                         CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+                         CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
                 /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see
                    here. */
                 .exit_signal = 0,
         };
 
+        if (!s->has_network)
+                args.flags |= CLONE_NEWNET;
         s->error = (struct error){};
         long pid = clone3_call(&args, first_process, s);
         if (pid == 0)

@@ -15,6 +15,8 @@ struct session {
         int fds[SESSION_FD_COUNT];
         struct error error; /* set by PID 1 when it could not become init */
         int rpc_fd;         /* in the worker: where its channel is */
+        int release_fd;     /* in the worker: a byte comes when init is beyond reach */
+        bool has_network;   /* we are in a network namespace that no session was in */
 };
 
 /*

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/securebits.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -24,7 +25,8 @@
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session.h"
 
-enum { QUIET_MS = 20 }; /* without a message, before the time is used for something else */
+/* Without a message, before the time is used for something else. */
+enum { NETWORK_MS = 2, QUIET_MS = 20 };
 
 const struct template_plan *template_plan(void)
 {
@@ -83,6 +85,19 @@ static int take_back_id(struct error *err)
         return 0;
 }
 
+/*
+ * The next session's network namespace, made while nobody waits: that takes the kernel as long as
+ * all else of the clone. We live in it until the session has it. Not with a loopback profile, whose
+ * session brings lo up and so has to own it. Where this fails the clone makes one, or says why not.
+ */
+static void prepare_network(struct session *s)
+{
+        struct pollfd control = {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN};
+
+        if (!s->template->loopback && !s->has_network && poll(&control, 1, NETWORK_MS) == 0)
+                s->has_network = syscall(SYS_unshare, CLONE_NEWNET) == 0;
+}
+
 /* Returns 0 made, 1 in the worker, negative when the template itself is no longer sound. */
 static int make(const struct template_hooks *hooks, struct session *s, struct error *err)
 {
@@ -90,7 +105,9 @@ static int make(const struct template_hooks *hooks, struct session *s, struct er
         if (r < 0)
                 return r;
         hooks->before_fork();
-        if (session_clone(s) == 1) {
+        int made = session_clone(s);
+        s->has_network = false;
+        if (made == 1) {
                 hooks->after_fork_child();
                 return 1;
         }
@@ -132,6 +149,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 struct template_message message;
                 size_t count = SESSION_FD_COUNT;
 
+                prepare_network(&session);
                 use_time(hooks, &patience_ms);
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
                                        &count, NULL, 0);
@@ -148,6 +166,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 r = make(hooks, &session, err);
                 if (r == 1) {
                         ret->rpc_fd = session.rpc_fd;
+                        ret->release_fd = session.release_fd;
                         return 1;
                 }
                 fd_close_many(session.fds, SESSION_FD_COUNT);

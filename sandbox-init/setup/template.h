@@ -25,6 +25,9 @@ struct template_hooks {
  * already. */
 struct template_session {
         int rpc_fd; /* at a high number, O_CLOEXEC */
+        /* beside it: init writes a byte once it is non-dumpable and filtered. Nothing of the
+         * guest's may be read before; -1: there is nothing to wait for */
+        int release_fd;
 };
 
 /* What the monitor wanted; valid until serving, as a worker holds none of it. */

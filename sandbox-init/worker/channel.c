@@ -26,17 +26,27 @@ enum {
 
 static struct {
         int fd;
+        int release; /* -1 once it has come */
         struct buffer in;
         int memfds[MEMFDS_MOST]; /* in the order of their frames; negative errno for a lost one */
         unsigned n_memfds;
         struct lock sending;
 } channel = {
         .fd = -1,
+        .release = -1,
         .in = BUFFER_INIT(BUFFERED_MOST),
 };
 
+static void close_release(void)
+{
+        if (channel.release >= 0)
+                raw_call(SYS_close, channel.release, 0, 0, 0, 0, 0);
+        channel.release = -1;
+}
+
 void channel_forget(void)
 {
+        close_release();
         if (channel.fd >= 0)
                 close(channel.fd);
         channel.fd = -1;
@@ -45,9 +55,10 @@ void channel_forget(void)
                         close(channel.memfds[channel.n_memfds - 1]);
 }
 
-void channel_open(int fd)
+void channel_open(int fd, int release)
 {
         channel.fd = fd;
+        channel.release = release;
         owner_claim();
 }
 
@@ -107,11 +118,28 @@ static long receive(int fd, size_t most)
         return n;
 }
 
+/* A session whose init never got that far has no worker either: -EPIPE. */
+static int await_release(void)
+{
+        char byte;
+        long n = 1;
+
+        while (channel.release >= 0 &&
+               (n = raw_call(SYS_read, channel.release, raw_pointer(&byte), 1, 0, 0, 0)) == -EINTR)
+                ;
+        if (n != 1)
+                return -EPIPE;
+        close_release();
+        return 0;
+}
+
 int channel_pull(void)
 {
         int fd = channel_fd();
         size_t total = 0;
 
+        if (await_release() < 0)
+                return -EPIPE;
         while (channel.n_memfds < MEMFDS_MOST && (total < PULL_MOST || missing() > 0)) {
                 size_t chunk = missing();
                 if (chunk < READ_LEAST)
@@ -198,9 +226,14 @@ static long wait_for(struct pollfd *p, long n, int timeout_ms, const raw_signals
 
 int channel_wait(int timeout_ms, const raw_signals *mask)
 {
+        struct pollfd release = {.fd = channel.release, .events = POLLIN};
         struct pollfd p = {.fd = channel_fd(), .events = POLLIN};
+        long r = 1;
 
-        long r = wait_for(&p, 1, timeout_ms, mask);
+        if (channel.release >= 0)
+                r = wait_for(&release, 1, timeout_ms, mask);
+        if (r > 0)
+                r = await_release() < 0 ? 1 : wait_for(&p, 1, timeout_ms, mask);
         if (r < 0)
                 return r == -EINTR ? -EINTR : 1;
         return r > 0;

@@ -16,8 +16,9 @@
 #include "rpc/frame.h"
 #include "sandbox-init/raw.h"
 
-/* Takes the descriptor. */
-void channel_open(int fd);
+/* Takes the descriptors. Nothing is read before a byte has come from `release` (-1: at once), which
+ * init writes when it cannot be looked into any more. */
+void channel_open(int fd, int release);
 void channel_forget(void); /* in a child: closes it, where it is open */
 int channel_fd(void);      /* -1 when there is none, or in a child */
 

@@ -204,7 +204,7 @@ static bool call_idle(void)
 
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
 {
-        struct template_session session = {.rpc_fd = -1};
+        struct template_session session = {.rpc_fd = -1, .release_fd = -1};
         struct error error = {0};
 
         if (reported)
@@ -226,7 +226,7 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
                 leave(EXIT_FAILURE, error.text);
         if (r == 0)
                 _exit(EXIT_SUCCESS);
-        channel_open(session.rpc_fd);
+        channel_open(session.rpc_fd, session.release_fd);
         return none();
 }
 

@@ -122,6 +122,7 @@ static void next(struct template *t)
         struct waiting *first = &t->line[0];
         create.session = (struct session_plan){.id = sandbox_id(first->sandbox),
                                                .rlimits = first->rlimits,
+                                               .waits = !first->rlimits,
                                                .limits = first->limits};
         int r = fd_send(t->control, &create, sizeof(create), sandbox_inner_fds(first->sandbox),
                         SESSION_FD_COUNT, 0);
@@ -410,6 +411,9 @@ struct template *template_free(struct template *t)
                 kill(t->pid, SIGKILL);
                 waitpid(t->pid, NULL, 0);
                 children_remove(t->host->children, t->pid);
+                /* A session that it had begun and that was refused: its pid namespace does not end
+                 * while one of ours in it is not reaped. */
+                children_sweep(t->host->children);
         }
         stub_unref(t->stub);
         free(t);

@@ -93,6 +93,9 @@ int main(void)
         if (template_ready(&error) < 0)
                 return 1;
         int r = template_serve(&hooks, &session, &error);
+        char byte;
+        if (r == 1 && read(session.release_fd, &byte, 1) != 1)
+                _exit(9);
         if (r == 1)
                 _exit(work(session.rpc_fd));
         return r < 0;

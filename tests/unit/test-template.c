@@ -35,6 +35,8 @@ static struct fixture {
         uint32_t handle;
 } f;
 
+enum { ALL_PIDS = 4 * 1024 * 1024 }; /* PID_MAX_LIMIT (proc(5)) */
+
 static void on_ended(void *data, struct sandbox *sandbox, const struct monitor_ended *how)
 {
         f.how = *how;
@@ -254,6 +256,31 @@ static void test_killed_template(void)
         }
 }
 
+/* One that announces itself and is not known for the child that was asked for gets no word to go
+ * on: it never execs what would release its worker. */
+static void test_who_is_not_known_never_goes_on(void)
+{
+        struct children *all = NULL;
+        struct error err = {};
+
+        f.template = template_free(f.template);
+        start_template("tests/unit/standin-worker");
+        check_ok(children_new(&all, &err));
+        for (pid_t pid = 1; pid < ALL_PIDS; pid++)
+                check_ok(children_add(all, pid));
+        f.sandbox_host.children = all;
+        run_session('s');
+        f.sandbox_host.children = f.children;
+        children_free(all);
+        check_has(f.failed.text, "is not the one that was asked for");
+        check_eq_int(f.fds[0], -1);
+        check(!f.template);
+
+        start_template("tests/unit/standin-worker");
+        run_session('s');
+        check_eq_int(f.failed.code, 0);
+}
+
 static void test_template_that_fails_says_why(void)
 {
         f.template = template_free(f.template);
@@ -310,6 +337,7 @@ int main(void)
         run(test_memory_is_bounded);
         run(test_unasked_children_are_killed);
         run(test_killed_template);
+        run(test_who_is_not_known_never_goes_on);
         run(test_template_that_fails_says_why);
 
         template_free(f.template);
