@@ -12,16 +12,21 @@
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
  *     read(list)        appends (type, id, payload) for each frame that is there: to a list, so
- * that no signal handler comes between. payload: bytes; a str where it came in a memfd; None when
- * there is no memory for it; an errno when it was lost wait(timeout_ms)  whether there is something
- * to read; -1: no bound. A signal's handler may raise here waiting()         for that handler: it
- * was called from inside wait() poll(fd, timeout_ms) waits for the channel and another descriptor:
- * 1, 2 or both of them for what is ready, 0 when neither is or a signal came, whose handler runs
- * later ours()            whether this is the session's first process, not a fork of it begin()
- * lets SIGINT through; whether descriptors 0, 1 and 2 are open flush()           C's stdout;
- * whether descriptors 0, 1 and 2 are open directory_size(path) of a directory (a link is none),
- * else -1 is_tmpfs(path) forked()          in a child that Python's fork made: the channel is not
- * its own
+ *                       that no signal handler comes between. payload: bytes; a str where it came
+ *                       in a memfd; None when there is no memory for it; an errno when it was lost
+ *     wait(timeout_ms)  whether there is something to read; -1: no bound. A signal's handler may
+ *                       raise here
+ *     waiting()         for that handler: it was called from inside wait()
+ *     poll(fd, timeout_ms)
+ *                       waits for the channel and another descriptor: 1, 2 or both of them for
+ *                       what is ready, 0 when neither is or a signal came; its handler runs later
+ *     ours()            whether this is the session's first process, not a fork of it
+ *     begin()           lets SIGINT through; whether descriptors 0, 1 and 2 are open
+ *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
+ *     directory_size(path)
+ *                       of a directory (a link is none), else -1
+ *     is_tmpfs(path)
+ *     forked()          in a child that Python's fork made: the channel is not its own
  *
  * When the broker or the channel is gone there is nobody left to work for: the process ends at
  * once.
