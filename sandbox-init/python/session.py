@@ -83,8 +83,7 @@ class Session:
                 return
             self._keep_reserve()
             self._loops.adopt()
-            stdio.restore()
-            self._interrupts.begin()
+            stdio.restore(self._interrupts.install())
             request = decode(REHEARSAL)
             cells = Cells({}, self._loops, self._interrupts)
             outcome = cells.run(request["code"], request["filename"], self._namespace.prepare)
@@ -92,11 +91,11 @@ class Session:
             encode_own(describe(outcome, self._interrupts.arrived))
             stdio.flush(self._core)
             stdio.restore_descriptors()
-            self._add_files({})
-        except Exception:
+            self._files.changed()
+        except BaseException:
             pass  # the first cell will tell
         finally:
-            self._interrupts.end()
+            self._interrupts.stray = False  # an interrupt found no background task, but this
             vars(builtins).pop("_", None)
             sources.forget()
 

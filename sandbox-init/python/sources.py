@@ -33,6 +33,10 @@ class _Kept:
         if len(names) > self._most or self._characters > MOST_CHARACTERS:
             self._give_up()
 
+    def clear(self):
+        self._names.clear()
+        self._characters = 0
+
     def _give_up(self):
         while len(self._names) > self._most - SLACK or self._characters > MOST_CHARACTERS and len(self._names) > 1:
             oldest = self._names.popleft()
@@ -96,8 +100,10 @@ def refresh(name):
 
 def forget():
     """All of them."""
-    while _cells:
-        linecache.cache.pop(_cells.popitem()[0], None)
+    for name in list(_cells):
+        _forget(name)
+    _plain.clear()
+    _defining.clear()
 
 
 def is_cell(filename):

@@ -186,5 +186,58 @@ class Put(FilesTest):
         self.assertEqual(os.listdir(other.name), [])
 
 
+class TmpfsTest(unittest.TestCase):
+    """Where a directory's size tells that it is empty, nothing that is made below it is missed."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/dev/shm")
+        self.addCleanup(folder.cleanup)
+        self.out = os.path.join(folder.name, "out")
+        disk = guest.Disk()
+        disk.is_tmpfs = lambda path: True
+        self.files = files.Files(disk, folder.name)
+        self.files.start()
+
+    def changed(self):
+        return [file["path"] for file in self.files.changed()[0]]
+
+    def test_empty_is_told_by_the_size(self):
+        self.files._walk = None  # not called
+        self.assertEqual(self.changed(), [])
+
+    def test_whatever_is_made(self):
+        os.makedirs(self.out + "/a/b")
+        self.assertEqual(self.changed(), [])
+        open(self.out + "/a/b/deep", "w").close()
+        self.assertEqual(self.changed(), ["a/b/deep"])
+        os.system("echo 1 > %s/child" % self.out)
+        self.assertEqual(self.changed(), ["child"])
+        os.rename(self.out + "/child", self.out + "/renamed")
+        self.assertEqual(self.changed(), ["renamed"])
+        with open(self.out + "/renamed", "r+") as file:
+            file.write("2")  # of the same size
+        os.utime(self.out + "/renamed", ns=(5, 5))
+        self.changed()
+        with open(self.out + "/renamed", "r+") as file:
+            file.write("3")
+        os.utime(self.out + "/renamed", ns=(5, 5))  # and time
+        self.assertEqual(self.changed(), ["renamed"])
+
+    def test_emptied_and_filled_again(self):
+        open(self.out + "/x", "w").close()
+        self.assertEqual(self.changed(), ["x"])
+        os.unlink(self.out + "/x")
+        self.assertEqual(self.changed(), [])
+        open(self.out + "/x", "w").close()
+        self.assertEqual(self.changed(), ["x"])
+        os.rename(self.out, self.out + "2")
+        self.assertEqual(self.changed(), [])
+        os.symlink(self.out + "2", self.out)
+        self.assertEqual(self.changed(), [])
+        os.unlink(self.out)
+        os.rename(self.out + "2", self.out)
+        self.assertEqual(self.changed(), ["x"])
+
+
 if __name__ == "__main__":
     unittest.main()

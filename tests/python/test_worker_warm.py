@@ -1,0 +1,64 @@
+"""What a worker does ahead of its first cell and keeps between cells: nothing of it shows, and it does not grow."""
+
+import time
+import unittest
+
+from worker_case import WorkerTest
+
+
+class Warm(WorkerTest):
+    def test_nothing_of_it_shows(self):
+        time.sleep(0.3)  # idle, so it is done
+        found = self.value(
+            "import builtins, gc, linecache, sys, warnings\n"
+            "[hasattr(builtins, '_'), [n for n in linecache.cache if n.startswith('<cell')], 'x' in globals(),"
+            " '_cloister' in sys.modules, gc.isenabled(), hasattr(sys, 'last_value')]"
+        )
+        self.assertEqual(found, [False, ["<cell 1>"], False, False, True, False])
+
+    def test_a_cell_that_waits_already(self):
+        self.assertEqual(self.value("1+1"), 2)
+
+    def test_sources_do_not_grow(self):
+        self.run_cell("def early():\n    return 'early'", filename="<cell 1>")
+        for number in range(2, 1300):
+            self.run_cell("x = %d" % number, filename="<cell %d>" % number)
+        count = "import linecache\nlen([n for n in linecache.cache if n.startswith('<cell')])"
+        self.assertLess(self.value(count, filename="<cell 1300>"), 1100)
+        self.assertIn("'early'", self.value("import inspect\ninspect.getsource(early)", filename="<cell 1301>"))
+        broken = self.error("x = 1\nearly(1)", filename="<cell 1302>")
+        self.assertEqual(broken["line"], 2)
+        self.assertIn("early(1)", broken["traceback"])
+
+    def test_a_wake_up_between_cells(self):
+        """Work for the loop from a thread, while the worker rests beside the loop."""
+        self.run_cell(
+            "import threading, time\nloop = asyncio.get_event_loop()\nseen = []\n"
+            "def later():\n    time.sleep(0.1)\n    loop.call_soon_threadsafe(seen.append, 'thread')\n"
+            "threading.Thread(target=later).start()\nNone"
+        )
+        time.sleep(0.4)
+        self.assertEqual(self.value("seen"), ["thread"])
+        self.run_cell("loop.call_later(0.05, seen.append, 'timer')\nNone")
+        time.sleep(0.2)
+        self.assertEqual(self.value("seen"), ["thread", "timer"])
+
+    def test_one_that_never_waits_keeps_no_other_from_its_answer(self):
+        code = (
+            "import time\nasync def spin():\n    while True:\n        await asyncio.sleep(0)\n"
+            "task = asyncio.create_task(spin())\nr = await tools['echo'](v=5)\ntask.cancel()\nr['v']"
+        )
+        self.assertEqual(self.value(code), 5)
+
+    def test_a_child_is_no_owner(self):
+        code = (
+            "import os\npid = os.fork()\nif pid == 0:\n    try:\n        tools['echo'].sync(v=1)\n    except RuntimeError:\n"
+            "        os._exit(7)\n    os._exit(1)\nos.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])"
+        )
+        self.assertEqual(self.value(code), 7)
+        code = "import ctypes, os\nlibc = ctypes.CDLL(None)\npid = libc.syscall(57)\nif pid == 0:\n" + code.split("if pid == 0:\n")[1]
+        self.assertEqual(self.value(code), 7)
+
+
+if __name__ == "__main__":
+    unittest.main()
