@@ -7,8 +7,14 @@ from worker_case import WorkerTest
 
 
 class Warm(WorkerTest):
+    def idle(self):
+        """A session that nothing is sent to at first."""
+        self.worker = self.template.session()
+        self.addCleanup(self.worker.close)
+        time.sleep(0.3)
+
     def test_nothing_of_it_shows(self):
-        time.sleep(0.3)  # idle, so it is done
+        self.idle()
         found = self.value(
             "import builtins, gc, linecache, sys, warnings\n"
             "[hasattr(builtins, '_'), [n for n in linecache.cache if n.startswith('<cell')], 'x' in globals(),"
@@ -20,6 +26,7 @@ class Warm(WorkerTest):
         self.assertEqual(self.value("1+1"), 2)
 
     def test_sources_do_not_grow(self):
+        self.idle()
         self.run_cell("def early():\n    return 'early'", filename="<cell 1>")
         for number in range(2, 1300):
             self.run_cell("x = %d" % number, filename="<cell %d>" % number)
