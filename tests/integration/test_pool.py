@@ -42,7 +42,7 @@ class Pool(harness.Case):
 
     def settle(self, server, n=1):
         """The very first is made before its template has imported all, and soon replaced."""
-        self.assertTrue(harness.wait_until(lambda: self.requests(server) == n + 1 and self.ready(server) == n
+        self.assertTrue(harness.wait_until(lambda: server.log().count(" is ready") == n + 1 and self.ready(server) == n
                                            and len(self.sandboxes(server)) == n, 30), server.log()[-2000:])
 
     def value(self, server, code, **arguments):
