@@ -25,7 +25,7 @@ static const struct config_key keys[] = {
 static const char *const root_names[] = {
         "mcpServers", "profiles", "profile",     "clients",   "limits", "network",  "mounts",
         "preload",    "image",    "python",      "timeout",   "idle",   "sessions", "output",
-        "user",       "id_range", "timeout_max", "log_level", "pool",   NULL,
+        "user",       "id_range", "timeout_max", "log_level", "pool",   "freeze",   NULL,
 };
 
 static const struct config_key *find_key(const struct config_key *list, size_t n, const char *name)

@@ -69,6 +69,7 @@ int config_profile_copy(const struct config_profile *from, struct config_profile
         struct config_profile p = {.limits = from->limits,
                                    .network = from->network,
                                    .pool = from->pool,
+                                   .freeze_ms = from->freeze_ms,
                                    .agent = from->agent,
                                    .said = from->said};
 
@@ -134,6 +135,8 @@ void config_profile_overlay(struct config_profile *to, struct config_profile *fr
         }
         if (from->said & SAID_POOL)
                 to->pool = from->pool;
+        if (from->said & SAID_FREEZE)
+                to->freeze_ms = from->freeze_ms;
         if (from->said & SAID_AGENT)
                 to->agent = from->agent;
         overlay_limits(to, from);

@@ -15,6 +15,7 @@ enum {
         SAID_TOOLS = 64,
         SAID_AGENT = 128,
         SAID_POOL = 256,
+        SAID_FREEZE = 512,
 };
 enum { CONFIG_LIMITS = 6 };
 #define SAID_LIMIT(i) (1u << (16 + (i)))

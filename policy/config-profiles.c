@@ -17,6 +17,7 @@ enum {
         PRELOAD_BYTES_MAX = 2000, /* of all names; they share one message to the template */
         TARGET_MAX = 239,
         SOURCE_MAX = 4000,
+        FREEZE_MOST_MS = 30 * 24 * 3600 * 1000u,
 };
 
 #define MIB       (1024ull * 1024)
@@ -386,6 +387,23 @@ static int read_pool(struct reading *r, yyjson_val *value)
         return 0;
 }
 
+static const struct config_key freeze_key = {"freeze", CONFIG_TIME, AT(freeze_ms), 0,
+                                             FREEZE_MOST_MS};
+
+/* 0 is never; what is shorter than any pause between two calls is a mistake. */
+static int read_freeze(struct reading *r, yyjson_val *value)
+{
+        int error = config_read_value(r->reader, &freeze_key, r->where, value, r->profile);
+        uint32_t ms = r->profile->freeze_ms;
+
+        if (error < 0 || ms == 0 || ms >= CONFIG_FREEZE_LEAST_MS)
+                return error;
+        r->profile->freeze_ms = 0;
+        return config_wrong(r->reader, value,
+                            "%sfreeze must be 0, for never, or from 0.1 s to 2.592e+06 s",
+                            r->where);
+}
+
 static int read_agent(struct reading *r, yyjson_val *value)
 {
         if (!yyjson_is_bool(value))
@@ -409,12 +427,13 @@ static const struct {
         {"servers", SAID_SERVERS, read_servers, false},
         {"tools", SAID_TOOLS, read_tools, false},
         {"pool", SAID_POOL, read_pool, true},
+        {"freeze", SAID_FREEZE, read_freeze, true},
         {"agent", SAID_AGENT, read_agent, false},
 };
 
 static const char *const member_names[] = {
         "image",   "python", "limits", "network", "mounts", "preload",
-        "servers", "tools",  "agent",  "pool",    NULL,
+        "servers", "tools",  "agent",  "pool",    "freeze", NULL,
 };
 
 int config_read_profile_member(struct config_reader *reader, struct config_profile *profile,

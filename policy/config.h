@@ -25,6 +25,7 @@ enum {
         CONFIG_POOL_MIN = 1,     /* ready sandboxes of a profile, unless told otherwise */
         CONFIG_POOL_MAX = 8,
         CONFIG_POOL_MOST = 256, /* that may be asked for */
+        CONFIG_FREEZE_LEAST_MS = 100,
 };
 
 /* Which tools are in reach: patterns of names, * for any run of characters. NULL-terminated lists;
@@ -71,6 +72,7 @@ struct config_profile {
         char **servers; /* names that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
         struct config_pool pool;
+        uint32_t freeze_ms; /* a session unused for so long is frozen; 0: none is */
         bool agent;    /* run_python's argument profile may choose it; others only people choose */
         uint32_t said; /* the reader's: bits of the keys that the config says of it itself */
 };

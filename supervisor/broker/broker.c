@@ -61,6 +61,13 @@ static void on_session_ended(void *data, uint32_t target, const struct monitor_e
                 log_debug("sandbox %u, which is nobody's, has ended", target);
 }
 
+static void on_frozen(void *data, uint32_t target)
+{
+        struct broker *broker = data;
+
+        sessions_frozen(broker->sessions, target);
+}
+
 static void on_limits(void *data, uint32_t facts)
 {
         struct broker *broker = data;
@@ -143,6 +150,14 @@ static void ask_kill(void *data, uint32_t target)
         struct broker *broker = data;
 
         link_request(broker->link, MONITOR_SESSION_KILL, target, NULL);
+}
+
+static void ask_freeze(void *data, uint32_t target, bool frozen)
+{
+        struct broker *broker = data;
+
+        link_request(broker->link, frozen ? MONITOR_SESSION_FREEZE : MONITOR_SESSION_THAW, target,
+                     NULL);
 }
 
 static void ask_upstream_start(void *data, uint32_t index)
@@ -243,6 +258,7 @@ static int make_parts(struct broker *broker, struct error *err)
                 .session_started = on_started,
                 .session_failed = on_failed,
                 .session_ended = on_session_ended,
+                .session_frozen = on_frozen,
                 .limits = on_limits,
                 .upstream_started = on_upstream_started,
                 .upstream_failed = on_upstream_failed,
@@ -252,7 +268,8 @@ static int make_parts(struct broker *broker, struct error *err)
         };
         const struct hub_host hub_host = {broker, ask_upstream_start, ask_upstream_stop,
                                           on_catalogue_changed};
-        const struct sessions_host sessions_host = {broker, ask_create, ask_interrupt, ask_kill};
+        const struct sessions_host sessions_host = {broker, ask_create, ask_interrupt, ask_kill,
+                                                    ask_freeze};
 
         broker->base = event_base_new();
         if (!broker->base)

@@ -211,6 +211,8 @@ static int pass_answer(struct link *link, struct received *received)
                 on->session_started(on->data, asked.serial, event->target, received->fds);
         else if (event->kind == MONITOR_UPSTREAM_STARTED)
                 on->upstream_started(on->data, asked.target, event->target, received->fds);
+        else if (asked.verb == MONITOR_SESSION_FREEZE)
+                on->session_frozen(on->data, asked.target);
         return 0;
 }
 

@@ -30,6 +30,8 @@ struct link_events {
         void (*upstream_started)(void *data, uint32_t index, uint32_t instance, const int fds[3]);
         void (*upstream_failed)(void *data, uint32_t index, const struct error *error);
         void (*upstream_ended)(void *data, uint32_t instance, int wait_status);
+        /* A freeze that was asked for is done. */
+        void (*session_frozen)(void *data, uint32_t target);
         /* From now on the facts of sessions are of this kind, enum monitor_facts. */
         void (*limits)(void *data, uint32_t facts);
         /* The config was reloaded: what is asked from now on is asked under hello->generation. An

@@ -99,6 +99,7 @@ static void add_profile(yyjson_mut_doc *doc, yyjson_mut_val *profiles,
         yyjson_mut_val *pool = yyjson_mut_obj_add_obj(doc, to, "pool");
         yyjson_mut_obj_add_uint(doc, pool, "min", p->pool.min);
         yyjson_mut_obj_add_uint(doc, pool, "max", p->pool.max);
+        add_time(doc, to, "freeze", p->freeze_ms);
         yyjson_mut_obj_add_bool(doc, to, "agent", p->agent);
 }
 

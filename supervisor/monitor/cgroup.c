@@ -461,6 +461,26 @@ int cgroup_kill(struct cgroup *cgroup)
         return r == -ENOENT ? -EOPNOTSUPP : r;
 }
 
+int cgroup_freeze(struct cgroup *cgroup, bool frozen)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+        int r = fd < 0 ? -EOPNOTSUPP : cgroup_write(fd, "cgroup.freeze", frozen ? "1" : "0");
+
+        /* Kernels before 5.2 have no such file. */
+        return r == -ENOENT ? -EOPNOTSUPP : r;
+}
+
+int cgroup_open_reclaim(struct cgroup *cgroup, int *fd, uint64_t *bytes)
+{
+        int dir = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+
+        *fd = dir < 0 ? -1 : openat(dir, "memory.reclaim", O_WRONLY | O_CLOEXEC);
+        if (*fd < 0)
+                return dir < 0 || errno == ENOENT ? -EOPNOTSUPP : -errno;
+        *bytes = cgroup_read_number(dir, "memory.current");
+        return 0;
+}
+
 /* ---- facts ---- */
 
 static int open_fact(struct cgroup *cgroup, int dir, const char *file, int *ret, struct error *err)

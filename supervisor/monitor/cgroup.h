@@ -55,6 +55,17 @@ int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
 int cgroup_kill(struct cgroup *cgroup); /* everything in it, by cgroup.kill; -EOPNOTSUPP where there
                                            is none */
 
+/* Stops everything in it, or lets it go on; processes stop soon after, those in a system call at
+ * its next safe point. SIGKILL ends them in either case. -EOPNOTSUPP where there is no version 2
+ * leaf.
+ */
+int cgroup_freeze(struct cgroup *cgroup, bool frozen);
+
+/* Opens (*fd is owned by the caller) the file that gives memory back when a number of bytes is
+ * written, which may take long; *bytes: what is charged now. -EOPNOTSUPP before Linux 5.19 and with
+ * version 1. */
+int cgroup_open_reclaim(struct cgroup *cgroup, int *fd, uint64_t *bytes);
+
 /* Opens the descriptors that hold facts (owned by the caller); the others stay as they are. After
  * an error some may be open. */
 int cgroup_open_facts(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);

@@ -121,6 +121,8 @@ void monitor_release(struct monitor *m, struct sandbox *sandbox);
 void monitor_session_create(struct monitor *m, const struct monitor_request *request);
 void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request);
+void monitor_session_freeze(struct monitor *m, const struct monitor_request *request);
+void monitor_session_thaw(struct monitor *m, const struct monitor_request *request);
 
 /* monitor-upstreams.c */
 void monitor_upstreams_done(struct monitor *m);

@@ -20,6 +20,8 @@ static const struct {
         [MONITOR_SESSION_KILL] = {"SESSION_KILL", monitor_session_kill},
         [MONITOR_UPSTREAM_START] = {"UPSTREAM_START", monitor_upstream_start},
         [MONITOR_UPSTREAM_STOP] = {"UPSTREAM_STOP", monitor_upstream_stop},
+        [MONITOR_SESSION_FREEZE] = {"SESSION_FREEZE", monitor_session_freeze},
+        [MONITOR_SESSION_THAW] = {"SESSION_THAW", monitor_session_thaw},
 };
 static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "a handler a verb");
 

@@ -72,18 +72,38 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
                 profile_request(m->profiles[request->target], request->serial);
 }
 
-void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request)
+static void answer(struct monitor *m, const struct monitor_request *request, int r,
+                   const char *what)
 {
-        struct sandbox **slot = slot_of(m, request->target);
         struct error error = {};
 
-        int r = slot ? sandbox_interrupt(*slot) : -ESRCH;
         if (r >= 0) {
                 monitor_send_done(m, request->serial);
                 return;
         }
-        error_errno(&error, -r, "interrupt session %u", request->target);
+        error_errno(&error, -r, "%s session %u", what, request->target);
         monitor_send_failed(m, request->serial, &error);
+}
+
+void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request)
+{
+        struct sandbox **slot = slot_of(m, request->target);
+
+        answer(m, request, slot ? sandbox_interrupt(*slot) : -ESRCH, "interrupt");
+}
+
+void monitor_session_freeze(struct monitor *m, const struct monitor_request *request)
+{
+        struct sandbox **slot = slot_of(m, request->target);
+
+        answer(m, request, slot ? sandbox_freeze(*slot) : -ESRCH, "freeze");
+}
+
+void monitor_session_thaw(struct monitor *m, const struct monitor_request *request)
+{
+        struct sandbox **slot = slot_of(m, request->target);
+
+        answer(m, request, slot ? sandbox_thaw(*slot) : -ESRCH, "thaw");
 }
 
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request)

@@ -54,3 +54,8 @@ int sandbox_open_outer(struct sandbox *sandbox, int fds[SESSION_FDS], struct err
 
 int sandbox_interrupt(struct sandbox *sandbox);
 void sandbox_kill(struct sandbox *sandbox);
+
+/* Stops all of its processes where they are; the memory that the kernel can take from them goes to
+ * the host soon after. -EOPNOTSUPP where no control group can freeze. Frozen ones can be killed. */
+int sandbox_freeze(struct sandbox *sandbox);
+int sandbox_thaw(struct sandbox *sandbox);

@@ -8,6 +8,7 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "supervisor/session/clock.h"
+#include "supervisor/session/freezing.h"
 #include "supervisor/session/sessions.h"
 #include "supervisor/session/showing.h"
 
@@ -87,6 +88,7 @@ static int ask(struct session *s, const struct file_request *what, const struct 
         request->session = s;
         request->number = s->files.last_number + 1;
         request->timer = evtimer_new(s->set->base, on_timeout, request);
+        freezing_end(s);
         int r = request->timer ? channel_send(&s->channel, request->question.type, request->number,
                                               buffer_bytes(payload), payload->length)
                                : -ENOMEM;

@@ -23,6 +23,12 @@ static int append_last(const struct session *s, struct buffer *to)
                                      (unsigned long long)(took / 1000));
 }
 
+static const char *state_name(const struct session *s)
+{
+        return s->state == SESSION_IDLE && s->freezing.done ? "frozen"
+                                                            : session_state_name(s->state);
+}
+
 static int append_one(const struct session *s, struct buffer *to)
 {
         enum monitor_facts kind = (enum monitor_facts)s->set->hello.facts;
@@ -37,8 +43,7 @@ static int append_one(const struct session *s, struct buffer *to)
         r = buffer_printf(to,
                           ",\"state\":\"%s\",\"age_ms\":%llu,\"memory_bytes\":"
                           "%llu,\"memory_peak_bytes\":%llu,\"cells\":%llu,\"waiting\":%zu",
-                          session_state_name(s->state),
-                          (unsigned long long)((now - s->born_us) / 1000),
+                          state_name(s), (unsigned long long)((now - s->born_us) / 1000),
                           (unsigned long long)facts_memory(kind, s->memory_fd),
                           (unsigned long long)facts_memory_peak(kind, s->peak_fd),
                           (unsigned long long)s->n_run, s->n_cells - runs);

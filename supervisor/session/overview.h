@@ -9,7 +9,7 @@
  * Appends an array, in the order of their making, of the sessions that have a sandbox or wait for
  * one:
  *
- *     {"name", "profile"?, "state": "idle" | "running" | …, "age_ms", "idle_ms"?, "memory_bytes",
+ *     {"name", "profile"?, "state": "idle" | "frozen" | …, "age_ms", "idle_ms"?, "memory_bytes",
  *      "memory_peak_bytes", "cells", "waiting", "last"?: {"code", "status"?, "duration_ms"}}
  *
  * idle_ms only while no cell runs; memory as the kernel counts it, 0 where unknown; code is the

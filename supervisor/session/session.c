@@ -31,6 +31,7 @@
 #include "supervisor/session/ending.h"
 #include "supervisor/session/facts.h"
 #include "supervisor/session/frame-table.h"
+#include "supervisor/session/freezing.h"
 #include "supervisor/session/profile.h"
 #include "supervisor/session/sessions.h"
 #include "supervisor/session/streams.h"
@@ -71,7 +72,9 @@ static void set_state(struct session *s, enum session_state state)
         s->set->n_creating += state == SESSION_CREATING;
         s->set->n_creating -= s->state == SESSION_CREATING;
         s->state = state;
-        start_timer(s, state == SESSION_IDLE ? s->set->config->session_idle_ms : 0);
+        start_timer(s, 0);
+        if (state == SESSION_IDLE)
+                freezing_arm(s);
         if (state == SESSION_NONE || s->fresh)
                 pool_look(s->set->pool);
 }
@@ -162,6 +165,8 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                         kick(s);
                         break;
                 }
+                if (freezing_begin(s))
+                        break;
                 snprintf(why, sizeof(why), "it had been idle for %s",
                          ending_seconds(s->set->config->session_idle_ms, text));
                 kill_sandbox(s, END_IDLE, why);
@@ -233,6 +238,7 @@ static void start_cell(struct session *s)
 {
         struct cell *cell = s->cells;
 
+        freezing_end(s);
         streams_begin(s, cell);
         session_send_catalogue(s);
         cell->outcome.state = s->fresh ? CELL_STATE_NEW : CELL_STATE_KEPT;
@@ -464,6 +470,7 @@ static void forget_sandbox(struct session *s)
         s->end = END_NONE;
         s->why[0] = '\0';
         s->dead = s->settling = false;
+        s->freezing = (struct session_freezing){};
         session_profile_leave(s);
         set_state(s, SESSION_NONE);
 }

@@ -78,6 +78,11 @@ struct session {
         bool dead;     /* the worker is gone: its last words are being read */
         bool paused;   /* its output is not read */
         bool settling; /* an interrupt may still arrive: no cell is started */
+        struct session_freezing {
+                bool next;  /* the timer of an idle session is for this, not for its end */
+                bool asked; /* it is to be frozen, and perhaps is already */
+                bool done;  /* the monitor said so */
+        } freezing;
 
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];

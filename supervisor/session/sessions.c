@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "supervisor/session/freezing.h"
 
 enum { FORGOTTEN_AFTER = 1024 }; /* names without a sandbox that are remembered */
 
@@ -168,6 +169,14 @@ int sessions_ended(struct sessions *sessions, uint32_t target, const struct moni
                 }
         }
         return -ENOENT;
+}
+
+void sessions_frozen(struct sessions *sessions, uint32_t target)
+{
+        for (struct session *s = sessions->first; s; s = s->next) {
+                if (s->state == SESSION_IDLE && s->target == target)
+                        freezing_done(s);
+        }
 }
 
 void sessions_reload(struct sessions *sessions, struct config *config,

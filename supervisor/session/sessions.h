@@ -25,6 +25,8 @@ struct sessions_host {
         int (*create)(void *data, uint32_t profile, uint32_t *serial);
         void (*interrupt)(void *data, uint32_t target);
         void (*kill)(void *data, uint32_t target);
+        /* Or to go on. Where it cannot be done, it goes on as it was. */
+        void (*freeze)(void *data, uint32_t target, bool frozen);
 };
 
 enum { SESSIONS_BUCKETS = 2048 };
@@ -63,6 +65,7 @@ int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target
                      const int fds[SESSION_FDS]);
 int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error);
 int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended);
+void sessions_frozen(struct sessions *sessions, uint32_t target);
 
 /* There is another config from now on. Sessions that have a sandbox keep it. */
 void sessions_reload(struct sessions *sessions, struct config *config,

@@ -18,7 +18,7 @@ struct fake {
         struct event_base *base;
         struct config *config;
         struct sessions *sessions;
-        int creates, interrupts, kills;
+        int creates, interrupts, kills, freezes, thaws;
         bool refuse_create;
         uint32_t profile;        /* that the newest was asked for */
         uint32_t serial, target; /* newest */
@@ -55,11 +55,19 @@ static inline void fake_kill(void *data, uint32_t target)
         f->kills++;
 }
 
+static inline void fake_freeze(void *data, uint32_t target, bool frozen)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        *(frozen ? &f->freezes : &f->thaws) += 1;
+}
+
 static inline void fake_open(struct fake *f)
 {
         const struct monitor_hello hello = {
                 .facts = MONITOR_FACTS_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
-        const struct sessions_host host = {f, fake_create, fake_interrupt, fake_kill};
+        const struct sessions_host host = {f, fake_create, fake_interrupt, fake_kill, fake_freeze};
         struct error err = {};
 
         *f = (struct fake){.rpc = -1, .out = -1, .err = -1, .cpu = -1, .memory = -1};

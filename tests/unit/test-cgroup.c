@@ -1,9 +1,11 @@
-/* Control groups: where we are, what a leaf bounds, and that none stays. As an ordinary user: that
- * there is none, and why. */
+/* Control groups: what a leaf bounds, and that none stays. As an ordinary user: that there is none,
+ * and why. */
 #include "supervisor/monitor/cgroup.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -14,80 +16,11 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup-place.h"
 #include "supervisor/monitor/cgroup-tree.h"
 #include "supervisor/monitor/child.h"
 #include "supervisor/monitor/ids.h"
 #include "supervisor/monitor/janitor.h"
 #include "tests/unit/test.h"
-
-/* ---- where we are ---- */
-
-static void test_places_hybrid(void)
-{
-        static struct cgroup_places places;
-
-        cgroup_places_parse(
-                "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
-                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup "
-                "rw,cpu,cpuacct\n"
-                "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
-                "39 31 0:36 / /sys/fs/cgroup/a\\040b rw,relatime - cgroup cgroup rw,pids\n"
-                "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n"
-                "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n",
-                "9:name=systemd:/x\n8:pids:/p\n4:memory:/m/n\n2:cpu,cpuacct:/\n0::/u\n", &places);
-        check_eq_int(places.count, 4);
-        check_eq_str(cgroup_place_of(&places, CGROUP_MEMORY)->own, "/sys/fs/cgroup/memory/m/n");
-        check_eq_str(cgroup_place_of(&places, CGROUP_PIDS)->own, "/sys/fs/cgroup/a b/p");
-        check_eq_str(cgroup_place_of(&places, CGROUP_CPU)->own, "/sys/fs/cgroup/cpu,cpuacct");
-        check(cgroup_place_of(&places, CGROUP_CPU) == cgroup_place_of(&places, CGROUP_CPUACCT));
-        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->own, "/sys/fs/cgroup/unified/u");
-        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->mount, "/sys/fs/cgroup/unified");
-}
-
-static void test_places_in_a_container(void)
-{
-        static struct cgroup_places places;
-        const char *mounts = "35 31 0:32 /docker/abc /cg/memory rw - cgroup cgroup rw,memory\n"
-                             "36 31 0:33 /docker/abc /cg/pids rw - cgroup cgroup rw,pids\n";
-
-        cgroup_places_parse(mounts, "4:memory:/docker/abc/sub\n5:pids:/docker/abcd\n", &places);
-        check_eq_int(places.count, 1); /* pids: "/docker/abcd" is not below "/docker/abc" */
-        check_eq_str(cgroup_place_of(&places, CGROUP_MEMORY)->own, "/cg/memory/sub");
-        cgroup_places_parse("1 2 0:3 / /c rw - cgroup2 cgroup2 rw\n", "0::/../elsewhere\n",
-                            &places);
-        check_eq_int(places.count, 0);
-        cgroup_places_parse("1 2 0:3 / /c rw - cgroup2 cgroup2 rw\n", "0::/\n", &places);
-        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->own, "/c");
-        cgroup_places_parse("", "", &places);
-        check_eq_int(places.count, 0);
-        cgroup_places_parse("nonsense\n - \n1 2 3\n", "::\n:\n0\n", &places);
-        check_eq_int(places.count, 0);
-}
-
-static void test_attribute_files(void)
-{
-        char directory[] = "/tmp/test-cgroup-XXXXXX";
-        char text[8];
-
-        check(mkdtemp(directory));
-        int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        check(fd >= 0);
-        check_eq_int(cgroup_write(fd, "memory.max", "1"), -ENOENT);
-        close(openat(fd, "events", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-        check_eq_int(cgroup_write(fd, "events", "low 0\noom 3\noom_kill 7\n"), 0);
-        check_eq_int(cgroup_read_key(fd, "events", "oom_kill"), 7);
-        check_eq_int(cgroup_read_key(fd, "events", "oom"), 3);
-        check_eq_int(cgroup_read_key(fd, "events", "absent"), 0);
-        check_eq_int(cgroup_read(fd, "events", text, sizeof(text)), 7);
-        check_eq_int(unlinkat(fd, "events", 0), 0);
-        check_eq_int(mkdirat(fd, "a", 0700), 0);
-        check_eq_int(mkdirat(fd, "a/b", 0700), 0);
-        check_eq_int(cgroup_tree_remove(fd, "a", 0), 0);
-        check_eq_int(cgroup_tree_remove(fd, "a", 0), 0);
-        close(fd);
-        check_eq_int(rmdir(directory), 0);
-}
 
 /* ---- an ordinary user ---- */
 
@@ -337,6 +270,52 @@ static void test_kill_and_free(void)
         cgroups_free(cgroups);
 }
 
+static int tick(void)
+{
+        for (;;)
+                sched_yield();
+        return 0;
+}
+
+static bool runs(struct cgroup *cgroup)
+{
+        uint64_t before = cgroup_cpu_usec(cgroup);
+
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        return cgroup_cpu_usec(cgroup) > before;
+}
+
+static void test_freeze(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 100);
+        pid_t pid = run_inside(cgroup, tick);
+        uint64_t bytes;
+        int fd;
+
+        check(runs(cgroup));
+        for (int i = 0; i < 2; i++) {
+                check_eq_int(cgroup_freeze(cgroup, true), 0);
+                nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+                check(!runs(cgroup));
+                check_eq_int(cgroup_freeze(cgroup, false), 0);
+                check(runs(cgroup));
+        }
+        /* Version 1 cannot give anything back; a kernel without the file says the same. */
+        int r = cgroup_open_reclaim(cgroup, &fd, &bytes);
+        check(r == 0 ? fd >= 0 && bytes > 0 : r == -EOPNOTSUPP);
+        if (cgroups_version(cgroups) == CGROUP_V1)
+                check_eq_int(r, -EOPNOTSUPP);
+        else if (r == 0)
+                close(fd);
+        check_eq_int(cgroup_freeze(cgroup, true), 0);
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        check_eq_int(cgroup_kill(cgroup), 0);
+        check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
+        cgroup_free(cgroup);
+        cgroups_free(cgroups);
+}
+
 static bool exists(const char *path)
 {
         return access(path, F_OK) == 0;
@@ -549,9 +528,6 @@ static void test_sweep_leaves_what_is_held(void)
 
 int main(void)
 {
-        run(test_places_hybrid);
-        run(test_places_in_a_container);
-        run(test_attribute_files);
         if (geteuid() != 0) {
                 run(test_none_says_why);
                 return 0;
@@ -561,6 +537,7 @@ int main(void)
         run(test_pids_are_bounded);
         run(test_cpu_is_bounded_and_counted);
         run(test_kill_and_free);
+        run(test_freeze);
         run(test_free_removes_directories);
         run(test_candidates);
         run(test_good_order);

@@ -222,6 +222,24 @@ static void test_pool(void)
         wrong("\"pool\": {\"min\": 3, \"max\": 2}", "pool.min must not be above pool.max");
 }
 
+static void test_freeze(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"freeze\": \"10m\", \"profiles\": {\"a\": {\"freeze\": 0}, \"b\": "
+                "{\"freeze\": 0.5}, \"c\": {}}}");
+        _cleanup_config_ struct config *none = good("{}");
+
+        check_eq_int(none->profiles[0].freeze_ms, 0);
+        check_eq_int(profile(config, "default")->freeze_ms, 600000);
+        check_eq_int(profile(config, "a")->freeze_ms, 0);
+        check_eq_int(profile(config, "b")->freeze_ms, 500);
+        check_eq_int(profile(config, "c")->freeze_ms, 600000);
+        wrong("\"freeze\": \"soon\"", "freeze must be a number of seconds");
+        wrong("\"freeze\": -1", "freeze must be from 0 s to");
+        wrong("\"freeze\": 0.05", "freeze must be 0, for never, or from 0.1 s");
+        wrong("\"freeze\": \"31d\"", "freeze must be");
+}
+
 static void test_wrong_values(void)
 {
         refused("{\"profiles\": []}", "profiles must be an object");
@@ -392,6 +410,7 @@ int main(void)
 {
         run(test_default);
         run(test_pool);
+        run(test_freeze);
         run(test_all_keys);
         run(test_inherits_what_it_does_not_say);
         run(test_later_file_overrides_keys);

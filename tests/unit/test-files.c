@@ -72,6 +72,29 @@ static void test_read(void)
         fake_done(&f);
 }
 
+/* The worker is to read the question. Nobody freezes it before it has answered. */
+static void test_thaws(void)
+{
+        struct fake f;
+        struct got got;
+
+        fake_open(&f);
+        f.config->top.freeze_ms = 30;
+        warm_up(&f);
+        fake_until(&f, f.freezes == 1);
+        read_file(&f, &got, "x", 100);
+        check_eq_int(f.thaws, 1);
+        struct frame_header header = fake_read(&f, NULL, 0);
+        usleep(60 * 1000);
+        fake_spin(&f);
+        check_eq_int(f.freezes, 1);
+        answer(&f, header.id, "x", 1, true, "v");
+        check_eq_int(got.count, 1);
+        fake_until(&f, f.freezes == 2);
+        check_eq_int(f.thaws, 1);
+        fake_done(&f);
+}
+
 static void test_refused(void)
 {
         static const char *const paths[] = {"", "../x", "/etc/passwd", "a//b", "a\nb", "\xff"};
@@ -295,6 +318,7 @@ static void test_list_and_put(void)
 int main(void)
 {
         run(test_read);
+        run(test_thaws);
         run(test_refused);
         run(test_refusal);
         run(test_bounds);

@@ -19,6 +19,7 @@ struct world {
         int started, failed, ended, upstreams_started, upstreams_failed, upstreams_ended, closed,
                 limits;
         uint32_t serial, target, index;
+        int frozen;
         int reloads, failed_with;
         size_t n_files;
         uint32_t generation;
@@ -84,6 +85,14 @@ static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
         check_eq_int(wait_status, 256);
 }
 
+static void on_frozen(void *data, uint32_t target)
+{
+        struct world *w = data;
+
+        w->frozen++;
+        check_eq_int(target, 12);
+}
+
 static void on_limits(void *data, uint32_t facts)
 {
         struct world *w = data;
@@ -121,6 +130,7 @@ static void open_world(struct world *w)
                                            on_upstream_started,
                                            on_upstream_failed,
                                            on_upstream_ended,
+                                           on_frozen,
                                            on_limits,
                                            on_reloaded,
                                            on_closed};
@@ -209,6 +219,15 @@ static void test_answers(void)
              (struct monitor_event){MONITOR_FAILED, ask(&w, MONITOR_SESSION_INTERRUPT, 12),
                                     .error = {ESRCH, "gone"}},
              0);
+        check_eq_int(w.frozen, 0);
+        tell(&w, (struct monitor_event){MONITOR_DONE, ask(&w, MONITOR_SESSION_FREEZE, 12)}, 0);
+        check_eq_int(w.frozen, 1);
+        tell(&w, (struct monitor_event){MONITOR_DONE, ask(&w, MONITOR_SESSION_THAW, 12)}, 0);
+        tell(&w,
+             (struct monitor_event){MONITOR_FAILED, ask(&w, MONITOR_SESSION_FREEZE, 12),
+                                    .error = {EOPNOTSUPP, "not here"}},
+             0);
+        check_eq_int(w.frozen, 1);
         tell(&w, (struct monitor_event){MONITOR_SESSION_ENDED, 0, 12, .ended.wait_status = 9}, 0);
         check_eq_int(w.ended, 1);
         tell(&w, (struct monitor_event){MONITOR_UPSTREAM_ENDED, 0, 9, 256}, 0);

@@ -81,7 +81,7 @@ static void open_world(struct world *w, const char *config, uint32_t sessions_ma
         const struct monitor_hello hello = {.facts = MONITOR_FACTS_CGROUP1,
                                             .sessions_max = sessions_max,
                                             .memory_max = 512 << 20};
-        const struct sessions_host host = {w, on_create, on_interrupt, on_kill};
+        const struct sessions_host host = {w, on_create, on_interrupt, on_kill, NULL};
         struct error err = {};
 
         *w = (struct world){};

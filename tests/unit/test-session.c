@@ -397,6 +397,75 @@ static void test_idle(void)
         fake_done(&f);
 }
 
+static void test_freeze(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        f.config->top.freeze_ms = 30;
+        warm_up(&f);
+        check_eq_int(f.freezes, 0);
+        for (int i = 1; i <= 2; i++) {
+                fake_until(&f, f.freezes == i);
+                check_eq_int(f.thaws, i - 1);
+                sessions_frozen(f.sessions, f.target);
+                check(f.sessions->first->freezing.done);
+                ask(&f, &end, "x");
+                check_eq_int(f.thaws, i);
+                check(!f.sessions->first->freezing.done);
+                uint64_t cell = fake_take_exec(&f, NULL, 0);
+                usleep(60 * 1000);
+                fake_spin(&f);
+                check_eq_int(f.freezes, i);
+                fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+                check_eq_int(end.state, CELL_STATE_KEPT);
+                /* A word that comes late is about the time before. */
+                sessions_frozen(f.sessions, f.target);
+                check(!f.sessions->first->freezing.done);
+        }
+        /* A reset needs no thaw: what is frozen can be killed. */
+        fake_until(&f, f.freezes == 3);
+        ask_on(&f, &end, "default", "1", 0, true);
+        fake_until(&f, f.kills == 1);
+        check_eq_int(f.thaws, 2);
+        fake_end(&f, SIGKILL, 0);
+        fake_until(&f, f.creates == 2);
+        fake_start(&f);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(f.thaws, 2);
+        fake_done(&f);
+}
+
+static void test_frozen_and_dropped(void)
+{
+        struct fake f;
+
+        fake_open(&f);
+        f.config->top.freeze_ms = 30;
+        f.config->session_idle_ms = 120;
+        warm_up(&f);
+        fake_until(&f, f.freezes == 1);
+        check_eq_int(f.kills, 0);
+        fake_until(&f, f.kills == 1);
+        check_eq_int(f.freezes, 1);
+        check_eq_int(f.thaws, 0);
+        fake_end(&f, SIGKILL, 0);
+        fake_done(&f);
+}
+
+static void test_not_frozen_unless_asked_for(void)
+{
+        struct fake f;
+
+        fake_open(&f);
+        f.config->session_idle_ms = 120;
+        warm_up(&f);
+        fake_until(&f, f.kills == 1);
+        check_eq_int(f.freezes, 0);
+        fake_done(&f);
+}
+
 static void test_names(void)
 {
         char longest[66];
@@ -457,6 +526,9 @@ int main(void)
         run(test_create_under_an_old_config_is_asked_again);
         run(test_sessions_max);
         run(test_idle);
+        run(test_freeze);
+        run(test_frozen_and_dropped);
+        run(test_not_frozen_unless_asked_for);
         run(test_names);
         run(test_many_names);
         return 0;
