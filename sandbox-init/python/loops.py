@@ -24,13 +24,20 @@ class Loops:
     def main(self):
         """The main thread's loop; a new one when the guest has closed it."""
         if self._loop is None or self._loop.is_closed():
-            aio.load()
-            from cloister.loop import Loop, Selector
-
-            self._loop = Loop(Selector(self._channel), self._interrupts.wake_through)
+            self._loop = self._make(self._interrupts.wake_through)
             self._channel.watch_always(self._loop)
         self._thread = get_ident()
         return self._loop
+
+    def _make(self, on_wakeup_fd):
+        aio.load()
+        from cloister.loop import Loop, Selector
+
+        return Loop(Selector(self._channel), on_wakeup_fd)
+
+    def prepare(self):
+        """In the template: what making a loop takes beside the loop itself."""
+        self._make(lambda fd: None).close()
 
     def adopt(self):
         """Before a cell: asyncio.run() leaves no current loop behind."""

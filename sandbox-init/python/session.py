@@ -56,6 +56,11 @@ class Session:
     def complete(self):
         """In the template, once it has imported all that it will."""
         self._namespace.add_modules()
+        for prepare in stdio.prepare, self._loops.prepare, self._go_through:
+            try:
+                prepare()
+            except Exception:
+                pass  # what is not prepared each session does by itself
 
     def run(self):
         """Never returns: the process ends with its channel."""
@@ -83,6 +88,17 @@ class Session:
                 return
             self._keep_reserve()
             self._loops.adopt()
+            self._go_through()
+            stdio.restore_descriptors()
+        except BaseException:
+            pass  # the first cell will tell
+        finally:
+            self._interrupts.stray = False  # an interrupt found no background task, but this
+
+    def _go_through(self):
+        """Also in the template: what CPython finds out on this way and keeps (which attributes a type has), all
+        sessions have then."""
+        try:
             stdio.restore(self._interrupts.install())
             request = decode(REHEARSAL)
             cells = Cells({}, self._loops, self._interrupts)
@@ -90,12 +106,8 @@ class Session:
             self._finish(outcome)
             encode_own(describe(outcome, self._interrupts.arrived))
             stdio.flush(self._core)
-            stdio.restore_descriptors()
             self._files.changed()
-        except BaseException:
-            pass  # the first cell will tell
         finally:
-            self._interrupts.stray = False  # an interrupt found no background task, but this
             vars(builtins).pop("_", None)
             sources.forget()
 

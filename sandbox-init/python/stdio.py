@@ -3,12 +3,14 @@
 import io
 import sys
 from fcntl import F_DUPFD_CLOEXEC, fcntl
-from os import O_RDONLY, close, devnull, dup2, fstat
+from os import O_RDONLY, close, devnull, dup2, fstat, pipe
 from os import open as os_open
 
 _NAMES = ("<stdin>", "<stdout>", "<stderr>")
 _ATTRIBUTES = ((0, "stdin"), (1, "stdout"), (2, "stderr"))
 _own = [None, None, None]
+_prepared = {}
+_templates = []
 _spare = {}  # 1, 2 -> a copy of the pipe, for when the code closes its own
 
 
@@ -24,8 +26,26 @@ def _new_stream(fd):
     return stream
 
 
+def prepare():
+    """In the template: streams for its workers, made over /dev/null and pipes as they will find them. The template's
+    own stay: to free them would write to their pages."""
+    _templates.extend((sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__))
+    kept = [fcntl(fd, F_DUPFD_CLOEXEC, 3) for fd in (0, 1, 2)]
+    reader, writer = pipe()
+    opened = os_open(devnull, O_RDONLY), writer, writer
+    try:
+        for fd in (0, 1, 2):
+            dup2(opened[fd], fd)
+            _prepared[fd] = _new_stream(fd)
+    finally:
+        for fd in (0, 1, 2):
+            dup2(kept[fd], fd)
+        for fd in {*kept, *opened, reader}:
+            close(fd)
+
+
 def _install(fd):
-    stream = _own[fd] = _new_stream(fd)
+    stream = _own[fd] = _prepared.pop(fd, None) or _new_stream(fd)
     name = _NAMES[fd].strip("<>")
     setattr(sys, name, stream)
     setattr(sys, "__%s__" % name, stream)

@@ -77,7 +77,8 @@ class Rest:
             _import(name)
             return True
         self._session.complete()
-        prime()
+        # OpenSSL's generator is then set up: a session has only to reseed it, which writes a quarter of the pages.
+        reseed()
         # Sessions have them all from now on.
         sys.meta_path.remove(self._shared)
         settle()
@@ -97,13 +98,6 @@ def _import(name):
     except Exception:
         # An image may lack what a session may never want (an optional C library).
         pass
-
-
-def prime():
-    """OpenSSL's generator, set up: a session then has only to reseed it, which writes a quarter of the pages."""
-    ssl = sys.modules.get("_ssl")
-    if ssl is not None:
-        ssl.RAND_add(os.urandom(32), 32.0)
 
 
 def settle():
