@@ -6,7 +6,7 @@
  *     monitor                    template
  *       TEMPLATE_PLAN + fds  ->             mounts the image, loads its filter, boots CPython
  *                            <-  TEMPLATE_READY | TEMPLATE_FAILED
- *       SESSION_CREATE + fds ->             clone3
+ *       SESSION_CREATE + fds ->             clone3, into its cgroup where it can
  *                            <-  SESSION_HERE, from the new PID 1; SCM_CREDENTIALS tell its pid
  *       SESSION_GO           ->             read by PID 1: it is known, and in its cgroup
  *                            <-  SESSION_MADE | SESSION_FAILED, once PID 1 exec'd
@@ -42,6 +42,8 @@ enum {
         SESSION_FD_REPORT,  /* init writes struct init_report */
         SESSION_FD_CONTROL, /* init reads bytes, enum init_command; EOF ends the session */
         SESSION_FD_COUNT,
+        SESSION_FD_CGROUP = SESSION_FD_COUNT, /* O_PATH, where the plan says so: its cgroup */
+        SESSION_FD_MOST,
 
         /* Where PID 1 finds its own. */
         INIT_REPORT_FD = 3,
@@ -98,7 +100,7 @@ struct session_plan {
         uint32_t id; /* of the session in the template's user namespace: 0 when there is but one */
         uint32_t rlimits; /* 1: bound memory and pids by rlimits, no cgroup does */
         uint32_t waits;   /* 1: until it is in its cgroup nothing may be charged to it */
-        uint32_t reserved;
+        uint32_t cgroup;  /* 1: one more descriptor, of the cgroup to be cloned into */
         struct limits limits;
 };
 

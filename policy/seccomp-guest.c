@@ -222,7 +222,7 @@ const struct filter_rule filter_template_only[] = {
         {"setresuid setresgid setgroups capset", ALLOW},
         {"clone clone3", ALLOW},
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* one made ahead */
-        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* v1: once the child is in its cgroup */
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* once the child is in its cgroup */
         {"sched_setscheduler", ALLOW},
         /* its tree: mounts are added and copied, but what is there keeps its place and its flags,
          * so that not even a hostile image can write to a directory that is mounted read-only */

@@ -10,17 +10,20 @@
  *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST
  * be dumpable here.
  *   2. tells the monitor that it is there; the kernel adds its pid. The monitor looks whether it is
- * the one that was asked for, and puts it into a cgroup meanwhile.
+ * the one that was asked for, and in its cgroup: into one of version 2 it is cloned where the
+ * kernel lets us (CLONE_INTO_CGROUP), into another the monitor puts it meanwhile.
  *   3. takes propagation off, sets the namespace limits to 0 through the template's whole /proc,
  * which MUST still be visible, and then covers it with a restricted one.
- *   4. waits for the monitor's word where there is a cgroup: its first tmpfs MUST be charged to it.
+ *   4. waits for the monitor's word where it is put into a cgroup: its first tmpfs MUST be charged
+ * to it. Takes a cgroup namespace there, whose root is the cgroup that it is made in: clone3 would
+ * make it our own.
  *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
  * which the template has where they are about to be covered; brings lo up if the profile says so;
  * sets resource limits.
  *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a
  * change of ids clears it.
  *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it).
- *   8. waits for the monitor's word where there is no cgroup: what is exec'd next releases the
+ *   8. waits for the monitor's word where it did not before: what is exec'd next releases the
  * worker, and nothing of the guest may run in a process that the monitor does not know.
  *   9. execs init, which is non-dumpable and filtered before it releases the worker.
  *
@@ -59,8 +62,10 @@
 /* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount.
  */
 static const char *const namespace_limits[] = {
-        "user", "pid", "net", "ipc", "uts", "cgroup", "time",
+        "user", "pid", "net", "ipc", "uts", "time",
 };
+/* "cgroup" neither: one comes once we are in ours. */
+static const char *const late_limits[] = {"mnt", "cgroup"};
 
 /* What the mounts allow, once more. */
 static const struct landlock_rule landlock_rules[] = {
@@ -112,9 +117,8 @@ static int await_go(struct error *err)
         return 0;
 }
 
-/* *mount_limit: open, to be written once the last mount is made; its file is out of sight by then.
- */
-static int cover_proc(int root, int *mount_limit, struct error *err)
+/* late: open, to be written once the last mount is made; the files are out of sight by then. */
+static int cover_proc(int root, int late[ARRAY_SIZE(late_limits)], struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
@@ -126,13 +130,40 @@ static int cover_proc(int root, int *mount_limit, struct error *err)
                 if (r < 0)
                         return r;
         }
-        *mount_limit = open("/proc/sys/user/max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
-        if (*mount_limit < 0)
-                return error_errno(err, errno, "open max_mnt_namespaces");
+        for (size_t i = 0; i < ARRAY_SIZE(late_limits); i++) {
+                char path[64];
+                snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces", late_limits[i]);
+                late[i] = open(path, O_WRONLY | O_CLOEXEC);
+                if (late[i] < 0)
+                        return error_errno(err, errno, "open %s", path);
+        }
 
         _cleanup_close_ int proc = mount_proc_new(true, err);
         int r = proc < 0 ? proc : mount_attach(proc, root, "proc", err);
         return r < 0 ? error_context(err, "proc") : 0;
+}
+
+static int write_late_limits(const int late[ARRAY_SIZE(late_limits)], struct error *err)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(late_limits); i++) {
+                if (write(late[i], "0", 1) != 1)
+                        return error_errno(err, errno, "limit %s namespaces", late_limits[i]);
+        }
+        return 0;
+}
+
+static bool waits_early(const struct session *s)
+{
+        return s->plan.waits && !s->is_placed;
+}
+
+static int enter_cgroup(const struct session *s, struct error *err)
+{
+        int r = waits_early(s) ? await_go(err) : 0;
+
+        if (r >= 0 && s->plan.waits && syscall(SYS_unshare, CLONE_NEWCGROUP) < 0)
+                return error_errno(err, errno, "unshare its cgroup namespace");
+        return r;
 }
 
 static int mount_own(const struct limits *l, int root, struct error *err)
@@ -344,7 +375,7 @@ static int become_init(struct session *s, int release, struct error *err)
         int init = -1;
 
         /* Nothing releases the worker but what is exec'd here. */
-        int r = s->plan.waits ? 0 : await_go(err);
+        int r = waits_early(s) ? 0 : await_go(err);
         if (r >= 0)
                 r = place_init_descriptors(s, release, &init, err);
         if (r < 0)
@@ -368,16 +399,18 @@ static int build(struct session *s, struct error *err)
         _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (root < 0)
                 return error_errno(err, errno, "open /");
-        _cleanup_close_ int mount_limit = -1;
-        r = cover_proc(root, &mount_limit, err);
-        if (r >= 0 && s->plan.waits)
-                r = await_go(err);
+        /* Those of our descriptors that this leaves open are O_CLOEXEC. */
+        int late[ARRAY_SIZE(late_limits)] = {-1, -1};
+        r = cover_proc(root, late, err);
+        if (r >= 0)
+                r = enter_cgroup(s, err);
         if (r >= 0)
                 r = mount_writable(s, root, err);
         if (r >= 0 && s->template->loopback)
                 r = bring_lo_up(err);
-        if (r >= 0 && write(mount_limit, "0", 1) != 1)
-                r = error_errno(err, errno, "limit mount namespaces");
+        if (r >= 0)
+                r = write_late_limits(late, err);
+        fd_close_many(late, ARRAY_SIZE(late));
         if (r >= 0)
                 r = set_limits(&s->plan, err);
         if (r >= 0 && chdir(LAYOUT_WORKSPACE) < 0)
@@ -472,11 +505,28 @@ static long clone3_call(struct clone_args *args, void (*fn)(struct session *s), 
 #endif
 }
 
+/* Where the kernel or its files' owner refuses the cgroup, the monitor finds PID 1 outside it and
+ * moves it. */
+static long clone_first_process(struct clone_args *args, struct session *s)
+{
+        s->is_placed = s->plan.cgroup;
+        if (s->is_placed) {
+                struct clone_args into = *args;
+                into.flags |= CLONE_INTO_CGROUP;
+                into.cgroup = (uint64_t)s->fds[SESSION_FD_CGROUP];
+                long pid = clone3_call(&into, first_process, s);
+                if (pid >= 0)
+                        return pid;
+                s->is_placed = false;
+        }
+        return clone3_call(args, first_process, s);
+}
+
 int session_clone(struct session *s)
 {
         struct clone_args args = {
                 .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID |
-                         CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+                         CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS,
                 /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see
                    here. */
                 .exit_signal = 0,
@@ -484,8 +534,10 @@ int session_clone(struct session *s)
 
         if (!s->has_network)
                 args.flags |= CLONE_NEWNET;
+        if (!s->plan.waits)
+                args.flags |= CLONE_NEWCGROUP;
         s->error = (struct error){};
-        long pid = clone3_call(&args, first_process, s);
+        long pid = clone_first_process(&args, s);
         if (pid == 0)
                 return 1;
         if (pid < 0)

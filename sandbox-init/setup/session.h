@@ -12,10 +12,11 @@
 struct session {
         struct session_plan plan;
         const struct template_plan *template; /* its mounts, its network */
-        int fds[SESSION_FD_COUNT];
+        int fds[SESSION_FD_MOST];
         struct error error; /* set by PID 1 when it could not become init */
         int rpc_fd;         /* in the worker: where its channel is */
         int release_fd;     /* in the worker: a byte comes when init is beyond reach */
+        bool is_placed;     /* cloned into its cgroup */
         bool has_network;   /* we are in a network namespace that no session was in */
 };
 

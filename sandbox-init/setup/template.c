@@ -147,7 +147,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
         int r = prepare(err);
         while (r >= 0) {
                 struct template_message message;
-                size_t count = SESSION_FD_COUNT;
+                size_t count = SESSION_FD_MOST;
 
                 prepare_network(&session);
                 use_time(hooks, &patience_ms);
@@ -158,7 +158,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 if (n < 0)
                         return error_errno(err, (int)-n, "receive from the monitor");
                 if (n != sizeof(message) || message.kind != SESSION_CREATE ||
-                    count != SESSION_FD_COUNT) {
+                    count != SESSION_FD_COUNT + (message.session.cgroup ? 1U : 0U)) {
                         fd_close_many(session.fds, count);
                         return error_set(err, EPROTO, "a message that is none of ours");
                 }
@@ -169,7 +169,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                         ret->release_fd = session.release_fd;
                         return 1;
                 }
-                fd_close_many(session.fds, SESSION_FD_COUNT);
+                fd_close_many(session.fds, count);
                 if (r >= 0)
                         r = answer(&session, err);
         }

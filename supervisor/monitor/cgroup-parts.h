@@ -43,6 +43,10 @@ struct cgroups {
         bool is_ours;          /* as cgroups_open() was told */
         bool wants_delegation; /* version 2 is here, but no group of our own */
         uint32_t serial;
+        uid_t lent_to; /* owner of our parent's cgroup.procs, where is_lent */
+        bool is_lent;
+        int view; /* our parent directory as a template may hold it, see cgroup-members.c; -1 */
+        bool has_view;    /* it was tried */
         char **leftovers; /* names of leaves that would not go yet, tried again with the next one */
         size_t n_leftovers;
 };

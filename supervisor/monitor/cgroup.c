@@ -216,6 +216,7 @@ int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct e
         if (!cgroups)
                 return error_errno(err, ENOMEM, "cgroup");
         cgroups->is_ours = is_ours;
+        cgroups->view = -1;
         name_parents(cgroups->name, sizeof(cgroups->name));
         r = try_version(cgroups, &cgroup2_operations, cgroup2_open, places, &local);
         bool v2 = r != -EOPNOTSUPP;
@@ -235,6 +236,7 @@ struct cgroups *cgroups_free(struct cgroups *cgroups)
 {
         if (!cgroups)
                 return NULL;
+        cleanup_close(&cgroups->view);
         forget_hierarchies(cgroups);
         for (size_t i = 0; i < cgroups->n_leftovers; i++)
                 free(cgroups->leftovers[i]);
@@ -385,10 +387,10 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
         for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
                 cgroup->fds[i] = -1;
         /* The serial makes the name of a leaf new, also when the one before it would not go. */
-        snprintf(cgroup->name, sizeof(cgroup->name), "s-%" PRIu32 "-%" PRIu32, id,
-                 cgroups->serial++);
+        snprintf(cgroup->name, sizeof(cgroup->name), "%c-%" PRIu32 "-%" PRIu32, limits ? 's' : 't',
+                 id, cgroups->serial++);
         int r = make_leaf(cgroup, err);
-        if (r >= 0)
+        if (r >= 0 && limits)
                 r = cgroups->operations->set_limits(cgroup, limits, err);
         if (r < 0) {
                 cgroup_free(cgroup);
@@ -436,20 +438,6 @@ int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller contro
 
         snprintf(text, sizeof(text), "%" PRIu64, value);
         return cgroup_set(cgroup, controller, file, text, err);
-}
-
-int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err)
-{
-        char text[16];
-
-        snprintf(text, sizeof(text), "%d", pid);
-        for (size_t i = 0; i < cgroup->owner->count; i++) {
-                int r = cgroup_write(cgroup->fds[i], "cgroup.procs", text);
-                if (r < 0)
-                        return error_errno(err, -r, "cgroup: move process %d into %s", pid,
-                                           cgroup->owner->items[i].path);
-        }
-        return 0;
 }
 
 int cgroup_kill(struct cgroup *cgroup)

@@ -44,13 +44,30 @@ size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t m
 int cgroups_candidates(char ***ret, struct error *err);
 void cgroups_candidates_free(char **list);
 
-/* A leaf with these limits set. */
+/* A leaf with these limits set; NULL: without any. */
 int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
                struct cgroup **ret, struct error *err);
 struct cgroup *cgroup_free(struct cgroup *cgroup); /* kills what is left in it and removes it */
 
-/* Moves a process into the leaf, in all hierarchies in a row. */
+/* Moves a process into the leaf, in all hierarchies in a row. What was lent is taken back first. */
 int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
+
+/*
+ * Version 2: lets a process of these host ids, which is in a leaf of ours itself, clone another one
+ * into this leaf. For that cgroup.procs of the leaf and of our parent directory are made theirs,
+ * and nothing else. Returns an O_PATH descriptor of the leaf, from which only our leaves can be
+ * reached and none can be written to, or negative errno: -EOPNOTSUPP on version 1, -EPERM without
+ * CAP_CHOWN for ids that are not ours.
+ */
+int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid);
+
+int cgroup_dir(const struct cgroup *cgroup); /* version 2: borrowed; -1: version 1 */
+
+/* Version 2: whether a process that lives is in the leaf. */
+bool cgroup_holds(const struct cgroup *cgroup, pid_t pid);
+
+/* Version 2: its share where the processor is short, over its siblings'. Best effort. */
+void cgroup_prefer(struct cgroup *cgroup);
 
 int cgroup_kill(struct cgroup *cgroup); /* everything in it, by cgroup.kill; -EOPNOTSUPP where there
                                            is none */

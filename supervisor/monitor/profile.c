@@ -306,6 +306,7 @@ static int profile_new(struct monitor *m, struct config *config, size_t index, b
         p->template_host = (struct template_host){.base = m->base,
                                                   .children = m->children,
                                                   .ids = &p->ids,
+                                                  .cgroups = &m->cgroups,
                                                   .data = p,
                                                   .made = on_made,
                                                   .ended = on_template_ended};

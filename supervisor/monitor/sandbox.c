@@ -25,7 +25,8 @@ struct sandbox {
         struct cgroup *cgroup; /* NULL: bounded by rlimits */
         pid_t pid;
         int pidfd;
-        int inner[SESSION_FD_COUNT];
+        int inner[SESSION_FD_MOST];
+        bool is_placed;        /* was in its control group when first looked for */
         int rpc, out, err_out; /* the broker's ends, until it has them */
         int report, control;   /* init's */
         struct event *end;
@@ -77,7 +78,7 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
                               .id = id,
                               .serial = serial,
                               .pidfd = -1,
-                              .inner = {-1, -1, -1, -1, -1},
+                              .inner = {-1, -1, -1, -1, -1, -1},
                               .rpc = -1,
                               .out = -1,
                               .err_out = -1,
@@ -142,7 +143,19 @@ const int *sandbox_inner_fds(const struct sandbox *s)
 
 void sandbox_close_inner(struct sandbox *s)
 {
-        fd_close_many(s->inner, SESSION_FD_COUNT);
+        fd_close_many(s->inner, SESSION_FD_MOST);
+}
+
+bool sandbox_lend_cgroup(struct sandbox *s, uid_t uid, gid_t gid)
+{
+        if (s->cgroup)
+                s->inner[SESSION_FD_CGROUP] = cgroup_lend(s->cgroup, uid, gid);
+        return s->inner[SESSION_FD_CGROUP] >= 0;
+}
+
+bool sandbox_is_placed(const struct sandbox *s)
+{
+        return s->is_placed;
 }
 
 int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error *err)
@@ -158,7 +171,8 @@ int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error 
         int r = children_add(s->host->children, pid);
         if (r < 0)
                 return error_errno(err, -r, "adopt");
-        return s->cgroup ? cgroup_add(s->cgroup, pid, err) : 0;
+        s->is_placed = s->cgroup && cgroup_holds(s->cgroup, pid);
+        return s->cgroup && !s->is_placed ? cgroup_add(s->cgroup, pid, err) : 0;
 }
 
 /* init is the parent of one process by now. */

@@ -41,6 +41,11 @@ uint32_t sandbox_serial(const struct sandbox *sandbox);
 
 /* The descriptors of SESSION_CREATE (borrowed), and their release once they are sent. */
 const int *sandbox_inner_fds(const struct sandbox *sandbox);
+/* Adds that of its control group, for a template of these host ids to clone it there: true. False:
+ * it will have to be moved. */
+bool sandbox_lend_cgroup(struct sandbox *sandbox, uid_t uid, gid_t gid);
+/* Whether it was cloned into its control group. */
+bool sandbox_is_placed(const struct sandbox *sandbox);
 void sandbox_close_inner(struct sandbox *sandbox);
 
 /* pid, by the kernel's word, is the PID 1 just announced: verified, put into the control group. The

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -63,13 +64,23 @@ static void become_template(const struct template_launch *how)
         fail(TEMPLATE_CONTROL_FD, "exec cloister-init from a sealed memfd");
 }
 
+/* The group's files are still ours here. Refused, it is made where we are. */
+static long clone_template(int cgroup)
+{
+        struct clone_args into = {.flags = CLONE_PARENT | CLONE_INTO_CGROUP,
+                                  .cgroup = (uint64_t)cgroup};
+        long pid = cgroup < 0 ? -1 : syscall(SYS_clone3, &into, sizeof(into));
+
+        return pid >= 0 ? pid : syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, NULL);
+}
+
 static void join_and_clone(const struct stub *stub, const struct template_launch *how, int report)
 {
         if (setns(stub_user_namespace(stub), CLONE_NEWUSER) < 0)
                 fail(how->control, "join its user namespace");
         if (setns(stub_pid_namespace(stub), CLONE_NEWPID) < 0)
                 fail(how->control, "join its pid namespace");
-        long pid = syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, NULL);
+        long pid = clone_template(how->cgroup);
         if (pid < 0)
                 fail(how->control, "clone");
         if (pid == 0)

@@ -11,6 +11,7 @@ struct template_launch {
         int init;     /* sealed memfd: cloister-init */
         int messages; /* its standard error; standard input and output are /dev/null, never our
                          client's */
+        int cgroup;   /* version 2: where it is made; -1: where we are */
 };
 
 /* Returns its pid, registered as a child of ours. */

@@ -64,6 +64,8 @@ struct template
         enum template_state state;
         bool try_again; /* another one may do what this one could not */
         struct stub *stub;
+        struct cgroup *cgroup; /* version 2: beside its sessions', so that it can clone into them */
+        bool lends;            /* as far as is known it can */
         pid_t pid;
         int control, messages; /* messages: what it says on standard error */
         struct event *readable, *spoken, *deadline;
@@ -124,8 +126,12 @@ static void next(struct template *t)
                                                .rlimits = first->rlimits,
                                                .waits = !first->rlimits,
                                                .limits = first->limits};
+        if (t->lends)
+                t->lends = sandbox_lend_cgroup(first->sandbox, t->host->ids->first,
+                                               t->host->ids->group);
+        create.session.cgroup = t->lends;
         int r = fd_send(t->control, &create, sizeof(create), sandbox_inner_fds(first->sandbox),
-                        SESSION_FD_COUNT, 0);
+                        SESSION_FD_COUNT + create.session.cgroup, 0);
         sandbox_close_inner(first->sandbox);
         if (r < 0) {
                 error_errno(&t->error, -r, "ask the template for a session");
@@ -143,6 +149,8 @@ static int handle_here(struct template *t, pid_t pid)
         int r = sandbox_adopt(t->line[0].sandbox, pid, t->stub, &t->error);
         if (r < 0)
                 return r;
+        /* Refused once, it would be again. */
+        t->lends = t->lends && sandbox_is_placed(t->line[0].sandbox);
         r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
         if (r < 0)
                 return error_errno(&t->error, -r, "let the session go on");
@@ -350,6 +358,18 @@ static int watch(struct template *t, struct error *err)
         return 0;
 }
 
+/* Where there is none, or none is lent to its ids, its sessions are moved into theirs. */
+static void make_group(struct template *t)
+{
+        struct cgroups *cgroups = *t->host->cgroups;
+        struct error ignored = {};
+
+        if (cgroups_version(cgroups) != CGROUP_V2 ||
+            cgroup_new(cgroups, 0, NULL, &t->cgroup, &ignored) < 0)
+                return;
+        cgroup_prefer(t->cgroup);
+}
+
 static int launch(struct template *t, const struct template_parts *parts, struct error *err)
 {
         int pair[2], ends[2], on = 1;
@@ -371,10 +391,16 @@ static int launch(struct template *t, const struct template_parts *parts, struct
         r = send_plan(t, parts, err);
         if (r < 0)
                 return r;
-        struct template_launch how = {
-                .control = theirs, .init = parts->init_fd, .messages = their_stderr};
+        make_group(t);
+        struct template_launch how = {.control = theirs,
+                                      .init = parts->init_fd,
+                                      .messages = their_stderr,
+                                      .cgroup = t->cgroup ? cgroup_dir(t->cgroup) : -1};
         t->pid = template_launch(t->stub, t->host->children, &how, err);
-        return t->pid < 0 ? t->pid : watch(t, err);
+        if (t->pid < 0)
+                return t->pid;
+        t->lends = t->cgroup && cgroup_holds(t->cgroup, t->pid);
+        return watch(t, err);
 }
 
 int template_start(const struct template_host *host, const struct template_parts *parts,
@@ -416,6 +442,7 @@ struct template *template_free(struct template *t)
                 children_sweep(t->host->children);
         }
         stub_unref(t->stub);
+        cgroup_free(t->cgroup);
         free(t);
         return NULL;
 }

@@ -30,6 +30,7 @@ struct template_host {
         struct event_base *base;
         struct children *children;
         const struct ids *ids;
+        struct cgroups *const *cgroups; /* there may be others until the first template starts */
         void *data;
         /* A session is made (error NULL) or not; the sandbox is the callee's from then on. ESTALE:
          * the template ended before it was made, or was killed as it started; another one may

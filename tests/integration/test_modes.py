@@ -92,6 +92,34 @@ class Here(rawmcp.ServerCase):
             self.assertEqual(leaves(self.server), [])
             self.assertIn("per process, not per session (degraded)", self.server.log() + self.log_at_info())
 
+    def test_a_session_is_cloned_into_its_leaf(self):
+        self.ok("1", session="placed")
+        groups = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/t-*/cgroup.procs", recursive=True)
+        if EXPECT.get("cgroup") != "2":
+            self.assertEqual(groups, [])
+            return
+        # The template is in a leaf beside its sessions', or it might not clone into them.
+        self.assertEqual(len(groups), 1, groups)
+        with open(groups[0], encoding="ascii") as f:
+            template = int(f.read().split()[0])
+        parent = os.path.dirname(os.path.dirname(groups[0]))
+        owners = {name: (status.st_uid, status.st_gid) for name in ("cgroup.procs", "memory.max", "cgroup.subtree_control")
+                  for status in [os.stat(f"{parent}/{name}")]}
+        leaf = {name: os.stat(f"{leaves(self.server)[-1]}/{name}").st_uid for name in ("cgroup.procs", "memory.max", "pids.max")}
+        if EXPECT["mode"] == "root":
+            # Had it been refused, the monitor would have taken the files back to move the session by itself.
+            ids = tuple(int(status_of(template)[kind].split()[0]) for kind in ("Uid", "Gid"))
+            self.assertNotIn(0, ids)
+            self.assertEqual(owners, {"cgroup.procs": ids, "memory.max": (0, 0), "cgroup.subtree_control": (0, 0)})
+            self.assertEqual(leaf, {"cgroup.procs": ids[0], "memory.max": 0, "pids.max": 0})
+            # Neither init nor the worker holds what the template named the leaf by.
+            with open(f"{leaves(self.server)[-1]}/cgroup.procs", encoding="ascii") as f:
+                held = [os.readlink(f"/proc/{pid}/fd/{fd}") for pid in f.read().split() for fd in os.listdir(f"/proc/{pid}/fd")]
+            self.assertTrue(held)
+            self.assertFalse([path for path in held if "/s-" in path], held)
+        else:
+            self.assertEqual({uid for uid, _ in owners.values()} | set(leaf.values()), {os.stat(parent).st_uid})
+
     def log_at_info(self):
         done = subprocess.run([harness.CLOISTER, "run", "--log-level", "info", "--config", "/dev/null", "-c", "1"], env=harness.environment(),
                               timeout=60, capture_output=True, check=False)

@@ -107,6 +107,10 @@ class Sandbox(rawmcp.ServerCase):
         kinds = {line.split(" - ")[1].split()[0] for line in mounts.splitlines()}
         self.assertFalse(kinds & {"sysfs", "cgroup", "cgroup2", "debugfs"}, kinds)
 
+    def test_its_own_cgroup_is_all_that_it_sees_of_them(self):
+        lines = self.value("open('/proc/self/cgroup').read()").splitlines()
+        self.assertEqual({line.split(":", 2)[2] for line in lines}, {"/"}, lines)
+
     def test_no_network(self):
         code = "import socket\ns = socket.socket()\ns.settimeout(2)\ntry:\n    s.connect(('127.0.0.1', 1))\nexcept OSError as e:\n    r = type(e).__name__\nr"
         cell = self.cell(code)

@@ -57,6 +57,8 @@ static int work(int channel)
                 copy_file("/proc/self/limits");
                 copy_file("/proc/self/oom_score_adj");
                 copy_file("/proc/1/environ");
+                copy_file("/proc/1/cgroup");
+                copy_file("/proc/self/cgroup");
                 copy_file("/proc/sys/user/max_user_namespaces");
                 printf("stdout opens: %d\n", open("/dev/stdout", O_WRONLY) >= 0);
                 printf("workspace writes: %d\n",

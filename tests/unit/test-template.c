@@ -326,7 +326,7 @@ int main(void)
         limits_default(&f.limits);
         f.limits.memory = 64UL * 1024 * 1024;
         limits_fit(&f.limits);
-        f.host = (struct template_host){f.base, f.children, &f.ids,
+        f.host = (struct template_host){f.base, f.children, &f.ids,           &f.cgroups,
                                         NULL,   on_made,    on_template_ended};
         f.sandbox_host = (struct sandbox_host){f.base, f.children, f.cgroups, on_ended, NULL};
         make_image();

@@ -1,0 +1,205 @@
+/* A process that clones another one straight into a control group of version 2, and what it has to
+ * be lent for that. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "supervisor/monitor/cgroup-parts.h"
+#include "supervisor/monitor/cgroup-place.h"
+#include "supervisor/monitor/cgroup-tree.h"
+#include "supervisor/monitor/ids.h"
+#include "tests/unit/test.h"
+
+enum { TEMPLATE_ID = 54321 };
+
+/* The tree of version 2, which is here without a controller beside version 1 as well. */
+static struct cgroups *open_version_2(void)
+{
+        struct cgroups *cgroups = calloc(1, sizeof(*cgroups));
+        struct cgroup_places *places = NULL;
+        struct error err = {0};
+
+        check_ok(cgroup_places_read(&places, &err));
+        const struct cgroup_place *place = cgroup_place_of(places, CGROUP_UNIFIED);
+        check(cgroups && place);
+        cgroups->operations = &cgroup2_operations;
+        cgroups->view = -1;
+        snprintf(cgroups->name, sizeof(cgroups->name), "cloister-%d-1", getpid());
+        check_ok(cgroup_add_hierarchy(cgroups, CGROUP_UNIFIED, place->own, &err));
+        free(places);
+        return cgroups;
+}
+
+static struct cgroup *plain_leaf(struct cgroups *cgroups)
+{
+        struct error err = {0};
+        struct cgroup *cgroup;
+
+        check_ok(cgroup_new(cgroups, 1, NULL, &cgroup, &err));
+        return cgroup;
+}
+
+/* What a process of another id in `home` gets when it clones into `leaf`: the pid, or negative
+ * errno. */
+static pid_t clone_as_template(struct cgroup *home, int leaf)
+{
+        int ends[2], status;
+        pid_t made = 0;
+
+        check_eq_int(pipe2(ends, O_CLOEXEC), 0);
+        pid_t template = fork();
+        if (template == 0) {
+                struct clone_args into = {.flags = CLONE_INTO_CGROUP | CLONE_PARENT,
+                                          .cgroup = (uint64_t)leaf};
+                if (cgroup_write(cgroup_dir(home), "cgroup.procs", "0") < 0 ||
+                    setresgid(TEMPLATE_ID, TEMPLATE_ID, TEMPLATE_ID) < 0 ||
+                    setresuid(TEMPLATE_ID, TEMPLATE_ID, TEMPLATE_ID) < 0)
+                        _exit(2);
+                made = (pid_t)syscall(SYS_clone3, &into, sizeof(into));
+                if (made == 0)
+                        _exit(pause());
+                made = made < 0 ? -errno : made;
+                _exit(fd_write_all(ends[1], &made, sizeof(made)) < 0);
+        }
+        close(ends[1]);
+        check_eq_int(waitpid(template, &status, 0), template);
+        check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        check_eq_int(fd_read_full(ends[0], &made, sizeof(made)), sizeof(made));
+        close(ends[0]);
+        return made;
+}
+
+static uid_t owner_of(int dir, const char *file)
+{
+        struct stat st;
+
+        check_eq_int(fstatat(dir, file, &st, 0), 0);
+        return st.st_uid;
+}
+
+static void test_version_1_lends_none(void)
+{
+        static const struct cgroup_operations version_1 = {.version = CGROUP_V1};
+        struct cgroups cgroups = {.operations = &version_1};
+        struct cgroup leaf = {.owner = &cgroups, .fds = {AT_FDCWD}};
+
+        check_eq_int(cgroup_lend(&leaf, geteuid(), getegid()), -EOPNOTSUPP);
+        check_eq_int(cgroup_dir(&leaf), -1);
+        check(!cgroup_holds(&leaf, getpid()));
+}
+
+/* What a template holds leads to our leaves and no further up, and writes nothing. */
+static void check_lent(int lent, int leaf)
+{
+        static const char up[] = "../../../../../../../..";
+        struct stat root, above;
+
+        check_eq_int(stat("/", &root), 0);
+        check_eq_int(fstatat(leaf, up, &above, 0), 0);
+        check(above.st_dev == root.st_dev && above.st_ino == root.st_ino); /* the control */
+        check_eq_int(fstatat(lent, up, &above, 0), 0);
+        check(above.st_dev != root.st_dev);
+        check_eq_int(fstatat(lent, "..", &root, 0), 0);
+        check_eq_int(above.st_ino, root.st_ino);
+        check(openat(lent, "cgroup.max.depth", O_WRONLY | O_CLOEXEC) < 0 && errno == EROFS);
+        check(openat(leaf, "cgroup.max.depth", O_WRONLY | O_CLOEXEC) >= 0); /* the control */
+        check(mkdirat(lent, "../x", 0755) < 0 && errno == EROFS);
+}
+
+static int clone_into_leaves(struct cgroups *cgroups)
+{
+        struct error err = {0};
+        struct cgroup *home = plain_leaf(cgroups), *leaf = plain_leaf(cgroups);
+        int parent = cgroups->items[0].fd;
+
+        check_ok(ids_drop_privilege(SANDBOX_ROOT, true, &err)); /* as the monitor is */
+        /* The control: nothing was lent. */
+        check_eq_int(clone_as_template(home, cgroup_dir(leaf)), -EACCES);
+
+        int lent = cgroup_lend(leaf, TEMPLATE_ID, TEMPLATE_ID);
+        check(lent >= 0);
+        check_lent(lent, cgroup_dir(leaf));
+        check_eq_int(owner_of(parent, "cgroup.procs"), TEMPLATE_ID);
+        check_eq_int(owner_of(cgroup_dir(leaf), "cgroup.procs"), TEMPLATE_ID);
+        check_eq_int(owner_of(parent, "cgroup.subtree_control"), 0);
+        check_eq_int(owner_of(cgroup_dir(leaf), "cgroup.subtree_control"), 0);
+        pid_t pid = clone_as_template(home, lent);
+        check(pid > 0);
+        check(cgroup_holds(leaf, pid));
+        check(!cgroup_holds(home, pid));
+        check(!cgroup_holds(leaf, getpid()));
+        /* To a leaf that was not lent it may not. */
+        struct cgroup *other = plain_leaf(cgroups);
+        check_eq_int(clone_as_template(home, cgroup_dir(other)), -EACCES);
+
+        /* We are not to write what is lent, and move all the same: it is ours again. */
+        check(cgroup_lend(other, TEMPLATE_ID, TEMPLATE_ID) >= 0);
+        check(cgroup_write(cgroup_dir(other), "cgroup.procs", "0") == -EACCES);
+        check_ok(cgroup_add(other, pid, &err));
+        check(cgroup_holds(other, pid) && !cgroup_holds(leaf, pid));
+        check_eq_int(owner_of(parent, "cgroup.procs"), 0);
+        check_eq_int(clone_as_template(home, cgroup_dir(other)), -EACCES);
+        check_eq_int(cgroup_kill(other), 0);
+        check_eq_int(waitpid(pid, NULL, 0), pid);
+        cgroup_free(other);
+        cgroup_free(leaf);
+        cgroup_free(home);
+        return 0;
+}
+
+/* Ids that are not ours, and no CAP_CHOWN. */
+static int lend_without_privilege(struct cgroups *cgroups)
+{
+        struct error err = {0};
+        struct cgroup *leaf = plain_leaf(cgroups);
+
+        check_ok(ids_drop_privilege(SANDBOX_ROOT, false, &err));
+        check_eq_int(cgroup_lend(leaf, TEMPLATE_ID, TEMPLATE_ID), -EPERM);
+        check(cgroup_lend(leaf, geteuid(), getegid()) >= 0);
+        cgroup_free(leaf);
+        return 0;
+}
+
+/* In a child, which gives up its privilege; we still have what takes the parent directory away. */
+static void in_child(int (*fn)(struct cgroups *cgroups))
+{
+        struct cgroups *cgroups = open_version_2();
+        int status;
+        pid_t pid = fork();
+
+        if (pid == 0)
+                _exit(fn(cgroups));
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        cgroups_free(cgroups);
+        check_eq_int(status, 0);
+}
+
+static void test_cloned_into_a_leaf(void)
+{
+        in_child(clone_into_leaves);
+}
+
+static void test_without_privilege(void)
+{
+        in_child(lend_without_privilege);
+}
+
+int main(void)
+{
+        /* An ordinary user's trees have to be delegated: tests/vm has such. */
+        if (geteuid() != 0) {
+                run(test_version_1_lends_none);
+                return 0;
+        }
+        run(test_version_1_lends_none);
+        run(test_cloned_into_a_leaf);
+        run(test_without_privilege);
+        return 0;
+}
