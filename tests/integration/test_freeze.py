@@ -72,13 +72,15 @@ class Freeze(harness.Case):
         self.assertTrue(harness.wait_until(lambda: self.told(server)[name]["state"] == "frozen"), server.log()[-2000:])
 
     def test_it_stops_and_goes_on(self):
-        server = self.serve(freeze=0.5)
+        # Long enough to be seen awake after a call.
+        seconds = harness.SLOW
+        server = self.serve(freeze=seconds)
         self.value(server, COUNTER + "x = object()\nmark = id(x)\nn")
         if not FREEZES:
             # The control: it is asked for, refused, and nothing is different.
             self.assertTrue(harness.wait_until(lambda: "SESSION_FREEZE" in server.log()))
             before = self.value(server, "n")
-            time.sleep(1.2)
+            time.sleep(1.2 * seconds)
             self.assertEqual(self.told(server)["default"]["state"], "idle")
             self.assertGreater(self.value(server, "n"), before + 50)
             self.assertTrue(self.value(server, "mark == id(x)"))
