@@ -8,6 +8,7 @@ what the guest puts in its place is not what we were written for.
 import sys
 
 module = None
+loading = False  # by us: an interrupt waits for the end of it, as half of asyncio cannot be imported again
 # isinstance() of nothing, as long as there is none.
 CancelledError = Future = Task = ()
 _files = ()
@@ -47,9 +48,13 @@ def loaded(asyncio):
 
 
 def load():
+    global loading
     if module is None:
-        import asyncio
-
+        loading = True
+        try:
+            import asyncio
+        finally:
+            loading = False
         loaded(asyncio)
     return module
 

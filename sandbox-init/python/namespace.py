@@ -60,7 +60,7 @@ class Namespace:
         """Of those that no session has to import, what is not there yet."""
         for name in self._later.intersection(names):
             try:
-                self._add_module(name, importlib.import_module(name))
+                self._add_module(name, aio.load() if name == "asyncio" else importlib.import_module(name))
             except ImportError:
                 pass  # the guest has broken it; the name is nobody's then
 

@@ -36,7 +36,7 @@ class Shared:
         if name not in self._names:
             return None
         spec = PathFinder.find_spec(name, self.path, target)
-        if name == "asyncio" and spec is not None and spec.loader is not None:
+        if name == "asyncio" and not aio.loading and spec is not None and spec.loader is not None:
             spec.loader = Teacher(spec.loader, aio.loaded)
         return spec
 

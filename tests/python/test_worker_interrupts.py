@@ -8,7 +8,21 @@ import unittest
 from worker_case import WorkerTest
 
 
+class Early(WorkerTest):
+    def test_while_asyncio_is_imported_for_a_cell(self):
+        """Half of it could not be imported again. In a session that has it already it ends a sleep."""
+        for after in (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1):
+            worker = self.template.session()
+            self.addCleanup(worker.close)
+            self.assertEqual(worker.run("await asyncio.sleep(60)", interrupt_after=after)["status"], "interrupted", after)
+            self.assertEqual(worker.run("await asyncio.sleep(0)\nasyncio.run(asyncio.sleep(0, 7))")["value"]["json"], 7, after)
+
+
 class Interrupted(WorkerTest):
+    def setUp(self):
+        super().setUp()
+        self.run_cell("await asyncio.sleep(0)")
+
     def interrupted(self, code, after=0.15):
         start = time.monotonic()
         result = self.run_cell(code, "interrupted", interrupt_after=after)
