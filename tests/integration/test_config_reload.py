@@ -36,7 +36,7 @@ class Reload(harness.Case):
         return self.value(server, "sorted({t['server'] for t in _discover()})")
 
     def reloaded(self, server, times=1):
-        self.assertTrue(harness.wait_until(lambda: server.log().count("read anew") >= times), server.log())
+        self.assertTrue(harness.wait_until(lambda: server.log().count("config read anew") >= times), server.log())
 
     def becomes(self, server, names):
         self.assertTrue(harness.wait_until(lambda: self.names(server) == names), self.names(server))

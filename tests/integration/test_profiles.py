@@ -452,7 +452,7 @@ class Life(Profiles):
         with open(path + "~", "w") as f:
             json.dump({"mcpServers": {}, "profiles": {"lab": {"agent": True, "preload": ["wave"]}}}, f)
         os.rename(path + "~", path)
-        self.assertTrue(harness.wait_until(lambda: "read anew" in server.log()), server.log())
+        self.assertTrue(harness.wait_until(lambda: "config read anew" in server.log()), server.log())
         self.assertEqual(self.ok(server, which, session="new", profile="lab"), "wave")
         self.assertEqual(self.ok(server, "x", session="old"), 5)
         server.close()
