@@ -14,6 +14,7 @@ class Early(WorkerTest):
         for after in (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1):
             worker = self.template.session()
             self.addCleanup(worker.close)
+            worker.run("1")
             self.assertEqual(worker.run("await asyncio.sleep(60)", interrupt_after=after)["status"], "interrupted", after)
             self.assertEqual(worker.run("await asyncio.sleep(0)\nasyncio.run(asyncio.sleep(0, 7))")["value"]["json"], 7, after)
 
