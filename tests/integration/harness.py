@@ -74,14 +74,6 @@ def wait_until(condition, seconds=None, step=0.02):
     return True
 
 
-def until_below(bound, measure, most=10):
-    """What measure() gives, again and again until it is below the bound once."""
-    times = [measure()]
-    while times[-1] >= bound and len(times) < most:
-        times.append(measure())
-    return times
-
-
 def environment(**extra):
     """What a client passes on: little. HOME keeps the image from test to test."""
     env = {

@@ -111,7 +111,7 @@ class Bridge(rawmcp.ServerCase):
         self.ok("await tools['add'](a=1, b=1)")
         start = time.monotonic()
         self.ok("import asyncio\n_ = await asyncio.gather(*(tools['sleep'](seconds=0.5) for _ in range(20)))")
-        self.assertLess(time.monotonic() - start, 8)
+        self.assertLess(time.monotonic() - start, 2.5)
 
     def test_a_thousand_calls_in_flight(self):
         code = "import asyncio\nr = await asyncio.gather(*(tools['add'](a=i, b=1) for i in range(1000)))\nsum(x['sum'] for x in r)"

@@ -70,7 +70,7 @@ class Run(harness.Case):
         start = time.monotonic()
         done = self.run_code("while True: pass", "--timeout", "1")
         self.assertNotEqual(done.returncode, 0)
-        self.assertLess(time.monotonic() - start, harness.PATIENCE)
+        self.assertLess(time.monotonic() - start, 8)
         self.assertIn("timeout", done.stderr.decode().lower())
 
     def start(self, code, **rest):
@@ -85,7 +85,7 @@ class Run(harness.Case):
         process = self.start("import time\nprint('first', flush=True)\ntime.sleep(30)")
         start = time.monotonic()
         self.assertEqual(process.stdout.readline(), b"first\n")
-        self.assertLess(time.monotonic() - start, harness.PATIENCE)
+        self.assertLess(time.monotonic() - start, 10)
         self.assertIsNone(process.poll())
         harness.end(process)
 
@@ -97,7 +97,7 @@ class Run(harness.Case):
         start = time.monotonic()
         self.assertEqual(process.stdout.read(), b"finally\n")
         self.assertIn(process.wait(10), (-signal.SIGINT, 128 + signal.SIGINT))
-        self.assertLess(time.monotonic() - start, harness.PATIENCE)
+        self.assertLess(time.monotonic() - start, 4)
 
     def test_ctrl_c_stops_an_endless_loop_that_ignores_it(self):
         process = self.start("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\nwhile True: pass",

@@ -1,6 +1,5 @@
 """The server as a client meets it: start, eras, malformed lines, the many ways to end."""
 
-import itertools
 import json
 import os
 import signal
@@ -26,9 +25,8 @@ class Start(harness.Case):
             return initialized, time.monotonic() - begun
 
     def assert_at_once(self, server):
-        # What the machine does besides delays some of them, and a wait of ours delays all.
-        times = harness.until_below(harness.AT_ONCE, lambda: self.first_answers(server)[1])
-        self.assertLess(min(times), harness.AT_ONCE, times)
+        best = min(self.first_answers(server)[1] for _ in range(3))
+        self.assertLess(best, harness.AT_ONCE)
 
     def test_with_no_server(self):
         config = self.config()
@@ -42,7 +40,7 @@ class Start(harness.Case):
         self.assert_at_once(lambda: rawmcp.RawServer("--config", config))
 
     def test_with_no_image_built(self):
-        stores = map(str, itertools.count())
+        stores = iter("abc")
 
         def server():
             store = self.path(next(stores))
@@ -83,7 +81,7 @@ class Eras(harness.Case):
                 with self.assertRaises(rawmcp.RpcError) as caught:
                     server.ask("server/discover", params)
                 self.assertEqual(caught.exception.code, -32602)
-            self.assertLess(time.monotonic() - start, harness.PATIENCE / 2)
+            self.assertLess(time.monotonic() - start, 2)
             self.assertEqual(server.initialize()["protocolVersion"], "2025-11-25")
 
     def test_a_second_initialize(self):
@@ -272,7 +270,7 @@ class End(harness.Case):
         self.assertGreater(len(harness.descendants(server.process.pid)), 3)
         return server
 
-    def ends(self, server, seconds=8.0):
+    def ends(self, server, seconds=3.0):
         start = time.monotonic()
         status = server.process.wait(seconds + 5)
         self.assertLess(time.monotonic() - start, seconds * harness.SLOW)
@@ -333,7 +331,7 @@ class End(harness.Case):
                     server.process.stdin.close()
                 except BrokenPipeError:
                     pass
-            self.ends(server)
+            self.ends(server, 5)
 
     def test_the_next_start_sweeps_what_nobody_could(self):
         # Both are killed at once, the supervisor and who cleans up after it: control groups stay, until somebody starts.

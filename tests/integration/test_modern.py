@@ -130,7 +130,7 @@ class Requests(Modern):
             self.server.notify("notifications/cancelled", requestId=call.id, reason="enough")
             begun = time.monotonic()
             self.assertEqual(self.value("kept"), 1)
-            self.assertLess(time.monotonic() - begun, harness.PATIENCE / 2)
+            self.assertLess(time.monotonic() - begun, 5 * harness.SANITIZED)
             self.assertFalse(call.done())
 
 
@@ -151,16 +151,14 @@ class Orders(harness.Case):
 
     def test_the_first_answer_is_there_at_once(self):
         config = self.config({"slow": harness.fixture("--hang-start")})
-
-        def first_answers():
+        times = []
+        for _ in range(3):
             begun = time.monotonic()
             with rawmcp.RawServer("--config", config) as server:
                 server.ask("server/discover", {"_meta": meta()}, timeout=10)
                 server.ask("tools/list", {"_meta": meta()}, timeout=10)
-                return time.monotonic() - begun
-
-        times = harness.until_below(harness.AT_ONCE, first_answers)
-        self.assertLess(min(times), harness.AT_ONCE, times)
+                times.append(time.monotonic() - begun)
+        self.assertLess(min(times), harness.AT_ONCE)
 
 
 class Streams(Modern):
