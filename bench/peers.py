@@ -255,6 +255,15 @@ class Script(Peer):
                 for row, field in self.fields.items() if said[field]}
 
 
+def fetched(*names):
+    """Where `quickstart bench` has put it: beside the sources, or in the build directory that this is a part of."""
+    for place in (os.path.join(TOP, "build", "bench"), HERE):
+        path = os.path.join(place, *names)
+        if os.path.exists(path):
+            return path
+    return None
+
+
 class Jupyter(Script):
     name, title = "jupyter", "a Jupyter kernel by its own client"
     options = "no sandbox; jupyter_client over loopback TCP"
@@ -262,12 +271,7 @@ class Jupyter(Script):
     fields = {"jupyter": "start_ns", "jupyter-warm": "warm_ns"}
 
     def python(self):
-        """Where `quickstart bench` has put it: beside the sources, or in the build directory that this is a part of."""
-        for place in (os.path.join(TOP, "build", "bench"), HERE):
-            own = os.path.join(place, "venv", "bin", "python")
-            if os.path.exists(own):
-                return own
-        return PYTHON
+        return fetched("venv", "bin", "python") or PYTHON
 
     def missing(self):
         if (output(self.python(), "-c", "import ipykernel, jupyter_client; print(1)") or "") != "1":
@@ -289,11 +293,7 @@ class Pyodide(Script):
     fields = {"pyodide": "fresh_ns", "pyodide-warm": "warm_ns"}
 
     def module(self):
-        for place in (os.path.join(TOP, "build", "bench"), HERE):
-            path = os.path.join(place, "node", "node_modules", "pyodide", "pyodide.mjs")
-            if os.path.exists(path):
-                return path
-        return None
+        return fetched("node", "node_modules", "pyodide", "pyodide.mjs")
 
     def missing(self):
         if not self.bench.node():

@@ -14,6 +14,18 @@
 #include "supervisor/session/sessions.h"
 #include "tests/unit/fake-hub.h"
 
+/* A config that is good. */
+static inline struct config *fake_config(const char *text)
+{
+        struct config *config = config_new();
+        struct error err = {};
+
+        check(config);
+        check_ok(config_add(config, "test.json", text, strlen(text), &err));
+        check_ok(config_finish(config, &err));
+        return config;
+}
+
 struct fake {
         struct event_base *base;
         struct config *config;

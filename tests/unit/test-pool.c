@@ -46,17 +46,6 @@ static void on_kill(void *data, uint32_t target)
         w->sandbox[target].killed = true;
 }
 
-static struct config *parse(const char *text)
-{
-        struct config *config = config_new();
-        struct error err = {};
-
-        check(config);
-        check_ok(config_add(config, "test.json", text, strlen(text), &err));
-        check_ok(config_finish(config, &err));
-        return config;
-}
-
 static void spin(struct world *w, int ms)
 {
         for (int i = 0; i < ms; i++) {
@@ -90,7 +79,7 @@ static void open_world(struct world *w, const char *config, uint32_t sessions_ma
         signal(SIGPIPE, SIG_IGN);
         fake_hub_reset("{\"servers\":[]}");
         w->base = event_base_new();
-        w->config = parse(config);
+        w->config = fake_config(config);
         check_ok(sessions_new(&w->sessions, w->base, w->config, &hello, NULL, &host, &err));
 }
 
@@ -108,7 +97,7 @@ static void close_world(struct world *w)
 static void reload(struct world *w, const char *text)
 {
         const struct monitor_hello hello = w->sessions->hello;
-        struct config *config = parse(text);
+        struct config *config = fake_config(text);
 
         sessions_reload(w->sessions, config, &hello);
         config_free(w->config);

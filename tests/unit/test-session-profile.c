@@ -7,21 +7,10 @@
 
 static const char two[] = "{\"profile\": \"a\", \"profiles\": {\"a\": {}, \"b\": {}}}";
 
-static struct config *parse(const char *text)
-{
-        struct config *config = config_new();
-        struct error err = {};
-
-        check(config);
-        check_ok(config_add(config, "test.json", text, strlen(text), &err));
-        check_ok(config_finish(config, &err));
-        return config;
-}
-
 static void reload(struct fake *f, const char *text)
 {
         const struct monitor_hello hello = f->sessions->hello;
-        struct config *config = parse(text);
+        struct config *config = fake_config(text);
 
         sessions_reload(f->sessions, config, &hello);
         config_free(config);
