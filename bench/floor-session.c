@@ -9,7 +9,6 @@
  * gives up its capabilities and loads the filter of a worker on top of the template's. HEAP_MIB:
  * memory that the template has besides, in lists of Python.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,6 +33,7 @@
 #include "base/fd.h"
 #include "base/filter-load.h"
 #include "base/mount.h"
+#include "bench/libpython.h"
 #include "supervisor/monitor/filter.h"
 
 enum { MIB = 1024 * 1024, ROUNDS_MAX = 100000, ID_INSIDE = 1000, HEAP_MAX = 16 * 1024 };
@@ -76,25 +76,9 @@ static uint64_t now(void)
         return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void *open_libpython(const char *path)
-{
-        char name[32];
-        void *library = path ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
-
-        for (int minor = 14; !path && !library && minor >= 9; minor--) {
-                snprintf(name, sizeof(name), "libpython3.%d.so.1.0", minor);
-                library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
-        }
-        return library;
-}
-
 static void boot(const char *path, long heap_mib)
 {
-        void *library = open_libpython(path);
-        struct {
-                const char *name;
-                void *to;
-        } wanted[] = {
+        const struct libpython_symbol wanted[] = {
                 {"Py_InitializeEx", &python.start},
                 {"PyRun_SimpleString", &python.run},
                 {"PyOS_BeforeFork", &python.before_fork},
@@ -103,16 +87,7 @@ static void boot(const char *path, long heap_mib)
         };
         char code[sizeof(imports) + 32];
 
-        if (!library) {
-                fprintf(stderr, "floor-session: no libpython here: %s\n", dlerror());
-                _exit(1);
-        }
-        for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
-                void *symbol = dlsym(library, wanted[i].name);
-                if (!symbol)
-                        die(wanted[i].name);
-                *(void **)wanted[i].to = symbol;
-        }
+        libpython_open(path, wanted, ARRAY_SIZE(wanted));
         python.start(0);
         snprintf(code, sizeof(code), imports, heap_mib * MIB / BYTES_A_LIST);
         if (python.run(code) != 0)

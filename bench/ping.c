@@ -29,6 +29,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "bench/child.h"
 
 enum { LINE_MAX_BYTES = 60 * 1024 }; /* below a pipe's buffer: a write never waits for a read */
 
@@ -58,24 +59,10 @@ static uint64_t now(void)
 
 static void start(struct peer *p, char **command)
 {
-        int to[2], from[2];
-
-        if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
-                fail("pipe", strerror(errno));
         p->started = now();
-        p->pid = vfork();
+        p->pid = child_start(command, &p->in, &p->out);
         if (p->pid < 0)
-                fail("fork", strerror(errno));
-        if (p->pid == 0) {
-                dup2(to[0], STDIN_FILENO);
-                dup2(from[1], STDOUT_FILENO);
-                execvp(command[0], command);
-                _exit(127);
-        }
-        close(to[0]);
-        close(from[1]);
-        p->in = to[1];
-        p->out = from[0];
+                fail("start", strerror(-p->pid));
 }
 
 /* The next line, NUL in place of its end. It is there until the next call. */

@@ -45,11 +45,11 @@ def columns(curve):
 
 def row_text(row):
     if "missing" in row:
-        return f"{row['name']:18}not there: {row['missing']}"
+        return f"{row['name']:23}not there: {row['missing']}"
     unit = " MiB" if row["unit"] == "MiB" else ""
-    return (f"{row['name']:18}{number(row['median']):>9}{number(row['p95']):>9}{row['n']:>6}  "
+    return (f"{row['name']:23}{number(row['median']):>9}{number(row['p95']):>9}{row['n']:>6}  "
             f"{row.get('against') or unit.strip():18}{ratio(row.get('ratio')):>8}"
-            f"{row.get('budget_text', ''):>9}  {row.get('verdict', '')}").rstrip()
+            f"{row.get('budget_text', ''):>9}  {row.get('verdict', ''):8}{ratio(row.get('of_floor')):>9}").rstrip()
 
 
 def curve_text(name, curve):
@@ -70,12 +70,13 @@ def text(found):
              "otherwise" + ("; quick: the figures mean little" if found["quick"] else "")]
     rows = found["rows"]
     if rows:
-        lines += ["", f"{'row':18}{'median':>9}{'p95':>9}{'n':>6}  {'held against':18}{'ratio':>8}{'budget':>9}  verdict"]
+        lines += ["", f"{'row':23}{'median':>9}{'p95':>9}{'n':>6}  {'held against':18}{'ratio':>8}{'budget':>9}  {'verdict':8}"
+                  f"{'of floor':>9}"]
         lines += map(row_text, rows)
     for name, curve in found["growth"].items():
         lines += curve_text(name, curve)
     if rows:
-        lines += ["", "Rows:"] + [f"  {row['name']:18}{row['title']}" for row in rows]
+        lines += ["", "Rows:"] + [f"  {row['name']:23}{row['title']}" for row in rows]
     return "\n".join(lines)
 
 
@@ -89,19 +90,21 @@ def escaped(words):
 def budget_rows(found):
     """The rows that have a budget, with what they are held against."""
     by_name = {row["name"]: row for row in found["rows"]}
-    lines = ["| row | | ms | p95 | held against | ms | ratio | budget | |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| row | | ms | p95 | held against | ms | ratio | budget | | floor | ms | ratio |", "|---" * 12 + "|"]
     for row in found["rows"]:
         if row["name"] in ("fork", "clone3") or not row.get("budget_text") and "missing" not in row:
             continue
         if "missing" in row:
             if row["name"] not in PEER_NAMES:
-                lines.append(f"| {row['name']} | {row['title']} | not measured: {escaped(row['missing'])} | | | | | | |")
+                lines.append(f"| {row['name']} | {row['title']} | not measured: {escaped(row['missing'])} | | | | | | | | | |")
             continue
-        other = by_name.get(row.get("against"), {})
+        other, floor = by_name.get(row.get("against"), {}), by_name.get(row.get("floor"), {})
         unit = " MiB" if row["unit"] == "MiB" else ""
         lines.append(f"| {row['name']} | {row['title']} | {number(row['median'])}{unit} | {number(row['p95'])}{unit} | "
                      f"{row.get('against', '')} | {number(other['median']) if other else ''} | "
-                     f"{ratio(row.get('ratio'))} | {row['budget_text']} | {row.get('verdict', '')} |")
+                     f"{ratio(row.get('ratio'))} | {row['budget_text']} | {row.get('verdict', '')} | "
+                     f"{row.get('floor', '')} | {number(floor['median']) if floor else ''} | "
+                     f"{ratio(row.get('of_floor'))} |")
     return [found["machine"]["line"] + f"; {found['rounds']} rounds.", "", *lines]
 
 

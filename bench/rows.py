@@ -4,11 +4,12 @@ A row is of one round: each measure gives nanoseconds for the rows it names. Rou
 that a machine that drifts drifts for all of them.
 """
 import json
+import os
 import subprocess
 import time
 from dataclasses import dataclass
 
-from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, cell, summary
+from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, cell, last_line, summary
 from peers import bwrap_command, once
 
 TOOL_CALLS = """import time
@@ -28,6 +29,7 @@ class Row:
     budget: float = None   # of the ratio, or of the value where there is nothing to hold it against
     against: str = None    # a row
     budget_text: str = ""
+    floor: str = None      # a row: the least that the same work takes in the same processes
     where: str = ""        # where the budget holds, if not everywhere
 
 
@@ -38,20 +40,27 @@ ROWS = (
     Row("first", "`cloister mcp` from nothing to the first result of `1+1`", budget=1.2, against="bwrap",
         budget_text="<= 1.2x"),
     Row("fresh", "`1+1` in a session made for it", budget=1 / 20, against="bwrap", budget_text="<= 1/20",
-        where="no control group, or version 2"),
+        floor="floor-session", where="no control group, or version 2"),
     Row("fresh-floor", "the same, beside the C program", budget=2.5, against="floor-session", budget_text="<= 2.5x",
         where="no control group, or version 2"),
     Row("fresh-pool", "`1+1` in a session from the pool", budget=1 / 60, against="bwrap", budget_text="<= 1/60"),
     Row("floor-session", "a C program that forks a CPython of that size into the same namespaces and mounts"),
     Row("floor-echo", "the bytes of the request, echoed by a C program over pipes"),
-    Row("warm", "`1+1` in a living session", budget=8, against="floor-echo", budget_text="<= 8x"),
+    Row("floor-relay", "the same through a C program in the middle"),
+    Row("floor-cell", "the request compiled and evaluated by a CPython behind a C program in the middle"),
+    Row("warm", "`1+1` in a living session", budget=8, against="floor-echo", budget_text="<= 8x", floor="floor-cell"),
     Row("direct-c", "a minimal server in C, called directly"),
-    Row("tool-c", "the same from the sandbox", budget=4, against="direct-c", budget_text="<= 4x"),
+    Row("floor-await-c", "the same awaited in plain asyncio, through a C program in the middle"),
+    Row("tool-c", "the same from the sandbox", budget=4, against="direct-c", budget_text="<= 4x",
+        floor="floor-await-c"),
     Row("direct-python", "a minimal server in Python, called directly"),
-    Row("tool-python", "the same from the sandbox", budget=4, against="direct-python", budget_text="<= 4x"),
+    Row("floor-await-python", "the same awaited in plain asyncio, through a C program in the middle"),
+    Row("tool-python", "the same from the sandbox", budget=4, against="direct-python", budget_text="<= 4x",
+        floor="floor-await-python"),
     Row("direct-everything", "server-everything's echo, called directly"),
+    Row("floor-await-everything", "the same awaited in plain asyncio, through a C program in the middle"),
     Row("tool-everything", "the same from the sandbox", budget=1.5, against="direct-everything",
-        budget_text="<= 1.5x"),
+        budget_text="<= 1.5x", floor="floor-await-everything"),
     Row("memory", "memory of an idle session, slope of MemAvailable", unit="MiB", budget=4, budget_text="<= 4 MiB"),
     Row("calm-p99", "the supervisor's answer to `ping`, 99th percentile"),
     Row("spin-p99", "the same beside eight spinning sandboxes", budget=3, against="calm-p99", budget_text="<= 3x"),
@@ -66,10 +75,10 @@ class Measures:
         self.direct = {}
         self.living = None
         self.imports = None
-        self.echo = None
+        self.floors = {}
 
     def close(self):
-        for server in [*self.direct.values(), self.living, self.echo]:
+        for server in [*self.direct.values(), *self.floors.values(), self.living]:
             if server:
                 server.close()
 
@@ -144,11 +153,14 @@ class Measures:
             server.close()
 
     def floor_session(self):
-        done = subprocess.run([self.bench.program("bench-floor-session"), str(self.count(10, 2))],
-                              capture_output=True, check=False, env=self.bench.environment)
+        return {"floor-session": self.times(self.bench.program("bench-floor-session"), str(self.count(10, 2)))}
+
+    def times(self, *command):
+        """What a program found that prints {"ns": [...]}."""
+        done = subprocess.run(command, capture_output=True, check=False, env=self.bench.environment)
         if done.returncode != 0:
-            raise Failure(f"floor-session: {done.stderr.decode(errors='replace').strip()[:300] or 'failed'}")
-        return {"floor-session": json.loads(done.stdout)["ns"]}
+            raise Failure(f"{os.path.basename(command[0])}: {last_line(done.stderr)}")
+        return json.loads(done.stdout)["ns"]
 
     # ---- a living session ----
 
@@ -165,12 +177,27 @@ class Measures:
         return self.living
 
     def warm(self):
-        if not self.echo:
-            self.echo = Ping(self.bench, [self.bench.program("bench-floor-echo")])
-        server, count = self.server(), self.count(100, 10)
-        self.echo.burst(count, cell("1+1"))
+        echo, relay = self.bench.program("bench-floor-echo"), self.bench.program("bench-floor-relay")
+        if not self.floors:
+            self.floors = {"floor-echo": Ping(self.bench, [echo]), "floor-relay": Ping(self.bench, [relay, echo])}
+        server, count, request = self.server(), self.count(100, 10), cell("1+1")
+        took = {}
+        for name, floor in self.floors.items():
+            floor.burst(count, request)
+            took[name] = floor.burst(count, request)
         server.burst_ok(self.count(20, 2), "1+1")
-        return {"floor-echo": self.echo.burst(count, cell("1+1")), "warm": server.burst_ok(count, "1+1")}
+        return {**took, "warm": server.burst_ok(count, "1+1")}
+
+    def floor_cell(self):
+        """In a measure of its own: not everywhere is there a shared libpython."""
+        server = Ping(self.bench, [self.bench.program(f"bench-floor-{name}") for name in ("relay", "cell")])
+        try:
+            count = self.count(100, 10)
+            server.want('"repr":"2"')
+            server.burst(count, cell("1+1"))
+            return {"floor-cell": server.burst(count, cell("1+1"))}
+        finally:
+            server.close()
 
     def tool(self, name, command):
         if name not in self.direct:
@@ -180,7 +207,9 @@ class Measures:
         code = TOOL_CALLS.format(tool=f"{name}.echo", count=self.count(20, 2))
         server.run(code)
         _, _, took = server.run(code.replace(f"range({self.count(20, 2)})", f"range({count})"))
-        return {f"direct-{name}": direct.burst(count, ECHO), f"tool-{name}": took}
+        least = self.times(PYTHON, "-I", self.bench.script("floor-await.py"), str(count),
+                           self.bench.program("bench-floor-relay"), *command)
+        return {f"direct-{name}": direct.burst(count, ECHO), f"floor-await-{name}": least, f"tool-{name}": took}
 
     def tool_c(self):
         return self.tool("c", [self.bench.program("bench-echo")])
@@ -246,10 +275,11 @@ MEASURES = (
     ("fresh", ("fresh", "fresh-floor")),
     ("fresh_pool", ("fresh-pool",)),
     ("floor_session", ("floor-session",)),
-    ("warm", ("floor-echo", "warm")),
-    ("tool_c", ("direct-c", "tool-c")),
-    ("tool_python", ("direct-python", "tool-python")),
-    ("tool_everything", ("direct-everything", "tool-everything")),
+    ("warm", ("floor-echo", "floor-relay", "warm")),
+    ("floor_cell", ("floor-cell",)),
+    ("tool_c", ("direct-c", "floor-await-c", "tool-c")),
+    ("tool_python", ("direct-python", "floor-await-python", "tool-python")),
+    ("tool_everything", ("direct-everything", "floor-await-everything", "tool-everything")),
     ("memory", ("memory",)),
     ("spin", ("calm-p99", "spin-p99")),
 )

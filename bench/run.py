@@ -69,7 +69,10 @@ def chosen(names, bench):
             near = difflib.get_close_matches(name, [*OWN, *PEERS, *growth.ALL], 1)
             raise Unknown(f"no row is named '{name}'" + (f": did you mean '{near[0]}'?" if near else
                           f"; there are {', '.join([*OWN, *PEERS, *growth.ALL])}, own, all and growth"))
-    return wanted | {row.against for row in ROWS if row.name in wanted and row.against}, curves
+    for row in ROWS:
+        if row.name in wanted:
+            wanted |= {other for other in (row.against, row.floor) if other}
+    return wanted, curves
 
 
 class Unknown(Failure):
@@ -143,6 +146,8 @@ class Run:
         if row.against and row.against in self.values:
             measured = entry["median"] / summary(self.values[row.against])["median"]
             entry.update(against=row.against, ratio=measured)
+        if row.floor in self.values:
+            entry.update(floor=row.floor, of_floor=entry["median"] / summary(self.values[row.floor])["median"])
         if row.budget is not None and measured is not None:
             entry["verdict"] = "holds" if measured <= row.budget else "missed"
         return entry

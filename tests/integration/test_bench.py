@@ -44,11 +44,14 @@ class Command(harness.Case):
         self.assertLess(rows["floor-echo"]["median"], rows["warm"]["median"])
         self.assertLess(rows["warm"]["median"], rows["first"]["median"])
         self.assertLess(rows["direct-c"]["median"], rows["tool-c"]["median"])
+        for name, floor in (("fresh", "floor-session"), ("warm", "floor-cell"), ("tool-c", "floor-await-c")):
+            self.assertEqual(rows[name]["floor"], floor)
+            self.assertAlmostEqual(rows[name]["of_floor"], rows[name]["median"] / rows[floor]["median"])
         self.assertIn("root" if harness.ROOT else "ordinary", found["machine"]["line"])
 
     def test_the_table(self):
         text = self.bench("warm", "--quick").stdout.decode()
-        self.assertRegex(text, r"(?m)^warm +[\d.]+ +[\d.]+ +10  floor-echo +[\d.]+x +<= 8x  (holds|missed)$")
+        self.assertRegex(text, r"(?m)^warm +[\d.]+ +[\d.]+ +10  floor-echo +[\d.]+x +<= 8x  (holds|missed) +[\d.]+x$")
         self.assertRegex(text, r"(?m)^  warm +`1\+1` in a living session$")
 
     def test_growth(self):
@@ -153,6 +156,37 @@ class Client(harness.Case):
         self.assertEqual(first["answer"], {"id": 1, "text": "x"})
         self.assertEqual(len(burst["ns"]), 3)
         self.assertTrue(all(0 < ns < 10e9 for ns in burst["ns"]))
+
+    def floors(self, script, *names):
+        return self.ping(script, *(os.path.join(PROGRAMS, f"bench-floor-{name}") for name in names))
+
+    def test_a_program_in_the_middle(self):
+        """What is passed on is whole; the end of the program is that of the relay."""
+        lines = b"".join(b"%d %s\n" % (i, b"x" * 500) for i in range(100))
+        relay = os.path.join(PROGRAMS, "bench-floor-relay")
+        done = subprocess.run([relay, "/bin/sh", "-c", "cat; exit 3"], input=lines, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (3, lines))
+        done = subprocess.run([relay, "/nowhere"], input=b"", capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (1, b"floor-relay: /nowhere: No such file or directory\n"))
+
+    def test_the_least_of_cells(self):
+        """It evaluates what it is sent, and each request anew."""
+        request = '{"id":%%d,"params":{"arguments":{"code":"%s"}}}\n'
+        done = self.floors("".join("ask " + request % code for code in ("6*7", "[1]")), "relay", "cell")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([json.loads(line)["answer"]["result"]["repr"] for line in done.stdout.splitlines()],
+                         ["42", "[1]"])
+        done = self.floors("ask " + request % "1+", "cell")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"not a cell that has a value", done.stderr)
+
+    def test_the_least_of_awaits(self):
+        script = ["/usr/bin/python3", "-I", os.path.join(PROGRAMS, "floor-await.py"), "10"]
+        done = subprocess.run([*script, os.path.join(PROGRAMS, "bench-echo")], capture_output=True, check=False)
+        self.assertEqual(len(json.loads(done.stdout)["ns"]), 10, done.stderr)
+        done = subprocess.run([*script, "/bin/true"], capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertRegex(done.stderr, b"the program ended|Broken pipe")
 
     def test_the_wrong_answer(self):
         done = self.ping('want "ok"\nask {"id": %d}\n', os.path.join(PROGRAMS, "bench-floor-echo"))
