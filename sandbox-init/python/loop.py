@@ -1,6 +1,7 @@
 """The event loop of the main thread (loops.py). Imports asyncio: only where there is one."""
 
 import selectors
+from _socket import socketpair
 from math import ceil
 
 from cloister.aio import module as asyncio
@@ -8,6 +9,7 @@ from cloister.interrupts import loop_gate
 from cloister.stdio import restore_descriptors
 
 MOST_WAIT = 24 * 3600 * 1000  # ms
+RETRY = 0.1  # s
 
 
 class Selector(selectors.PollSelector):
@@ -20,6 +22,7 @@ class Selector(selectors.PollSelector):
     def __init__(self, channel):
         super().__init__()
         self._channel = channel
+        self.open = None  # makes the loop's descriptors, as long as it has none
         self.waker = None  # the key of the loop's own socket, when there is nothing else beside the channel
         self._looked = False  # in the last turn
 
@@ -55,7 +58,7 @@ class Selector(selectors.PollSelector):
     def select(self, timeout=None):
         waker = self.waker
         if waker is None:
-            return super().select(timeout)
+            return super().select(timeout) if self.open is None else self._select_first(timeout)
         if timeout is None:
             wait = -1
         elif timeout > 0:
@@ -73,15 +76,51 @@ class Selector(selectors.PollSelector):
             return super().select(timeout)  # in a child
         return [(waker, selectors.EVENT_READ)] if woken else []
 
+    def _select_first(self, timeout):
+        try:
+            self.open()
+        except OSError:
+            # The guest holds all descriptors that there are. Meanwhile no thread can wake us.
+            return super().select(RETRY if timeout is None else min(timeout, RETRY))
+        return []  # a thread that found nothing to wake has left something to run, perhaps
+
 
 class Loop(asyncio.SelectorEventLoop):
-    """Survives what a sandbox must: its descriptors closed, its tasks referred to by nobody."""
+    """Survives what a sandbox must: its descriptors closed, its tasks referred to by nobody.
 
-    def __init__(self, selector, on_wakeup_fd):
+    It has descriptors from its first turn on, or when somebody needs them: a cell without await does not.
+    """
+
+    def __init__(self, selector, on_open, on_wakeup_fd):
+        self._ssock = self._csock = None
         super().__init__(selector)
         self._kept = set()
+        self._on_open = on_open
         self._on_wakeup_fd = on_wakeup_fd
-        on_wakeup_fd(self._csock.fileno())
+        selector.open = self._open
+
+    def _make_self_pipe(self):
+        """Not yet, in asyncio's constructor."""
+
+    def _open(self):
+        self._on_open(self)
+        if self._csock is None:
+            self._connect()
+        self._selector.open = None
+
+    def _connect(self):
+        """As asyncio's own _make_self_pipe(), of sockets that nobody has put another class in the place of."""
+        self._ssock, self._csock = socketpair()
+        self._ssock.setblocking(False)
+        self._csock.setblocking(False)
+        self._internal_fds += 1
+        self._add_reader(self._ssock.fileno(), self._read_from_self)
+        self._on_wakeup_fd(self._csock.fileno())
+
+    def _close_self_pipe(self):
+        if self._csock is not None:
+            super()._close_self_pipe()
+            self._on_wakeup_fd(-1)
 
     def rests(self):
         """Whether nothing is to run before a frame, a signal or a thread comes."""
@@ -89,6 +128,11 @@ class Loop(asyncio.SelectorEventLoop):
 
     def waker(self):
         return self._selector.waker.fd
+
+    def add_signal_handler(self, sig, callback, *args):
+        if self._csock is None:
+            self._open()
+        super().add_signal_handler(sig, callback, *args)
 
     def create_task(self, coro, **options):
         task = super().create_task(coro, **options)
@@ -108,5 +152,4 @@ class Loop(asyncio.SelectorEventLoop):
         self._csock.detach()
         self._internal_fds -= 1
         restore_descriptors()
-        self._make_self_pipe()
-        self._on_wakeup_fd(self._csock.fileno())
+        self._connect()

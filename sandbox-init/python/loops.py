@@ -24,20 +24,25 @@ class Loops:
     def main(self):
         """The main thread's loop; a new one when the guest has closed it."""
         if self._loop is None or self._loop.is_closed():
-            self._loop = self._make(self._interrupts.wake_through)
-            self._channel.watch_always(self._loop)
+            self._loop = self._make()
         self._thread = get_ident()
         return self._loop
 
-    def _make(self, on_wakeup_fd):
+    def _make(self):
         aio.load()
         from cloister.loop import Loop, Selector
 
-        return Loop(Selector(self._channel), on_wakeup_fd)
+        return Loop(Selector(self._channel), self._on_open, self._interrupts.wake_through)
+
+    def _on_open(self, loop):
+        try:
+            self._channel.watch_always(loop)
+        except RuntimeError:
+            pass  # in a child
 
     def prepare(self):
-        """In the template: what making a loop takes beside the loop itself."""
-        self._make(lambda fd: None).close()
+        """In the template: a loop for its workers, which has no descriptors yet."""
+        aio.load().set_event_loop(self.main())
 
     def adopt(self):
         """Before a cell: asyncio.run() leaves no current loop behind."""

@@ -85,6 +85,7 @@ class Session:
         our own, which costs the first cell most of its time."""
         try:
             if self._core.wait(PAUSE_MS):
+                self._channel.pump()
                 return
             self._keep_reserve()
             self._loops.adopt()
