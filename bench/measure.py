@@ -8,8 +8,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# An emulated machine needs so many times as long to come to rest.
+SLOW = float(os.environ.get("CLOISTER_TEST_SLOW", "1"))
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
 
@@ -34,6 +37,11 @@ def summary(values):
         "least": ordered[0] / 1e6,
         "n": len(ordered),
     }
+
+
+def rest(seconds):
+    """What is done while nobody waits, as making the next network namespace, shall not meet the next call."""
+    time.sleep(seconds * SLOW)
 
 
 class Ping:
@@ -211,6 +219,22 @@ def cgroups():
     return " and ".join(sorted(kinds)) or "none"
 
 
+def one_cpu():
+    """Any that we may use: the last."""
+    return max(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def pinned():
+    """All that is started meanwhile stays on one CPU, with its children."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {one_cpu()})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def machine(bench):
     model = "?"
     with open("/proc/cpuinfo", encoding="utf-8") as f:
@@ -224,7 +248,8 @@ def machine(bench):
     uid = os.getuid()
     who = "root" if uid == 0 else "an ordinary user"
     line = (f"{platform.machine()}, {model}, {cpus} CPU{'s' if cpus > 1 else ''}, {memory:.0f} GiB, "
-            f"Linux {platform.release()}, as {who}, control groups: {cgroups()}")
-    return {"line": line, "cpus": cpus, "model": model, "memory_gib": round(memory, 1), "uid": uid,
-            "kernel": platform.release(), "cgroups": cgroups(), "python": output(PYTHON, "--version"),
-            "cloister": output(bench.cloister, "--version")}
+            f"Linux {platform.release()}, as {who}, control groups: {cgroups()}"
+            + (f", round trips on CPU {one_cpu()}" if cpus > 1 else ""))
+    return {"line": line, "cpus": cpus, "round_trip_cpu": one_cpu(), "model": model,
+            "memory_gib": round(memory, 1), "uid": uid, "kernel": platform.release(), "cgroups": cgroups(),
+            "python": output(PYTHON, "--version"), "cloister": output(bench.cloister, "--version")}

@@ -47,7 +47,7 @@ def row_text(row):
     if "missing" in row:
         return f"{row['name']:23}not there: {row['missing']}"
     unit = " MiB" if row["unit"] == "MiB" else ""
-    return (f"{row['name']:23}{number(row['median']):>9}{number(row['p95']):>9}{row['n']:>6}  "
+    return (f"{row['name']:23}{number(row['least']):>9}{number(row['median']):>9}{number(row['p95']):>9}{row['n']:>6}  "
             f"{row.get('against') or unit.strip():18}{ratio(row.get('ratio')):>8}"
             f"{row.get('budget_text', ''):>9}  {row.get('verdict', ''):8}{ratio(row.get('of_floor')):>9}").rstrip()
 
@@ -70,8 +70,8 @@ def text(found):
              "otherwise" + ("; quick: the figures mean little" if found["quick"] else "")]
     rows = found["rows"]
     if rows:
-        lines += ["", f"{'row':23}{'median':>9}{'p95':>9}{'n':>6}  {'held against':18}{'ratio':>8}{'budget':>9}  {'verdict':8}"
-                  f"{'of floor':>9}"]
+        lines += ["", f"{'row':23}{'least':>9}{'median':>9}{'p95':>9}{'n':>6}  {'held against':18}{'ratio':>8}{'budget':>9}"
+                  f"  {'verdict':8}{'of floor':>9}"]
         lines += map(row_text, rows)
     for name, curve in found["growth"].items():
         lines += curve_text(name, curve)

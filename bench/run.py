@@ -9,6 +9,7 @@ and each of its curves has a name too. Budgets are verdicts in what is printed; 
 be made.
 """
 import argparse
+import contextlib
 import difflib
 import json
 import os
@@ -22,7 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import growth
 import peers
 import report
-from measure import HERE, Bench, Failure, machine, say, summary
+from measure import HERE, Bench, Failure, machine, pinned, say, summary
 from rows import MEASURES, ROWS, SELDOM, Measures
 
 TOP = os.path.dirname(HERE)
@@ -111,9 +112,10 @@ class Run:
         began = time.monotonic()
         try:
             for i in range(self.rounds):
-                for name, names in MEASURES:
+                for name, names, one_cpu in MEASURES:
                     if i < SELDOM.get(name, self.rounds):
-                        self.one(names, getattr(own, name))
+                        with pinned() if one_cpu else contextlib.nullcontext():
+                            self.one(names, getattr(own, name))
                 for peer in self.peers:
                     self.one(peers.names(peer), lambda peer=peer: peer.round(self.quick))
                 if time.monotonic() - began > 10 or i + 1 == self.rounds:
@@ -133,7 +135,8 @@ class Run:
         return found
 
     def row(self, name, title, row):
-        entry = {"name": name, "title": title, "unit": row.unit if row else "ms"}
+        entry = {"name": name, "title": title, "unit": row.unit if row else "ms",
+                 "one_cpu": any(name in names for _, names, one_cpu in MEASURES if one_cpu)}
         if name in self.missing or name not in self.values:
             return {**entry, "missing": self.missing.get(name, "not measured")}
         entry.update(summary(self.values[name]))

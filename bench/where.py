@@ -4,7 +4,8 @@
     bench/where.py [--build DIR] [--json] [--calls N]
 
 Three ways of a call: `1+1` in a living session, a tool call from a cell to a minimal server in C, and a session made
-for `1+1` without the pool. What no process has is waiting: a wake-up, an idle CPU that has to come back.
+for `1+1` without the pool; the first two on one CPU, as the rows of that name are measured. What no process has is
+waiting: a wake-up, an idle CPU that has to come back.
 """
 import argparse
 import json
@@ -18,7 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import report
-from measure import Bench, Cloister, Failure, machine
+from measure import Bench, Cloister, Failure, machine, pinned
 from rows import TOOL_CALLS
 from run import node_modules, places
 
@@ -96,6 +97,15 @@ def fresh(server, calls):
     return measured(server, calls, lambda: statistics.median(server.burst_ok(calls, "1+1", "fresh-%d")))
 
 
+def in_server(bench, measure, calls):
+    server = Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}})
+    try:
+        server.run("1+1")
+        return measure(server, calls)
+    finally:
+        server.close()
+
+
 def text(found):
     lines = [found["machine"]["line"], ""]
     for name, way in found["ways"].items():
@@ -118,13 +128,9 @@ def main():
         bench = Bench(os.path.abspath(cloister), programs, node_modules(), work)
         try:
             bench.warm_up()
-            server = Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}})
-            try:
-                server.run("1+1")
-                ways = {"warm": warm(server, options.calls), "tool": tool(server, min(options.calls, 400)),
-                        "fresh": fresh(server, max(3, min(20, options.calls // 10)))}
-            finally:
-                server.close()
+            with pinned():
+                ways = {"warm": in_server(bench, warm, options.calls), "tool": in_server(bench, tool, min(options.calls, 400))}
+            ways["fresh"] = in_server(bench, fresh, max(3, min(20, options.calls // 10)))
         except Failure as error:
             raise SystemExit(f"where: {error}") from None
         found = {"machine": machine(bench), "ways": ways}

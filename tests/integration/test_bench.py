@@ -51,7 +51,7 @@ class Command(harness.Case):
 
     def test_the_table(self):
         text = self.bench("warm", "--quick").stdout.decode()
-        self.assertRegex(text, r"(?m)^warm +[\d.]+ +[\d.]+ +10  floor-echo +[\d.]+x +<= 8x  (holds|missed) +[\d.]+x$")
+        self.assertRegex(text, r"(?m)^warm +[\d.]+ +[\d.]+ +[\d.]+ +10  floor-echo +[\d.]+x +<= 8x  (holds|missed) +[\d.]+x$")
         self.assertRegex(text, r"(?m)^  warm +`1\+1` in a living session$")
 
     def test_growth(self):
@@ -74,7 +74,7 @@ class Command(harness.Case):
         self.assertRegex(text, r"(?m)^bwrap +not there: bwrap is not installed$")
         self.assertRegex(text, r"(?m)^runc +not there: runc is not installed$")
         # What it would be held against is not there: no ratio, and no verdict made up.
-        self.assertRegex(text, r"(?m)^first +[\d.]+ +[\d.]+ +1 +<= 1\.2x$")
+        self.assertRegex(text, r"(?m)^first +[\d.]+ +[\d.]+ +[\d.]+ +1 +<= 1\.2x$")
 
     def test_refusals(self):
         for args, line in ((["wram"], "no row is named 'wram': did you mean 'warm'?"),
@@ -85,6 +85,77 @@ class Command(harness.Case):
                 said = self.bench(*args, status=2).stderr.decode()
                 self.assertEqual(len(said.splitlines()), 1, said)
                 self.assertIn(line, said)
+
+
+ROUND_TRIPS = {"floor-echo", "floor-relay", "floor-cell", "warm"} | {
+    f"{what}-{server}" for what in ("direct", "floor-await", "tool") for server in ("c", "python", "everything")}
+
+# Which CPUs each measure of a run has; nothing is measured.
+MEASURED_ON = """import json, os, run
+told = {}
+for name, names, _ in run.MEASURES:
+    def measure(self, names=names):
+        told.update({name: sorted(os.sched_getaffinity(0)) for name in names})
+        return {}
+    setattr(run.Measures, name, measure)
+bench = run.Bench("", "", "", "")
+run.Run(bench, set(run.OWN) - {"bwrap"}, 1, True).measure()
+print(json.dumps({"all": sorted(os.sched_getaffinity(0)), "told": told, "line": run.machine(bench)["line"]}))
+"""
+
+# Which CPUs the processes of a server have, one started for round trips and one for other rows.
+STARTED_ON = """import contextlib, json, os, sys, tempfile, measure, where
+with tempfile.TemporaryDirectory() as work:
+    bench, told = measure.Bench(sys.argv[1], sys.argv[2], "", work), []
+    for one_cpu in (True, False):
+        config = {"mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}}
+        with measure.pinned() if one_cpu else contextlib.nullcontext():
+            server = measure.Cloister(bench, config)
+        server.run("await tools['echo'](message='x')")
+        told.append({name: sorted(os.sched_getaffinity(pid))
+                     for pid, (name, *_) in where.processes(server.process.pid).items()})
+        server.close()
+    print(json.dumps(told))
+"""
+
+
+class Pinned(harness.Case):
+    """Round trips stay on one CPU, what they are held against as well; all else is left to the scheduler."""
+
+    def script(self, code, *args):
+        code = f"import sys\nsys.dont_write_bytecode = True\nsys.path.insert(0, {PROGRAMS!r})\n{code}"
+        done = subprocess.run(["/usr/bin/python3", "-c", code, *args], capture_output=True, check=False, timeout=120,
+                              env=harness.environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def setUp(self):
+        super().setUp()
+        self.cpus = sorted(os.sched_getaffinity(0))
+        if len(self.cpus) == 1:
+            self.skipTest("one CPU: there is nothing to pin")
+
+    def test_the_rows(self):
+        found = self.script(MEASURED_ON)
+        for name, cpus in found["told"].items():
+            self.assertEqual(cpus, self.cpus[-1:] if name in ROUND_TRIPS else self.cpus, name)
+        self.assertLessEqual(ROUND_TRIPS | {"fresh", "floor-session", "spin-p99", "run"}, set(found["told"]))
+        self.assertEqual(found["all"], self.cpus)
+        self.assertTrue(found["line"].endswith(f", round trips on CPU {self.cpus[-1]}"), found["line"])
+
+    def test_all_that_a_server_starts(self):
+        """The client, the broker, the worker, the tool's server: none of them goes elsewhere."""
+        one, free = self.script(STARTED_ON, harness.CLOISTER, PROGRAMS)
+        for told, cpus in ((one, self.cpus[-1:]), (free, self.cpus)):
+            self.assertLessEqual({"bench-ping", "cloister", "cloister-monito", "bench-echo", "memfd:cloister-"}, set(told))
+            self.assertEqual({name: cpus for name in told}, told)
+
+    def test_it_is_told(self):
+        done = self.run_cloister("bench", "--json", "--quick", "warm", "initialize", timeout=300)
+        found = json.loads(done.stdout)
+        self.assertEqual(found["machine"]["round_trip_cpu"], self.cpus[-1])
+        self.assertEqual({row["name"]: row["one_cpu"] for row in found["rows"]},
+                         {"floor-echo": True, "floor-cell": True, "warm": True, "initialize": False, "bwrap": False})
 
 
 class Report(harness.Case):
