@@ -1,7 +1,7 @@
 /*
  * Frames between a worker and the broker, over a stream socketpair (docs/rpc.md).
  *
- * A frame is a 16-byte little-endian header and a JSON payload:
+ * A frame is a 16-byte little-endian header and a payload, which is JSON but for EXEC:
  *
  *     offset  size  field
  *     0       4     length    bytes of payload, at most FRAME_PAYLOAD_MAX
@@ -33,7 +33,7 @@ enum {
 /* Bit 6 is set in what a worker sends. */
 enum frame_type {
         /* broker -> worker */
-        FRAME_EXEC = 0x01,   /* id: cell. {"code": str, "filename": str} */
+        FRAME_EXEC = 0x01,   /* id: cell. The code, a byte 0, its file name: no JSON */
         FRAME_RETURN = 0x02, /* id: of the CALL or QUERY it answers. {"ok": true, "result": …} or
                                 {"ok": false, "error": {"kind", "message", …}} */
         FRAME_CANCEL = 0x03, /* id: cell; reserved: cells are stopped by a signal */

@@ -22,9 +22,15 @@ from cloister.namespace import Namespace
 RESERVE = 4 * 1024 * 1024
 SPARE_BELOW_CHANNEL = 8  # where stdio's copies go: out of the way of what code opens
 PAUSE_MS = 3  # in which the first cell comes to a session that was made for it
-REHEARSAL = b'{"code":"1+1","filename":"<cell 1>"}'
+REHEARSAL = b"1+1\0<cell 1>"
 
 _BUSY = "the cell did not start: a background task of an earlier cell kept the interpreter busy"
+
+
+def _read(payload):
+    """(source, file name or "") of an EXEC."""
+    source, _, filename = payload.decode("utf-8", "replace").rpartition("\0")
+    return source, filename
 
 
 class Session:
@@ -72,7 +78,8 @@ class Session:
             # What the guest left behind (a signal handler that raises, say) may strike anywhere below.
             try:
                 self._keep_reserve()
-                self._execute(*self._next())
+                number, payload = self._next()
+                self._execute(number, payload)
             except BaseException as error:
                 self._interrupts.end()
                 if not self._core.ours():
@@ -101,9 +108,8 @@ class Session:
         sessions have then."""
         try:
             stdio.restore(self._interrupts.install())
-            request = decode(REHEARSAL)
             cells = Cells({}, self._loops, self._interrupts)
-            outcome = cells.run(request["code"], request["filename"], self._namespace.prepare)
+            outcome = cells.run(*_read(REHEARSAL), self._namespace.prepare)
             self._finish(outcome)
             encode_own(describe(outcome, self._interrupts.arrived))
             stdio.flush(self._core)
@@ -157,18 +163,18 @@ class Session:
         self._current = number
         if payload is None:
             raise MemoryError("no memory for the code")
-        request = decode(payload)
-        stray, self._interrupts.stray = self._interrupts.stray, False
-        if stray:
-            self._interrupts.early = False
+        source, filename = _read(payload)
+        if self._interrupts.stray:
+            self._interrupts.stray = self._interrupts.early = False
             raise RuntimeError(_BUSY)
         self._loops.adopt()
         stdio.restore(self._interrupts.install())
-        filename = request.get("filename") or None
-        sys.argv[:] = [""] if filename is None or filename.startswith("<") else [filename]
+        arguments = ["" if filename[:1] == "<" else filename]
+        if sys.argv != arguments:
+            sys.argv[:] = arguments
         self._interrupts.begin()
         self._displays.begin(number)
-        outcome = self._cells.run(request["code"], filename, self._namespace.prepare)
+        outcome = self._cells.run(source, filename, self._namespace.prepare)
         if not self._core.ours():
             self._leave_child(outcome)
         if isinstance(outcome.error, MemoryError) and self._reserve is not None:

@@ -35,20 +35,14 @@ const char *cell_state_name(enum cell_state state)
         return state_names[state];
 }
 
-/* The payload of EXEC; the filename is added when the cell's number is known (session.c). */
+/* The payload of EXEC; a cell without a file name gets one when its number is known (session.c). */
 static int encode(struct cell *cell, const struct cell_request *request)
 {
-        int r = buffer_append(&cell->payload, "{\"code\":", 8);
+        int r = buffer_append(&cell->payload, request->code, request->code_length);
         if (r >= 0)
-                r = json_append_string(&cell->payload, request->code, request->code_length);
-        if (r >= 0 && request->filename) {
-                r = buffer_append(&cell->payload, ",\"filename\":", 12);
-                if (r >= 0)
-                        r = json_append_string(&cell->payload, request->filename,
-                                               strlen(request->filename));
-                if (r >= 0)
-                        r = buffer_append(&cell->payload, "}", 1);
-        }
+                r = buffer_append(&cell->payload, "", 1);
+        if (r >= 0 && request->filename)
+                r = buffer_append(&cell->payload, request->filename, strlen(request->filename));
         return r;
 }
 

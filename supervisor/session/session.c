@@ -228,10 +228,9 @@ void session_send_catalogue(struct session *s)
 
 static int complete_payload(struct cell *cell)
 {
-        if (buffer_bytes(&cell->payload)[cell->payload.length - 1] == '}')
+        if (buffer_bytes(&cell->payload)[cell->payload.length - 1] != '\0')
                 return 0;
-        return buffer_printf(&cell->payload, ",\"filename\":\"<cell %llu>\"}",
-                             (unsigned long long)cell->number);
+        return buffer_printf(&cell->payload, "<cell %llu>", (unsigned long long)cell->number);
 }
 
 static void start_cell(struct session *s)

@@ -117,12 +117,11 @@ class Cells(WorkerTest):
         self.assertIn(self.error("a\x00b")["type"], ("ValueError", "SyntaxError"))
         self.worker.start("")
         self.assertEqual(self.worker.finish()["status"], "ok")
-        self.worker.cell += 1
-        self.worker.send(worker_rig.EXEC, self.worker.cell, b'{"code": "\\ud800"}')
-        self.assertEqual(self.worker.finish()["status"], "error")
-        self.worker.cell += 1
-        self.worker.send(worker_rig.EXEC, self.worker.cell, b'{"code": 5}')
-        self.assertEqual(self.worker.finish()["status"], "error")
+        for payload, value in ((b"'\\xff\xff'\0", "'\xff\ufffd'"), (b"5", None), (b"", None), (b"1\0002\0name", "error")):
+            self.worker.cell += 1
+            self.worker.send(worker_rig.EXEC, self.worker.cell, payload)
+            result = self.worker.finish()
+            self.assertEqual(result.get("value", {}).get("repr", None if result["status"] == "ok" else "error"), value)
         self.error("(" * 100000)
         self.assertEqual(self.value("1"), 1)
 

@@ -162,10 +162,7 @@ class Worker:
     def start(self, code, filename=None):
         self.output = {self.stdout: b"", self.stderr: b""}
         self.cell += 1
-        request = {"code": code}
-        if filename is not None:
-            request["filename"] = filename
-        self.send(EXEC, self.cell, request)
+        self.send(EXEC, self.cell, b"%b\0%b" % (code.encode(), (filename or "").encode()))
 
     def finish(self, timeout=20, interrupt_after=None):
         """The cell's result with stdout and stderr; {"ended": True} when the channel ended first."""
