@@ -11,12 +11,14 @@ from cloister.exact import is_exact, printable
 from cloister.interrupts import gate
 from cloister.loops import keep_context
 
-_PLAIN = 1 << 63
+_PLAIN_BITS = 63
 REPR_MOST = 256 * 1024
 
 
 class Outcome:
     """error: the exception that ended the cell, else None; value: of its last expression."""
+
+    __slots__ = ("value", "error")
 
     def __init__(self, value=None, error=None):
         self.value = value
@@ -53,15 +55,14 @@ class Cells:
         missing = packages.missing(source, filename)
         if missing is not None:
             return Outcome(error=missing)
-        filename, names = sources.add(source, filename), None
+        filename = sources.add(source, filename)
         # A warning of an earlier cell's line is none of this one's.
         if "__warningregistry__" in self._namespace:
             del self._namespace["__warningregistry__"]
         try:
-            try:
-                codes, names = self._compiler.compile(source, filename)
-            finally:
-                sources.compiled(filename, names is not None and names.defines)
+            codes, names, defines = self._compiler.compile(source, filename)
+            if defines:
+                sources.defining(filename)
             if prepare is not None:
                 prepare(names)
             for code in codes:
@@ -131,9 +132,10 @@ def describe_plainly(outcome):
         return None
     if value is None:
         return b'{"status":"ok"}'
-    if type(value) is int and -_PLAIN < value < _PLAIN:
+    if type(value) is int and value.bit_length() <= _PLAIN_BITS:
         builtins._ = value
-        return b'{"status":"ok","value":{"repr":"%d","json":%d}}' % (value, value)
+        digits = b"%d" % value
+        return b'{"status":"ok","value":{"repr":"%b","json":%b}}' % (digits, digits)
     return None
 
 

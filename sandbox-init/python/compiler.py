@@ -19,6 +19,7 @@ _READING = {
     if name in opmap
 }
 _WRITING = frozenset(opmap[name] for name in ("STORE_NAME", "STORE_GLOBAL", "DELETE_NAME", "DELETE_GLOBAL"))
+_NO_NAMES = frozenset()
 _IMPLIED = frozenset(["__annotations__", "__conditional_annotations__", "__name__"])  # of classes and annotations
 _EXTENDED_ARG = opmap["EXTENDED_ARG"]
 _NAMING = _WRITING.union(_READING, [_EXTENDED_ARG])
@@ -68,12 +69,6 @@ def _may_surprise(source):
     return "import" in source and ("*" in source or "__future__" in source)
 
 
-class Names(set):
-    """The names that code needs, of which "*" stands for more than can be told."""
-
-    defines = False  # functions or classes, whose source may be asked for later
-
-
 class Compiler:
     """Compiles cells; `from __future__ import …` holds for the later ones, as at the prompt."""
 
@@ -81,8 +76,9 @@ class Compiler:
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
     def compile(self, source, filename):
-        """(codes, names): the code objects to evaluate in order, the last one's value being the cell's, and the Names
-        they need."""
+        """(codes, names, defines): the code objects to evaluate in order, the last one's value being the cell's; the
+        names they need, of which "*" stands for more than can be told; whether they define functions or classes, whose
+        source may be asked for later."""
         found = self._compile_quickly(source, filename)
         if found is not None:
             return found
@@ -100,7 +96,7 @@ class Compiler:
         if len(source) > LARGE or _may_surprise(source):
             return None
         text = source.rstrip(" \t\n")
-        start = _last_statement(text)
+        start = _last_statement(text) if "\n" in text else 0
         flags = self._flags
         try:
             if _may_be_value(text, start):
@@ -109,7 +105,8 @@ class Compiler:
                 codes = [self._code(source, filename, "exec")]
             else:
                 return None
-            return codes, used_names(codes)
+            names, defines = used_names(codes)
+            return codes, names, defines
         except (SyntaxError, ValueError, MemoryError, RecursionError, IndexError):
             self._flags = flags
             return None
@@ -134,24 +131,23 @@ class Compiler:
 
     def _code(self, source, filename, mode):
         code = compile(source, filename, mode, self._flags, True)
-        self._flags |= code.co_flags & _FEATURES
+        features = code.co_flags & _FEATURES
+        if features:
+            self._flags |= features
         return code
 
     def _compile(self, source, filename):
         tree = self._tree(source, filename)
-        names = Names(free_names(tree))
+        names = free_names(tree)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         codes = [self._code(tree, filename, "exec")] if tree.body else []
         if last is not None:
             codes.append(self._code(ast.Expression(last.value), filename, "eval"))
-        names.defines = _defines(codes)
-        return codes, names
+        return codes, names, _defines(codes)
 
     def _compile_large(self, source, filename):
         whole = self._code(source, filename, "exec")
-        names = Names(_all_names(whole) | {"*"})
-        names.defines = _defines([whole])
-        return self._split(source, filename) or [whole], names
+        return self._split(source, filename) or [whole], _all_names(whole) | {"*"}, _defines([whole])
 
     def _split(self, source, filename):
         """Without a tree: lines at the end that are an expression, with code before them, are the last."""
@@ -193,23 +189,24 @@ def _all_names(code):
 
 
 def used_names(codes):
-    """As free_names(), of code objects; what they only set, delete or import, and attributes, are not among them."""
-    read, written, waiting = Names(), set(), list(codes)
+    """(as free_names(), of code objects; whether they define anything). What they only set, delete or import, and
+    attributes, are not among the names."""
+    read, written, waiting, defines = _NO_NAMES, _NO_NAMES, [*codes], False
     for code in waiting:  # which grows
-        inside = _nested(code)
-        if inside:
-            read.defines = True
-            waiting += inside
+        for value in code.co_consts:
+            if type(value) is CodeType:
+                defines = True
+                waiting.append(value)
         names = code.co_names
         if names:
-            _sort_names(code.co_code, names, read, written)
-    read -= written
-    read -= _IMPLIED
-    return read
+            reads, writes = _sort_names(code.co_code, names)
+            read, written = read | reads, written | writes
+    return (read - written - _IMPLIED if read else read), defines
 
 
-def _sort_names(instructions, names, read, written):
-    high = 0
+def _sort_names(instructions, names):
+    """(those that are read, those that are set)"""
+    read, written, high = set(), set(), 0
     for operation, argument in zip(instructions[::2], instructions[1::2]):
         if operation in _NAMING:
             argument |= high
@@ -221,6 +218,7 @@ def _sort_names(instructions, names, read, written):
             else:
                 written.add(names[argument])
         high = 0
+    return read, written
 
 
 def free_names(tree):

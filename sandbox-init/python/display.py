@@ -92,9 +92,10 @@ class Displays:
 
     def begin(self, number):
         self._cell = number
-        held, self._held = self._held, []
-        for payload in held:
-            self._send(payload)
+        if self._held:
+            held, self._held = self._held, []
+            for payload in held:
+                self._send(payload)
 
     def end(self):
         self._cell = None

@@ -73,13 +73,15 @@ class Namespace:
 
     def prepare(self, needed):
         """Before a cell runs; needed: the names it reads and does not set, "*" for more than can be told (compiler.py)."""
-        have, built_in = self._names, vars(builtins)
+        have, built_in = self._names, builtins.__dict__
         for name in needed:
             if name not in have and (name not in built_in or name in _DYNAMIC):
                 break
         else:
-            if self._wanted and not self._ours.keys() <= have.keys():
-                self._put()  # a name that was deleted, say
+            for name in self._ours:
+                if name not in have:  # it was deleted, say
+                    self._put()
+                    break
             return
         free = needed - have.keys()
         dynamic = not free.isdisjoint(_DYNAMIC)

@@ -11,11 +11,14 @@ from collections import deque
 # over, but by exceptions that were kept: those of the last ones will do.
 MOST_PLAIN = 1_000
 MOST_DEFINING = 10_000
-SLACK = 100  # that many are given up at a time
+SLACK = 100  # that many are looked at, and given up, at a time
 MOST_CHARACTERS = 16 * 1024 * 1024
+LARGE = 64 * 1024  # characters of a cell before which the bounds are looked at in any case
 
 _cells = {}  # file name -> source, in order of execution
-_numbers = {}  # file name asked for, None: any -> the last number behind it
+_numbers = {}  # file name asked for, "": any -> the last number behind it
+_recent = deque()  # file names that the bounds are not held against yet
+_definers = set()  # those of them whose cells define something
 
 
 class _Kept:
@@ -27,10 +30,9 @@ class _Kept:
         self._characters = 0
 
     def add(self, name):
-        names = self._names
-        names.append(name)
+        self._names.append(name)
         self._characters += len(_cells[name])
-        if len(names) > self._most or self._characters > MOST_CHARACTERS:
+        if len(self._names) > self._most or self._characters > MOST_CHARACTERS:
             self._give_up()
 
     def clear(self):
@@ -55,10 +57,13 @@ def _forget(name):
         pass
 
 
-def add(source, filename=None):
+def add(source, filename=""):
     """Keeps a cell's source under a file name that no other cell has; returns that name."""
+    if len(_recent) >= SLACK or len(source) > LARGE:
+        _settle()
     name = filename if filename and filename not in _cells else _new_name(filename)
     _cells[name] = source
+    _recent.append(name)
     refresh(name)
     return name
 
@@ -72,10 +77,18 @@ def _new_name(filename):
     return name
 
 
-def compiled(name, defines):
-    """Once it is known whether a cell defines anything. The sources of files are kept: a script's is one."""
-    if name.startswith("<cell "):
-        (_defining if defines else _plain).add(name)
+def defining(name):
+    """Once it is known that a cell defines something."""
+    _definers.add(name)
+
+
+def _settle():
+    """The sources of files are kept: a script's is one."""
+    while _recent:
+        name = _recent.popleft()
+        if name.startswith("<cell "):
+            (_defining if name in _definers else _plain).add(name)
+    _definers.clear()
 
 
 def _lines(source):
@@ -102,8 +115,8 @@ def forget():
     """All of them."""
     for name in list(_cells):
         _forget(name)
-    _plain.clear()
-    _defining.clear()
+    for known in _recent, _definers, _plain, _defining:
+        known.clear()
 
 
 def is_cell(filename):

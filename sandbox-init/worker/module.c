@@ -332,14 +332,13 @@ static int append_frame(PyObject *list, const struct frame_header *header, const
         return r;
 }
 
-static PyObject *cloister_read(PyObject *self, PyObject *args)
+static PyObject *cloister_read(PyObject *self, PyObject *list)
 {
         struct frame_header header;
         struct error error = {0};
         const char *payload;
-        PyObject *list;
 
-        if (!py.PyArg_ParseTuple(args, "O", &list) || own_channel() < 0)
+        if (own_channel() < 0)
                 return NULL;
         pulled = 0;
         pull_or_leave();
@@ -461,7 +460,7 @@ static PyMethodDef methods[] = {
         {"serve", cloister_serve, METH_VARARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},
         {"send", cloister_send, METH_VARARGS, NULL},
-        {"read", cloister_read, METH_VARARGS, NULL},
+        {"read", cloister_read, METH_O, NULL},
         {"wait", cloister_wait, METH_VARARGS, NULL},
         {"waiting", cloister_waiting, METH_NOARGS, NULL},
         {"poll", cloister_poll, METH_VARARGS, NULL},
