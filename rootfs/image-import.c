@@ -63,7 +63,7 @@ static int describe(const struct image_build_options *options, int root, const c
         struct tm t;
 
         int r = find_python(root, options, &python, err);
-        if (r < 0 || (r = interpreter_ask_inside(path, root, python, &in, err)) < 0)
+        if (r < 0 || (r = interpreter_ask_inside(path, root, python, options->link, &in, err)) < 0)
                 return r;
         if (options->link != INTERPRETER_LINK_ANY && options->link != (int)in.link)
                 return error_set(err, ENOTSUP, "%s: its Python can be brought in by --link %s only",

@@ -37,8 +37,8 @@ enum { INTERPRETER_LINK_ANY = -1 };
 int interpreter_ask(const char *python, int link, struct interpreter *ret, struct error *err);
 /* The same inside a root whose bytes are not trusted (confine.h). path and root name its directory;
  * python is a path inside. */
-int interpreter_ask_inside(const char *path, int root, const char *python, struct interpreter *ret,
-                           struct error *err);
+int interpreter_ask_inside(const char *path, int root, const char *python, int link,
+                           struct interpreter *ret, struct error *err);
 
 void interpreter_done(struct interpreter *interpreter);
 

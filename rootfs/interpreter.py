@@ -40,6 +40,12 @@ def find_libpython():
     return ""
 
 
+def is_in(libpython, program):
+    """Whether the interpreter itself runs that library's code."""
+    with open(program, "rb") as f:
+        return bool(libpython) and os.path.basename(libpython).split(".so")[0].encode() in f.read()
+
+
 def version_of(libpython):
     try:
         import ctypes
@@ -92,6 +98,7 @@ def describe():
     answer["packages"], answer["others"] = packages_and_others(standard)
     answer["place"] = place_of_packages()
     answer["libpython"] = find_libpython()
+    answer["libpython_runs"] = is_in(answer["libpython"], answer["real"])
     answer["libpython_name"] = (libpython_names() or [""])[0]
     answer["libpython_version"] = version_of(answer["libpython"]) if answer["libpython"] else ""
     return answer

@@ -1,7 +1,8 @@
 /*
  * How an interpreter is brought into a sandbox (enum template_link): cloister-worker opens its
- * libpython, where there is one and where cloister-worker can run at all: it is linked to the libc
- * of this machine. Else the interpreter loads cloister-module, which needs no libc.
+ * libpython, where the interpreter itself does and where cloister-worker can run at all: it is
+ * linked to the libc of this machine. Else the interpreter loads cloister-module, which needs no
+ * libc.
  */
 #pragma once
 

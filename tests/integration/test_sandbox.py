@@ -205,7 +205,7 @@ class HostProcesses(rawmcp.ServerCase):
             stat = harness.stat_of(pid)
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 arguments = f.read().split(b"\0")
-            if stat and stat[0] == self.server.process.pid and b"libpython" in arguments[1:2][0]:
+            if stat and stat[0] == self.server.process.pid and os.path.basename(arguments[0]).startswith(b"python"):
                 return pid
         self.fail("no template")
 
