@@ -9,7 +9,11 @@ struct machine {
         uint32_t memory[BPF_MEMWORDS];
 };
 
-static bool load(struct machine *m, const struct sock_filter *i, const struct seccomp_data *data,
+/* Ten thousand programs are evaluated before the first sandbox is there, of little else than this:
+ * a third of the time is that of the calls. */
+#define INSIDE static inline __attribute__((always_inline))
+
+INSIDE bool load(struct machine *m, const struct sock_filter *i, const struct seccomp_data *data,
                  uint32_t *to)
 {
         switch (BPF_MODE(i->code)) {
@@ -77,7 +81,7 @@ static bool arithmetic(struct machine *m, const struct sock_filter *i)
 }
 
 /* How many instructions to skip; negative for an operation that there is not. */
-static int64_t jump(const struct machine *m, const struct sock_filter *i)
+INSIDE int64_t jump(const struct machine *m, const struct sock_filter *i)
 {
         uint32_t with = BPF_SRC(i->code) == BPF_X ? m->x : i->k;
 
@@ -105,7 +109,7 @@ static bool store(struct machine *m, const struct sock_filter *i, uint32_t value
         return true;
 }
 
-static bool step(struct machine *m, const struct sock_filter *i, const struct seccomp_data *data,
+INSIDE bool step(struct machine *m, const struct sock_filter *i, const struct seccomp_data *data,
                  uint64_t *pc)
 {
         int64_t skip;
