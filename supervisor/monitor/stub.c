@@ -10,15 +10,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <stdbool.h>
@@ -36,7 +37,7 @@ struct stub {
         int user_namespace, pid_namespace;
 };
 
-enum { STUB_PIPE_FD = 0, STUB_READY_FD = 1, STUB_FILTER_FD = 2 };
+enum { STUB_PIPE_FD = 0, STUB_READY_FD = 1, STUB_FILTER_FD = 2, MOMENT_MS = 1 };
 
 static void stub_say(char step)
 {
@@ -181,11 +182,12 @@ struct stub *stub_ref(struct stub *s)
  * template had just made, and nobody has adopted yet, is a child of ours that nobody else reaps. */
 static void wait_for_end(struct stub *s)
 {
-        const struct timespec moment = {.tv_nsec = 1000000};
+        _cleanup_close_ int pidfd = pidfd_open(s->pid, 0);
+        struct pollfd end = {.fd = pidfd, .events = POLLIN};
 
         while (waitpid(s->pid, NULL, WNOHANG) == 0) {
                 children_bury(s->children);
-                nanosleep(&moment, NULL);
+                poll(&end, 1, MOMENT_MS);
         }
 }
 
