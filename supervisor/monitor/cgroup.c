@@ -184,6 +184,8 @@ int cgroups_candidates(char ***ret, struct error *err)
                 const char *bases[] = {places->items[i].own, places->items[i].mount};
                 size_t most = strcmp(bases[0], bases[1]) == 0 ? 1 : 2;
                 for (size_t k = 0; k < most && r >= 0; k++) {
+                        if (faccessat(AT_FDCWD, bases[k], W_OK | X_OK, AT_EACCESS) < 0)
+                                continue;
                         r = asprintf(&list[n], "%s/%s", bases[k], name);
                         n += r >= 0;
                 }

@@ -39,8 +39,9 @@ void cgroups_sweep(struct cgroups *cgroups);
  */
 size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t most);
 
-/* Where they may come to lie, before cgroups_open(): so that a janitor can be there first. *ret: a
- * list of strings, NULL-terminated, both owned by the caller (cgroups_candidates_free()). */
+/* Where they may come to lie, as far as we may write there, before cgroups_open(): so that a
+ * janitor can be there first. *ret: a list of strings, NULL-terminated, both owned by the caller
+ * (cgroups_candidates_free()). */
 int cgroups_candidates(char ***ret, struct error *err);
 void cgroups_candidates_free(char **list);
 

@@ -25,7 +25,8 @@ static int now_ms(void)
         return (int)(now.tv_sec % 1000000 * 1000 + now.tv_nsec / 1000000);
 }
 
-/* Before what it cleans up is made: we may be killed at any time. */
+/* Before what it cleans up is made: we may be killed at any time. None is wanted where nothing can
+ * be made. */
 static int start_janitor(struct monitor *m, struct error *err)
 {
         char **paths = NULL;
@@ -37,13 +38,13 @@ static int start_janitor(struct monitor *m, struct error *err)
         while (paths[n])
                 n++;
         /* The first one also removes the control socket, whatever bounds the sessions. */
-        bool first = m->n_janitors == 0;
+        const char *socket = m->n_janitors == 0 && *m->control.path ? m->control.path : NULL;
         int pipe_fd;
-        pid_t pid = janitor_start((const char *const *)paths, n,
-                                  first && *m->control.path ? m->control.path : NULL, &pipe_fd,
-                                  err);
+        pid_t pid = n == 0 && !socket
+                            ? 0
+                            : janitor_start((const char *const *)paths, n, socket, &pipe_fd, err);
         cgroups_candidates_free(paths);
-        if (pid < 0)
+        if (pid <= 0)
                 return pid;
         m->janitors[m->n_janitors].pid = pid;
         m->janitors[m->n_janitors++].pipe = pipe_fd;
@@ -66,6 +67,7 @@ static void tell_degraded(const struct error *why)
 
 static int open_cgroups(struct monitor *m, bool is_ours, struct error *why, struct error *err)
 {
+        size_t before = m->n_janitors;
         int r = start_janitor(m, err);
         if (r >= 0)
                 r = cgroups_open(is_ours, &m->cgroups, why, err);
@@ -73,7 +75,7 @@ static int open_cgroups(struct monitor *m, bool is_ours, struct error *why, stru
                 return r;
         if (cgroups_version(m->cgroups) != CGROUP_NONE)
                 cgroups_sweep(m->cgroups);
-        else if (!*m->control.path || is_ours)
+        else if (m->n_janitors > before && (!*m->control.path || is_ours))
                 dismiss_janitor(m);
         return 0;
 }

@@ -414,6 +414,19 @@ static void test_candidates(void)
         cgroups_free(cgroups);
 }
 
+/* Who may make nothing has nothing cleaned up. */
+static int have_no_candidates(void)
+{
+        struct error err = {0};
+        char **candidates;
+
+        if (setresuid(65534, 65534, 65534) < 0 || cgroups_candidates(&candidates, &err) < 0)
+                return 2;
+        int n = candidates[0] != NULL;
+        cgroups_candidates_free(candidates);
+        return n;
+}
+
 /* A janitor that dies before it has a twin is one that never was. */
 static void await_twin(pid_t janitor)
 {
@@ -545,6 +558,7 @@ int main(void)
         run(test_freeze);
         run(test_free_removes_directories);
         run(test_candidates);
+        check_child(have_no_candidates);
         run(test_good_order);
         run(test_janitor);
         /* Where every opening goes one group deeper, the next one does not see the last one's. */
