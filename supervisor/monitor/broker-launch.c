@@ -26,7 +26,9 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/monitor/child.h"
 #include "supervisor/monitor/messages.h"
+#include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/userns.h"
 
 enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, FIRST_FREE_FD = 1000 };
@@ -61,31 +63,24 @@ static const struct place {
               {CONTROL_FD, "--control-fd"},
               {LOG_FD, "--log-fd"}};
 
-static bool is_passed(const struct broker_launch *how, int fd)
-{
-        for (size_t i = 0; i < how->n_pass_fds; i++) {
-                if (how->pass_fds[i] == fd)
-                        return true;
-        }
-        return false;
-}
-
 /* 0 to 2, those with a place (-1: none), and what is passed on; everything else is closed. */
 static int place_descriptors(const struct broker_launch *how, const int placed[])
 {
-        int high[ARRAY_SIZE(places)];
+        int keep[3 + ARRAY_SIZE(places) + MONITOR_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO,
+                                                                   STDERR_FILENO};
+        int *high = keep + 3, *passed = high + ARRAY_SIZE(places);
 
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
                 high[i] = placed[i] < 0 ? -1 : fcntl(placed[i], F_DUPFD_CLOEXEC, FIRST_FREE_FD);
                 if (placed[i] >= 0 && high[i] < 0)
                         return -errno;
         }
-        for (int fd = MONITOR_FD; fd < FIRST_FREE_FD; fd++) {
-                if (is_passed(how, fd))
-                        fd_set_cloexec(fd, 0);
-                else
-                        close(fd);
+        for (size_t i = 0; i < how->n_pass_fds; i++) {
+                passed[i] = how->pass_fds[i];
+                fd_set_cloexec(passed[i], 0);
         }
+        static_assert(ARRAY_SIZE(keep) <= CHILD_KEEP_MAX, "room for all");
+        child_close_all_but(keep, 3 + ARRAY_SIZE(places) + how->n_pass_fds);
         for (size_t i = 0; i < ARRAY_SIZE(places); i++)
                 if (high[i] >= 0 && dup2(high[i], places[i].number) < 0)
                         return -errno;

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/monitor/child.h"
 #include "supervisor/monitor/doctor.h"
 #include "supervisor/monitor/monitor.h"
 
@@ -136,17 +136,13 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
 /* Nothing that our caller left open reaches a server or a sandbox. */
 static void close_others(const struct monitor_options *o)
 {
-        for (int fd = 3; fd < 1000; fd++) {
-                bool passed = false;
+        int keep[3 + MONITOR_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
 
-                for (size_t i = 0; i < o->n_pass_fds; i++)
-                        passed = passed || o->pass_fds[i] == fd;
-                if (passed)
-                        fd_set_cloexec(fd, 1);
-                else
-                        close(fd);
+        for (size_t i = 0; i < o->n_pass_fds; i++) {
+                keep[3 + i] = o->pass_fds[i];
+                fd_set_cloexec(o->pass_fds[i], 1);
         }
-        syscall(SYS_close_range, 1000, ~0U, 0);
+        child_close_all_but(keep, 3 + o->n_pass_fds);
 }
 
 /* A server's log is for programs, unless somebody looks at it. */
