@@ -269,7 +269,8 @@ static void check_image(struct doctor *d, const struct config *config)
         struct error error = {0};
         _cleanup_close_ int root = -1;
 
-        if (image_choose(config->image, config->python, &choice, &error) < 0) {
+        if (image_choose(config->image, config->python, &choice, &error) < 0 ||
+            image_refresh(&choice, &error) < 0) {
                 doctor_add(d, "image", DOCTOR_MISSING, true,
                            "apt install python3, or \"python\" in the config", "%s", error.text);
                 return;

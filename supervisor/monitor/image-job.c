@@ -116,10 +116,8 @@ int image_choose(const char *name, const char *python, struct image_choice *ret,
 {
         *ret = (struct image_choice){.is_default = !name};
         int r = choose_place(python, ret, err);
-        if (r < 0)
+        if (r < 0 || !name)
                 return r;
-        if (!name)
-                return image_refresh(ret, err);
         if (!image_name_valid(name))
                 return error_set(err, EINVAL,
                                  "'%s' is no name for an image ([A-Za-z0-9_.-], 1 to 64)", name);
@@ -131,8 +129,7 @@ int image_choose_set(const struct package_set *set, const char *python, struct i
                      struct error *err)
 {
         *ret = (struct image_choice){.is_default = true, .set = set};
-        int r = choose_place(python, ret, err);
-        return r < 0 ? r : image_refresh(ret, err);
+        return choose_place(python, ret, err);
 }
 
 /* Images in use stay locked, shared, while we live: sessions of a template that is gone may still

@@ -24,14 +24,15 @@ struct image_choice {
         const struct package_set *set; /* what it is to have besides, or NULL (borrowed) */
 };
 
-/* Which image: name and python may be NULL. */
+/* Which image: name and python may be NULL. One that is made when it is missing has its name by
+ * image_refresh(). */
 int image_choose(const char *name, const char *python, struct image_choice *ret, struct error *err);
 
 /* The image that has a set of packages, on top of the default one. */
 int image_choose_set(const struct package_set *set, const char *python, struct image_choice *ret,
                      struct error *err);
 
-/* The name again, of an image that is made when it is missing: it has another after a build of
+/* The name of an image that is made when it is missing, as of now: it has another after a build of
  * packages, or of an interpreter that was not known, or when something was upgraded. */
 int image_refresh(struct image_choice *choice, struct error *err);
 

@@ -63,13 +63,16 @@ static int choose_image(struct monitor *m, struct error *err)
         const struct config_profile *profile = &config->profiles[i];
         const char *python = m->options->python || m->options->rootfs ? m->options->python
                                                                       : profile->python;
-        if (!package_set_empty(&m->options->set) && !m->options->image)
-                return image_choose_set(&m->options->set, python, &m->image, err);
-        int r = image_choose(m->options->image ? m->options->image : profile->image, python,
-                             &m->image, err);
+        const char *name = m->options->image ? m->options->image : profile->image;
+        const struct package_set *set = package_set_empty(&m->options->set) ? NULL
+                                                                            : &m->options->set;
+        int r = set && !m->options->image ? image_choose_set(set, python, &m->image, err)
+                                          : image_choose(name, python, &m->image, err);
+        if (r < 0)
+                return r;
         m->image.rootfs = m->options->rootfs;
-        m->image.set = package_set_empty(&m->options->set) ? NULL : &m->options->set;
-        return r;
+        m->image.set = set;
+        return image_refresh(&m->image, err);
 }
 
 static int choose_user(struct monitor *m, struct error *err)
