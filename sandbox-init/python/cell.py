@@ -2,7 +2,6 @@
 
 import builtins
 from contextvars import copy_context
-from inspect import CO_COROUTINE
 from types import CoroutineType
 
 from cloister import aio, packages, sources, traces
@@ -11,6 +10,7 @@ from cloister.exact import is_exact, printable
 from cloister.interrupts import gate
 from cloister.loops import keep_context
 
+CO_COROUTINE = 0x80  # as inspect has it, which is imported by those who want it
 _PLAIN_BITS = 63
 REPR_MOST = 256 * 1024
 

@@ -1,7 +1,6 @@
 """Packages that the image lacks: what to type to have them, for an import that failed and for a script that says at
 its head what it needs (inline script metadata, PEP 723)."""
 
-import ast
 import os
 import re
 import sys
@@ -92,10 +91,11 @@ def _hint(error):
 
 # ---- scripts -----------------------------------------------------------------------------------------------------
 
-_BLOCK = re.compile(r"^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+)^# ///$", re.MULTILINE)
-_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^]]*\])?\s*(@[^;]*|\(?[^;)]*\)?)\s*(?:;(.*))?$", re.DOTALL)
-_SPECIFIER = re.compile(r"\s*(===|==|!=|<=|>=|~=|<|>)\s*([A-Za-z0-9.*+!_-]+)\s*$")
-_VERSION = re.compile(r"v?(?:(\d+)!)?(\d+(?:\.\d+)*)[-_.]?(a|b|c|rc|alpha|beta|pre|preview|dev|post|rev|r)?[-_.]?(\d*)")
+# Text, compiled with the first use: few scripts need them, and every template would wait.
+_BLOCK = r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+)^# ///$"
+_REQUIREMENT = r"(?s)\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^]]*\])?\s*(@[^;]*|\(?[^;)]*\)?)\s*(?:;(.*))?$"
+_SPECIFIER = r"\s*(===|==|!=|<=|>=|~=|<|>)\s*([A-Za-z0-9.*+!_-]+)\s*$"
+_VERSION = r"v?(?:(\d+)!)?(\d+(?:\.\d+)*)[-_.]?(a|b|c|rc|alpha|beta|pre|preview|dev|post|rev|r)?[-_.]?(\d*)"
 _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": -1, "pre": -1, "preview": -1, None: 0}
 
 
@@ -112,7 +112,7 @@ def canonical(name):
 
 def metadata(source):
     """What a script says that it needs: (requires-python or "", dependencies). Raises ValueError."""
-    match = _BLOCK.search(source.replace("\r\n", "\n"))
+    match = re.search(_BLOCK, source.replace("\r\n", "\n"))
     if match is None:
         return "", []
     text = "".join(line[2:] if line.startswith("# ") else line[1:] for line in match["content"].splitlines(True))
@@ -130,6 +130,8 @@ def metadata(source):
 
 def _read_without_toml(text):
     """Before Python 3.11: the two keys, whose values Python writes as TOML does."""
+    import ast
+
     found = {}
     for match in re.finditer(r"^(dependencies|requires-python)\s*=\s*", text, re.MULTILINE):
         for end in re.finditer(r"\]|\"|'", text[match.end():]):
@@ -145,7 +147,7 @@ def _read_without_toml(text):
 
 def _key(version):
     """Orders releases and what comes before and after them."""
-    match = _VERSION.match(version)
+    match = re.match(_VERSION, version)
     if match is None:
         raise ValueError(version)
     release = [int(part) for part in match[2].split(".")]
@@ -160,7 +162,7 @@ def fits(version, specifiers):
 
 
 def _fits_one(version, specifier):
-    match = _SPECIFIER.match(specifier)
+    match = re.match(_SPECIFIER, specifier)
     if match is None:
         return True
     operator, wanted = match.groups()
@@ -186,6 +188,7 @@ def _begins(have, base):
 
 def applies(marker):
     """Whether an environment marker holds here; what can't be told does not."""
+    import ast
     import platform
 
     version = "%d.%d.%d" % sys.version_info[:3]
@@ -228,7 +231,7 @@ def _lacking(needs):
 
     have = {canonical(d.metadata["Name"] or ""): d.version for d in installed.distributions()}
     for need in needs:
-        match = _REQUIREMENT.match(need)
+        match = re.match(_REQUIREMENT, need)
         if match is None or (match[4] and not applies(match[4])):
             continue
         version = have.get(canonical(match[1]))

@@ -52,7 +52,6 @@ class Session:
         self._cells = Cells(vars(__main__), self._loops, self._interrupts)
         self._reserve = None
         self._interrupts.owed = lambda: self._current is not None or bool(self._cells_waiting)
-        sources.teach_inspect()
         aio.when_loaded(self._loops.teach)
         self._namespace.start(self._displays.display)
         self._displays.figures.install()

@@ -1,7 +1,5 @@
 """A tool's schemas as one line of Python: list-events(calendarId: str, limit: int = 10) -> list[dict]."""
 
-import inspect
-
 from cloister.names import identifier
 from cloister.schema import resolve, show
 
@@ -124,6 +122,8 @@ def returned_schema(output_schema, tool):
 
 def inspectable(input_schema):
     """For inspect.signature() and completion."""
+    import inspect
+
     kind = inspect.Parameter.KEYWORD_ONLY
     found = {}
     for key, schema, required in parameters(input_schema):

@@ -1,7 +1,5 @@
 """The cells' source code, kept where tracebacks and inspect look for it."""
 
-import ast
-import inspect
 import io
 import linecache
 import sys
@@ -130,12 +128,12 @@ def refresh_all():
             refresh(name)
 
 
-def _file_of_class(cls):
+def _file_of_class(cls, unwrap):
     """The cell that defines a class of __main__: by one of its functions, else the last with such a name."""
     for member in vars(cls).values():
         member = getattr(member, "__func__", member)
         member = getattr(member, "fget", None) or member
-        code = getattr(inspect.unwrap(member) if callable(member) else member, "__code__", None)
+        code = getattr(unwrap(member) if callable(member) else member, "__code__", None)
         if code is not None and code.co_filename in _cells:
             if getattr(member, "__qualname__", "").startswith(cls.__qualname__ + "."):
                 return code.co_filename
@@ -147,6 +145,8 @@ def _file_of_class(cls):
 
 
 def _defines(source, name):
+    import ast
+
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -154,14 +154,14 @@ def _defines(source, name):
     return any(isinstance(node, ast.ClassDef) and node.name == name for node in ast.walk(tree))
 
 
-def teach_inspect():
+def teach_inspect(inspect):
     """inspect.getfile() wants a class's module to be one file; __main__ is made of many."""
     original = inspect.getfile
 
     def getfile(object):
         if isinstance(object, type) and object.__module__ == "__main__":
             main = sys.modules.get("__main__")
-            filename = None if getattr(main, "__file__", None) else _file_of_class(object)
+            filename = None if getattr(main, "__file__", None) else _file_of_class(object, inspect.unwrap)
             if filename is not None:
                 if filename not in linecache.cache:
                     refresh(filename)

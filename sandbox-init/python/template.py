@@ -9,14 +9,14 @@ import sys
 from importlib.machinery import PathFinder
 
 import _cloister
-from cloister import aio
+from cloister import aio, sources
 from cloister.teacher import Teacher
 
 # What most code imports, and what that imports in turn, one after the other: whoever waits for a session waits for one
 # of them at most. It is shared by the sessions, so it costs each of them nothing.
 PRELOADED = (
     "errno math time types token opcode dis atexit fcntl array warnings operator collections functools itertools"
-    " heapq bisect copyreg enum re contextlib io json tokenize linecache traceback inspect keyword reprlib copy"
+    " heapq bisect copyreg enum re contextlib io json tokenize linecache traceback ast inspect keyword reprlib copy"
     " weakref string struct binascii base64 select selectors locale signal threading subprocess ipaddress socket"
     " datetime ssl logging concurrent.futures contextvars asyncio dataclasses numbers decimal hashlib random fnmatch"
     " glob grp pwd zlib bz2 lzma shutil tempfile ntpath urllib urllib.parse pathlib pickle queue textwrap typing"
@@ -36,9 +36,16 @@ class Shared:
         if name not in self._names:
             return None
         spec = PathFinder.find_spec(name, self.path, target)
-        if name == "asyncio" and not aio.loading and spec is not None and spec.loader is not None:
-            spec.loader = Teacher(spec.loader, aio.loaded)
+        lesson = _lesson(name)
+        if lesson is not None and spec is not None and spec.loader is not None:
+            spec.loader = Teacher(spec.loader, lesson)
         return spec
+
+
+def _lesson(name):
+    if name == "inspect":
+        return sources.teach_inspect
+    return aio.loaded if name == "asyncio" and not aio.loading else None
 
 
 def enable_site(shared):
@@ -48,6 +55,9 @@ def enable_site(shared):
     site.main()
     shared.path = list(sys.path)
     sys.meta_path.insert(0, shared)
+    # By what site-packages run at the start.
+    if "inspect" in sys.modules:
+        sources.teach_inspect(sys.modules["inspect"])
     sys.path.insert(0, "")
     sys.argv[:] = [""]
     if hasattr(sys, "orig_argv"):

@@ -133,7 +133,7 @@ class Sources(Rig):
         self.assertIn("    1/0\n", error["traceback"])
 
     def test_the_class_meant_is_found(self):
-        sources.teach_inspect()
+        sources.teach_inspect(inspect)
         self.addCleanup(setattr, inspect, "getfile", inspect.getfile.__wrapped__)
         main = sys.modules["__main__"]
         saved = getattr(main, "__file__", None)

@@ -14,8 +14,9 @@ SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "
 # What the list of modules, imported as a template does, leaves unnamed: nothing but inner modules (sre_: those of re,
 # which every template has).
 UNNAMED = """
-import ast, sys
+import sys
 before = set(sys.modules)
+import ast
 tree = ast.parse(open(sys.argv[1]).read())
 value = next(n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "PRELOADED")
 names = ast.literal_eval(value.func.value).split()
@@ -88,6 +89,16 @@ class First(WorkerTest):
         self.assertEqual(self.value("datetime.date(2024, 2, 3).year"), 2024)
         self.assertEqual(self.value("def f():\n    return asyncio.Queue().qsize()\nf()"), 0)
         self.assertTrue(self.loaded())
+
+    def test_nor_does_it_import_inspect(self):
+        code = "import sys; [n in sys.modules for n in ('inspect', 'ast', 'dis')]"
+        self.assertEqual(self.value(code), [False] * 3)
+        self.assertEqual(self.value("import inspect\ndef f(a): pass\nstr(inspect.signature(f))"), "(a)")
+        self.assertEqual(self.value(code), [True] * 3)
+
+    def test_inspect_is_taught(self):
+        self.run_cell("class A:\n    x = 1")
+        self.assertEqual(self.value("import inspect\ninspect.getsource(A)"), "class A:\n    x = 1\n")
 
     def test_names_that_only_running_tells(self):
         self.assertEqual(self.value("eval('asyn' + 'cio').__name__"), "asyncio")
