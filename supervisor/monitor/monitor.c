@@ -10,10 +10,10 @@
  * pids there is no service; cgroups and rlimits are both such bounds. Where systemd has to give us
  * a group, it is asked while the rest goes on; only sessions wait for its answer.
  *   4. the janitor starts, which cleans up if we are killed.
- *   5. the broker starts, in its namespaces, and is told what it needs: by then it may answer its
- * client.
- *   6. privilege that is not needed any more goes. We keep no filter and no no_new_privs: npx and
+ *   5. privilege that is not needed any more goes. We keep no filter and no no_new_privs: npx and
  * newuidmap, which we start, would inherit them.
+ *   6. the broker starts, in its namespaces, and is told what it needs: by then it may answer its
+ * client. For one script the template starts before it: nothing takes longer.
  *   7. the loop; the image and the template are made when they are needed, or shortly after.
  *
  * When the broker ends, so do we, with its status. Everything we made dies with us by the kernel's
@@ -138,6 +138,11 @@ static void open_control(struct monitor *m)
                 log_info("'cloister sessions' will not see this server: %s", why.text);
 }
 
+static bool is_for_one_script(const struct monitor *m)
+{
+        return strcmp(m->options->broker[0], "run") == 0;
+}
+
 static int start_broker(struct monitor *m, struct error *err)
 {
         _cleanup_close_ int filter = filter_compile(FILTER_BROKER, err);
@@ -218,9 +223,7 @@ static void on_watch_time(evutil_socket_t fd, short what, void *data)
 static int watch(struct monitor *m, struct error *err)
 {
         static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-        /* Who runs one script has no handshake, and its session is asked for in any case. */
-        bool run = strcmp(m->options->broker[0], "run") == 0;
-        struct timeval early = {.tv_usec = run ? 0 : EARLY_MS * 1000};
+        struct timeval early = {.tv_usec = EARLY_MS * 1000};
         struct timeval later = {.tv_usec = WATCH_MS * 1000};
         bool ok = true;
 
@@ -241,7 +244,7 @@ static int watch(struct monitor *m, struct error *err)
         if (strcmp(m->options->broker[0], "mcp") == 0)
                 event_base_once(m->base, -1, EV_TIMEOUT, on_watch_time, m, &later);
         /* A listing of tools makes no session. */
-        if (strcmp(m->options->broker[0], "tools") != 0)
+        if (strcmp(m->options->broker[0], "mcp") == 0)
                 event_add(m->early, &early);
         return 0;
 }
@@ -301,11 +304,15 @@ static int start(struct monitor *m, struct error *err)
                 return error_errno(err, errno, "give up supplementary groups");
         r = monitor_sessions_init(m, err);
         if (r >= 0)
-                r = start_broker(m, err);
-        if (r >= 0)
                 r = ids_drop_privilege(m->ids.mode,
                                        m->scope_pid > 0 || cgroups_version(m->cgroups) == CGROUP_V2,
                                        err);
+        if (r < 0)
+                return r;
+        /* Who runs one script has no handshake, and its session is asked for in any case. */
+        if (is_for_one_script(m))
+                monitor_sessions_prepare(m);
+        r = start_broker(m, err);
         return r < 0 ? r : watch(m, err);
 }
 
