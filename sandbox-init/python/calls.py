@@ -99,12 +99,20 @@ class Tool:
         self._library = library
         self._channel = channel
         self._key = key  # (server, name), or what was asked for while servers were starting
+        self._found = None  # what the key means
+        self._seen = -1  # in this state of the library
 
     def _entry(self):
-        entry = self._library.current().find(self._key)
-        if entry is not None:
-            self._key = (entry.server, entry.name)
-        return entry
+        if self._seen != self._library.changes:
+            self._look()
+        return self._found
+
+    def _look(self):
+        seen = self._library.changes
+        found = self._found = self._library.current().find(self._key)
+        if found is not None:
+            self._key = (found.server, found.name)
+        self._seen = seen
 
     def _resolved(self, catalogue):
         entry = catalogue.find(self._key)

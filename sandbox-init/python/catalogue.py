@@ -131,6 +131,7 @@ class Library:
         self._raw = None
         self._version = -1
         self._read = None
+        self.changes = 0  # how often it has changed
         self._asking = None  # the task that asks, for all that wait
         self._doubted = set()  # servers known from an earlier time only, that were waited for once
         self.on_change = None
@@ -141,6 +142,7 @@ class Library:
         self._version = version
         self._raw = payload
         self._read = None
+        self.changes += 1
         if self.on_change is not None:
             self.on_change()
 

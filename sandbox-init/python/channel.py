@@ -7,6 +7,7 @@ of its tasks is out, and reads when nobody else does. `core` is the module _cloi
 
 from _thread import allocate_lock
 from itertools import count
+from types import coroutine
 
 from cloister import aio
 
@@ -15,24 +16,21 @@ RESULT, CALL, DISPLAY, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x45, 0x47, 0x
 
 
 class Waiter:
-    """One call that is out. payload: as _cloister.read() gives it."""
+    """One call that is out. payload: as _cloister.read() gives it. Who waits for it has a lock or a loop; one that is
+    alone in its loop needs no future."""
 
-    __slots__ = ("number", "done", "payload", "loop", "future", "lock")
-
-    def __init__(self, number, loop=None):
-        self.number = number
-        self.done = False
-        self.payload = None
-        self.loop = loop
-        self.future = None if loop is None else loop.create_future()
-        self.lock = None if loop is not None else allocate_lock()
+    done = False
+    payload = None
+    lock = None
+    loop = None
+    future = None
 
     def finish(self, payload):
         if self.done:
             return
         self.payload = payload
         self.done = True
-        if self.loop is None:
+        if self.lock is not None:
             self.wake()
         elif aio.running_loop() is self.loop:
             self._settle()
@@ -43,7 +41,7 @@ class Waiter:
                 pass  # that loop is closed, and its tasks with it
 
     def _settle(self):
-        if not self.future.done():
+        if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
     def wake(self):
@@ -51,6 +49,12 @@ class Waiter:
             self.lock.release()
         except RuntimeError:
             pass  # nobody sleeps on it
+
+
+@coroutine
+def _turn():
+    """Lets others run that have something to do."""
+    yield
 
 
 class Channel:
@@ -85,10 +89,12 @@ class Channel:
         if self._core.send(kind, number, payload):
             self.pump()
 
-    def drop(self, waiter):
+    def _drop(self, number):
         """Nobody waits for this answer any more."""
+        if self._waiters.pop(number, None) is None:
+            return
         try:
-            self.send(DROP, waiter.number, b"{}")
+            self.send(DROP, number, b"{}")
         except RuntimeError:
             pass  # in a child
 
@@ -102,33 +108,46 @@ class Channel:
 
     def call(self, kind, payload):
         """Sends and blocks; returns the answer's payload."""
-        waiter = Waiter(next(self._numbers))
-        self._waiters[waiter.number] = waiter
+        number, waiter = next(self._numbers), Waiter()
+        waiter.lock = allocate_lock()
+        self._waiters[number] = waiter
         try:
-            self.send(kind, waiter.number, payload)
+            self.send(kind, number, payload)
             self._block(waiter)
         finally:
-            if self._waiters.pop(waiter.number, None) is not None:
-                self.drop(waiter)
+            self._drop(number)
         self._interrupts.checkpoint()
         return waiter.payload
 
     async def call_async(self, kind, payload):
         loop = aio.running_loop() or aio.load().get_running_loop()
-        waiter = Waiter(next(self._numbers), loop)
-        self._waiters[waiter.number] = waiter
-        if loop is not self._watched:
+        number, waiter = next(self._numbers), Waiter()
+        waiter.loop = loop
+        self._waiters[number] = waiter
+        ours = loop is self._watched
+        if not ours:
             self._watch(loop)
         try:
-            if self._core.send(kind, waiter.number, payload):
-                self.pump()
-            await waiter.future
+            waker = loop.waker_alone() if ours else None
+            if waker is None:
+                if self._core.send(kind, number, payload):
+                    self.pump()
+            else:
+                answer = self._core.ask(kind, number, payload, waker)
+                if answer is not None:
+                    del self._waiters[number]
+                    waiter.payload, waiter.done = answer, True
+                    if loop.turns:
+                        await _turn()
+            if not waiter.done:
+                waiter.future = loop.create_future()
+            if not waiter.done:
+                await waiter.future
         finally:
-            if loop is not self._watched:
+            if not ours:
                 self._unwatch(loop)
-            if waiter.number in self._waiters:
-                del self._waiters[waiter.number]
-                self.drop(waiter)
+            if not waiter.done:
+                self._drop(number)
         return waiter.payload
 
     def _watch(self, loop):

@@ -8,6 +8,7 @@ from cloister.aio import module as asyncio
 from cloister.interrupts import loop_gate
 from cloister.stdio import restore_descriptors
 
+current_task = asyncio.current_task
 MOST_WAIT = 24 * 3600 * 1000  # ms
 RETRY = 0.1  # s
 
@@ -94,6 +95,7 @@ class Loop(asyncio.SelectorEventLoop):
     def __init__(self, selector, on_open, on_wakeup_fd):
         self._ssock = self._csock = None
         super().__init__(selector)
+        self.turns = self._ready  # what is to run next
         self._kept = set()
         self._on_open = on_open
         self._on_wakeup_fd = on_wakeup_fd
@@ -125,6 +127,13 @@ class Loop(asyncio.SelectorEventLoop):
     def rests(self):
         """Whether nothing is to run before a frame, a signal or a thread comes."""
         return not (self._ready or self._scheduled or self._closed or self._selector.waker is None)
+
+    def waker_alone(self):
+        """The waker, where the running task may wait for a frame as it stands, since all others wait too. Else None."""
+        waker = self._selector.waker
+        if waker is None or self._ready or self._scheduled or self._stopping or self._debug:
+            return None
+        return None if getattr(current_task(self), "_must_cancel", True) else waker.fd
 
     def waker(self):
         return self._selector.waker.fd

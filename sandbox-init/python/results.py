@@ -89,11 +89,11 @@ def read_answer(payload, server, tool):
     """The CallToolResult of a RETURN, or its error raised."""
     if payload is None:
         raise MemoryError("no memory for the result of %s" % tool)
-    if isinstance(payload, int):
+    if type(payload) is int:
         text = "the result of %s did not arrive: %s" % (tool, LOST.get(payload, "its descriptor was closed"))
         raise ToolError(text, server=server, tool=tool)
     try:
-        answer = decode_text(payload) if isinstance(payload, str) else decode(payload)
+        answer = decode_text(payload) if type(payload) is str else decode(payload)
         if answer.get("ok"):
             return answer["result"]
         error = answer["error"]
@@ -119,6 +119,8 @@ def unwrap(result, server, tool, output_schema):
         raise ToolProtocolError("the result of %s is no object" % tool, server=server, tool=tool)
     content = result.get("content")
     content = content if isinstance(content, list) else []
+    if len(content) == len(result) == 1:
+        return _block(content[0])
     if result.get("isError"):
         raise ToolError(_error_text(content, tool), server=server, tool=tool, content=content)
     structured = result.get("structuredContent")

@@ -20,6 +20,9 @@
  *     poll(fd, timeout_ms)
  *                       waits for the channel and another descriptor: 1, 2 or both of them for
  *                       what is ready, 0 when neither is or a signal came; its handler runs later
+ *     ask(type, id, payload, fd)
+ *                       send(), then poll() without a bound. The payload of the RETURN with this id
+ *                       where that is the first frame to come, else None: then it was not read
  *     ours()            whether this is the session's first process, not a fork of it
  *     begin()           lets SIGINT through; whether descriptors 0, 1 and 2 are open
  *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
@@ -50,6 +53,7 @@
 static bool reported; /* template_ready() or template_failed() was called */
 static int in_wait;   /* inside wait()'s look at signals */
 static int pulled;    /* send() has read */
+static int sleepers;  /* threads inside wait()'s sleep */
 
 bool module_has_reported(void)
 {
@@ -273,26 +277,41 @@ static bool pull_for_sender(void *data)
         return again;
 }
 
+/* Sends, and where nothing was read meanwhile waits beside another descriptor, unless that is -1.
+ * Returns what is ready (channel.h), or -1 with a Python exception. */
+static int send_frame(int type, unsigned long long id, PyObject *bytes, int beside)
+{
+        char *payload;
+        Py_ssize_t n;
+        int ready = 0;
+
+        if (py.PyBytes_AsStringAndSize(bytes, &payload, &n) < 0 || own_channel() < 0)
+                return -1;
+        PyThreadState *state = py.PyEval_SaveThread();
+        int r = channel_send((uint8_t)type, id, payload, (size_t)n, pull_for_sender, &state);
+        if (r == 0 && beside >= 0 && !pulled)
+                ready = channel_wait_beside(beside, -1);
+        py.PyEval_RestoreThread(state);
+        if (r == -EMSGSIZE) {
+                py.PyErr_Format(*py.PyExc_ValueError,
+                                "%zd bytes are more than a message may have (%d)", n,
+                                FRAME_PAYLOAD_MAX);
+                return -1;
+        }
+        if (r < 0)
+                leave_lost(NULL);
+        return ready;
+}
+
 static PyObject *cloister_send(PyObject *self, PyObject *args)
 {
         int type;
         unsigned long long id;
         PyObject *bytes;
-        char *payload;
-        Py_ssize_t n;
 
         if (!py.PyArg_ParseTuple(args, "iKO", &type, &id, &bytes) ||
-            py.PyBytes_AsStringAndSize(bytes, &payload, &n) < 0 || own_channel() < 0)
+            send_frame(type, id, bytes, -1) < 0)
                 return NULL;
-        PyThreadState *state = py.PyEval_SaveThread();
-        int r = channel_send((uint8_t)type, id, payload, (size_t)n, pull_for_sender, &state);
-        py.PyEval_RestoreThread(state);
-        if (r == -EMSGSIZE)
-                return py.PyErr_Format(*py.PyExc_ValueError,
-                                       "%zd bytes are more than a message may have (%d)", n,
-                                       FRAME_PAYLOAD_MAX);
-        if (r < 0)
-                leave_lost(NULL);
         return py.PyBool_FromLong(pulled);
 }
 
@@ -353,6 +372,37 @@ static PyObject *cloister_read(PyObject *self, PyObject *list)
         return none();
 }
 
+/* A thread that sleeps on the channel would not see what is read here beside the answer. */
+static PyObject *cloister_ask(PyObject *self, PyObject *args)
+{
+        struct frame_header header;
+        struct error error = {0};
+        const char *payload;
+        int type, fd;
+        unsigned long long id;
+        PyObject *bytes;
+
+        if (!py.PyArg_ParseTuple(args, "iKOi", &type, &id, &bytes, &fd))
+                return NULL;
+        int ready = send_frame(type, id, bytes,
+                               channel_peek(&header, &payload, NULL) == 0 ? fd : -1);
+        if (ready < 0)
+                return NULL;
+        if (!(ready & CHANNEL_READY) || sleepers > 0)
+                return none();
+        pull_or_leave();
+        int r = channel_peek(&header, &payload, &error);
+        if (r < 0)
+                leave_lost(error.text);
+        if (r == 0 || header.type != FRAME_RETURN || header.id != id ||
+            header.flags & FRAME_IN_MEMFD)
+                return none();
+        PyObject *content = py.PyBytes_FromStringAndSize(payload, (Py_ssize_t)header.length);
+        if (content)
+                channel_next(&header);
+        return or_none(content);
+}
+
 static int check_signals(void)
 {
         in_wait = 1;
@@ -378,9 +428,11 @@ static PyObject *cloister_wait(PyObject *self, PyObject *args)
         int signalled = check_signals();
         int ready = 0;
         if (signalled == 0) {
+                sleepers++;
                 PyThreadState *state = py.PyEval_SaveThread();
                 ready = channel_wait(timeout_ms, &before);
                 py.PyEval_RestoreThread(state);
+                sleepers--;
         }
         raw_signal_mask(SIG_SETMASK, &before, NULL);
         if (signalled < 0 || check_signals() < 0)
@@ -464,6 +516,7 @@ static PyMethodDef methods[] = {
         {"wait", cloister_wait, METH_VARARGS, NULL},
         {"waiting", cloister_waiting, METH_NOARGS, NULL},
         {"poll", cloister_poll, METH_VARARGS, NULL},
+        {"ask", cloister_ask, METH_VARARGS, NULL},
         {"ours", cloister_ours, METH_NOARGS, NULL},
         {"begin", cloister_begin, METH_NOARGS, NULL},
         {"flush", cloister_flush, METH_NOARGS, NULL},

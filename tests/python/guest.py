@@ -92,6 +92,17 @@ class Core(Disk):
         ready = select.select([self._near, fd], [], [], None if timeout_ms < 0 else timeout_ms / 1000)[0]
         return (self._near in ready) + 2 * (fd in ready)
 
+    def ask(self, kind, number, payload, fd):
+        self.send(kind, number, payload)
+        if self.poll(fd, -1) & 1 and self.frames[:1] and self.frames[0][:2] == (RETURN, number):
+            inbox = []
+            self.read(inbox)
+            self.frames[:0] = inbox[1:]
+            if inbox[1:]:
+                self._far.send(b"!")
+            return inbox[0][2]
+        return None
+
     def ours(self):
         return True
 

@@ -14,6 +14,7 @@ from cloister.catalogue import Library
 from cloister.channel import DROP, Channel
 from cloister.discovery import Discovery
 from cloister.interrupts import Interrupts
+from cloister.loops import Loops
 
 EVENTS = {
     "type": "object",
@@ -134,6 +135,18 @@ class Finding(Rig):
         self.on_query = on_query
         self.assertEqual(wanted.sync(), "ok")
         self.assertEqual(self.calls()[-1]["server"], "late")
+
+    def test_a_tool_that_is_held(self):
+        echo = self.tools["calendar.echo"]
+        self.assertEqual(echo.description, "")
+        self.tell([server("calendar", tool("echo", {"type": "object", "required": ["x"]}, description="New."))], 2)
+        self.assertEqual(echo.description, "New.")
+        with self.assertRaises(ToolArgumentError):
+            echo.sync()
+        self.tell([server("calendar")], 3)
+        self.assertIsNone(echo.server)
+        with self.assertRaises(ToolNotFound):
+            echo.sync()
 
     def test_many_that_wait_ask_once(self):
         self.tell([server("late", state="starting")], 2)
@@ -335,6 +348,44 @@ class Calling(Rig):
             return self.tools["calendar.echo"].sync()
 
         self.assertEqual(asyncio.run(main()), "ok")
+
+
+class InTheMainLoop(Rig):
+    def setUp(self):
+        super().setUp()
+        self.loop = Loops(self.channel, Interrupts(self.core)).main()
+        self.addCleanup(self.loop.close)
+        self.order = []
+
+    def run_call(self):
+        async def main():
+            self.order.append(await self.tools["calendar.echo"]())
+
+        self.loop.run_until_complete(main())
+        return self.order
+
+    def test_it_waits_where_it_stands(self):
+        turns = []
+        select = self.loop._selector.select
+        self.loop._selector.select = lambda timeout: turns.append(timeout) or select(timeout)
+        self.run_call()
+        self.assertEqual((self.order, turns), (["ok"], [0, 0]))  # its start, and its end
+
+    def test_what_became_ready_meanwhile_comes_first(self):
+        def reply(call):
+            self.loop.call_soon(self.order.append, "other")
+            return text_result("ok")
+
+        self.reply = reply
+        self.assertEqual(self.run_call(), ["other", "ok"])
+
+    def test_debugging_sees_each_turn(self):
+        turns = []
+        select = self.loop._selector.select
+        self.loop._selector.select = lambda timeout: turns.append(timeout) or select(timeout)
+        self.loop.set_debug(True)
+        self.assertEqual(self.run_call(), ["ok"])
+        self.assertIn(None, turns)
 
 
 class Reading(Rig):

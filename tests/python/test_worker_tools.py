@@ -127,5 +127,165 @@ sorted(results)"""
         self.assertEqual(self.worker.finish()["value"]["json"], 100)
 
 
+class Waiting(WorkerTest):
+    """A task that is alone waits for its answer where it stands; nobody else may wait for that."""
+
+    def setUp(self):
+        super().setUp()
+        self.worker.on_call = self.hold
+        self.held = {}
+
+    def hold(self, number, call):
+        """Answers nothing before there is a call of "go"."""
+        self.held[call["arguments"]["v"]] = number
+        if "go" in self.held:
+            for v, number in self.held.items():
+                self.worker.send(RETURN, number, tool_result(structured={"v": v}))
+            self.held.clear()
+
+    def test_a_callback_of_a_thread(self):
+        code = """
+import threading, time
+loop = asyncio.get_running_loop()
+def later():
+    time.sleep(0.1)
+    loop.call_soon_threadsafe(lambda: asyncio.create_task(echo(v="go")))
+threading.Thread(target=later).start()
+(await echo(v=1))["v"]"""
+        self.assertEqual(self.value(code), 1)
+
+    def test_a_thread_that_blocks(self):
+        code = """
+import threading, time
+def later():
+    time.sleep(0.1)
+    got.append(echo.sync(v="go")["v"])
+got, thread = [], threading.Thread(target=later)
+thread.start()
+got.append((await echo(v=1))["v"])
+thread.join()
+sorted(got, key=str)"""
+        self.assertEqual(self.value(code), [1, "go"])
+
+    def test_a_descriptor(self):
+        code = """
+import os, threading, time
+r, w = os.pipe()
+loop = asyncio.get_running_loop()
+def ready():
+    os.read(r, 1)
+    asyncio.create_task(echo(v="go"))
+loop.add_reader(r, ready)
+def later():
+    time.sleep(0.1)
+    os.write(w, b"x")
+threading.Thread(target=later).start()
+value = (await echo(v=1))["v"]
+loop.remove_reader(r)
+value"""
+        self.assertEqual(self.value(code), 1)
+
+    def test_timers(self):
+        self.assertEqual(self.value("asyncio.get_running_loop().call_later(0.05, lambda: asyncio.create_task(echo(v='go')))\n(await echo(v=1))['v']"), 1)
+        code = "try:\n    await asyncio.wait_for(echo(v=1), 0.05)\nexcept asyncio.TimeoutError:\n    value = 'late'\nvalue"
+        self.assertEqual(self.value(code), "late")
+        self.assertEqual(self.worker.drops, list(self.held.values()))
+
+    def test_a_signal(self):
+        code = """
+import signal
+signal.signal(signal.SIGALRM, lambda *of: echo.sync(v="go"))
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+(await echo(v=1))["v"]"""
+        self.assertEqual(self.value(code), 1)
+        self.assertEqual(self.error(code.replace('echo.sync(v="go")', "1 / 0"))["type"], "ZeroDivisionError")
+        self.assertEqual(len(self.worker.drops), 1)
+
+    def test_the_other_tasks(self):
+        code = """
+order = []
+async def one(v):
+    order.append(v)
+    order.append((await echo(v=v))["v"])
+await asyncio.gather(one(1), one(2), one("go"))
+order"""
+        self.assertEqual(self.value(code), [1, 2, "go", 1, 2, "go"])
+
+    def test_a_task_that_has_something_to_do(self):
+        """The answer comes with that of another task, which was sent before it."""
+        code = """
+order = []
+async def other():
+    await echo(v=1)
+    order.append("other")
+task = asyncio.create_task(other())
+await asyncio.sleep(0)
+await echo(v="go")
+order.append("cell")
+await task
+order"""
+        self.assertEqual(self.value(code), ["other", "cell"])
+
+    def test_the_end_of_the_cell_and_the_next(self):
+        for code in ("asyncio.create_task(echo(v=1))\n5", "asyncio.create_task(echo(v=1))\nawait asyncio.sleep(0)\n5"):
+            self.assertEqual(self.value(code), 5)
+            time.sleep(0.1)
+            self.assertEqual(self.value("6"), 6)
+            self.assertEqual(self.value("await asyncio.sleep(0, 7)"), 7)
+        self.assertEqual(self.value("(await echo(v='go'))['v']"), "go")
+
+    def test_a_cell_that_comes_with_the_answer(self):
+        """The task's next call waits for no answer while a cell is to run."""
+        self.run_cell("async def two():\n    await echo(v=1)\n    await echo(v=2)\ntask = asyncio.create_task(two())\nNone")
+        while not self.held:
+            self.worker.step(5)
+            self.worker.answer()
+        self.worker.start("6", behind=[(RETURN, self.held.pop(1), tool_result("x"))])
+        self.assertEqual(self.worker.finish(timeout=5)["value"]["json"], 6)
+
+    def test_an_answer_that_comes_behind(self):
+        """It is handed on, though the task in front of it has its own and waits for the next."""
+
+        def answer(number, call):
+            self.held[call["arguments"]["v"]] = number
+            if {1, 2} == set(self.held):
+                self.worker.send_together(*((RETURN, self.held.pop(v), tool_result("x")) for v in (2, 1)))
+            else:
+                self.hold(number, call)
+
+        self.worker.on_call = answer
+        code = """
+async def other():
+    await echo(v=1)
+    await echo(v="go")
+task = asyncio.create_task(other())
+await asyncio.sleep(0)
+await echo(v=2)
+(await echo(v=3))["v"]"""
+        self.assertEqual(self.value(code, timeout=5), 3)
+
+    def test_a_task_that_was_cancelled(self):
+        code = """
+async def f():
+    asyncio.current_task().cancel()
+    await echo(v="go")
+    reached.append("not")
+reached, task = [], asyncio.create_task(f())
+await asyncio.wait([task])
+[task.cancelled(), reached]"""
+        self.assertEqual(self.value(code), [True, []])
+
+    def test_a_catalogue_meanwhile(self):
+        """A frame that is no answer, in front of it."""
+
+        def answer(number, call):
+            self.worker.catalogue(ECHO, {"name": "late", "state": "ready", "tools": [{"name": "fresh"}]}, version=number + 1)
+            self.echo(number, call)
+
+        self.worker.on_call = answer
+        self.assertEqual(self.value("[(await echo(v=i))['v'] for i in range(3)]"), [0, 1, 2])
+        self.assertEqual(self.value("(await fresh())['tool']"), "fresh")
+
+
 if __name__ == "__main__":
     unittest.main()

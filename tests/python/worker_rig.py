@@ -87,8 +87,15 @@ class Worker:
         self.on_query = lambda number, query: self.send(RETURN, number, {"ok": True, "result": {"version": 1}})
 
     def send(self, kind, number, payload):
-        data = payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
-        view = memoryview(HEADER.pack(len(data), kind, 0, 0, number) + data)
+        self.send_together((kind, number, payload))
+
+    def send_together(self, *frames):
+        """Frames that one read finds."""
+        data = b""
+        for kind, number, payload in frames:
+            payload = payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
+            data += HEADER.pack(len(payload), kind, 0, 0, number) + payload
+        view = memoryview(data)
         while view:
             readable, writable, _ = select.select([self.channel], [self.channel], [], 20)
             if self.channel in readable:
@@ -159,10 +166,11 @@ class Worker:
     def catalogue(self, *servers, version=1):
         self.send(CATALOG, version, {"servers": list(servers)})
 
-    def start(self, code, filename=None):
+    def start(self, code, filename=None, behind=()):
+        """behind: frames that come together with it."""
         self.output = {self.stdout: b"", self.stderr: b""}
         self.cell += 1
-        self.send(EXEC, self.cell, b"%b\0%b" % (code.encode(), (filename or "").encode()))
+        self.send_together((EXEC, self.cell, b"%b\0%b" % (code.encode(), (filename or "").encode())), *behind)
 
     def finish(self, timeout=20, interrupt_after=None):
         """The cell's result with stdout and stderr; {"ended": True} when the channel ended first."""
