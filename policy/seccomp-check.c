@@ -105,6 +105,15 @@ static int check_rule(const struct check *c, const struct filter_entry *entry)
         return r;
 }
 
+/* Where another table's rule holds, this one's answer is this one's, too. */
+static int check_other(const struct check *c, const struct filter_entry *entry)
+{
+        struct seccomp_data data = {.nr = entry->number, .arch = c->arch};
+
+        fit(entry->rule, &data);
+        return check_table(c, &data);
+}
+
 /* Every call with all arguments alike: what is allowed always is allowed with any. */
 static int check_call(const struct check *c, int number)
 {
@@ -150,5 +159,7 @@ int filter_check(const struct filter_entries *entries, const struct sock_filter 
         }
         for (size_t i = 0; i < entries->n_entries && r == 0; i++)
                 r = check_rule(&c, &entries->entries[i]);
+        for (size_t i = entries->n_entries; i < entries->n_all && r == 0; i++)
+                r = check_other(&c, &entries->entries[i]);
         return r;
 }

@@ -89,7 +89,7 @@ int filter_recent_number(const char *name)
 static int entries_add(struct filter_entries *entries, size_t *room, int number,
                        const struct filter_rule *rule)
 {
-        if (entries->n_entries == *room) {
+        if (entries->n_all == *room) {
                 size_t more = *room ? *room * 2 : 512;
                 void *grown = reallocarray(entries->entries, more, sizeof(struct filter_entry));
                 if (!grown)
@@ -97,7 +97,7 @@ static int entries_add(struct filter_entries *entries, size_t *room, int number,
                 entries->entries = grown;
                 *room = more;
         }
-        entries->entries[entries->n_entries++] = (struct filter_entry){number, rule};
+        entries->entries[entries->n_all++] = (struct filter_entry){number, rule};
         return 0;
 }
 
@@ -126,21 +126,62 @@ static int compare_entries(const void *a, const void *b)
         return (x->number > y->number) - (x->number < y->number);
 }
 
+/* only_compared: leaves out rules that hold whatever the arguments are. */
+static int entries_add_part(struct filter_entries *entries, size_t *room,
+                            const struct filter_rule *part, bool only_compared,
+                            int (*number)(const char *name))
+{
+        int r = 0;
+
+        for (const struct filter_rule *rule = part; rule->calls && r >= 0; rule++)
+                if (!only_compared || rule->compares[0].mask != 0)
+                        r = entries_add_rule(entries, room, rule, number);
+        return r;
+}
+
+static bool has_part(const struct filter_table *table, const struct filter_rule *part)
+{
+        for (const struct filter_rule *const *p = table->parts; *p; p++)
+                if (*p == part)
+                        return true;
+        return false;
+}
+
+/* Each once, though several tables have it. What holds always is seen by trying every call. */
+static int entries_add_others(struct filter_entries *entries, size_t *room, enum filter_kind kind,
+                              int (*number)(const char *name))
+{
+        int r = 0;
+
+        for (enum filter_kind other = 0; other < FILTER_KIND_MAX; other++)
+                for (const struct filter_rule *const *part = tables[other].parts; *part && r >= 0;
+                     part++) {
+                        bool seen = has_part(&tables[kind], *part);
+                        for (enum filter_kind before = 0; before < other; before++)
+                                seen |= has_part(&tables[before], *part);
+                        if (!seen)
+                                r = entries_add_part(entries, room, *part, true, number);
+                }
+        return r;
+}
+
 int filter_entries_init(struct filter_entries *entries, enum filter_kind kind,
                         int (*number)(const char *name), struct error *err)
 {
         const struct filter_table *table = filter_table(kind);
         size_t room = 0;
+        int r = 0;
 
         *entries = (struct filter_entries){.otherwise = table->otherwise};
-        for (const struct filter_rule *const *part = table->parts; *part; part++)
-                for (const struct filter_rule *rule = *part; rule->calls; rule++) {
-                        int r = entries_add_rule(entries, &room, rule, number);
-                        if (r < 0) {
-                                filter_entries_done(entries);
-                                return error_errno(err, -r, "filter %s", filter_kind_name(kind));
-                        }
-                }
+        for (const struct filter_rule *const *part = table->parts; *part && r >= 0; part++)
+                r = entries_add_part(entries, &room, *part, false, number);
+        entries->n_entries = entries->n_all;
+        if (r >= 0)
+                r = entries_add_others(entries, &room, kind, number);
+        if (r < 0) {
+                filter_entries_done(entries);
+                return error_errno(err, -r, "filter %s", filter_kind_name(kind));
+        }
         qsort(entries->entries, entries->n_entries, sizeof(*entries->entries), compare_entries);
         return 0;
 }

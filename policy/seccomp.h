@@ -82,6 +82,8 @@ struct filter_entries {
         uint32_t otherwise;
         struct filter_entry *entries; /* owned */
         size_t n_entries;
+        size_t n_all; /* those behind n_entries are the other tables' rules about arguments: where a
+                         program made from one of these would give itself away */
 };
 
 int filter_entries_init(struct filter_entries *entries, enum filter_kind kind,
@@ -94,7 +96,8 @@ uint32_t filter_decide(const struct filter_entries *entries, const struct seccom
 /*
  * Holds a compiled program against its table: every call number to FILTER_CHECK_CALLS, the x32
  * ones, other architectures, and for each rule arguments that fit, that just don't, and with bits
- * 31, 32 and 63 set. thorough tries every bit of every argument. -EIO with the first difference.
+ * 31, 32 and 63 set; for each rule of another table arguments that fit. thorough tries every bit of
+ * every argument. -EIO with the first difference.
  */
 enum { FILTER_CHECK_CALLS = 600 };
 
