@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "supervisor/monitor/monitor-private.h"
 #include "supervisor/monitor/profile-template.h"
+#include "supervisor/monitor/reclaim.h"
 
 static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
 {
@@ -145,10 +146,11 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .children = m->children,
                                                 .cgroups = m->cgroups,
                                                 .ended = on_sandbox_ended,
-                                                .data = m};
+                                                .data = m,
+                                                .reclaimer = reclaimer_new(m->base, m->children)};
         m->sandboxes = calloc(m->sessions_max, sizeof(struct sandbox *));
         m->early = evtimer_new(m->base, on_early, m);
-        if (!m->sandboxes || !m->early)
+        if (!m->sandboxes || !m->early || !m->sandbox_host.reclaimer)
                 return error_errno(err, ENOMEM, "sessions");
         return profiles_load(m, m->config, err);
 }
@@ -173,4 +175,5 @@ void monitor_sessions_done(struct monitor *m)
         for (uint32_t i = 0; m->sandboxes && i < m->sessions_max; i++)
                 sandbox_free(m->sandboxes[i]);
         free(m->sandboxes);
+        reclaimer_free(m->sandbox_host.reclaimer);
 }

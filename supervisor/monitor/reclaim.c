@@ -1,4 +1,4 @@
-/* Gives the host the memory of a sandbox that has been frozen. */
+/* Gives the host the memory of sandboxes that have been frozen. */
 #include "supervisor/monitor/reclaim.h"
 
 #include <inttypes.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/queue.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,9 +17,17 @@
 #include "base/log.h"
 #include "supervisor/monitor/child.h"
 
-struct reclaim {
+struct reclaimer {
         struct event_base *base;
         struct children *children;
+        TAILQ_HEAD(, reclaim) waiting;
+        unsigned int n_running;
+};
+
+struct reclaim {
+        TAILQ_ENTRY(reclaim) link; /* where waits */
+        bool waits;
+        struct reclaimer *owner;
         struct cgroup *cgroup;
         struct event *timer;
         pid_t pid; /* of the child; 0: there is none */
@@ -29,18 +38,12 @@ struct reclaim {
 static void bury(struct reclaim *r)
 {
         waitpid(r->pid, NULL, 0);
-        children_remove(r->children, r->pid);
+        children_remove(r->owner->children, r->pid);
+        r->owner->n_running--;
         r->pid = 0;
         if (r->end)
                 event_free(take_ptr(r->end));
         cleanup_close(&r->pidfd);
-}
-
-static void on_end(evutil_socket_t fd, short what, void *data)
-{
-        (void)fd;
-        (void)what;
-        bury(data);
 }
 
 static void work(int fd, uint64_t bytes, pid_t parent)
@@ -61,27 +64,35 @@ static void work(int fd, uint64_t bytes, pid_t parent)
         _exit(0);
 }
 
+static void go_on(struct reclaimer *owner);
+
+static void on_end(evutil_socket_t fd, short what, void *data)
+{
+        struct reclaim *r = data;
+
+        (void)fd;
+        (void)what;
+        bury(r);
+        go_on(r->owner);
+}
+
 static void watch(struct reclaim *r)
 {
         r->pidfd = (int)syscall(SYS_pidfd_open, r->pid, 0);
-        r->end = r->pidfd < 0 ? NULL : event_new(r->base, r->pidfd, EV_READ, on_end, r);
-        if (children_add(r->children, r->pid) == 0 && r->end && event_add(r->end, NULL) == 0)
+        r->end = r->pidfd < 0 ? NULL : event_new(r->owner->base, r->pidfd, EV_READ, on_end, r);
+        if (children_add(r->owner->children, r->pid) == 0 && r->end && event_add(r->end, NULL) == 0)
                 return;
         kill(r->pid, SIGKILL);
         bury(r);
 }
 
-static void on_timer(evutil_socket_t unused, short what, void *data)
+static void start(struct reclaim *r)
 {
-        struct reclaim *r = data;
         _cleanup_close_ int fd = -1;
         pid_t self = getpid();
         uint64_t bytes = 0;
 
-        (void)unused;
-        (void)what;
-        /* One that was stopped may not have ended yet. */
-        if (r->pid > 0 || cgroup_open_reclaim(r->cgroup, &fd, &bytes) < 0 || bytes == 0)
+        if (cgroup_open_reclaim(r->cgroup, &fd, &bytes) < 0 || bytes == 0)
                 return;
         pid_t pid = fork();
         if (pid == 0)
@@ -89,18 +100,66 @@ static void on_timer(evutil_socket_t unused, short what, void *data)
         if (pid < 0)
                 return;
         r->pid = pid;
+        r->owner->n_running++;
         watch(r);
 }
 
-struct reclaim *reclaim_new(struct event_base *base, struct children *children,
-                            struct cgroup *cgroup)
+static void leave_line(struct reclaim *r)
+{
+        if (r->waits)
+                TAILQ_REMOVE(&r->owner->waiting, r, link);
+        r->waits = false;
+}
+
+static void go_on(struct reclaimer *owner)
+{
+        struct reclaim *r;
+
+        while (owner->n_running < RECLAIM_MOST && (r = TAILQ_FIRST(&owner->waiting))) {
+                leave_line(r);
+                start(r);
+        }
+}
+
+static void on_timer(evutil_socket_t unused, short what, void *data)
+{
+        struct reclaim *r = data;
+
+        (void)unused;
+        (void)what;
+        /* One that was stopped may not have ended yet. */
+        if (r->pid > 0 || r->waits)
+                return;
+        TAILQ_INSERT_TAIL(&r->owner->waiting, r, link);
+        r->waits = true;
+        go_on(r->owner);
+}
+
+struct reclaimer *reclaimer_new(struct event_base *base, struct children *children)
+{
+        struct reclaimer *owner = calloc(1, sizeof(*owner));
+
+        if (!owner)
+                return NULL;
+        *owner = (struct reclaimer){.base = base, .children = children};
+        TAILQ_INIT(&owner->waiting);
+        return owner;
+}
+
+struct reclaimer *reclaimer_free(struct reclaimer *owner)
+{
+        free(owner);
+        return NULL;
+}
+
+struct reclaim *reclaim_new(struct reclaimer *owner, struct cgroup *cgroup)
 {
         struct reclaim *r = calloc(1, sizeof(*r));
 
         if (!r)
                 return NULL;
-        *r = (struct reclaim){.base = base, .children = children, .cgroup = cgroup, .pidfd = -1};
-        r->timer = evtimer_new(base, on_timer, r);
+        *r = (struct reclaim){.owner = owner, .cgroup = cgroup, .pidfd = -1};
+        r->timer = evtimer_new(owner->base, on_timer, r);
         return r->timer ? r : reclaim_free(r);
 }
 
@@ -110,9 +169,11 @@ struct reclaim *reclaim_free(struct reclaim *r)
                 return NULL;
         if (r->timer)
                 event_free(r->timer);
+        leave_line(r);
         if (r->pid > 0) {
                 kill(r->pid, SIGKILL);
                 bury(r);
+                go_on(r->owner);
         }
         free(r);
         return NULL;
@@ -126,6 +187,7 @@ void reclaim_begin(struct reclaim *r)
 void reclaim_stop(struct reclaim *r)
 {
         evtimer_del(r->timer);
+        leave_line(r);
         if (r->pid > 0)
                 kill(r->pid, SIGKILL);
 }

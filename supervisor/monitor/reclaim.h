@@ -1,9 +1,9 @@
 /*
- * Gives the host the memory of a sandbox that has been frozen, as far as the kernel can: file pages
- * and caches, since a sandbox has no swap.
+ * Gives the host the memory of sandboxes that have been frozen, as far as the kernel can: file
+ * pages and caches, since a sandbox has no swap.
  *
  * The kernel takes that long over one write as it takes, so that a child of ours does it, which a
- * deadline ends.
+ * deadline ends. Few at a time: sessions that were idle together are frozen together.
  */
 #pragma once
 
@@ -12,16 +12,21 @@
 #include "supervisor/monitor/cgroup.h"
 #include "supervisor/monitor/children.h"
 
-struct reclaim;
+struct reclaimer; /* of all sandboxes */
+struct reclaim;   /* of one */
 
 enum {
         RECLAIM_AFTER_MS = 100, /* by then its processes have stopped */
         RECLAIM_SECONDS = 2,
+        RECLAIM_MOST = 2, /* children at a time; others wait for their turn */
 };
 
-/* All borrowed. NULL without memory. */
-struct reclaim *reclaim_new(struct event_base *base, struct children *children,
-                            struct cgroup *cgroup);
+/* Borrowed. NULL without memory. Freed after all that it was given to. */
+struct reclaimer *reclaimer_new(struct event_base *base, struct children *children);
+struct reclaimer *reclaimer_free(struct reclaimer *reclaimer);
+
+/* Both borrowed. NULL without memory. */
+struct reclaim *reclaim_new(struct reclaimer *owner, struct cgroup *cgroup);
 struct reclaim *reclaim_free(struct reclaim *reclaim); /* waits for the child, which is killed */
 
 /* Soon, once. Nothing where the kernel has no such thing. */

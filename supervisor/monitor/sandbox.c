@@ -272,6 +272,8 @@ int sandbox_interrupt(struct sandbox *s)
 
 void sandbox_kill(struct sandbox *s)
 {
+        if (s->reclaim)
+                reclaim_stop(s->reclaim);
         if (s->pidfd >= 0)
                 syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
         if (s->cgroup)
@@ -286,7 +288,7 @@ int sandbox_freeze(struct sandbox *s)
                 return r;
         /* Without it nothing is lost but the memory. */
         if (!s->reclaim)
-                s->reclaim = reclaim_new(s->host->base, s->host->children, s->cgroup);
+                s->reclaim = reclaim_new(s->host->reclaimer, s->cgroup);
         if (s->reclaim)
                 reclaim_begin(s->reclaim);
         return 0;

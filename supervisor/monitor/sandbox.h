@@ -16,6 +16,7 @@
 #include "supervisor/monitor/stub.h"
 
 struct sandbox;
+struct reclaimer;
 
 /* What a sandbox needs of the monitor; borrowed. */
 struct sandbox_host {
@@ -25,6 +26,7 @@ struct sandbox_host {
         /* PID 1 has been reaped; the sandbox is freed by the callee. */
         void (*ended)(void *data, struct sandbox *sandbox, const struct monitor_ended *how);
         void *data;
+        struct reclaimer *reclaimer; /* for sandbox_freeze() */
 };
 
 /* Makes the pipes, the socketpair and the control group. handle names it towards the broker, id is
