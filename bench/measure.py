@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -190,6 +191,12 @@ class Bench:
     def node(self):
         own = os.path.join(self.node_modules, "node", "bin", "node")
         return own if os.path.exists(own) else shutil.which("node")
+
+
+def end_as_interrupted():
+    """What ends a run leaves nothing of it behind, like Ctrl-C."""
+    for number in signal.SIGTERM, signal.SIGHUP:
+        signal.signal(number, signal.default_int_handler)
 
 
 def say(text):

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import growth
 import peers
 import report
-from measure import HERE, Bench, Failure, machine, pinned, say, summary
+from measure import HERE, Bench, Failure, end_as_interrupted, machine, pinned, say, summary
 from rows import MEASURES, ROWS, SELDOM, Measures
 
 TOP = os.path.dirname(HERE)
@@ -204,6 +204,7 @@ def run(options):
 
 def main():
     options = parse(sys.argv[1:])
+    end_as_interrupted()
     try:
         found = run(options)
     except Failure as error:

@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import report
-from measure import Bench, Cloister, Failure, machine, pinned
+from measure import Bench, Cloister, Failure, end_as_interrupted, machine, pinned
 from rows import TOOL_CALLS
 from run import node_modules, places
 
@@ -124,6 +124,7 @@ def main():
     parser.add_argument("--calls", type=int, default=1000)
     options = parser.parse_args()
     cloister, programs = places(options)
+    end_as_interrupted()
     with tempfile.TemporaryDirectory(prefix="cloister-bench-") as work:
         bench = Bench(os.path.abspath(cloister), programs, node_modules(), work)
         try:

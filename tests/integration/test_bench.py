@@ -1,5 +1,6 @@
 """`cloister bench`: it measures what it says, tells what is not there, and refuses what it does not know."""
 
+import glob
 import json
 import os
 import subprocess
@@ -53,6 +54,17 @@ class Command(harness.Case):
         text = self.bench("warm", "--quick").stdout.decode()
         self.assertRegex(text, r"(?m)^warm +[\d.]+ +[\d.]+ +[\d.]+ +10  floor-echo +[\d.]+x +<= 8x  (holds|missed) +[\d.]+x$")
         self.assertRegex(text, r"(?m)^  warm +`1\+1` in a living session$")
+
+    def test_one_that_is_terminated_leaves_nothing(self):
+        place = self.path("tmp")
+        os.mkdir(place)
+        run = subprocess.Popen([harness.CLOISTER, "bench", "warm", "--rounds", "10000"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env=harness.environment(TMPDIR=place))
+        self.addCleanup(run.kill)
+        self.assertTrue(harness.wait_until(lambda: glob.glob(place + "/*/config-*")))
+        run.terminate()
+        self.assertEqual(run.wait(30), 130)
+        self.assertEqual(os.listdir(place), [])
 
     def test_growth(self):
         curves = self.found("sessions", "results", "parallel", "session-heap", "tools")["growth"]
