@@ -13,9 +13,11 @@
  * nothing for a profile that is not expected.
  *
  * A spare counts as a live session until it has gone, and goes when a session needs its place. It
- * goes with the config that it was made under. It has nothing to say before its first cell: one
- * that does, or dies, is replaced after a while, which grows from time to time. Where a sandbox
- * could not be made, none is asked for until a session has got one.
+ * goes with the config that it was made under, once the monitor has told of another: until then a
+ * session may take it, as one that waited for a sandbox of its own would just have got it. It has
+ * nothing to say before its first cell: one that does, or dies, is replaced after a while, which
+ * grows from time to time. Where a sandbox could not be made, none is asked for until a session has
+ * got one.
  */
 #pragma once
 
