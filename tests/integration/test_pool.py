@@ -108,6 +108,20 @@ class Pool(harness.Case):
             self.assertNotIn(0, uids)
         self.assertEqual(server.close(60), 0)
 
+    def test_each_has_namespaces_of_its_own(self):
+        """Also those of which one is made ahead: from the pool, not from it, and where the session makes it itself."""
+        server = self.serve(pool=1, profiles={"waiting": {"agent": True, "pool": 0},
+                                              "loopback": {"agent": True, "pool": 0, "network": "loopback"}})
+        code = "import os\n{n: os.readlink('/proc/self/ns/' + n) for n in ('net', 'mnt', 'pid', 'user', 'ipc', 'uts', 'cgroup')}"
+        seen = [{kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt", "pid", "user", "ipc", "uts", "cgroup")}]
+        for name, profile in ("a", "default"), ("b", "default"), ("c", "waiting"), ("d", "waiting"), ("e", "loopback"), ("f", "loopback"):
+            if profile == "default":
+                self.wait_ready(server, 1)
+            seen.append(self.value(server, code, session=name, profile=profile))
+        for kind in seen[0]:
+            self.assertEqual(len({links[kind] for links in seen}), 7, (kind, seen))
+        self.assertEqual(server.close(), 0)
+
     def test_a_session_that_was_lost_or_reset_gets_a_fresh_one(self):
         server = self.serve(pool=1)
         for _ in range(3):

@@ -11,6 +11,78 @@ import rawmcp
 
 SLOW = "import time\ntime.sleep(%s)\n"
 
+# Code of an image in a worker that is being made: its hooks run beside an init that is just starting. It tries each for
+# as long as that may take, and the same where it is allowed.
+HOOK = """
+import ctypes, errno, os, signal, time
+import _cloister
+
+libc = ctypes.CDLL(None, use_errno=True)
+found = {}
+
+def ptrace(request, pid):
+    if libc.ptrace(request, pid, None, None) < 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+ATTEMPTS = {
+    "memory": lambda pid: open("/proc/%s/mem" % pid, "r+b", 0).close(),
+    "descriptors": lambda pid: os.listdir("/proc/%s/fd" % pid),
+    "attach": lambda pid: ptrace(16, pid),
+    "seize": lambda pid: ptrace(0x4206, pid),
+    "maps": lambda pid: open("/proc/%s/maps" % pid).read(),
+    "oom": lambda pid: open("/proc/%s/oom_score_adj" % pid, "w").close(),
+    "SIGKILL": lambda pid: os.kill(pid, signal.SIGKILL),
+    "SIGSTOP": lambda pid: os.kill(pid, signal.SIGSTOP),
+    "SIGINT": lambda pid: os.kill(pid, signal.SIGINT),
+    "fileno": lambda pid: _cloister.fileno(),
+    "read": lambda pid: _cloister.read([]),
+    "send": lambda pid: _cloister.send(1, 1, b"{}"),
+}
+
+def outcome(name, pid):
+    try:
+        ATTEMPTS[name](pid)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    except RuntimeError as e:
+        return str(e)
+    return "done"
+
+def hook():
+    if found:
+        return
+    found["init"] = {name: [] for name in ATTEMPTS}
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        for name, seen in found["init"].items():
+            what = outcome(name, 1)
+            if what not in seen:
+                seen.append(what)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    found["child"] = {name: [outcome(name, child)] for name in ("memory", "descriptors", "SIGKILL")}
+    found["ended"] = os.waitpid(child, 0)[1]
+
+os.register_at_fork(after_in_child=hook)
+"""
+
+# Part of an image, and imported before most of ours: what is compiled there, and what comes compiled.
+WATCH = """
+import re, sys
+
+loaded, compiled = [], []
+
+def watch(event, args):
+    if event == "marshal.loads":
+        loaded.extend(name.decode() for name in re.findall(rb"<cloister>/([a-z]+)[.]py", args[0])[:1])
+    elif event == "compile":
+        compiled.append(str(args[1]))
+
+sys.addaudithook(watch)
+"""
+
 
 class Templates(harness.Case):
     def setUp(self):
@@ -46,12 +118,16 @@ class Templates(harness.Case):
 
     def preloading(self, text):
         """Settings of a profile whose template imports a module of this text."""
-        package = self.path("early")
+        return {"preload": ["early"], **self.adding("early", text)}
+
+    def adding(self, name, text):
+        """Settings of a profile whose standard library has a module of this name and text."""
+        package = self.path(name)
         os.mkdir(package)
         os.chmod(package, 0o755)
         with open(f"{package}/__init__.py", "w", encoding="utf-8") as f:
             f.write(text)
-        return {"preload": ["early"], "mounts": [{"source": package, "target": self.stdlib() + "/early"}]}
+        return {"mounts": [{"source": package, "target": self.stdlib() + "/" + name}]}
 
     def stdlib(self):
         ran = self.run_cloister("run", "-c", "import sysconfig; print(sysconfig.get_paths()['stdlib'])")
@@ -155,6 +231,54 @@ class AlwaysDies(Templates):
                 server.close()
                 os.unlink(self.path("early") + "/__init__.py")
                 os.rmdir(self.path("early"))
+
+
+class Modules(Templates):
+    def test_ours_come_compiled(self):
+        server = self.serve(pool=0, profiles={"watched": {"agent": True, **self.adding("sitecustomize", WATCH)}})
+        self.ok(server, "help(tools)\n_search('x')", profile="watched")
+        found = self.ok(server, "import sitecustomize as s\n[s.loaded, s.compiled]", profile="watched")
+        self.assertLessEqual({"session", "cell", "calls", "discovery"}, set(found[0]), found)
+        self.assertEqual([name for name in found[1] if "cloister" in name], [])
+        # The control: what is compiled shows.
+        self.assertTrue([name for name in found[1] if name.startswith("<cell ")], found)
+
+
+class Hooks(Templates):
+    def test_what_runs_beside_a_starting_init_does_not_reach_it(self):
+        hooked = {"agent": True, **self.preloading(HOOK)}
+        for pool in 0, 1:
+            with self.subTest(pool=pool):
+                server = self.serve(pool=pool, profiles={"hooked": hooked})
+                found = self.ok(server, "import early; early.found", profile="hooked")
+                init = found["init"]
+                for name in "memory", "descriptors", "maps", "oom":
+                    self.assertTrue(init[name] and set(init[name]) <= {"EACCES", "EPERM", "ENOENT"}, found)
+                for name in "attach", "seize":
+                    self.assertEqual(init[name], ["EPERM"], found)
+                for name in "fileno", "read", "send":
+                    self.assertEqual(len(init[name]), 1, found)
+                    self.assertIn("only the session's first process can talk", init[name][0])
+                # Refused by Landlock since Linux 6.12; the first process of a namespace takes none that it did not ask for.
+                for name in "SIGKILL", "SIGSTOP", "SIGINT":
+                    self.assertLessEqual(set(init[name]), {"done", "EPERM"}, found)
+                self.assertEqual({harness.stat_of(pid)[1] for pid in self.inits(server)}, {"S"})
+                # The controls: the same, and it is allowed.
+                self.assertEqual(found["child"], dict.fromkeys(found["child"], ["done"]))
+                self.assertEqual(found["ended"], signal.SIGKILL)
+                self.assertEqual(self.ok(server, "6 * 7", profile="hooked"), 42)
+                self.assertEqual(server.close(), 0)
+
+    @staticmethod
+    def inits(server):
+        """The first process of each session."""
+        found = []
+        for pid in harness.descendants(server.process.pid):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as f:
+                (ids,) = [line.split()[1:] for line in f if line.startswith("NSpid:")]
+                if len(ids) == 3 and ids[-1] == "1":
+                    found.append(pid)
+        return found
 
 
 class Many(Templates):

@@ -37,6 +37,29 @@ class Warm(WorkerTest):
         self.assertEqual(broken["line"], 2)
         self.assertIn("early(1)", broken["traceback"])
 
+    def test_a_cell_costs_what_early_ones_cost(self):
+        self.idle()
+        kinds = "x = [%d]", "x[0] + %d", "print(%d)", "for i in range(%d % 3):\n    y = i"
+
+        def block():
+            before = self.cpu()
+            for number in range(299):
+                self.run_cell(kinds[number % len(kinds)].replace("%d", str(number)))
+            return self.cpu() - before
+
+        # What belongs to the last thousand cells is kept, and given up a hundred at a time: objects are counted after
+        # as many hundreds of cells each time.
+        self.run_cell("import gc, sys")
+        count = "gc.collect() and None\nsys.getallocatedblocks()"
+        early = [(block(), self.value(count)) for _ in range(4)]
+        late = [(block(), self.value(count)) for _ in range(4)]
+        self.assertLess(late[-1][1] - early[-1][1], 300, "objects of 1,200 cells")
+        self.assertLess(min(late)[0], 2 * min(early)[0], (early, late))
+
+    def cpu(self):
+        with open("/proc/%d/schedstat" % self.worker.pid, encoding="ascii") as f:
+            return int(f.read().split()[0])
+
     def test_a_wake_up_between_cells(self):
         """Work for the loop from a thread, while the worker rests beside the loop."""
         self.run_cell(
