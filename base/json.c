@@ -12,7 +12,7 @@
  * the distance to its end: depth is found by walking that array once with a stack of ends. */
 static bool depth_fits(yyjson_doc *doc)
 {
-        yyjson_val *ends[JSON_DEPTH_MAX];
+        yyjson_val *ends[JSON_DEPTH_MAX] _uninitialized_;
         yyjson_val *value = yyjson_doc_get_root(doc);
         yyjson_val *last = value + yyjson_doc_get_val_count(doc);
         size_t depth = 0;
@@ -162,67 +162,57 @@ int json_append_mut(struct buffer *b, yyjson_mut_val *value)
         return append_written(b, text, n, &why);
 }
 
-static int append_piece(void *data, const char *text, size_t n)
+/* Bytes at the front that stand in a JSON string as they are. */
+static size_t plain_run(const unsigned char *s, size_t n)
 {
-        return buffer_append(data, text, n);
+        size_t at = 0;
+
+        while (at < n) {
+                int length = s[at] >= 0x80 ? utf8_next(s + at, n - at) : 1;
+                if (length <= 0 || s[at] < ' ' || s[at] == '"' || s[at] == '\\')
+                        break;
+                at += (size_t)length;
+        }
+        return at;
 }
 
-/* The text with U+FFFD for what is not UTF-8: three bytes for one at most. */
-static int make_valid(struct buffer *to, const char *text, size_t n)
+/* What is at the front instead: a character to escape, or bytes that are not UTF-8. Returns how
+ * many bytes it has, or negative errno. */
+static int append_escaped(struct buffer *b, const unsigned char *s, size_t n)
 {
-        struct utf8_stream stream = {};
+        static const char letters[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+                                       ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+        static const char hex[] = "0123456789ABCDEF";
+        int r, length = s[0] >= 0x80 ? utf8_next(s, n) : 1;
 
-        if (n > SIZE_MAX / 3)
-                return -EMSGSIZE;
-        buffer_init(to, 3 * n);
-        int r = utf8_feed(&stream, text, n, append_piece, to);
-        return r < 0 ? r : utf8_finish(&stream, append_piece, to);
-}
-
-static int append_string(struct buffer *b, const char *text, size_t n, yyjson_write_err *why)
-{
-        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        yyjson_mut_val *value = doc ? yyjson_mut_strn(doc, text, n) : NULL;
-        size_t length = 0;
-
-        if (!value)
-                return -ENOMEM;
-        char *out = yyjson_mut_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, &length, why);
-        return append_written(b, out, length, why);
-}
-
-/* Whether the text is ASCII that needs no escape. */
-static bool is_plain(const char *text, size_t n)
-{
-        size_t i = 0;
-
-        while (i < n && text[i] >= ' ' && text[i] < 0x7f && text[i] != '"' && text[i] != '\\')
-                i++;
-        return i == n;
-}
-
-static int append_plain(struct buffer *b, const char *text, size_t n)
-{
-        int r = buffer_reserve(b, n + 2);
-
-        if (r < 0)
-                return r;
-        buffer_append(b, "\"", 1);
-        buffer_append(b, text, n);
-        return buffer_append(b, "\"", 1);
+        if (length < 1)
+                r = buffer_append_text(b, "\xef\xbf\xbd");
+        else if (letters[s[0]])
+                r = buffer_append(b, (const char[]){'\\', letters[s[0]]}, 2);
+        else
+                r = buffer_append(
+                        b, (const char[]){'\\', 'u', '0', '0', hex[s[0] >> 4], hex[s[0] & 15]}, 6);
+        return r < 0 ? r : length == 0 ? (int)n : length < 0 ? -length : 1;
 }
 
 int json_append_string(struct buffer *b, const char *text, size_t n)
 {
-        yyjson_write_err why = {};
+        const unsigned char *s = (const unsigned char *)text;
+        size_t before = b->length, at = 0;
+        int r = buffer_append(b, "\"", 1);
 
-        if (is_plain(text, n))
-                return append_plain(b, text, n);
-        int r = append_string(b, text, n, &why);
-        if (why.code != YYJSON_WRITE_ERROR_INVALID_STRING)
-                return r;
-        /* yyjson refuses what is not UTF-8, or copies it as it is: neither would be JSON. */
-        _cleanup_buffer_ struct buffer valid = BUFFER_INIT(1);
-        r = make_valid(&valid, text, n);
-        return r < 0 ? r : append_string(b, buffer_bytes(&valid), valid.length, &why);
+        while (r >= 0 && at < n) {
+                size_t run = plain_run(s + at, n - at);
+                r = buffer_append(b, s + at, run);
+                at += run;
+                if (r >= 0 && at < n)
+                        r = append_escaped(b, s + at, n - at);
+                if (r > 0)
+                        at += (size_t)r;
+        }
+        if (r >= 0)
+                r = buffer_append(b, "\"", 1);
+        if (r < 0)
+                b->length = before;
+        return r < 0 ? r : 0;
 }

@@ -114,147 +114,130 @@ int result_content_text(const struct cell_outcome *o, struct buffer *to)
 }
 
 /* The text of a display, cut as output is. */
-static yyjson_mut_val *text_of(yyjson_mut_doc *doc, const struct cell_display *d, size_t most)
+static void put_text(struct json_out *out, const struct cell_display *d, size_t most)
 {
-        _cleanup_buffer_ struct buffer cut_text = BUFFER_INIT(TEXT_MAX);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
         bool cut;
 
-        if (d->data.length == 0)
-                return yyjson_mut_str(doc, "");
-        if (output_cut(buffer_bytes(&d->data), d->data.length, most, &cut_text, &cut) < 0 ||
-            cut_text.length == 0)
-                return NULL;
-        return yyjson_mut_strncpy(doc, buffer_bytes(&cut_text), cut_text.length);
+        int r = output_cut(buffer_bytes(&d->data), d->data.length, most, &text, &cut);
+        if (r < 0)
+                json_out_fail(out, r);
+        json_out_string(out, "text", buffer_bytes(&text), text.length);
 }
 
-static int add_displays(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o,
-                        size_t most)
+static void put_displays(struct json_out *out, const struct cell_outcome *o, size_t most)
 {
-        yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, to, "displays");
-
+        json_out_begin(out, "displays", '[');
         for (size_t i = 0; i < o->n_displays; i++) {
                 const struct cell_display *d = &o->displays[i];
-                yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-                yyjson_mut_obj_add_str(doc, item, "mime_type", d->mime_type);
-                yyjson_mut_obj_add_uint(doc, item, "bytes", bytes_of(d));
-                yyjson_mut_val *text = d->is_text ? text_of(doc, d, most / o->n_displays) : NULL;
-                if (d->is_text && !text)
-                        return -ENOMEM;
-                if (text)
-                        yyjson_mut_obj_add_val(doc, item, "text", text);
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "mime_type", d->mime_type);
+                json_out_int(out, "bytes", bytes_of(d));
+                if (d->is_text)
+                        put_text(out, d, most / o->n_displays);
+                json_out_end(out, '}');
         }
+        json_out_end(out, ']');
         if (o->displays_total > o->n_displays)
-                yyjson_mut_obj_add_uint(doc, to, "displays_total", o->displays_total);
-        return 0;
+                json_out_int(out, "displays_total", o->displays_total);
 }
 
-static void add_files(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o)
+static void put_files(struct json_out *out, const struct cell_outcome *o)
 {
-        yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, to, "files");
-
+        json_out_begin(out, "files", '[');
         for (size_t i = 0; i < o->n_files; i++) {
-                yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-                yyjson_mut_obj_add_str(doc, item, "path", o->files[i].path);
-                yyjson_mut_obj_add_uint(doc, item, "size", o->files[i].size);
-                yyjson_mut_obj_add_str(doc, item, "mime_type", o->files[i].mime_type);
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "path", o->files[i].path);
+                json_out_int(out, "size", o->files[i].size);
+                json_out_text(out, "mime_type", o->files[i].mime_type);
+                json_out_end(out, '}');
         }
+        json_out_end(out, ']');
         if (o->files_total > o->n_files)
-                yyjson_mut_obj_add_uint(doc, to, "files_total", o->files_total);
+                json_out_int(out, "files_total", o->files_total);
 }
 
-int result_content_structured(yyjson_mut_doc *doc, yyjson_mut_val *structured,
-                              const struct cell_outcome *o, size_t most)
+void result_content_structured(struct json_out *out, const struct cell_outcome *o, size_t most)
 {
         if (o->files_total > 0)
-                add_files(doc, structured, o);
-        return o->displays_total > 0 ? add_displays(doc, structured, o, most) : 0;
+                put_files(out, o);
+        if (o->displays_total > 0)
+                put_displays(out, o, most);
 }
 
-static yyjson_mut_val *add_block(yyjson_mut_doc *doc, yyjson_mut_val *content, const char *type)
+static void begin_block(struct json_out *out, const char *type)
 {
-        yyjson_mut_val *block = yyjson_mut_arr_add_obj(doc, content);
-
-        yyjson_mut_obj_add_str(doc, block, "type", type);
-        return block;
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "type", type);
 }
 
-/* The base64 of a display stays where it is: the outcome outlives the document. */
-static void add_data(yyjson_mut_doc *doc, yyjson_mut_val *block, const char *key,
-                     const struct cell_display *d)
+/* Base64, which was checked. */
+static void put_data(struct json_out *out, const char *key, const struct cell_display *d)
 {
-        yyjson_mut_obj_add_val(
-                doc, block, key,
-                yyjson_mut_strn(doc, d->data.length ? buffer_bytes(&d->data) : "", d->data.length));
+        json_out_string(out, key, buffer_bytes(&d->data), d->data.length);
 }
 
-static int append_resource(yyjson_mut_doc *doc, yyjson_mut_val *content,
-                           const struct cell_display *d, size_t index, const char *session,
-                           size_t most)
+static void put_resource(struct json_out *out, const struct cell_display *d, size_t index,
+                         const char *session, size_t most)
 {
         char uri[URI_MAX];
 
         snprintf(uri, sizeof(uri), "cloister://sessions/%s/displays/%zu", session, index + 1);
-        yyjson_mut_val *block = add_block(doc, content, "resource");
-        yyjson_mut_val *resource = yyjson_mut_obj_add_obj(doc, block, "resource");
-        yyjson_mut_obj_add_strcpy(doc, resource, "uri", uri);
-        yyjson_mut_obj_add_str(doc, resource, "mimeType", d->mime_type);
-        if (!d->is_text) {
-                add_data(doc, resource, "blob", d);
-                return 0;
-        }
-        yyjson_mut_val *text = text_of(doc, d, most);
-        return yyjson_mut_obj_add_val(doc, resource, "text", text) ? 0 : -ENOMEM;
+        begin_block(out, "resource");
+        json_out_begin(out, "resource", '{');
+        json_out_text(out, "uri", uri);
+        json_out_text(out, "mimeType", d->mime_type);
+        if (d->is_text)
+                put_text(out, d, most);
+        else
+                put_data(out, "blob", d);
+        json_out_end(out, '}');
+        json_out_end(out, '}');
 }
 
-static int append_display(yyjson_mut_doc *doc, yyjson_mut_val *content,
-                          const struct cell_display *d, size_t index, const char *session,
-                          size_t most, unsigned kinds)
+static void put_display(struct json_out *out, const struct cell_display *d, size_t index,
+                        const char *session, size_t most, unsigned kinds)
 {
         bool picture = !d->is_text && is_picture(d->mime_type);
         bool audio = !d->is_text && is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO;
 
         if (is_too_large(d))
-                return 0;
+                return;
         if (picture || audio) {
-                yyjson_mut_val *block = add_block(doc, content, picture ? "image" : "audio");
-                add_data(doc, block, "data", d);
-                yyjson_mut_obj_add_str(doc, block, "mimeType", d->mime_type);
-                return 0;
+                begin_block(out, picture ? "image" : "audio");
+                put_data(out, "data", d);
+                json_out_text(out, "mimeType", d->mime_type);
+                json_out_end(out, '}');
+        } else if (d->is_text && is_kind(d->mime_type, "text/")) {
+                begin_block(out, "text");
+                put_text(out, d, most);
+                json_out_end(out, '}');
+        } else {
+                put_resource(out, d, index, session, most);
         }
-        if (!d->is_text || !is_kind(d->mime_type, "text/"))
-                return append_resource(doc, content, d, index, session, most);
-        yyjson_mut_val *text = text_of(doc, d, most);
-        return yyjson_mut_obj_add_val(doc, add_block(doc, content, "text"), "text", text) ? 0
-                                                                                          : -ENOMEM;
 }
 
-static int append_link(yyjson_mut_doc *doc, yyjson_mut_val *content, const struct cell_file *file,
-                       const char *session)
+static void put_link(struct json_out *out, const struct cell_file *file, const char *session)
 {
         _cleanup_buffer_ struct buffer uri = BUFFER_INIT(URI_MAX);
         const char *slash = strrchr(file->path, '/');
 
         int r = result_content_file_uri(session, file->path, &uri);
         if (r < 0)
-                return r;
-        yyjson_mut_val *block = add_block(doc, content, "resource_link");
-        yyjson_mut_obj_add_strncpy(doc, block, "uri", buffer_bytes(&uri), uri.length);
-        yyjson_mut_obj_add_str(doc, block, "name", slash ? slash + 1 : file->path);
-        yyjson_mut_obj_add_str(doc, block, "mimeType", file->mime_type);
-        yyjson_mut_obj_add_uint(doc, block, "size", file->size);
-        return 0;
+                json_out_fail(out, r);
+        begin_block(out, "resource_link");
+        json_out_string(out, "uri", buffer_bytes(&uri), uri.length);
+        json_out_text(out, "name", slash ? slash + 1 : file->path);
+        json_out_text(out, "mimeType", file->mime_type);
+        json_out_int(out, "size", file->size);
+        json_out_end(out, '}');
 }
 
-int result_content_append(yyjson_mut_doc *doc, yyjson_mut_val *content,
-                          const struct cell_outcome *o, const char *session, size_t most,
-                          unsigned kinds)
+void result_content_append(struct json_out *out, const struct cell_outcome *o, const char *session,
+                           size_t most, unsigned kinds)
 {
-        int r = 0;
-
-        for (size_t i = 0; i < o->n_displays && r >= 0; i++)
-                r = append_display(doc, content, &o->displays[i], i, session, most / o->n_displays,
-                                   kinds);
-        for (size_t i = 0; i < o->n_files && r >= 0 && kinds & CONTENT_LINKS; i++)
-                r = append_link(doc, content, &o->files[i], session);
-        return r;
+        for (size_t i = 0; i < o->n_displays; i++)
+                put_display(out, &o->displays[i], i, session, most / o->n_displays, kinds);
+        for (size_t i = 0; i < o->n_files && kinds & CONTENT_LINKS; i++)
+                put_link(out, &o->files[i], session);
 }

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/json-out.h"
 #include "supervisor/session/cell.h"
 
 enum {
@@ -44,10 +44,9 @@ int result_content_file_uri(const char *session, const char *path, struct buffer
 int result_content_text(const struct cell_outcome *outcome, struct buffer *to);
 
 /* Adds "displays" and "files" to structuredContent; text is cut to `most` characters together. */
-int result_content_structured(yyjson_mut_doc *doc, yyjson_mut_val *structured,
-                              const struct cell_outcome *outcome, size_t most);
+void result_content_structured(struct json_out *out, const struct cell_outcome *outcome,
+                               size_t most);
 
 /* Appends blocks to the array. kinds: CONTENT_…. */
-int result_content_append(yyjson_mut_doc *doc, yyjson_mut_val *content,
-                          const struct cell_outcome *outcome, const char *session, size_t most,
-                          unsigned kinds);
+void result_content_append(struct json_out *out, const struct cell_outcome *outcome,
+                           const char *session, size_t most, unsigned kinds);

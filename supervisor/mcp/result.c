@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json-out.h"
 #include "base/json.h"
 #include "supervisor/mcp/result-content.h"
 
@@ -86,7 +87,7 @@ static int append(struct buffer *b, const char *text)
         return buffer_append(b, text, strlen(text));
 }
 
-static int put_text(void *data, const char *text, size_t n)
+static int append_piece(void *data, const char *text, size_t n)
 {
         return buffer_append(data, text, n);
 }
@@ -95,9 +96,9 @@ static int put_text(void *data, const char *text, size_t n)
 static int append_checked(struct buffer *b, const char *text)
 {
         struct utf8_stream stream = {};
-        int r = utf8_feed(&stream, text, strlen(text), put_text, b);
+        int r = utf8_feed(&stream, text, strlen(text), append_piece, b);
 
-        return r < 0 ? r : utf8_finish(&stream, put_text, b);
+        return r < 0 ? r : utf8_finish(&stream, append_piece, b);
 }
 
 static int cut_member(yyjson_val *object, const char *key, size_t most, struct buffer *to,
@@ -247,86 +248,90 @@ static int make_text(const struct cell_outcome *o, const struct parts *p, struct
         return r;
 }
 
-/* An empty buffer may have no bytes at all, which yyjson takes for a failure. */
-static yyjson_mut_val *string_of(yyjson_mut_doc *doc, const struct buffer *b)
+static void put_buffer(struct json_out *out, const char *key, const struct buffer *b)
 {
-        return yyjson_mut_strn(doc, b->length > 0 ? buffer_bytes(b) : "", b->length);
+        json_out_string(out, key, buffer_bytes(b), b->length);
 }
 
-static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *to, const char *key,
-                     const struct buffer *b)
+static void put_text(struct json_out *out, const char *key, const struct buffer *b)
 {
         if (b->length > 0)
-                yyjson_mut_obj_add_val(doc, to, key, string_of(doc, b));
+                put_buffer(out, key, b);
 }
 
 /* Milliseconds with what digits they are worth. */
-static void add_ms(yyjson_mut_doc *doc, yyjson_mut_val *to, const char *key, uint64_t us)
+static void put_ms(struct json_out *out, const char *key, uint64_t us)
 {
+        const char text[] = {(char)('0' + us / 1000), '.', (char)('0' + us / 100 % 10),
+                             (char)('0' + us / 10 % 10)};
+
         if (us < 10000)
-                yyjson_mut_obj_add_real(doc, to, key, (double)(us - us % 10) / 1000);
+                json_out_raw(out, key, text, us % 100 < 10 ? 3 : 4);
         else
-                yyjson_mut_obj_add_uint(doc, to, key, us / 1000);
+                json_out_int(out, key, us / 1000);
 }
 
 /* The json of a value stands beside its repr while both fit the budget. */
-static void add_value(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o,
-                      const struct parts *p, size_t most)
+static void put_value(struct json_out *out, const struct cell_outcome *o, const struct parts *p,
+                      size_t most)
 {
         yyjson_val *json = yyjson_obj_get(o->value, "json");
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(most + 1);
 
         if (!o->value)
                 return;
-        yyjson_mut_val *value = yyjson_mut_obj_add_obj(doc, to, "value");
-        yyjson_mut_obj_add_val(doc, value, "repr", string_of(doc, &p->repr));
+        json_out_begin(out, "value", '{');
+        put_buffer(out, "repr", &p->repr);
         if (json && !p->repr_cut && json_append(&text, json) >= 0 &&
             text.length + p->repr.length <= most)
-                yyjson_mut_obj_add_val(doc, value, "json", yyjson_val_mut_copy(doc, json));
+                json_out_raw(out, "json", buffer_bytes(&text), text.length);
+        json_out_end(out, '}');
 }
 
-static void add_error(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o,
-                      const struct parts *p)
+static void put_error(struct json_out *out, const struct cell_outcome *o, const struct parts *p)
 {
         int64_t line;
 
         if (!p->type)
                 return;
-        yyjson_mut_val *error = yyjson_mut_obj_add_obj(doc, to, "error");
         size_t n = strnlen(p->type, ERROR_TYPE_MAX);
         if (n == ERROR_TYPE_MAX) {
                 /* Not within a character: what follows the cut begins one. */
                 while (n > 0 && ((unsigned char)p->type[n] & 0xc0) == 0x80)
                         n--;
         }
-        yyjson_mut_obj_add_strn(doc, error, "type", p->type, n);
-        yyjson_mut_obj_add_val(doc, error, "message", string_of(doc, &p->message));
-        add_text(doc, error, "traceback", &p->traceback);
+        json_out_begin(out, "error", '{');
+        json_out_string(out, "type", p->type, n);
+        put_buffer(out, "message", &p->message);
+        put_text(out, "traceback", &p->traceback);
         if (json_int64(yyjson_obj_get(o->error, "line"), &line) == 0)
-                yyjson_mut_obj_add_sint(doc, error, "line", line);
+                json_out_int(out, "line", line);
+        json_out_end(out, '}');
 }
 
-static void add_calls(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o)
+static void put_calls(struct json_out *out, const struct cell_outcome *o)
 {
         if (o->calls_total == 0)
                 return;
-        yyjson_mut_val *calls = yyjson_mut_obj_add_arr(doc, to, "tool_calls");
+        json_out_begin(out, "tool_calls", '[');
         for (size_t i = 0; i < o->n_calls; i++) {
                 const struct cell_call *c = &o->calls[i];
                 if (!c->used)
                         continue;
-                yyjson_mut_val *call = yyjson_mut_arr_add_obj(doc, calls);
-                yyjson_mut_obj_add_strcpy(doc, call, "server", c->server);
-                yyjson_mut_obj_add_strcpy(doc, call, "tool", c->tool);
-                yyjson_mut_obj_add_bool(doc, call, "ok", c->ok);
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "server", c->server);
+                json_out_text(out, "tool", c->tool);
+                json_out_bool(out, "ok", c->ok);
                 if (c->pending)
-                        yyjson_mut_obj_add_bool(doc, call, "pending", true);
-                add_ms(doc, call, "duration_ms", c->duration_us);
+                        json_out_bool(out, "pending", true);
+                put_ms(out, "duration_ms", c->duration_us);
+                json_out_end(out, '}');
         }
-        yyjson_mut_obj_add_uint(doc, to, "tool_calls_total", o->calls_total);
+        json_out_end(out, ']');
+        json_out_int(out, "tool_calls_total", o->calls_total);
 }
 
-static void add_signal(yyjson_mut_doc *doc, yyjson_mut_val *to, int number)
+static void put_signal(struct json_out *out, int number)
 {
         char text[32];
         const char *name = sigabbrev_np(number);
@@ -337,84 +342,78 @@ static void add_signal(yyjson_mut_doc *doc, yyjson_mut_val *to, int number)
                 snprintf(text, sizeof(text), "SIG%s", name);
         else
                 snprintf(text, sizeof(text), "SIG%d", number);
-        yyjson_mut_obj_add_strcpy(doc, to, "signal", text);
+        json_out_text(out, "signal", text);
 }
 
-static void add_truncated(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct cell_outcome *o,
-                          const struct parts *p)
+static void put_truncated(struct json_out *out, const struct cell_outcome *o, const struct parts *p)
 {
         if (!p->cut[CELL_STDOUT] && !p->cut[CELL_STDERR])
                 return;
-        yyjson_mut_val *truncated = yyjson_mut_obj_add_obj(doc, to, "truncated");
+        json_out_begin(out, "truncated", '{');
         if (p->cut[CELL_STDOUT])
-                yyjson_mut_obj_add_uint(doc, truncated, "stdout_bytes",
-                                        o->streams[CELL_STDOUT].bytes);
+                json_out_int(out, "stdout_bytes", o->streams[CELL_STDOUT].bytes);
         if (p->cut[CELL_STDERR])
-                yyjson_mut_obj_add_uint(doc, truncated, "stderr_bytes",
-                                        o->streams[CELL_STDERR].bytes);
+                json_out_int(out, "stderr_bytes", o->streams[CELL_STDERR].bytes);
         bool both = p->links[CELL_STDOUT].length > 0;
-        add_text(doc, truncated, "resource", &p->links[both ? CELL_STDOUT : CELL_STDERR]);
+        put_text(out, "resource", &p->links[both ? CELL_STDOUT : CELL_STDERR]);
         if (both)
-                add_text(doc, truncated, "stderr_resource", &p->links[CELL_STDERR]);
+                put_text(out, "stderr_resource", &p->links[CELL_STDERR]);
+        json_out_end(out, '}');
 }
 
-static yyjson_mut_val *make_structured(yyjson_mut_doc *doc, const struct cell_outcome *o,
-                                       const char *session, const struct parts *p, size_t most)
+static void put_structured(struct json_out *out, const struct cell_outcome *o, const char *session,
+                           const struct parts *p, size_t most)
 {
-        yyjson_mut_val *s = yyjson_mut_obj(doc);
-
-        yyjson_mut_obj_add_str(doc, s, "status", cell_status_name(o->status));
-        add_text(doc, s, "stdout", &p->streams[CELL_STDOUT]);
-        add_text(doc, s, "stderr", &p->streams[CELL_STDERR]);
-        add_value(doc, s, o, p, most);
-        add_error(doc, s, o, p);
-        add_text(doc, s, "notice", &p->notice);
+        json_out_begin(out, "structuredContent", '{');
+        json_out_text(out, "status", cell_status_name(o->status));
+        put_text(out, "stdout", &p->streams[CELL_STDOUT]);
+        put_text(out, "stderr", &p->streams[CELL_STDERR]);
+        put_value(out, o, p, most);
+        put_error(out, o, p);
+        put_text(out, "notice", &p->notice);
         if (o->has_exit_code)
-                yyjson_mut_obj_add_int(doc, s, "exit_code", o->exit_code);
-        add_signal(doc, s, o->signal);
-        if (result_content_structured(doc, s, o, most) < 0)
-                return NULL;
-        add_calls(doc, s, o);
+                json_out_int(out, "exit_code", o->exit_code);
+        put_signal(out, o->signal);
+        result_content_structured(out, o, most);
+        put_calls(out, o);
         if (o->duration_us > 0) {
-                add_ms(doc, s, "duration_ms", o->duration_us);
-                add_ms(doc, s, "cpu_ms", o->cpu_us);
+                put_ms(out, "duration_ms", o->duration_us);
+                put_ms(out, "cpu_ms", o->cpu_us);
         }
         if (o->queued_us >= QUEUED_WORTH_TELLING_US)
-                add_ms(doc, s, "queued_ms", o->queued_us);
+                put_ms(out, "queued_ms", o->queued_us);
         if (o->memory_peak > 0)
-                yyjson_mut_obj_add_uint(doc, s, "peak_memory_bytes", o->memory_peak);
-        yyjson_mut_obj_add_str(doc, s, "session", session);
+                json_out_int(out, "peak_memory_bytes", o->memory_peak);
+        json_out_text(out, "session", session);
         if (o->state != CELL_STATE_NONE)
-                yyjson_mut_obj_add_str(doc, s, "state", cell_state_name(o->state));
-        add_truncated(doc, s, o, p);
-        return s;
+                json_out_text(out, "state", cell_state_name(o->state));
+        put_truncated(out, o, p);
+        json_out_end(out, '}');
 }
 
 static int render(const struct cell_outcome *o, const struct result_view *view, struct parts *p,
                   struct buffer *to)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        struct json_out out = {.to = to};
 
         int r = collect(o, view, p);
         if (r >= 0)
                 r = make_text(o, p, &text);
         if (r < 0)
                 return r;
-        yyjson_mut_val *root = yyjson_mut_obj(doc);
-        yyjson_mut_val *content = yyjson_mut_obj_add_arr(doc, root, "content");
-        yyjson_mut_val *block = yyjson_mut_arr_add_obj(doc, content);
-        yyjson_mut_obj_add_str(doc, block, "type", "text");
-        yyjson_mut_obj_add_val(doc, block, "text", string_of(doc, &text));
-        r = result_content_append(doc, content, o, view->session, view->max_output, view->kinds);
-        if (r < 0)
-                return r;
-        yyjson_mut_val *structured = make_structured(doc, o, view->session, p, view->max_output);
-        if (!structured)
-                return -ENOMEM;
-        yyjson_mut_obj_add_val(doc, root, "structuredContent", structured);
-        yyjson_mut_obj_add_bool(doc, root, "isError", o->status != CELL_OK);
-        return root ? json_append_mut(to, root) : -ENOMEM;
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "content", '[');
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "type", "text");
+        put_buffer(&out, "text", &text);
+        json_out_end(&out, '}');
+        result_content_append(&out, o, view->session, view->max_output, view->kinds);
+        json_out_end(&out, ']');
+        put_structured(&out, o, view->session, p, view->max_output);
+        json_out_bool(&out, "isError", o->status != CELL_OK);
+        json_out_end(&out, '}');
+        return out.error;
 }
 
 int result_render(const struct cell_outcome *outcome, const struct result_view *view,

@@ -183,6 +183,9 @@ static void test_append_string(void)
         check_string("", 0, "\"\"");
         check_string("a\"\\\n\0\x1f", 6, "\"a\\\"\\\\\\n\\u0000\\u001F\"");
         check_string("é€😀", strlen("é€😀"), "\"é€😀\"");
+        check_string("\b\t\n\v\f\r /\x7f", 9, "\"\\b\\t\\n\\u000B\\f\\r /\x7f\"");
+        check_string("é\n\xff€\"\xc3", strlen("é\n\xff€\"\xc3"),
+                     "\"é\\n\xef\xbf\xbd€\\\"\xef\xbf\xbd\"");
         check_string("a\xff"
                      "b",
                      3,
@@ -204,6 +207,7 @@ static void test_append_has_a_bound(void)
 
         check_eq_int(json_append(&b, yyjson_doc_get_root(doc)), -EMSGSIZE);
         check_eq_int(json_append_string(&b, "1234", 4), -EMSGSIZE);
+        check_eq_int(json_append_string(&b, "12\n", 3), -EMSGSIZE);
         check_eq_int(b.length, 0);
         check_eq_int(json_append_string(&b, "123", 3), 0);
 }

@@ -1,0 +1,42 @@
+/*
+ * JSON written from front to back at the end of a buffer. Commas come by themselves.
+ *
+ *     struct json_out out = {.to = &b};
+ *     json_out_begin(&out, NULL, '{');
+ *     json_out_string(&out, "name", text, n);
+ *     json_out_begin(&out, "list", '[');
+ *     json_out_int(&out, NULL, 1);
+ *     json_out_end(&out, ']');
+ *     json_out_end(&out, '}');
+ *     return out.error;
+ *
+ * A key is ASCII without anything to escape, NULL in a list and for the whole. Who begins ends.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+struct json_out {
+        struct buffer *to;
+        int error; /* the first: -EMSGSIZE or -ENOMEM; nothing is written after it */
+        bool more; /* the next member is not the first */
+};
+
+/* What was to be written could not be made. */
+void json_out_fail(struct json_out *out, int error);
+
+void json_out_begin(struct json_out *out, const char *key, char bracket);
+void json_out_end(struct json_out *out, char bracket);
+
+/* As json_append_string(). */
+void json_out_string(struct json_out *out, const char *key, const char *text, size_t n);
+void json_out_text(struct json_out *out, const char *key, const char *text);
+void json_out_int(struct json_out *out, const char *key, int64_t number);
+void json_out_bool(struct json_out *out, const char *key, bool value);
+
+/* What is JSON already. */
+void json_out_raw(struct json_out *out, const char *key, const char *json, size_t n);

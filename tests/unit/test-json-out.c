@@ -1,0 +1,77 @@
+/* JSON written from front to back. */
+#include "base/json-out.h"
+
+#include <errno.h>
+
+#include "base/json.h"
+#include "tests/unit/test.h"
+
+static void write_all(struct json_out *out)
+{
+        json_out_begin(out, NULL, '{');
+        json_out_string(out, "a", "x\0\"y", 4);
+        json_out_begin(out, "list", '[');
+        json_out_int(out, NULL, INT64_MIN);
+        json_out_begin(out, NULL, '{');
+        json_out_end(out, '}');
+        json_out_begin(out, NULL, '[');
+        json_out_end(out, ']');
+        json_out_text(out, NULL, "");
+        json_out_raw(out, NULL, "1.50", 4);
+        json_out_end(out, ']');
+        json_out_bool(out, "yes", true);
+        json_out_bool(out, "no", false);
+        json_out_end(out, '}');
+}
+
+static const char all[] =
+        "{\"a\":\"x\\u0000\\\"y\",\"list\":[-9223372036854775808,{},[],\"\",1.50],"
+        "\"yes\":true,\"no\":false}";
+
+static void test_members_and_commas(void)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct json_out out = {.to = &b};
+        struct error err = {};
+
+        write_all(&out);
+        check_eq_int(out.error, 0);
+        check_eq_bytes(buffer_bytes(&b), b.length, all);
+        check_ok(json_parse(buffer_bytes(&b), b.length, &doc, &err));
+}
+
+/* Wherever the room ends: the first failure stays, and what was written is the beginning. */
+static void test_a_bound_anywhere(void)
+{
+        for (size_t most = 1; most < sizeof(all); most++) {
+                _cleanup_buffer_ struct buffer b = BUFFER_INIT(most);
+                struct json_out out = {.to = &b};
+
+                write_all(&out);
+                check_eq_int(out.error, most < sizeof(all) - 1 ? -EMSGSIZE : 0);
+                check(memcmp(buffer_bytes(&b), all, b.length) == 0);
+        }
+}
+
+static void test_the_first_failure_stays(void)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
+        struct json_out out = {.to = &b};
+
+        json_out_begin(&out, NULL, '[');
+        json_out_fail(&out, -ENOMEM);
+        json_out_fail(&out, -EMSGSIZE);
+        json_out_text(&out, NULL, "never");
+        json_out_end(&out, ']');
+        check_eq_int(out.error, -ENOMEM);
+        check_eq_bytes(buffer_bytes(&b), b.length, "[");
+}
+
+int main(void)
+{
+        run(test_members_and_commas);
+        run(test_a_bound_anywhere);
+        run(test_the_first_failure_stays);
+        return 0;
+}
