@@ -57,32 +57,17 @@ int buffer_reserve(struct buffer *b, size_t n)
         return 0;
 }
 
-char *buffer_tail(struct buffer *b)
-{
-        return b->data + b->start + b->length;
-}
-
-size_t buffer_room(const struct buffer *b)
-{
-        return b->allocated - b->start - b->length;
-}
-
 void buffer_produced(struct buffer *b, size_t n)
 {
         assert(n <= buffer_room(b));
         b->length += n;
 }
 
-int buffer_append(struct buffer *b, const void *data, size_t n)
+int buffer_grow_append(struct buffer *b, const void *data, size_t n)
 {
-        if (n == 0)
-                return 0;
         int r = buffer_reserve(b, n);
-        if (r < 0)
-                return r;
-        memcpy(buffer_tail(b), data, n);
-        b->length += n;
-        return 0;
+
+        return r < 0 ? r : buffer_append(b, data, n);
 }
 
 int buffer_append_number(struct buffer *b, int64_t number)

@@ -39,11 +39,34 @@ static inline char *buffer_bytes(const struct buffer *b)
 
 /* Makes room for n more bytes behind the content; buffer_tail() is where to write them. */
 int buffer_reserve(struct buffer *b, size_t n);
-char *buffer_tail(struct buffer *b);
-size_t buffer_room(const struct buffer *b); /* bytes that may be written at the tail now */
 void buffer_produced(struct buffer *b, size_t n);
 
-int buffer_append(struct buffer *b, const void *data, size_t n);
+static inline char *buffer_tail(struct buffer *b)
+{
+        return b->data + b->start + b->length;
+}
+
+/* Bytes that may be written at the tail now. */
+static inline size_t buffer_room(const struct buffer *b)
+{
+        return b->allocated - b->start - b->length;
+}
+
+/* The long way of buffer_append(). */
+int buffer_grow_append(struct buffer *b, const void *data, size_t n);
+
+/* Most of what is written is short and fits. */
+static inline int buffer_append(struct buffer *b, const void *data, size_t n)
+{
+        if (n == 0)
+                return 0;
+        if (n > buffer_room(b) || n > b->limit - b->length)
+                return buffer_grow_append(b, data, n);
+        memcpy(buffer_tail(b), data, n);
+        b->length += n;
+        return 0;
+}
+
 int buffer_append_number(struct buffer *b, int64_t number); /* decimal */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
