@@ -1,6 +1,7 @@
 /* Frames between a worker and the broker: the header's bytes and its checks. */
 #include "rpc/frame.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -28,17 +29,16 @@ const char *frame_type_name(uint8_t type)
 
 static void put(uint8_t *to, uint64_t value, size_t bytes)
 {
-        for (size_t i = 0; i < bytes; i++)
-                to[i] = (uint8_t)(value >> (8 * i));
+        value = htole64(value);
+        memcpy(to, &value, bytes);
 }
 
 static uint64_t get(const uint8_t *from, size_t bytes)
 {
         uint64_t value = 0;
 
-        for (size_t i = 0; i < bytes; i++)
-                value |= (uint64_t)from[i] << (8 * i);
-        return value;
+        memcpy(&value, from, bytes);
+        return le64toh(value);
 }
 
 void frame_header_encode(const struct frame_header *header, uint8_t to[FRAME_HEADER_SIZE])

@@ -258,7 +258,11 @@ static int append_member(struct buffer *b, const char *name, const char *text, s
 {
         if (!text)
                 return 0;
-        int r = buffer_printf(b, ",\"%s\":", name);
+        int r = buffer_append(b, ",\"", 2);
+        if (r >= 0)
+                r = buffer_append_text(b, name);
+        if (r >= 0)
+                r = buffer_append(b, "\":", 2);
         return r < 0 ? r : buffer_append(b, text, n);
 }
 

@@ -60,14 +60,15 @@ static int take_session(yyjson_val *value, const struct config *config, struct r
                         struct error *err)
 {
         const char *name = yyjson_get_str(value);
+        size_t n = yyjson_get_len(value);
 
         if (!name)
                 return error_set(err, EINVAL, "session must be a string, not %s", type_name(value));
-        if (!session_name_valid(name, yyjson_get_len(value)))
+        if (!session_name_valid(name, n))
                 return error_set(err, EINVAL,
                                  "session must be 1 to %d of the characters A-Z a-z 0-9 _ . -",
                                  SESSION_NAME_MAX);
-        snprintf(ret->session, sizeof(ret->session), "%s", name);
+        memcpy(ret->session, name, n + 1);
         return 0;
 }
 
@@ -264,10 +265,11 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                                  type_name(arguments));
 
         for (i = 0; i < ARRAY_SIZE(arguments_known); i++) {
-                struct error why = {};
                 value = yyjson_obj_get(arguments, arguments_known[i].name);
-                if (value && !yyjson_is_null(value) &&
-                    arguments_known[i].take(value, config, ret, &why) < 0 && !error_is_set(&first))
+                if (!value || yyjson_is_null(value))
+                        continue;
+                struct error why = {};
+                if (arguments_known[i].take(value, config, ret, &why) < 0 && !error_is_set(&first))
                         first = why;
         }
         yyjson_obj_foreach(arguments, i, n, key, value)

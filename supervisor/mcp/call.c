@@ -115,7 +115,7 @@ static struct mcp_call *call_new(struct mcp_server *server, const struct run_arg
         call->server = server;
         call->reply = *reply;
         *reply = (struct reply){};
-        snprintf(call->session, sizeof(call->session), "%s", arguments->session);
+        memcpy(call->session, arguments->session, sizeof(call->session));
         call->max_output = arguments->max_output;
         call->next = server->calls;
         server->calls = call;

@@ -19,7 +19,8 @@ struct call {
         uint64_t number;
         struct hub_call *call; /* one of the two */
         struct hub_wait *wait;
-        uint64_t cell; /* number of the cell that made it, 0: background work */
+        uint64_t cell;          /* number of the cell that made it, 0: background work */
+        struct cell_call *slot; /* in that one's record, or NULL */
 };
 
 static struct call **bucket_of(struct calls *calls, uint64_t number)
@@ -144,14 +145,9 @@ static struct cell *maker_of(const struct call *call, struct cell_call **slot)
 {
         struct cell *cell = session_current(call->session);
 
-        *slot = NULL;
         if (!cell || call->cell != cell->number)
-                return NULL;
-        for (size_t i = 0; i < cell->outcome.n_calls; i++) {
-                struct cell_call *c = &cell->outcome.calls[i];
-                if (c->pending && c->number == call->number)
-                        *slot = c;
-        }
+                cell = NULL;
+        *slot = cell ? call->slot : NULL;
         return cell;
 }
 
@@ -234,7 +230,7 @@ int calls_on_call(struct session *session, const struct frame_header *header, co
                 return r;
         struct cell *cell = session_current(session);
         if (cell)
-                cell_call_begin(cell, header->id, server, tool);
+                call->slot = cell_call_begin(cell, server, tool);
         uint32_t timeout_ms = timeout > 0 && timeout <= UINT32_MAX ? (uint32_t)timeout : 0;
         r = hub_call(session->set->hub, session->profile, server, tool, arguments, timeout_ms,
                      on_outcome, call, &call->call, &why);

@@ -85,8 +85,9 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
                 capture_init(&cell->outcome.streams[i]);
         cell->timeout_ms = request->timeout_ms;
         cell->reset = request->reset;
-        snprintf(cell->profile, sizeof(cell->profile), "%s",
-                 request->profile ? request->profile : "");
+        if (request->profile)
+                memcpy(cell->profile, request->profile,
+                       strnlen(request->profile, sizeof(cell->profile) - 1));
         cell->profile_asked = request->profile_asked;
         cell->done = request->done;
         cell->output = request->output;
@@ -193,8 +194,16 @@ int cell_take_result(struct cell *cell, const char *payload, size_t n, struct er
         return 0;
 }
 
-struct cell_call *cell_call_begin(struct cell *cell, uint64_t number, const char *server,
-                                  const char *tool)
+static void take_name(char to[CELL_NAME_MAX + 1], const char *name)
+{
+        size_t n = strnlen(name, CELL_NAME_MAX);
+
+        memcpy(to, name, n);
+        to[n] = '\0';
+        utf8_trim(to);
+}
+
+struct cell_call *cell_call_begin(struct cell *cell, const char *server, const char *tool)
 {
         struct cell_outcome *outcome = &cell->outcome;
 
@@ -203,13 +212,10 @@ struct cell_call *cell_call_begin(struct cell *cell, uint64_t number, const char
         if (!outcome->calls || outcome->n_calls == CELL_CALLS_KEPT)
                 return NULL;
         struct cell_call *slot = &outcome->calls[outcome->n_calls++];
-        slot->number = number;
         slot->used = slot->pending = true;
         slot->started_us = clock_us();
-        snprintf(slot->server, sizeof(slot->server), "%s", server);
-        snprintf(slot->tool, sizeof(slot->tool), "%s", tool);
-        utf8_trim(slot->server);
-        utf8_trim(slot->tool);
+        take_name(slot->server, server);
+        take_name(slot->tool, tool);
         return slot;
 }
 

@@ -59,9 +59,8 @@ enum cell_stream { CELL_STDOUT, CELL_STDERR, CELL_STREAMS };
 /* A tool call of the cell. */
 struct cell_call {
         char server[CELL_NAME_MAX + 1], tool[CELL_NAME_MAX + 1];
-        uint64_t number; /* the worker's */
-        bool used;       /* false: it was never sent, nothing to tell */
-        bool pending;    /* no answer by the end of the cell */
+        bool used;    /* false: it was never sent, nothing to tell */
+        bool pending; /* no answer by the end of the cell */
         bool ok;
         uint64_t started_us, duration_us;
 };
@@ -155,8 +154,7 @@ struct cell *cell_free(struct cell *cell);
 int cell_take_result(struct cell *cell, const char *payload, size_t n, struct error *err);
 
 /* Notes a call that begins; NULL when the record is full. */
-struct cell_call *cell_call_begin(struct cell *cell, uint64_t number, const char *server,
-                                  const char *tool);
+struct cell_call *cell_call_begin(struct cell *cell, const char *server, const char *tool);
 /* Notes how a call ended. slot may be NULL. */
 void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
                    uint64_t duration_us);

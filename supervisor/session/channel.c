@@ -9,10 +9,11 @@
 #include "supervisor/session/clock.h"
 
 enum {
-        READ_AT_ONCE = 256 * 1024,
-        FRAMES_AT_ONCE = 128,  /* then other sessions have their turn */
-        PAUSE_MS = 5,          /* after too many frames */
-        REAP_MS = 20,          /* nothing tells when a memfd has been read */
+        READ_FIRST = 64 * 1024,    /* which an empty buffer keeps */
+        READ_AT_ONCE = 256 * 1024, /* of what is longer */
+        FRAMES_AT_ONCE = 128,      /* then other sessions have their turn */
+        PAUSE_MS = 5,              /* after too many frames */
+        REAP_MS = 20,              /* nothing tells when a memfd has been read */
         SMALL_RESERVE = 65536, /* of the way out, for errors in place of results that do not fit */
 };
 
@@ -112,7 +113,7 @@ static void take_frames(struct channel *c)
 /* Reads once. Returns whether frames may have come. */
 static bool read_some(struct channel *c)
 {
-        ssize_t n = buffer_read_fd(&c->in, c->fd, READ_AT_ONCE);
+        ssize_t n = buffer_read_fd(&c->in, c->fd, c->in.length > 0 ? READ_AT_ONCE : READ_FIRST);
 
         if (n > 0)
                 return true;

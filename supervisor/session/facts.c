@@ -1,7 +1,6 @@
 /* Kernel counters of one session. */
 #include "supervisor/session/facts.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +16,18 @@ static const char *read_text(int fd, char text[TEXT_MAX])
         return text;
 }
 
+/* The decimal number at the front, behind blanks. */
+static uint64_t number_at(const char *text)
+{
+        uint64_t number = 0;
+
+        while (*text == ' ' || *text == '\t')
+                text++;
+        while (*text >= '0' && *text <= '9')
+                number = number * 10 + (uint64_t)(*text++ - '0');
+        return number;
+}
+
 /* The number behind a key that begins a line, 0 when there is none. */
 static uint64_t number_of(const char *text, const char *key)
 {
@@ -25,7 +36,7 @@ static uint64_t number_of(const char *text, const char *key)
         for (const char *line = text; line; line = strchr(line, '\n')) {
                 line += *line == '\n';
                 if (strncmp(line, key, n) == 0)
-                        return strtoull(line + n, NULL, 10);
+                        return number_at(line + n);
         }
         return 0;
 }
@@ -42,7 +53,7 @@ static uint64_t field_of(const char *text, int wanted)
                 at = strchr(at, ' ');
                 at = at ? at + 1 : NULL;
         }
-        return at ? strtoull(at, NULL, 10) : 0;
+        return at ? number_at(at) : 0;
 }
 
 static uint64_t ticks_to_us(uint64_t ticks)
@@ -55,7 +66,7 @@ static uint64_t ticks_to_us(uint64_t ticks)
 static uint64_t cpu_us_of(enum monitor_facts kind, const char *text)
 {
         if (kind == MONITOR_FACTS_CGROUP1)
-                return strtoull(text, NULL, 10) / 1000;
+                return number_at(text) / 1000;
         if (kind == MONITOR_FACTS_CGROUP2)
                 return number_of(text, "usage_usec ");
         return ticks_to_us(field_of(text, STAT_UTIME) + field_of(text, STAT_STIME));
@@ -76,7 +87,7 @@ static uint64_t bytes_of(enum monitor_facts kind, int fd, const char *key)
         read_text(fd, text);
         if (kind == MONITOR_FACTS_PROC)
                 return number_of(text, key) * 1024;
-        return strtoull(text, NULL, 10);
+        return number_at(text);
 }
 
 uint64_t facts_memory_peak(enum monitor_facts kind, int fd)

@@ -230,7 +230,10 @@ static int complete_payload(struct cell *cell)
 {
         if (buffer_bytes(&cell->payload)[cell->payload.length - 1] != '\0')
                 return 0;
-        return buffer_printf(&cell->payload, "<cell %llu>", (unsigned long long)cell->number);
+        int r = buffer_append_text(&cell->payload, "<cell ");
+        if (r >= 0)
+                r = buffer_append_number(&cell->payload, (int64_t)cell->number);
+        return r < 0 ? r : buffer_append_text(&cell->payload, ">");
 }
 
 static void start_cell(struct session *s)
