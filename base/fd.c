@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 #ifndef F_SEAL_EXEC
 #define F_SEAL_EXEC 0x0020
 #endif
+
+enum { COPY_MAX = 64 * 1024 * 1024 };
 
 int fd_write_all(int fd, const void *data, size_t n)
 {
@@ -117,13 +120,20 @@ int fd_sealed(const char *name, const void *data, size_t n, struct error *err)
 
 int fd_sealed_copy(const char *name, int source, struct error *err)
 {
-        _cleanup_free_ char *data = NULL;
-        size_t length = 0;
+        _cleanup_close_ int fd = new_memfd(name);
+        ssize_t n = 1;
 
-        int r = fd_read_whole(source, 64UL * 1024 * 1024, &data, &length, err);
-        if (r < 0)
-                return error_context(err, "copy %s", name);
-        return fd_sealed(name, data, length, err);
+        if (fd < 0)
+                return error_errno(err, errno, "memfd %s", name);
+        for (size_t all = 0; n > 0 && all <= COPY_MAX; all += (size_t)n) {
+                n = sendfile(fd, source, NULL, COPY_MAX);
+                if (n < 0)
+                        return error_errno(err, errno, "copy %s", name);
+        }
+        if (n > 0)
+                return error_set(err, EFBIG, "copy %s: larger than %d bytes", name, COPY_MAX);
+        int r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : seal(fd);
+        return r < 0 ? error_errno(err, -r, "memfd %s", name) : take_fd(fd);
 }
 
 static int set_flag(int fd, int get, int set, int flag, int on)

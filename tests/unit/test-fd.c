@@ -88,6 +88,10 @@ static void test_sealed(void)
         close(copy);
         check(fd_sealed_copy("none", -1, &err) < 0);
         check_has(err.text, "copy none");
+        int large = memfd_create("large", MFD_CLOEXEC);
+        check_eq_int(ftruncate(large, (64 << 20) + 1), 0);
+        check_eq_int(fd_sealed_copy("large", large, &err), -EFBIG);
+        close(large);
 }
 
 static void test_flags(void)
