@@ -1,6 +1,7 @@
 """The first of ours that runs in a template: finds the rest (sandbox-init/worker/worker.c runs this)."""
 
 import builtins
+import gc
 import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import MAGIC_NUMBER
@@ -45,6 +46,8 @@ class Embedded:
 
 
 sys.meta_path.insert(0, Embedded)
+# What is imported stays, and is looked at once.
+gc.disable()
 from cloister import template  # noqa: E402
 
 template.main()

@@ -9,13 +9,13 @@ The signal may come at any moment, also while none of the guest's code runs. So 
     no cell at all                            ignore it
 """
 
-import signal
+import _signal  # what is around it makes enumerations of all its numbers
 from _signal import getsignal
 from _thread import get_ident
 
 from cloister import aio, sources, traces
 
-_SIGINT = int(signal.SIGINT)
+_SIGINT = _signal.SIGINT
 _GATES = {}  # code object of ours that calls the guest's -> whether that is the loop of a cell
 
 
@@ -72,7 +72,7 @@ class Interrupts:
         """The event loop's socket, written at each signal: one that comes just before poll() ends it too."""
         self._wakeup = fd
         try:
-            signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+            _signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
         except Exception:
             pass
 
@@ -87,7 +87,7 @@ class Interrupts:
         descriptors are open, which the same call of the core tells."""
         if getsignal(_SIGINT) is not self._handler:
             try:
-                signal.signal(_SIGINT, self._handler)
+                _signal.signal(_SIGINT, self._handler)
                 self.wake_through(self._wakeup)
             except Exception:
                 pass

@@ -156,8 +156,6 @@ def reseed():
 
 
 def main():
-    # What is imported stays, and is looked at once.
-    gc.disable()
     shared = Shared()
     enable_site(shared)
     from cloister import session
