@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +31,13 @@ static int find_helper(const char *name, char *path, size_t size)
                         return 0;
         }
         return -ENOENT;
+}
+
+static bool is_empty(const char *path)
+{
+        struct stat st;
+
+        return stat(path, &st) < 0 || st.st_size == 0;
 }
 
 static int choose_from(const char *path, const char *name, uid_t uid, uint32_t needed,
@@ -54,13 +63,16 @@ static int choose_from(const char *path, const char *name, uid_t uid, uint32_t n
 int ids_helper_choose(uid_t uid, uint32_t needed, struct id_run *uids, struct id_run *gids,
                       struct error *why)
 {
-        const struct passwd *entry = getpwuid(uid);
         uint32_t start = 0;
         char name[64], path[64];
 
         if (find_helper("newuidmap", path, sizeof(path)) < 0 ||
             find_helper("newgidmap", path, sizeof(path)) < 0)
                 return error_set(why, ENOENT, "newuidmap and newgidmap are not installed");
+        if (is_empty("/etc/subuid"))
+                return error_set(why, ENOENT, "/etc/subuid has no entries");
+        /* Of an id without a name it takes libraries to say so. */
+        const struct passwd *entry = getpwuid(uid);
         snprintf(name, sizeof(name), "%s", entry ? entry->pw_name : "");
         if (!entry)
                 snprintf(name, sizeof(name), "%u", uid);

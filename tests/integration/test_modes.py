@@ -358,6 +358,9 @@ class Subordinate(Other):
         layers = doctor(self.env, prefix)
         self.assertIn("your own uid", layers["privilege"]["detail"])
         self.assertIn("/etc/subgid has no entry for cloister-test", layers["privilege"]["detail"])
+        self.write("subuid", "")
+        self.assertIn("/etc/subuid has no entries", doctor(self.env, prefix)["privilege"]["detail"])
+        self.write("subuid", "cloister-test:700000:65536\n")
         self.write("subgid", "cloister-test:700000:65536\n")
         self.assertIn("host id of its own", doctor(self.env, prefix)["privilege"]["detail"])
 
