@@ -479,6 +479,10 @@ void profiles_done(struct monitor *m)
 {
         if (m->sweep)
                 event_free(m->sweep);
+        /* All at once: each is then waited for. */
+        for (size_t i = 0; i < m->n_profiles; i++)
+                if (m->profiles[i]->template)
+                        template_kill(m->profiles[i]->template);
         for (size_t i = 0; i < m->n_profiles; i++)
                 profile_free(m->profiles[i]);
         m->n_profiles = 0;

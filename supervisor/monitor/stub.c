@@ -206,6 +206,12 @@ struct stub *stub_unref(struct stub *s)
         return NULL;
 }
 
+void stub_kill(const struct stub *s)
+{
+        if (s->pid > 0)
+                kill(s->pid, SIGKILL);
+}
+
 int stub_user_namespace(const struct stub *s)
 {
         return s->user_namespace;

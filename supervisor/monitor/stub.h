@@ -20,5 +20,8 @@ int stub_start(const struct ids *ids, int filter_fd, struct children *children, 
 struct stub *stub_ref(struct stub *stub);
 struct stub *stub_unref(struct stub *stub);
 
+/* Ends it, and so all of its namespace, without waiting: at the end of everything. */
+void stub_kill(const struct stub *stub);
+
 int stub_user_namespace(const struct stub *stub); /* borrowed descriptors */
 int stub_pid_namespace(const struct stub *stub);

@@ -447,6 +447,11 @@ struct template *template_free(struct template *t)
         return NULL;
 }
 
+void template_kill(const struct template *t)
+{
+        stub_kill(t->stub);
+}
+
 int template_make(struct template *t, struct sandbox *sandbox, const struct limits *limits,
                   bool rlimits, struct error *err)
 {

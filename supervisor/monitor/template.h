@@ -44,6 +44,9 @@ struct template_host {
 int template_start(const struct template_host *host, const struct template_parts *parts,
                    struct template **ret, struct error *err);
 
+/* Ends it and the sessions made from it, without waiting: at the end of everything. */
+void template_kill(const struct template *template);
+
 /* Ends it; the sessions made from it live on. */
 struct template *template_free(struct template *template);
 
