@@ -16,6 +16,7 @@ from cloister.files import Files
 from cloister.interrupts import Interrupts
 from cloister.loops import Loops
 from cloister.namespace import Namespace
+from cloister.warmth import repeat
 
 # Address space given up when memory has run out, so that there is some for the result and the cell that cleans up.
 # Never touched, so it costs no memory.
@@ -61,11 +62,12 @@ class Session:
     def complete(self):
         """In the template, once it has imported all that it will."""
         self._namespace.add_modules()
-        for prepare in stdio.prepare, self._loops.prepare, self._go_through:
+        for prepare in stdio.prepare, self._loops.prepare, self._keep_reserve:
             try:
                 prepare()
             except Exception:
                 pass  # what is not prepared each session does by itself
+        repeat(self._go_through)
 
     def run(self):
         """Never returns: the process ends with its channel."""

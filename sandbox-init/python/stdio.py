@@ -9,8 +9,6 @@ from os import open as os_open
 _NAMES = ("<stdin>", "<stdout>", "<stderr>")
 _ATTRIBUTES = ((0, "stdin"), (1, "stdout"), (2, "stderr"))
 _own = [None, None, None]
-_prepared = {}
-_templates = []
 _spare = {}  # 1, 2 -> a copy of the pipe, for when the code closes its own
 
 
@@ -27,16 +25,14 @@ def _new_stream(fd):
 
 
 def prepare():
-    """In the template: streams for its workers, made over /dev/null and pipes as they will find them. The template's
-    own stay: to free them would write to their pages."""
-    _templates.extend((sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__))
+    """In the template: the streams of its workers, made over /dev/null and pipes as they will find them."""
     kept = [fcntl(fd, F_DUPFD_CLOEXEC, 3) for fd in (0, 1, 2)]
     reader, writer = pipe()
     opened = os_open(devnull, O_RDONLY), writer, writer
     try:
         for fd in (0, 1, 2):
             dup2(opened[fd], fd)
-            _prepared[fd] = _new_stream(fd)
+            _install(fd)
     finally:
         for fd in (0, 1, 2):
             dup2(kept[fd], fd)
@@ -45,7 +41,7 @@ def prepare():
 
 
 def _install(fd):
-    stream = _own[fd] = _prepared.pop(fd, None) or _new_stream(fd)
+    stream = _own[fd] = _new_stream(fd)
     name = _NAMES[fd].strip("<>")
     setattr(sys, name, stream)
     setattr(sys, "__%s__" % name, stream)
@@ -54,7 +50,8 @@ def _install(fd):
 def start(spare_above):
     """In a new worker. Copies of stdout and stderr are kept at or above this descriptor number."""
     for fd in (0, 1, 2):
-        _install(fd)
+        if _own[fd] is None:
+            _install(fd)
     for fd in (1, 2):
         try:
             _spare[fd] = fcntl(fd, F_DUPFD_CLOEXEC, spare_above)

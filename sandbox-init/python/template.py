@@ -11,6 +11,7 @@ from importlib.machinery import PathFinder
 import _cloister
 from cloister import aio, sources
 from cloister.teacher import Teacher
+from cloister.warmth import repeat
 
 # What most code imports, and what that imports in turn, one after the other: whoever waits for a session waits for one
 # of them at most. It is shared by the sessions, so it costs each of them nothing.
@@ -87,8 +88,9 @@ class Rest:
             _import(name)
             return True
         self._session.complete()
+        repeat(after_fork)
         # OpenSSL's generator is then set up: a session has only to reseed it, which writes a quarter of the pages.
-        reseed()
+        repeat(reseed)
         # Sessions have them all from now on.
         sys.meta_path.remove(self._shared)
         settle()
@@ -131,6 +133,13 @@ def preload_wanted(names):
     for name in alone:
         del os.environ[name]
     os.chdir("/")
+
+
+def after_fork():
+    """What CPython's modules will do in each worker. A process of one thread is none the worse for it."""
+    sys.modules["threading"]._after_fork()
+    sys.modules["logging"]._after_at_fork_child_reinit_locks()
+    sys.modules["random"].seed()
 
 
 SEEDED = "_ssl", "numpy.random", "tempfile", "multiprocessing.process"

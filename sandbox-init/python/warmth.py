@@ -1,0 +1,16 @@
+"""What a worker will do, done in its template: what CPython finds out about code that runs often is known by then.
+
+It keeps that in the code and beside the types, in pages that each worker would have to copy; and what it has found out
+it need not look up, which writes to the names' counts of references.
+"""
+
+TURNS = 16  # CPython begins with the eighth (3.11), or before
+
+
+def repeat(function):
+    """function: may be called in a template, and any number of times."""
+    try:
+        for _ in range(TURNS):
+            function()
+    except Exception:
+        pass  # each session finds it out by itself
