@@ -8,7 +8,7 @@ from cloister.channel import CALL
 from cloister.errors import ToolArgumentError, ToolNotFound
 from cloister.exact import Unfit, encode_guest
 from cloister.names import by_identifier, did_you_mean, identifier
-from cloister.results import read_answer, unwrap
+from cloister.results import read_answer, read_text, unwrap
 
 MOST_WAITS = 12  # of 10 s, for the one server that has the tool; the broker gives it up sooner
 MOST_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
@@ -261,6 +261,10 @@ class Raw:
 
 
 def _value(entry, answer, raw):
+    if not raw:
+        value = read_text(answer)
+        if value is not None:
+            return value
     result = read_answer(answer, entry.server, entry.name)
     if raw:
         return result

@@ -13,7 +13,7 @@ WAIT_MS = 10_000  # for servers that are starting
 class Entry:
     """One tool of one server."""
 
-    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations", "_plan")
+    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations", "plan")
 
     def __init__(self, server, tool):
         self.server = server
@@ -22,13 +22,13 @@ class Entry:
         self.input_schema = tool.get("inputSchema")
         self.output_schema = tool.get("outputSchema")
         self.annotations = tool.get("annotations")
-        self._plan = None
 
-    @property
-    def plan(self):
-        if self._plan is None:
-            self._plan = Plan(self)
-        return self._plan
+    def __getattr__(self, name):
+        """The plan, made for the first call."""
+        if name != "plan":
+            raise AttributeError(name)
+        self.plan = Plan(self)
+        return self.plan
 
     @property
     def qualified(self):

@@ -57,4 +57,4 @@ class Plan:
             if type(value) not in kinds.get(name, ()):
                 return None
         data = encode_scalars(arguments)
-        return None if data is None else b"%b%b}" % (self._head, data)
+        return None if data is None else self._head + data + b"}"

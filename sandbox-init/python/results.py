@@ -10,6 +10,12 @@ from cloister.exact import decode, decode_text
 from cloister.signature import is_wrapped
 
 
+# An answer that is one plain text and no more, of moderate size: it needs no walk through its JSON.
+_ONE_TEXT = re.compile(
+    rb"""
+    \{"ok":true,"result":\{ "content": \[ \{ "type": "text", "text": "([^"\\\x00-\x1f]{0,4000})" \} \] (?:, "isError": false )?\}\}
+    """.strip().replace(b" ", rb"[ \t\r\n]*")
+).fullmatch
 _BASE64 = re.compile("[A-Za-z0-9+/]*")
 
 
@@ -133,6 +139,17 @@ def unwrap(result, server, tool, output_schema):
     if not values:
         return None
     return values[0] if len(values) == 1 else values
+
+
+def read_text(payload):
+    """What unwrap() makes of read_answer(), for an answer that is nothing but a text; None for another."""
+    found = _ONE_TEXT(payload) if type(payload) is bytes else None
+    if found is None:
+        return None
+    try:
+        return _text(found[1].decode("utf-8"))
+    except ValueError:
+        return None
 
 
 def _says_wrapped(result):

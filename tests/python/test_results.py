@@ -1,10 +1,11 @@
+import json
 import os
 import tempfile
 import unittest
 
 import guest  # noqa: F401
 from cloister import ToolError, ToolProtocolError, ToolTimeout, errors
-from cloister.results import Audio, File, Image, Link, read_answer, unwrap
+from cloister.results import Audio, File, Image, Link, read_answer, read_text, unwrap
 
 
 def text(value):
@@ -82,6 +83,33 @@ class Unwrap(unittest.TestCase):
         error = caught.exception
         self.assertEqual((str(error), error.server, error.tool), ("no such\nevent", "s", "t"))
         self.assertEqual(error.content, [text("no such"), text("event")])
+
+
+class Texts(unittest.TestCase):
+    def test_as_the_long_way_reads_them(self):
+        for written in ("x", "", "é\U0001f600", "a'b/\x7f", '[1, "2"]', "{", " ", "null", "x" * 4000):
+            for whole in (
+                b'{"content":[{"type":"text","text":%b}]}',
+                b'{"content": [{"type": "text", "text": %b}], "isError": false}',
+                b'{\n\t"content" :[ {"type":"text" , "text":%b}\r\n]\n}',
+            ):
+                whole = b'{"ok":true,"result":%b}' % whole.replace(b"%b", json.dumps(written, ensure_ascii=False).encode())
+                with self.subTest(whole=whole):
+                    value = unwrap(read_answer(whole, "s", "t"), "s", "t", None)
+                    self.assertIn(read_text(whole), (value, None))
+        self.assertEqual(read_text(b'{"ok":true,"result":{"content": [{"type": "text", "text": "7"}], "isError": false}}'), "7")
+
+    def test_what_it_leaves_to_the_long_way(self):
+        for result in (
+            b'{"content":[{"type":"text","text":"a\\n"}]}', b'{"content":[{"type":"text","text":"a\n"}]}',
+            b'{"content":[{"type":"text","text":"\xff"}]}', b'{"content":[{"type":"text","text":"\xed\xa0\x80"}]}',
+            b'{"content":[{"type":"text","text":"a"}],"isError":true}', b'{"content":[{"type":"text","text":"a"},1]}',
+            b'{"content":[{"type":"text","text":"a"}],"structuredContent":{}}', b'{"content":[{"type":"text","text":"a","text":"b"}]}',
+            b'{"content":[{"type":"text","text":"a"}]} ', b'{"content":[]}',
+        ):  # fmt: skip
+            self.assertIsNone(read_text(b'{"ok":true,"result":%b}' % result), result)
+        for payload in (None, 24, '{"ok":true,"result":{"content":[{"type":"text","text":"a"}]}}', b"", b'{"ok":false,"error":{}}'):
+            self.assertIsNone(read_text(payload))
 
 
 class Answers(unittest.TestCase):
