@@ -175,6 +175,6 @@ def main():
     sys.modules.pop("_cloister", None)
     gc.freeze()
     gc.enable()
-    _cloister.serve(Rest(worker, shared))
+    _cloister.serve(Rest(worker, shared), session.REHEARSAL)
     reseed()
     worker.run()

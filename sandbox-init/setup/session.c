@@ -27,7 +27,8 @@
  * worker, and nothing of the guest may run in a process that the monitor does not know.
  *   9. execs init, which is non-dumpable and filtered before it releases the worker.
  *
- * The worker takes its belts at once, and the interpreter's hooks and our own Python run while init
+ * The worker fetches the pages that it is going to write (sandbox-init/setup/pages.h) and takes its
+ * belts at once, and the interpreter's hooks and our own Python run while init
  * starts; its channel reads nothing, so that there is no byte of the guest's to run, before init
  * has released it (sandbox-init/worker/channel.h). Its memory is no longer the template's then; PID
  * 1's is until the exec, and what runs in the worker meanwhile is what runs in the template too.
@@ -58,6 +59,7 @@
 #include "base/landlock.h"
 #include "base/mount.h"
 #include "sandbox-init/setup/layout.h"
+#include "sandbox-init/setup/pages.h"
 
 /* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount.
  */
@@ -311,6 +313,7 @@ static int confine(const struct template_plan *plan, struct error *err)
 /* The worker: only what it may hold, its belts, and back to the interpreter. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
+        pages_fetch();
         int null = open("/dev/null", O_RDONLY);
         if (null < 0 || dup2(null, 0) < 0 || dup2(s->fds[SESSION_FD_STDOUT], 1) < 0 ||
             dup2(s->fds[SESSION_FD_STDERR], 2) < 0)

@@ -127,21 +127,38 @@ static int answer(const struct session *s, struct error *err)
         return r < 0 ? error_errno(err, -r, "answer the monitor") : 0;
 }
 
+struct leisure {
+        int patience_ms;  /* -1: there is nothing to do any more */
+        bool is_complete; /* idle() has done all */
+};
+
 /* Uses the time until the next message. At first it waits for one: the session that the template
- * was started for, and what its first cell needs of the processor, come before. */
-static void use_time(const struct template_hooks *hooks, int *patience_ms)
+ * was started for, and what its first cell needs of the processor, come before. Returns 1 in the
+ * fork that rehearses. */
+static int use_time(const struct template_hooks *hooks, struct leisure *leisure,
+                    struct template_session *ret)
 {
         struct pollfd control = {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN};
 
-        while (*patience_ms >= 0 && poll(&control, 1, *patience_ms) == 0)
-                *patience_ms = hooks->idle() ? 0 : -1;
+        while (leisure->patience_ms >= 0 && poll(&control, 1, leisure->patience_ms) == 0) {
+                if (!leisure->is_complete) {
+                        leisure->is_complete = !hooks->idle();
+                        leisure->patience_ms = 0;
+                        continue;
+                }
+                int r = hooks->rehearse ? hooks->rehearse(ret) : 0;
+                if (r == 1)
+                        return 1;
+                leisure->patience_ms = r == -EAGAIN ? QUIET_MS : -1;
+        }
+        return 0;
 }
 
 int template_serve(const struct template_hooks *hooks, struct template_session *ret,
                    struct error *err)
 {
         struct session session = {};
-        int patience_ms = hooks->idle ? QUIET_MS : -1;
+        struct leisure leisure = {.patience_ms = hooks->idle ? QUIET_MS : -1};
 
         session.template = template_plan();
         int r = prepare(err);
@@ -150,7 +167,8 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 size_t count = SESSION_FD_MOST;
 
                 prepare_network(&session);
-                use_time(hooks, &patience_ms);
+                if (use_time(hooks, &leisure, ret) == 1)
+                        return 1;
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
                                        &count, NULL, 0);
                 if (n == 0)

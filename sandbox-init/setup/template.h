@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "policy/sandbox-plan.h"
 
+struct template_session;
+
 /* What the embedding interpreter wants done around the fork of a worker (PyOS_BeforeFork and its
  * kin). */
 struct template_hooks {
@@ -19,6 +21,9 @@ struct template_hooks {
         /* Something to do while nobody asks for a session; returns whether there is more of it.
          * Whoever asks meanwhile waits for its return. */
         bool (*idle)(void); /* or NULL */
+        /* Called when there is none of that any more: goes the way of a worker in a fork, to see
+         * which pages that writes. Returns 1 in the fork, -EAGAIN when somebody asked meanwhile. */
+        int (*rehearse)(struct template_session *ret); /* or NULL */
 };
 
 /* What a worker finds: everything else is closed. stdin, stdout and stderr are at 0, 1 and 2
@@ -39,8 +44,8 @@ void template_failed(const struct error *error);
 
 /*
  * Serves until the control socket ends. Returns 1 in each worker, on the stack of this call,
- * filtered and ready for its first frame; 0 in the template when the socket ended; negative errno
- * when the template can't go on.
+ * filtered and ready for its first frame, and in the fork that rehearses; 0 in the template when
+ * the socket ended; negative errno when the template can't go on.
  */
 int template_serve(const struct template_hooks *hooks, struct template_session *ret,
                    struct error *err);

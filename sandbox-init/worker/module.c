@@ -6,8 +6,9 @@
  *     compiled(name, magic)
  *                       its code, marshalled, None when there is none for this magic number
  *     preload()         names of the modules that the profile wants imported, one a line
- *     serve(idle)       the template serves here; returns in each worker. Between sessions it calls
- *                       idle() as long as that returns something true
+ *     serve(idle, cell) the template serves here; returns in each worker. Between sessions it calls
+ *                       idle() as long as that returns something true. cell: the payload of an
+ *                       EXEC, of which a fork of the template then makes a result
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
@@ -48,6 +49,7 @@
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/glance.h"
 #include "sandbox-init/worker/owner.h"
+#include "sandbox-init/worker/rehearsal.h"
 #include "sandbox-init/worker/sources.h"
 
 static bool reported; /* template_ready() or template_failed() was called */
@@ -195,7 +197,7 @@ static PyObject *cloister_preload(PyObject *self, PyObject *args)
         return py.Py_BuildValue("s", template_plan()->preload);
 }
 
-static PyObject *idle; /* what serve() was given; borrowed */
+static PyObject *idle, *rehearsed; /* what serve() was given; borrowed */
 
 static bool call_idle(void)
 {
@@ -211,6 +213,17 @@ static bool call_idle(void)
         return r == 1;
 }
 
+static int rehearse(struct template_session *ret)
+{
+        char *cell;
+        Py_ssize_t n;
+
+        if (py.PyBytes_AsStringAndSize(rehearsed, &cell, &n) == 0)
+                return rehearsal(cell, (size_t)n, ret);
+        py.PyErr_Clear();
+        return 0;
+}
+
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
 {
         struct template_session session = {.rpc_fd = -1, .release_fd = -1};
@@ -223,9 +236,10 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
                 .after_fork_parent = py.PyOS_AfterFork_Parent,
                 .after_fork_child = py.PyOS_AfterFork_Child,
                 .idle = call_idle,
+                .rehearse = rehearse,
         };
 
-        if (!py.PyArg_ParseTuple(args, "O", &idle))
+        if (!py.PyArg_ParseTuple(args, "OO", &idle, &rehearsed))
                 return NULL;
         reported = true;
         int r = template_ready(&error);

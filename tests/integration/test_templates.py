@@ -210,6 +210,55 @@ class Killed(Templates):
         self.assertIn(usual, self.templates(server), "a profile that had nothing to do with it lost its template")
 
 
+# The second fork of a template is the one in which it rehearses.
+SECOND_HANGS = """import mmap, os, time
+count = mmap.mmap(-1, 1)
+def hang():
+    count[0] += 1
+    if count[0] == 2:
+        time.sleep(600)
+os.register_at_fork(after_in_child=hang)
+"""
+
+
+class Rehearsal(Templates):
+    """With all imported that it will, a template goes the way of a session in a fork of its own."""
+
+    @staticmethod
+    def faults_of_children(pid):
+        """That it has waited for: no session is one of them."""
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+            return int(f.read().rpartition(")")[2].split()[8])
+
+    @staticmethod
+    def children(pid):
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as f:
+            return f.read().split()
+
+    def test_leaves_nothing_behind(self):
+        server = self.serve(pool=0)
+        self.ok(server, "1 + 1", session="a")
+        template = self.template(server)
+        self.assertTrue(harness.wait_until(lambda: self.faults_of_children(template) > 100), "no rehearsal")
+        self.assertEqual(self.children(template), [])
+        self.assertFalse(self.ok(server, "import builtins; hasattr(builtins, '_')", session="b"))
+        self.assertEqual(self.ok(server, "6 * 7", session="c"), 42)
+        self.assertEqual(self.template(server), template)
+
+    def test_that_hangs_holds_up_no_session(self):
+        server = self.serve(pool=0, **self.preloading(SECOND_HANGS))
+        self.assertEqual(self.ok(server, "import early; early.count[0]", session="a"), 1)
+        template = self.template(server)
+        harness.wait_until(lambda: self.children(template))
+        started = time.monotonic()
+        self.assertEqual(self.ok(server, "import early; early.count[0]", session="b"), 3)
+        self.assertLess(time.monotonic() - started, harness.patient(5))
+        self.assertEqual(self.template(server), template)
+        # It was cut short for the one that asked, and comes again.
+        self.assertTrue(harness.wait_until(lambda: self.ok(server, "import early; early.count[0]", session="b") == 4))
+        self.assertEqual(self.children(template), [])
+
+
 class AlwaysDies(Templates):
     def test_as_it_starts(self):
         """One that ends by itself says so at once; one that is killed each time, after a few attempts."""

@@ -1,0 +1,154 @@
+/* The pages that a worker writes on its way to its first result. */
+#include "sandbox-init/setup/pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "sandbox-init/raw.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+        RANGES_MOST = 1024,
+        BYTES_MOST = 8 * 1024 * 1024, /* a session would pay for more in time and memory */
+        PAGE_MOST = 64 * 1024,
+        ENTRIES = 256, /* of a pagemap, read at once */
+};
+
+/* Documentation/admin-guide/mm/pagemap.rst of the kernel */
+#define ENTRY_PRESENT   (UINT64_C(1) << 63)
+#define ENTRY_FILE      (UINT64_C(1) << 61) /* or shared */
+#define ENTRY_EXCLUSIVE (UINT64_C(1) << 56)
+
+struct range {
+        uintptr_t start, end;
+};
+
+static struct {
+        struct range list[RANGES_MOST];
+        size_t n, bytes;
+} seen;
+
+/* Where a page begins is where msync() takes an address. */
+static size_t page_size(void)
+{
+        size_t size = 4096;
+
+        while (size < PAGE_MOST && raw_call(SYS_msync, (long)size, 0, MS_ASYNC, 0, 0, 0) == -EINVAL)
+                size *= 2;
+        return size;
+}
+
+static void add(uintptr_t at, size_t size)
+{
+        struct range *last = seen.n > 0 ? &seen.list[seen.n - 1] : NULL;
+
+        if (seen.bytes + size > BYTES_MOST)
+                return;
+        if (last && last->end == at)
+                last->end += size;
+        else if (seen.n < RANGES_MOST)
+                seen.list[seen.n++] = (struct range){at, at + size};
+        else
+                return;
+        seen.bytes += size;
+}
+
+static void see_range(int pagemap, struct range range, size_t size)
+{
+        uint64_t entries[ENTRIES];
+        const uint64_t wanted = ENTRY_PRESENT | ENTRY_EXCLUSIVE;
+
+        while (range.start < range.end) {
+                size_t left = (range.end - range.start) / size;
+                if (left > ENTRIES)
+                        left = ENTRIES;
+                ssize_t n = pread(pagemap, entries, left * sizeof(*entries),
+                                  (off_t)(range.start / size * sizeof(*entries)));
+                if (n < (ssize_t)sizeof(*entries))
+                        return;
+                for (size_t i = 0; i < (size_t)n / sizeof(*entries); i++) {
+                        if ((entries[i] & (wanted | ENTRY_FILE)) == wanted)
+                                add(range.start, size);
+                        range.start += size;
+                }
+        }
+}
+
+static int hex_digit(char c)
+{
+        if (c >= '0' && c <= '9')
+                return c - '0';
+        return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* "5581a000-5581c000 rw-p …": 1 with the addresses where it is private and writable. */
+static bool parse(const char *line, struct range *ret)
+{
+        uintptr_t number[2] = {};
+
+        for (size_t i = 0; i < 2; i++) {
+                while (hex_digit(*line) >= 0)
+                        number[i] = number[i] * 16 + (uintptr_t)hex_digit(*line++);
+                if (*line++ != "- "[i])
+                        return false;
+        }
+        *ret = (struct range){number[0], number[1]};
+        return line[0] == 'r' && line[1] == 'w' && line[2] != '\0' && line[3] == 'p';
+}
+
+/* What we have mapped: a fork maps more, which the next one maps anew. */
+static void see_all(int maps, int pagemap, size_t size)
+{
+        char line[64], chunk[1024];
+        struct range range;
+        size_t length = 0;
+        ssize_t n;
+
+        while ((n = read(maps, chunk, sizeof(chunk))) > 0) {
+                for (ssize_t i = 0; i < n; i++) {
+                        if (chunk[i] != '\n') {
+                                if (length < sizeof(line) - 1)
+                                        line[length++] = chunk[i];
+                                continue;
+                        }
+                        line[length] = '\0';
+                        length = 0;
+                        if (parse(line, &range))
+                                see_range(pagemap, range, size);
+                }
+        }
+}
+
+void pages_see(pid_t fork)
+{
+        char path[32];
+
+        snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)fork);
+        _cleanup_close_ int pagemap = open(path, O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+        if (pagemap < 0 || maps < 0)
+                return;
+        seen.n = seen.bytes = 0;
+        see_all(maps, pagemap, page_size());
+}
+
+void pages_fetch(void)
+{
+        for (size_t i = 0; i < seen.n; i++) {
+                const struct range *range = &seen.list[i];
+                long r = raw_call(SYS_madvise, (long)range->start,
+                                  (long)(range->end - range->start), MADV_POPULATE_WRITE, 0, 0, 0);
+                if (r == -EINVAL)
+                        return;
+        }
+}

@@ -1,0 +1,92 @@
+/* A worker that no session is made for. */
+#include "sandbox-init/worker/rehearsal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "policy/sandbox-plan.h"
+#include "rpc/frame.h"
+#include "sandbox-init/setup/pages.h"
+#include "sandbox-init/worker/python-api.h"
+
+enum { CHANNEL_FD = 200, RESULT_MS = 1000 };
+
+static int send_cell(int channel, const char *cell, size_t n)
+{
+        struct frame_header header = {.length = (uint32_t)n, .type = FRAME_EXEC, .id = 1};
+        uint8_t frame[FRAME_HEADER_SIZE + REHEARSAL_CELL_MOST];
+
+        if (n > REHEARSAL_CELL_MOST)
+                return -EMSGSIZE;
+        frame_header_encode(&header, frame);
+        memcpy(frame + FRAME_HEADER_SIZE, cell, n);
+        return fd_write_all(channel, frame, FRAME_HEADER_SIZE + n);
+}
+
+/* What else the template has open must not outlive it here. */
+static void become_worker(int channel, struct template_session *ret)
+{
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ret->release_fd = -1;
+        ret->rpc_fd = fcntl(channel, F_DUPFD_CLOEXEC, CHANNEL_FD);
+        if (ret->rpc_fd < 0 || syscall(SYS_close_range, 3, ret->rpc_fd - 1, 0) < 0 ||
+            syscall(SYS_close_range, ret->rpc_fd + 1, ~0U, 0) < 0)
+                _exit(1);
+}
+
+/* Returns 1 when its result has come, -EAGAIN when somebody asks for a session first. */
+static int await_result(int channel)
+{
+        struct pollfd fds[] = {
+                {.fd = channel, .events = POLLIN},
+                {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN},
+        };
+
+        poll(fds, 2, RESULT_MS);
+        if (fds[0].revents == 0 && fds[1].revents != 0)
+                return -EAGAIN;
+        return fds[0].revents == POLLIN;
+}
+
+/* Until all is seen we write to little: what both have written, each has to itself. */
+static int watch(pid_t worker, int channel)
+{
+        int r = await_result(channel);
+
+        if (r > 0)
+                pages_see(worker);
+        syscall(SYS_kill, worker, SIGKILL);
+        syscall(SYS_wait4, worker, NULL, 0, NULL);
+        return r < 0 ? r : 0;
+}
+
+int rehearsal(const char *cell, size_t n, struct template_session *ret)
+{
+        int pair[2], r = 0;
+
+        if (syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+                return 0;
+        if (send_cell(pair[0], cell, n) == 0) {
+                py.PyOS_BeforeFork();
+                pid_t worker = fork();
+                if (worker == 0) {
+                        become_worker(pair[1], ret);
+                        py.PyOS_AfterFork_Child();
+                        return 1;
+                }
+                if (worker > 0)
+                        r = watch(worker, pair[0]);
+                py.PyOS_AfterFork_Parent();
+        }
+        fd_close_many(pair, 2);
+        return r;
+}
