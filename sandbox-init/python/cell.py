@@ -52,7 +52,7 @@ class Cells:
 
     def run(self, source, filename=None, prepare=None):
         """prepare: called with the names that the code needs before it runs (namespace.py)."""
-        missing = packages.missing(source, filename)
+        missing = packages.missing(source, filename) if packages.MARK in source else None
         if missing is not None:
             return Outcome(error=missing)
         filename = sources.add(source, filename)
@@ -134,8 +134,7 @@ def describe_plainly(outcome):
         return b'{"status":"ok"}'
     if type(value) is int and value.bit_length() <= _PLAIN_BITS:
         builtins._ = value
-        digits = b"%d" % value
-        return b'{"status":"ok","value":{"repr":"%b","json":%b}}' % (digits, digits)
+        return b'{"status":"ok","value":{"repr":"%d","json":%d}}' % (value, value)
     return None
 
 

@@ -100,10 +100,6 @@ class Displays:
     def end(self):
         self._cell = None
 
-    def finish(self):
-        """At the end of a cell: figures that are still open, as notebooks do."""
-        self.figures.finish()
-
     def display(self, *objects, mime=None):
         """Shows images, audio, figures, files and HTML to whoever reads the result; prints anything else.
 

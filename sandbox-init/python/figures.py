@@ -50,7 +50,7 @@ class Figures:
         self._seen.append(figure)
 
     def finish(self):
-        """Figures that are open at the end of a cell. Figures are the guest's code: what they raise is its own."""
+        """Figures that are open at the end of a cell, as notebooks do. Figures are the guest's code: what they raise is its own."""
         pyplot = sys.modules.get(_PYPLOT)
         try:
             if pyplot is not None and _is_agg():

@@ -57,6 +57,7 @@ class Files:
         self._core = core
         self._root = root
         self._out = os.path.join(root, OUT)
+        self._out_bytes = os.fsencode(self._out)
         self._known = {}  # path -> what tells that a file has changed
         self._empty = None  # the size of out/ without entries, where the size tells
         self._kept = 0
@@ -73,7 +74,7 @@ class Files:
     def changed(self):
         """(files made or changed since the last time, how many there are of those): described, sorted, at most
         MOST_NAMED. What is beyond the bounds of the walk is counted as one more."""
-        if not self._known and self._core.directory_size(self._out) in (-1, self._empty):
+        if not self._known and self._core.directory_size(self._out_bytes) in (-1, self._empty):
             return [], 0  # nothing is opened for most cells
         found, cut = self._walk()
         before, self._known = self._known, {path: key for path, (key, size) in found.items()}

@@ -91,6 +91,7 @@ def _hint(error):
 
 # ---- scripts -----------------------------------------------------------------------------------------------------
 
+MARK = "# /// script"  # without it in the source nothing is said
 # Text, compiled with the first use: few scripts need them, and every template would wait.
 _BLOCK = r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+)^# ///$"
 _REQUIREMENT = r"(?s)\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^]]*\])?\s*(@[^;]*|\(?[^;)]*\)?)\s*(?:;(.*))?$"
@@ -241,8 +242,6 @@ def _lacking(needs):
 
 def missing(source, filename):
     """MissingPackages when a script says that it needs what is not here, else None."""
-    if "# /// script" not in source:
-        return None
     script = filename if filename and not filename.startswith("<") else None
     shown = script or "the script"
     try:

@@ -188,7 +188,7 @@ class Session:
     def _finish(self, outcome):
         """The guest's code once more: an interrupt may end it."""
         try:
-            self._displays.finish()
+            self._displays.figures.finish()
         except BaseException as error:
             return outcome if outcome.error else Outcome(error=error)
         return outcome

@@ -23,6 +23,7 @@
         X(PyErr_Format)                                                                            \
         X(PyErr_NoMemory)                                                                          \
         X(PyErr_NormalizeException)                                                                \
+        X(PyErr_Occurred)                                                                          \
         X(PyEval_EvalCode)                                                                         \
         X(PyEval_GetBuiltins)                                                                      \
         X(PyEval_RestoreThread)                                                                    \
@@ -32,6 +33,7 @@
         X(PyImport_AppendInittab)                                                                  \
         X(PyList_Append)                                                                           \
         X(PyLong_AsLongLong)                                                                       \
+        X(PyLong_AsUnsignedLongLongMask)                                                           \
         X(PyLong_FromLong)                                                                         \
         X(PyMem_Free)                                                                              \
         X(PyMem_Realloc)                                                                           \
