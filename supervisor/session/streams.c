@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -103,8 +104,20 @@ static size_t size_of(int fd)
         return size > 0 ? (size_t)size : PIPE_DEFAULT;
 }
 
+/* Most often there is nothing in either, which one call tells of both. */
+static bool is_any_readable(const struct session *session)
+{
+        struct pollfd p[CELL_STREAMS];
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                p[i] = (struct pollfd){.fd = session->streams[i].fd, .events = POLLIN};
+        return poll(p, CELL_STREAMS, 0) != 0;
+}
+
 void streams_drain(struct session *session)
 {
+        if (!is_any_readable(session))
+                return;
         for (int i = 0; i < CELL_STREAMS; i++) {
                 struct session_stream *stream = &session->streams[i];
                 size_t n = 0, got;
