@@ -1,7 +1,6 @@
 """A cell's source as code objects, and the names it reads without setting them."""
 
 import __future__
-import _ast as ast  # which costs half as much as the module around it
 import gc
 import re
 import sys
@@ -23,6 +22,9 @@ _NO_NAMES = frozenset()
 _IMPLIED = frozenset(["__annotations__", "__conditional_annotations__", "__name__"])  # of classes and annotations
 _EXTENDED_ARG = opmap["EXTENDED_ARG"]
 _NAMING = _WRITING.union(_READING, [_EXTENDED_ARG])
+
+# As ast has them. Its types are made by the first who wants a tree.
+_ALLOW_TOP_LEVEL_AWAIT, _ONLY_AST = 0x2000, 0x0400
 
 LARGE = 128 * 1024  # characters; a syntax tree takes some hundred times as many bytes
 TAILS = 20  # places tried for the last expression of large code
@@ -73,7 +75,7 @@ class Compiler:
     """Compiles cells; `from __future__ import …` holds for the later ones, as at the prompt."""
 
     def __init__(self):
-        self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        self._flags = _ALLOW_TOP_LEVEL_AWAIT
 
     def compile(self, source, filename):
         """(codes, names, defines): the code objects to evaluate in order, the last one's value being the cell's; the
@@ -127,7 +129,7 @@ class Compiler:
         return True
 
     def _tree(self, source, filename):
-        return compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, True)
+        return compile(source, filename, "exec", self._flags | _ONLY_AST, True)
 
     def _code(self, source, filename, mode):
         code = compile(source, filename, mode, self._flags, True)
@@ -137,6 +139,8 @@ class Compiler:
         return code
 
     def _compile(self, source, filename):
+        import _ast as ast
+
         tree = self._tree(source, filename)
         names = free_names(tree)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -223,6 +227,8 @@ def _sort_names(instructions, names):
 
 def free_names(tree):
     """Names that code reads and does not set itself, too many rather than too few; "*" when it may set any."""
+    import _ast as ast
+
     read, set_here = set(), set()
     for node in _walk(tree):
         if isinstance(node, ast.Name):
@@ -242,6 +248,8 @@ def free_names(tree):
 
 def _walk(tree):
     """As ast.walk(), which stands on builtins that the guest may have replaced."""
+    import _ast as ast
+
     waiting = [tree]
     while waiting:
         node = waiting.pop()
