@@ -291,7 +291,7 @@ int image_default_name(const char *python, const char *parts,
                        int (*look)(const char *path, struct image_stamp *ret),
                        char ret[IMAGE_NAME_SIZE], struct error *err)
 {
-        static const uint32_t format = IMAGE_FORMAT;
+        static const uint32_t recipe = IMAGE_RECIPE;
         struct image_stamp stamp = {};
         char prefix[4096];
 
@@ -304,7 +304,7 @@ int image_default_name(const char *python, const char *parts,
         if (r < 0)
                 return error_errno(err, -r, "%s", python);
 
-        uint64_t hash = image_hash(IMAGE_HASH_START, &format, sizeof(format));
+        uint64_t hash = image_hash(IMAGE_HASH_START, &recipe, sizeof(recipe));
         hash = image_hash(hash, python, strlen(python) + 1);
         hash = mix_stamp(hash, &stamp);
         if (prefix_of(python, prefix, sizeof(prefix)) >= 0)

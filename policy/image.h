@@ -27,7 +27,8 @@
 #include "base/error.h"
 #include "policy/sandbox-plan.h"
 
-enum { IMAGE_FORMAT = 1, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };
+/* IMAGE_RECIPE: what the builder makes of an interpreter; grows when that is to be made anew. */
+enum { IMAGE_FORMAT = 1, IMAGE_RECIPE = 2, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };
 enum { IMAGE_PARTS_MAX = 1024 * 1024, IMAGE_KEY_SIZE = 17 };
 
 #define IMAGE_PYTHON_DEFAULT "/usr/bin/python3"
@@ -72,7 +73,7 @@ uint64_t image_hash(uint64_t hash, const void *data, size_t n);
 
 /*
  * The name of the default image of an interpreter: default-<12 hex digits>, a hash over the
- * interpreter's path, its file, its pyvenv.cfg and site-packages, IMAGE_FORMAT, and the files named
+ * interpreter's path, its file, its pyvenv.cfg and site-packages, IMAGE_RECIPE, and the files named
  * in `parts`, so that an upgrade (of a shared library too) or an installed package makes a new
  * image. It starts nothing and is cheap enough for every start (some 200 calls of stat). look gives
  * the stamp of a path, or negative errno; a missing interpreter is an error, the others may be
