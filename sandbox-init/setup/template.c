@@ -25,8 +25,9 @@
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session.h"
 
-/* Without a message, before the time is used for something else. */
-enum { NETWORK_MS = 2, QUIET_MS = 20 };
+/* Without a message, before the time is used for something else; first of all, the session that was
+ * made last needs it on its way to its first result. */
+enum { NETWORK_MS = 10, QUIET_MS = 20 };
 
 const struct template_plan *template_plan(void)
 {
