@@ -24,9 +24,10 @@ from rows import TOOL_CALLS
 from run import node_modules, places
 
 
-# What the kernel calls a process, and what it is.
-WHO = {"memfd:cloister-": "the sandbox: worker, init, template", "cloister": "the broker",
-       "cloister-monito": "the monitor", "bench-ping": "the client", "bench-echo": "the tool's server"}
+# What the kernel calls a process, and what it is; those of a sandbox are called what their image's interpreter is.
+WHO = {"cloister": "the broker", "cloister-monito": "the monitor", "bench-ping": "the client",
+       "bench-echo": "the tool's server"}
+SANDBOX = "the sandbox: worker, init, template"
 
 
 def read(path):
@@ -65,7 +66,7 @@ def spent(before, after, calls):
     """By name: microseconds and turns a call. A process that began meanwhile counts whole."""
     by_name = {}
     for pid, (name, took, turns) in after.items():
-        name = WHO.get(name, name)
+        name = WHO.get(name, SANDBOX)
         _, old_took, old_turns = before.get(pid, (name, 0, 0))
         us, n = by_name.get(name, (0, 0))
         by_name[name] = (us + (took - old_took) / calls / 1000, n + (turns - old_turns) / calls)
