@@ -20,6 +20,7 @@
 enum {
         RANGES_MOST = 1024,
         BYTES_MOST = 8 * 1024 * 1024, /* a session would pay for more in time and memory */
+        LOOKED_MOST = 1 << 20,        /* pages; the kernel tells of each, mapped or not */
         PAGE_MOST = 64 * 1024,
         ENTRIES = 256, /* of a pagemap, read at once */
 };
@@ -106,12 +107,13 @@ static bool parse(const char *line, struct range *ret)
         return line[0] == 'r' && line[1] == 'w' && line[2] != '\0' && line[3] == 'p';
 }
 
-/* What we have mapped: a fork maps more, which the next one maps anew. */
+/* What we have mapped: a fork maps more, which the next one maps anew. What is too large to be
+ * looked at is address space that somebody keeps in reserve. */
 static void see_all(int maps, int pagemap, size_t size)
 {
         char line[64], chunk[1024];
         struct range range;
-        size_t length = 0;
+        size_t length = 0, left = LOOKED_MOST;
         ssize_t n;
 
         while ((n = read(maps, chunk, sizeof(chunk))) > 0) {
@@ -123,8 +125,10 @@ static void see_all(int maps, int pagemap, size_t size)
                         }
                         line[length] = '\0';
                         length = 0;
-                        if (parse(line, &range))
-                                see_range(pagemap, range, size);
+                        if (!parse(line, &range) || (range.end - range.start) / size > left)
+                                continue;
+                        left -= (range.end - range.start) / size;
+                        see_range(pagemap, range, size);
                 }
         }
 }

@@ -18,7 +18,7 @@
 enum { PAGES = 64, MANY = 6 * 1024 };
 
 static size_t page;
-static char *private, *shared, *many;
+static char *private, *shared, *many, *reserve;
 
 /* By the bit of /proc/self/pagemap that only a page of one process has. */
 static bool is_own(const char *at)
@@ -152,6 +152,32 @@ static void test_it_is_bounded(void)
         in_fork(look_at_every_second);
 }
 
+static void write_reserve(void)
+{
+        private[3 * page] = reserve[3 * page] = 1;
+}
+
+static void look_at_reserve(void)
+{
+        pages_fetch();
+        check(is_own(private + 3 * page));
+        check(!is_own(reserve + 3 * page));
+}
+
+/* To look at each of its pages would take minutes. */
+static void test_what_is_kept_in_reserve_is_passed_over(void)
+{
+        size_t size = (size_t)1 << 40;
+
+        reserve = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        check(reserve != MAP_FAILED);
+        reserve[3 * page] = 7;
+        see(write_reserve);
+        in_fork(look_at_reserve);
+        munmap(reserve, size);
+}
+
 /* What is on the list may be gone. */
 static void look_after_unmapping(void)
 {
@@ -188,6 +214,7 @@ int main(void)
         run(test_written_pages_are_fetched);
         run(test_the_last_look_counts);
         run(test_it_is_bounded);
+        run(test_what_is_kept_in_reserve_is_passed_over);
         run(test_a_page_that_is_gone_harms_nothing);
         return 0;
 }
