@@ -13,13 +13,12 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import report
-from measure import Bench, Cloister, Failure, end_as_interrupted, machine, pinned
+from measure import Bench, Cloister, Failure, end_as_interrupted, machine, pinned, rest
 from rows import TOOL_CALLS
 from run import node_modules, places
 
@@ -93,7 +92,6 @@ def tool(server, calls):
 
 
 def fresh(server, calls):
-    time.sleep(0.3)
     server.burst_ok(3, "1+1", "first-%d")
     return measured(server, calls, lambda: statistics.median(server.burst_ok(calls, "1+1", "fresh-%d")))
 
@@ -102,6 +100,7 @@ def in_server(bench, measure, calls):
     server = Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}})
     try:
         server.run("1+1")
+        rest(1)  # in which the template imports what it will
         return measure(server, calls)
     finally:
         server.close()
