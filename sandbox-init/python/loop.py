@@ -124,6 +124,11 @@ class Loop(asyncio.SelectorEventLoop):
             super()._close_self_pipe()
             self._on_wakeup_fd(-1)
 
+    def has_begun(self):
+        """Whether it has had a turn, or something for its first one has come."""
+        selector = self._selector
+        return bool(self._ready or self._scheduled or self._closed or selector.open is None or selector.get_map())
+
     def rests(self):
         """Whether nothing is to run before a frame, a signal or a thread comes."""
         return not (self._ready or self._scheduled or self._closed or self._selector.waker is None)

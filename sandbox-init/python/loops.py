@@ -63,7 +63,8 @@ class Loops:
 
     def is_needed(self):
         """Between cells: a thread of the guest may read the next one, or want the loop."""
-        return aio.module is not None or threads_count() > 0
+        loop = self._loop
+        return threads_count() > 0 or (loop is not None and loop.has_begun())
 
     def stop_idling(self):
         """A cell has arrived."""

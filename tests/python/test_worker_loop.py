@@ -13,6 +13,8 @@ class FirstCell(WorkerTest):
     def test_descriptors(self):
         sockets = "import os\nsum('socket' in os.readlink('/proc/self/fd/' + fd) for fd in set(os.listdir('/proc/self/fd')) - {str(os.dup(0))})"
         first = self.value("import asyncio\n" + sockets)
+        time.sleep(0.05)
+        self.assertEqual(self.value(sockets), first, "made while nothing was to run")
         self.assertEqual(self.value("await asyncio.sleep(0)\n" + sockets), first + 2)
 
     def test_run_by_hand(self):
@@ -38,7 +40,7 @@ class FirstCell(WorkerTest):
     def test_thread_that_finds_nothing_to_wake(self):
         """It comes between the loop's look at what is to run and the descriptors."""
         code = (
-            "import asyncio, threading, time\nloop = asyncio.get_event_loop()\nseen = []\n"
+            "import asyncio, threading, time\nloop = asyncio.get_event_loop()\nseen = []\nloop.call_later(9, print)\n"
             "def open(open=loop._selector.open):\n    thread = threading.Thread(target=loop.call_soon_threadsafe,"
             " args=(lambda: seen.append(time.monotonic()),))\n    thread.start()\n    thread.join()\n    open()\n"
             "loop._selector.open = open"
@@ -46,6 +48,17 @@ class FirstCell(WorkerTest):
         self.run_cell(code)
         time.sleep(0.5)
         self.assertGreater(self.value("time.monotonic() - seen[0]"), 0.3)
+
+    def test_wake_up_by_a_signal(self):
+        """Of a loop that has not run yet, and between cells."""
+        code = (
+            "import asyncio, signal\nloop = asyncio.get_event_loop()\nseen = []\n"
+            "signal.signal(signal.SIGALRM, lambda *_: loop.call_soon_threadsafe(seen.append, 1))\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.05)[0]"
+        )
+        self.run_cell(code)
+        time.sleep(0.3)
+        self.assertEqual(self.value("seen"), [1])
 
     def test_signal_handler(self):
         self.run_cell("import asyncio, os, signal\nseen = []\nasyncio.get_event_loop().add_signal_handler(signal.SIGUSR1, seen.append, 1)")
