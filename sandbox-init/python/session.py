@@ -34,6 +34,12 @@ def _read(payload):
     return source, filename
 
 
+def _leave_no_trace():
+    """Of a rehearsed cell."""
+    vars(builtins).pop("_", None)
+    sources.forget()
+
+
 class Session:
     """Made in the template, run in each worker. core: the module _cloister."""
 
@@ -67,7 +73,13 @@ class Session:
                 prepare()
             except Exception:
                 pass  # what is not prepared each session does by itself
-        repeat(self._go_through)
+        repeat(self._practise)
+
+    def _practise(self):
+        try:
+            self._core.practise(REHEARSAL, self._turn)
+        finally:
+            _leave_no_trace()
 
     def run(self):
         """Never returns: the process ends with its channel."""
@@ -76,17 +88,21 @@ class Session:
         self._files.start()
         self._rehearse()
         while True:
-            # What the guest left behind (a signal handler that raises, say) may strike anywhere below.
-            try:
-                self._keep_reserve()
-                number, payload = self._next()
-                self._execute(number, payload)
-            except BaseException as error:
-                self._interrupts.end()
-                if not self._core.ours():
-                    self._leave_child(Outcome(error=error))
-                if self._current is not None:
-                    self._send(Outcome(error=error))
+            self._turn()
+
+    def _turn(self):
+        """Waits for a cell and answers it."""
+        # What the guest left behind (a signal handler that raises, say) may strike anywhere below.
+        try:
+            self._keep_reserve()
+            number, payload = self._next()
+            self._execute(number, payload)
+        except BaseException as error:
+            self._interrupts.end()
+            if not self._core.ours():
+                self._leave_child(Outcome(error=error))
+            if self._current is not None:
+                self._send(Outcome(error=error))
 
     def _rehearse(self):
         """While nobody waits: a cell's way once, over nothing that a cell could see. The pages that it writes are then
@@ -105,8 +121,6 @@ class Session:
             self._interrupts.stray = False  # an interrupt found no background task, but this
 
     def _go_through(self):
-        """Also in the template: what CPython finds out on this way and keeps (which attributes a type has), all
-        sessions have then."""
         try:
             stdio.restore(self._interrupts.install())
             cells = Cells({}, self._loops, self._interrupts)
@@ -116,8 +130,7 @@ class Session:
             stdio.flush(self._core)
             self._files.changed()
         finally:
-            vars(builtins).pop("_", None)
-            sources.forget()
+            _leave_no_trace()
 
     def _keep_reserve(self):
         try:

@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 import _cloister
 from cloister import aio, sources
 from cloister.teacher import Teacher
-from cloister.warmth import repeat
+from cloister.warmth import forget_attributes, repeat
 
 # What most code imports, and what that imports in turn, one after the other: whoever waits for a session waits for one
 # of them at most. It is shared by the sessions, so it costs each of them nothing.
@@ -87,6 +87,7 @@ class Rest:
         if name is not None:
             _import(name)
             return True
+        forget_attributes()
         self._session.complete()
         repeat(after_fork)
         # OpenSSL's generator is then set up: a session has only to reseed it, which writes a quarter of the pages.

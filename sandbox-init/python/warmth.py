@@ -4,6 +4,8 @@ It keeps that in the code and beside the types, in pages that each worker would 
 it need not look up, which writes to the names' counts of references.
 """
 
+import sys
+
 TURNS = 16  # CPython begins with the eighth (3.11), or before
 
 
@@ -14,3 +16,10 @@ def repeat(function):
             function()
     except Exception:
         pass  # each session finds it out by itself
+
+
+def forget_attributes():
+    """Of all types, which the imports have looked up: each that makes way for another would be written to, and its name."""
+    clear = getattr(sys, "_clear_type_cache", None)
+    if clear is not None:
+        clear()

@@ -9,6 +9,9 @@
  *     serve(idle, cell) the template serves here; returns in each worker. Between sessions it calls
  *                       idle() as long as that returns something true. cell: the payload of an
  *                       EXEC, of which a fork of the template then makes a result
+ *     practise(cell, turn)
+ *                       for idle(): returns turn(), called while a channel is open on which an
+ *                       EXEC with this payload has come; what is sent on it nobody reads
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
@@ -226,11 +229,15 @@ static PyObject *cloister_preload(PyObject *self, PyObject *args)
 }
 
 static PyObject *idle, *rehearsed; /* what serve() was given; borrowed */
+static bool in_idle;
 
 static bool call_idle(void)
 {
         char text[400];
+
+        in_idle = true;
         PyObject *more = py.PyObject_CallObject(idle, NULL);
+        in_idle = false;
         int r = more ? py.PyObject_IsTrue(more) : -1;
 
         if (r < 0) {
@@ -239,6 +246,13 @@ static bool call_idle(void)
         }
         py.Py_DecRef(more);
         return r == 1;
+}
+
+static PyObject *cloister_practise(PyObject *self, PyObject *args)
+{
+        if (!in_idle)
+                return py.PyErr_Format(*py.PyExc_RuntimeError, "only an idle template practises");
+        return rehearsal_practise(args);
 }
 
 static int rehearse(struct template_session *ret)
@@ -554,6 +568,7 @@ static PyMethodDef methods[] = {
         {"compiled", cloister_compiled, METH_VARARGS, NULL},
         {"preload", cloister_preload, METH_NOARGS, NULL},
         {"serve", cloister_serve, METH_VARARGS, NULL},
+        {"practise", cloister_practise, METH_VARARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},
         {"send", FAST(cloister_send), CALL_FAST, NULL},
         {"read", cloister_read, METH_O, NULL},

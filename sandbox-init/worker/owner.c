@@ -16,7 +16,7 @@ enum { PAGE = 4096 };
 
 static struct {
         pid_t pid;
-        const volatile uint8_t *mark; /* not 0 in the owner; NULL: ask for the pid */
+        volatile uint8_t *mark; /* not 0 in the owner; NULL: ask for the pid */
 } owner;
 
 static uint8_t *wiped_page(void)
@@ -40,11 +40,11 @@ static pid_t own_pid(void)
 
 void owner_claim(void)
 {
-        uint8_t *page = wiped_page();
-
-        if (page)
-                *page = 1;
-        owner.mark = page;
+        /* In a fork of one that claimed it the page is there, and wiped. */
+        if (!owner.mark)
+                owner.mark = wiped_page();
+        if (owner.mark)
+                *owner.mark = 1;
         owner.pid = own_pid();
 }
 

@@ -1,13 +1,20 @@
 /*
- * A worker that no session is made for: a fork of the template with a channel to it, which goes the
- * way to a first result, for the template to see which pages that writes
- * (sandbox-init/setup/pages.h).
+ * The way to a first result, gone by a template that no session is asked of.
+ *
+ * First by itself, some times over: what CPython finds out on the way all workers then know. Then
+ * by a fork of it, for the template to see which pages that writes (sandbox-init/setup/pages.h).
+ * Both have a channel on which a cell arrives.
  */
 #pragma once
 
 #include <stddef.h>
 
 #include "sandbox-init/setup/template.h"
+#include "sandbox-init/worker/python-api.h"
+
+/* args: the payload of the EXEC, a callable that is called while the channel is open. Returns None,
+ * or NULL with a Python exception. */
+PyObject *rehearsal_practise(PyObject *args);
 
 /* cell: of REHEARSAL_CELL_MOST bytes at most, the payload of its EXEC. Returns 1 in the fork, which
  * waits for no release; in the template 0, once the fork is gone, or -EAGAIN when somebody asked

@@ -60,6 +60,22 @@ class Later(WorkerTest):
         self.assertEqual(self.value(code), [not cold] * 5)
         self.assertEqual(self.value("import gc; [gc.isenabled(), gc.get_freeze_count() > 1000]"), [True, True])
 
+    def test_they_share_what_cpython_has_found_out_on_the_way_of_a_cell(self):
+        if self.value("import sys\nlist(sys.version_info)[:2]") < [3, 11]:
+            self.skipTest("that CPython specializes no code")
+        code = (
+            "import dis\nfrom cloister import channel, interrupts, loops, session\n"
+            "def names(function, adaptive):\n    return [i.opname for i in dis.get_instructions(function, adaptive=adaptive)]\n"
+            "ways = channel.Channel._read, interrupts.Interrupts.begin, session.Session._execute, session.Session._next\n"
+            "[names(way, True) != names(way, False) for way in ways]"
+        )
+        self.assertEqual(self.value(code), ["CLOISTER_STUB_COLD" not in os.environ] * 4)
+
+    def test_none_of_them_can_practise(self):
+        self.value("1+1")
+        code = EMBEDDED + "core.practise(b'1+1\\0<cell 1>', print)"
+        self.assertEqual(self.error(code)["message"], "only an idle template practises")
+
     def test_the_list_names_all_that_it_brings(self):
         done = subprocess.run(
             [worker_rig.PYTHON, "-I", "-c", UNNAMED, os.path.join(SOURCES, "template.py")],
