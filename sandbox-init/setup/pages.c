@@ -22,6 +22,7 @@ enum {
         BYTES_MOST = 8 * 1024 * 1024, /* a session would pay for more in time and memory */
         LOOKED_MOST = 1 << 20,        /* pages; the kernel tells of each, mapped or not */
         PAGE_MOST = 64 * 1024,
+        HELP_PERCENT = 60,
         ENTRIES = 256, /* of a pagemap, read at once */
 };
 
@@ -146,13 +147,26 @@ void pages_see(pid_t fork)
         see_all(maps, pagemap, page_size());
 }
 
+static bool fetch(const struct range *range)
+{
+        return raw_call(SYS_madvise, (long)range->start, (long)(range->end - range->start),
+                        MADV_POPULATE_WRITE, 0, 0, 0) != -EINVAL;
+}
+
 void pages_fetch(void)
 {
-        for (size_t i = 0; i < seen.n; i++) {
-                const struct range *range = &seen.list[i];
-                long r = raw_call(SYS_madvise, (long)range->start,
-                                  (long)(range->end - range->start), MADV_POPULATE_WRITE, 0, 0, 0);
-                if (r == -EINVAL)
+        for (size_t i = 0; i < seen.n; i++)
+                if (!fetch(&seen.list[i]))
+                        return;
+}
+
+void pages_help(void)
+{
+        size_t done = 0;
+
+        for (size_t i = seen.n; i-- > 0 && done < seen.bytes * HELP_PERCENT / 100;) {
+                done += seen.list[i].end - seen.list[i].start;
+                if (!fetch(&seen.list[i]))
                         return;
         }
 }

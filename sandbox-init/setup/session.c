@@ -7,31 +7,31 @@
  * stack's bounds how deep they are. CLONE_PARENT makes the monitor the parent of PID 1: it alone
  * gets the exit status. PID 1 then, in order:
  *
- *   1. writes its own single-id map; the template lent it the id by its effective uid, and it MUST
- * be dumpable here.
- *   2. tells the monitor that it is there; the kernel adds its pid. The monitor looks whether it is
- * the one that was asked for, and in its cgroup: into one of version 2 it is cloned where the
- * kernel lets us (CLONE_INTO_CGROUP), into another the monitor puts it meanwhile.
- *   3. takes propagation off, sets the namespace limits to 0 through the template's whole /proc,
+ *   1. leaves our process group; takes a cgroup namespace once it is in its cgroup, whose root is
+ * the cgroup that it is made in: clone3 would make it our own. Into a cgroup of version 2 it is
+ * cloned where the kernel lets us (CLONE_INTO_CGROUP); into another the monitor puts it, and it
+ * waits for that word (step 3 comes first then): what it writes to is charged to it from then on.
+ *   2. sets resource limits, drops what bounds capabilities, and forks the worker: with libc's
+ * fork(), which registers rseq again (CLONE_VM dropped it).
+ *   3. writes its own single-id map; the template lent it the id by its effective uid, and it MUST
+ * be dumpable here. Tells the monitor that it is there; the kernel adds its pid. The monitor looks
+ * whether it is the one that was asked for, and in its cgroup.
+ *   4. takes propagation off, sets the namespace limits to 0 through the template's whole /proc,
  * which MUST still be visible, and then covers it with a restricted one.
- *   4. waits for the monitor's word where it is put into a cgroup: its first tmpfs MUST be charged
- * to it. Takes a cgroup namespace there, whose root is the cgroup that it is made in: clone3 would
- * make it our own.
  *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
- * which the template has where they are about to be covered; brings lo up if the profile says so;
- * sets resource limits.
+ * which the template has where they are about to be covered; brings lo up if the profile says so.
  *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a
- * change of ids clears it.
- *   7. forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it).
- *   8. waits for the monitor's word where it did not before: what is exec'd next releases the
+ * change of ids clears it. Tells the worker.
+ *   7. waits for the monitor's word where it did not before: what is exec'd next releases the
  * worker, and nothing of the guest may run in a process that the monitor does not know.
- *   9. execs init, which is non-dumpable and filtered before it releases the worker.
+ *   8. execs init, which is non-dumpable and filtered before it releases the worker.
  *
- * The worker fetches the pages that it is going to write (sandbox-init/setup/pages.h) and takes its
- * belts at once, and the interpreter's hooks and our own Python run while init
- * starts; its channel reads nothing, so that there is no byte of the guest's to run, before init
- * has released it (sandbox-init/worker/channel.h). Its memory is no longer the template's then; PID
- * 1's is until the exec, and what runs in the worker meanwhile is what runs in the template too.
+ * Beside that the worker fetches the pages that it is going to write (sandbox-init/setup/pages.h),
+ * which takes as long as the mounts, and waits for step 6. It then gives up its capabilities too
+ * and takes its belts, and the interpreter's hooks and our own Python run while init starts; its
+ * channel reads nothing, so that there is no byte of the guest's to run, before init has released
+ * it (sandbox-init/worker/channel.h). Its memory is no longer the template's then; PID 1's is until
+ * the exec, and what runs in the worker meanwhile is what runs in the template too.
  */
 #include "sandbox-init/setup/session.h"
 
@@ -101,11 +101,14 @@ static int map_ids(const struct session *s, struct error *err)
         return r;
 }
 
-static int announce(struct error *err)
+static int announce(const struct session *s, struct error *err)
 {
         struct template_message here = {.kind = SESSION_HERE};
 
-        int r = fd_send(TEMPLATE_CONTROL_FD, &here, sizeof(here), NULL, 0, 0);
+        int r = map_ids(s, err);
+        if (r < 0)
+                return r;
+        r = fd_send(TEMPLATE_CONTROL_FD, &here, sizeof(here), NULL, 0, 0);
         return r < 0 ? error_errno(err, -r, "tell the monitor") : 0;
 }
 
@@ -263,19 +266,14 @@ static int set_limits(const struct session_plan *plan, struct error *err)
         return r;
 }
 
-/* Raw syscalls: libc's would tell every thread, and there is none. */
-static int become_user(struct error *err)
+/* What no process of the session will have again. */
+static int drop_bounds(struct error *err)
 {
         const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                                      SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
                                      SECBIT_NO_CAP_AMBIENT_RAISE |
                                      SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct none[2] = {};
 
-        if (syscall(SYS_setresgid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
-            syscall(SYS_setresuid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
-                return error_errno(err, errno, "become uid %d", SANDBOX_UID);
         if (prctl(PR_SET_SECUREBITS, locked) < 0)
                 return error_errno(err, errno, "lock securebits");
         int capability = 0;
@@ -284,10 +282,20 @@ static int become_user(struct error *err)
         /* The kernel's answer to one that it does not know. */
         if (errno != EINVAL || capability == 0)
                 return error_errno(err, errno, "drop capability %d", capability);
+        return 0;
+}
+
+/* Raw syscalls: libc's would tell every thread, and there is none. */
+static int become_user(struct error *err)
+{
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct none[2] = {};
+
+        if (syscall(SYS_setresgid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
+            syscall(SYS_setresuid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
+                return error_errno(err, errno, "become uid %d", SANDBOX_UID);
         if (syscall(SYS_capset, &header, none) < 0)
                 return error_errno(err, errno, "capset");
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
-                return error_errno(err, errno, "parent death signal");
         /* The change of ids cleared it; a worker that is not dumpable cannot open its own
          * /dev/stdout. */
         if (prctl(PR_SET_DUMPABLE, 1) < 0)
@@ -310,10 +318,27 @@ static int confine(const struct template_plan *plan, struct error *err)
         return landlock_confine(rules, n, plan->loopback, err);
 }
 
+/* Where PID 1 fails it ends, and all of its namespace with it. */
+static int await_mounts(int release, struct error *err)
+{
+        char byte;
+
+        if (read(release, &byte, 1) != 1)
+                return error_set(err, ECANCELED, "the session was given up");
+        return 0;
+}
+
 /* The worker: only what it may hold, its belts, and back to the interpreter. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
         pages_fetch();
+        int r = await_mounts(release, err);
+        if (r >= 0)
+                r = become_user(err);
+        if (r < 0)
+                return r;
+        if (chdir(LAYOUT_WORKSPACE) < 0)
+                return error_errno(err, errno, "enter " LAYOUT_WORKSPACE);
         int null = open("/dev/null", O_RDONLY);
         if (null < 0 || dup2(null, 0) < 0 || dup2(s->fds[SESSION_FD_STDOUT], 1) < 0 ||
             dup2(s->fds[SESSION_FD_STDERR], 2) < 0)
@@ -326,7 +351,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
         int filter = fcntl(LAYOUT_WORKER_FILTER_FD, F_DUPFD_CLOEXEC, s->rpc_fd + 2);
         if (filter < 0 || s->release_fd < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
                 return error_errno(err, errno, "close the template's descriptors");
-        int r = confine(s->template, err);
+        r = confine(s->template, err);
         /* The kernel's first victim; raising needs no privilege, lowering would. */
         if (r >= 0)
                 r = write_file("/proc/self/oom_score_adj", "1000", err);
@@ -387,15 +412,26 @@ static int become_init(struct session *s, int release, struct error *err)
         return error_errno(err, errno, "exec cloister-init");
 }
 
-static int build(struct session *s, struct error *err)
+/* What the worker inherits. */
+static int enter(struct session *s, struct error *err)
 {
         /* Out of the monitor's process group, which kill(0, …) would reach, and away from any
          * terminal. */
         if (setsid() < 0)
                 return error_errno(err, errno, "setsid");
-        int r = map_ids(s, err);
+        int r = waits_early(s) ? announce(s, err) : 0;
         if (r >= 0)
-                r = announce(err);
+                r = enter_cgroup(s, err);
+        if (r >= 0)
+                r = set_limits(&s->plan, err);
+        if (r >= 0)
+                r = drop_bounds(err);
+        return r;
+}
+
+static int build(struct session *s, struct error *err)
+{
+        int r = waits_early(s) ? 0 : announce(s, err);
         if (r < 0)
                 return r;
 
@@ -406,8 +442,6 @@ static int build(struct session *s, struct error *err)
         int late[ARRAY_SIZE(late_limits)] = {-1, -1};
         r = cover_proc(root, late, err);
         if (r >= 0)
-                r = enter_cgroup(s, err);
-        if (r >= 0)
                 r = mount_writable(s, root, err);
         if (r >= 0 && s->template->loopback)
                 r = bring_lo_up(err);
@@ -415,12 +449,28 @@ static int build(struct session *s, struct error *err)
                 r = write_late_limits(late, err);
         fd_close_many(late, ARRAY_SIZE(late));
         if (r >= 0)
-                r = set_limits(&s->plan, err);
-        if (r >= 0 && chdir(LAYOUT_WORKSPACE) < 0)
-                r = error_errno(err, errno, "enter " LAYOUT_WORKSPACE);
-        if (r >= 0)
                 r = become_user(err);
+        /* The change of ids cleared it. */
+        if (r >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+                r = error_errno(err, errno, "parent death signal");
         return r;
+}
+
+/* PID 1 beside its worker. Does not return. */
+static void finish(struct session *s, int release)
+{
+        int r = build(s, &s->error);
+        if (r >= 0)
+                r = fd_write_all(release, "m", 1);
+        if (r < 0 && !error_is_set(&s->error))
+                error_errno(&s->error, -r, "tell the worker");
+        if (r >= 0) {
+                /* What the worker keeps then is charged to the template's cgroup. */
+                if (s->plan.rlimits)
+                        pages_help();
+                become_init(s, release, &s->error);
+        }
+        _exit(1);
 }
 
 /* Returns in the worker only. */
@@ -428,7 +478,7 @@ static void first_process(struct session *s)
 {
         int release[2];
 
-        if (build(s, &s->error) < 0)
+        if (enter(s, &s->error) < 0)
                 _exit(1);
         if (pipe2(release, O_CLOEXEC) < 0) {
                 error_errno(&s->error, errno, "pipe");
@@ -447,7 +497,7 @@ static void first_process(struct session *s)
         if (worker < 0)
                 error_errno(&s->error, errno, "fork the worker");
         else
-                become_init(s, release[1], &s->error);
+                finish(s, release[1]);
         _exit(1);
 }
 
