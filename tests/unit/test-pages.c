@@ -198,6 +198,7 @@ static void test_help_comes_from_the_other_end(void)
         check(pipe2(ends, O_CLOEXEC) == 0);
         pid_t pid = fork();
         if (pid == 0) {
+                close(ends[1]);
                 look_at_some(ends[0]);
                 _exit(0);
         }
