@@ -121,6 +121,7 @@ class Session:
             self._interrupts.stray = False  # an interrupt found no background task, but this
 
     def _go_through(self):
+        """As a turn goes, with names of its own and nothing sent: the channel is the broker's by now."""
         try:
             stdio.restore(self._interrupts.install())
             cells = Cells({}, self._loops, self._interrupts)

@@ -22,8 +22,8 @@ enum {
         BYTES_MOST = 8 * 1024 * 1024, /* a session would pay for more in time and memory */
         LOOKED_MOST = 1 << 20,        /* pages; the kernel tells of each, mapped or not */
         PAGE_MOST = 64 * 1024,
-        HELP_PERCENT = 60,
-        ENTRIES = 256, /* of a pagemap, read at once */
+        HELP_PERCENT = 60, /* beyond where the two meet */
+        ENTRIES = 256,     /* of a pagemap, read at once */
 };
 
 /* Documentation/admin-guide/mm/pagemap.rst of the kernel */

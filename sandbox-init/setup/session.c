@@ -21,13 +21,13 @@
  *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
  * which the template has where they are about to be covered; brings lo up if the profile says so.
  *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a
- * change of ids clears it. Tells the worker.
+ * change of ids clears it. Tells the worker, and helps it with its pages.
  *   7. waits for the monitor's word where it did not before: what is exec'd next releases the
  * worker, and nothing of the guest may run in a process that the monitor does not know.
  *   8. execs init, which is non-dumpable and filtered before it releases the worker.
  *
  * Beside that the worker fetches the pages that it is going to write (sandbox-init/setup/pages.h),
- * which takes as long as the mounts, and waits for step 6. It then gives up its capabilities too
+ * which takes longer than the mounts, and waits for step 6. It then gives up its capabilities too
  * and takes its belts, and the interpreter's hooks and our own Python run while init starts; its
  * channel reads nothing, so that there is no byte of the guest's to run, before init has released
  * it (sandbox-init/worker/channel.h). Its memory is no longer the template's then; PID 1's is until

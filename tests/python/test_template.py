@@ -64,7 +64,7 @@ class Later(WorkerTest):
         if self.value("import sys\nlist(sys.version_info)[:2]") < [3, 11]:
             self.skipTest("that CPython specializes no code")
         code = (
-            "import dis\nfrom cloister import channel, interrupts, loops, session\n"
+            "import dis\nfrom cloister import channel, interrupts, session\n"
             "def names(function, adaptive):\n    return [i.opname for i in dis.get_instructions(function, adaptive=adaptive)]\n"
             "ways = channel.Channel._read, interrupts.Interrupts.begin, session.Session._execute, session.Session._next\n"
             "[names(way, True) != names(way, False) for way in ways]"
