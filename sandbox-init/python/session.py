@@ -73,7 +73,8 @@ class Session:
                 prepare()
             except Exception:
                 pass  # what is not prepared each session does by itself
-        repeat(self._practise)
+        if not self._loops.is_needed():
+            repeat(self._practise)
 
     def _practise(self):
         try:

@@ -46,6 +46,10 @@ PyObject *rehearsal_practise(PyObject *args)
         if (syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
                 return py.PyErr_Format(*py.PyExc_RuntimeError, "socketpair: errno %d", errno);
         int r = send_cell(pair[0], cell, (size_t)n);
+        /* A turn that loses the cell finds the end of its channel: a template that has ended is
+         * made anew, one that waits for ever would hold up each session. */
+        if (r == 0 && syscall(SYS_shutdown, pair[0], SHUT_WR) < 0)
+                r = -errno;
         if (r < 0) {
                 fd_close_many(pair, 2);
                 return py.PyErr_Format(*py.PyExc_RuntimeError, "send a cell: errno %d", -r);
