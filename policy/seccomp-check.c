@@ -1,11 +1,11 @@
 /*
  * Holds compiled filters against their tables.
  *
- * What libseccomp makes of the rules is what counts, not the rules: the program is evaluated, call
- * by call, and must answer as the table does. Arguments are tried where a rule looks: as the rule
- * wants them, with each bit of its mask turned, and with the bits that the kernel ignores set
- * (CVE-2019-10063: a filter that compares 64 bits of what the kernel reads as 32 is passed by by
- * bit 32).
+ * What libseccomp and policy/bpf-shrink.c make of the rules is what counts, not the rules: the
+ * program is evaluated, call by call, and must answer as the table does. Arguments are tried where
+ * a rule looks: as the rule wants them, with each bit of its mask turned, and with the bits that
+ * the kernel ignores set (CVE-2019-10063: a filter that compares 64 bits of what the kernel reads
+ * as 32 is passed by by bit 32).
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -32,7 +32,7 @@ static int differs(const struct check *c, const struct seccomp_data *data, uint3
 {
         return error_set(c->err, EIO,
                          "call %d on %#x (%#llx, %#llx, %#llx, %#llx): the program gives %#x, the "
-                         "table %#x; libseccomp miscompiled it",
+                         "table %#x: it was miscompiled",
                          data->nr, data->arch, (unsigned long long)data->args[0],
                          (unsigned long long)data->args[1], (unsigned long long)data->args[2],
                          (unsigned long long)data->args[3], got, want);
@@ -146,6 +146,18 @@ static int check_foreign(const struct check *c, int number)
         return r;
 }
 
+/* Numbers that no call has: the ends of what a comparison of ranges could leave open. */
+static int check_far(const struct check *c)
+{
+        static const int far[] = {FILTER_CHECK_CALLS, 1023, 4095, INT16_MAX, 0xffff,
+                                  X32_BIT - 1,        -1};
+        int r = 0;
+
+        for (size_t i = 0; i < sizeof(far) / sizeof(far[0]) && r == 0; i++)
+                r = check_call(c, far[i]);
+        return r;
+}
+
 int filter_check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
                  uint32_t arch, bool thorough, struct error *err)
 {
@@ -157,6 +169,8 @@ int filter_check(const struct filter_entries *entries, const struct sock_filter 
                 if (r == 0)
                         r = check_foreign(&c, number);
         }
+        if (r == 0)
+                r = check_far(&c);
         for (size_t i = 0; i < entries->n_entries && r == 0; i++)
                 r = check_rule(&c, &entries->entries[i]);
         for (size_t i = entries->n_entries; i < entries->n_all && r == 0; i++)

@@ -94,10 +94,10 @@ void filter_entries_done(struct filter_entries *entries);
 uint32_t filter_decide(const struct filter_entries *entries, const struct seccomp_data *data);
 
 /*
- * Holds a compiled program against its table: every call number to FILTER_CHECK_CALLS, the x32
- * ones, other architectures, and for each rule arguments that fit, that just don't, and with bits
- * 31, 32 and 63 set; for each rule of another table arguments that fit. thorough tries every bit of
- * every argument. -EIO with the first difference.
+ * Holds a compiled program against its table: every call number to FILTER_CHECK_CALLS, a few far
+ * beyond, the x32 ones, other architectures, and for each rule arguments that fit, that just don't,
+ * and with bits 31, 32 and 63 set; for each rule of another table arguments that fit. thorough
+ * tries every bit of every argument. -EIO with the first difference.
  */
 enum { FILTER_CHECK_CALLS = 600 };
 

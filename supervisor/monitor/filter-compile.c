@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "policy/bpf-shrink.h"
 
 enum { PROGRAM_SIZE_MAX = BPF_MAXINSNS * sizeof(struct sock_filter) };
 
@@ -80,5 +81,11 @@ int filter_program(const struct filter_entries *entries, char **ret, size_t *ret
         if (!context)
                 return error_errno(err, ENOMEM, "libseccomp");
         int r = build(context, entries, err);
-        return r < 0 ? r : export(context, ret, ret_size, err);
+        if (r >= 0)
+                r = export(context, ret, ret_size, err);
+        if (r < 0)
+                return r;
+        *ret_size = sizeof(struct sock_filter) *
+                    bpf_shrink((struct sock_filter *)*ret, *ret_size / sizeof(struct sock_filter));
+        return 0;
 }
