@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -15,6 +16,9 @@
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
+#endif
+#ifndef PIDFD_SELF_THREAD
+#define PIDFD_SELF_THREAD (-10000)
 #endif
 
 enum {
@@ -36,8 +40,10 @@ struct range {
 };
 
 static struct {
-        struct range list[RANGES_MOST];
+        struct iovec list[RANGES_MOST];
         size_t n, bytes;
+        struct iovec help[RANGES_MOST]; /* the last ones, the very last first */
+        size_t n_help;
 } seen;
 
 /* Where a page begins is where msync() takes an address. */
@@ -52,14 +58,14 @@ static size_t page_size(void)
 
 static void add(uintptr_t at, size_t size)
 {
-        struct range *last = seen.n > 0 ? &seen.list[seen.n - 1] : NULL;
+        struct iovec *last = seen.n > 0 ? &seen.list[seen.n - 1] : NULL;
 
         if (seen.bytes + size > BYTES_MOST)
                 return;
-        if (last && last->end == at)
-                last->end += size;
+        if (last && (uintptr_t)last->iov_base + last->iov_len == at)
+                last->iov_len += size;
         else if (seen.n < RANGES_MOST)
-                seen.list[seen.n++] = (struct range){at, at + size};
+                seen.list[seen.n++] = (struct iovec){(void *)at, size};
         else
                 return;
         seen.bytes += size;
@@ -134,6 +140,17 @@ static void see_all(int maps, int pagemap, size_t size)
         }
 }
 
+static void share_out(void)
+{
+        size_t bytes = 0;
+
+        seen.n_help = 0;
+        for (size_t i = seen.n; i-- > 0 && bytes < seen.bytes * HELP_PERCENT / 100;) {
+                seen.help[seen.n_help++] = seen.list[i];
+                bytes += seen.list[i].iov_len;
+        }
+}
+
 void pages_see(pid_t fork)
 {
         char path[32];
@@ -145,28 +162,36 @@ void pages_see(pid_t fork)
                 return;
         seen.n = seen.bytes = 0;
         see_all(maps, pagemap, page_size());
+        share_out();
 }
 
-static bool fetch(const struct range *range)
+/* One by one, each whatever became of the others; a page that is there takes no time. */
+static void fetch_each(const struct iovec *list, size_t n)
 {
-        return raw_call(SYS_madvise, (long)range->start, (long)(range->end - range->start),
-                        MADV_POPULATE_WRITE, 0, 0, 0) != -EINVAL;
+        for (size_t i = 0; i < n; i++)
+                if (raw_call(SYS_madvise, raw_pointer(list[i].iov_base), (long)list[i].iov_len,
+                             MADV_POPULATE_WRITE, 0, 0, 0) == -EINVAL)
+                        return;
+}
+
+/* The kernel takes all of them in one call since 6.14, and stops at one that it can't. */
+static void fetch(const struct iovec *list, size_t n)
+{
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < n; i++)
+                bytes += list[i].iov_len;
+        if (raw_call(SYS_process_madvise, PIDFD_SELF_THREAD, raw_pointer(list), (long)n,
+                     MADV_POPULATE_WRITE, 0, 0) != (long)bytes)
+                fetch_each(list, n);
 }
 
 void pages_fetch(void)
 {
-        for (size_t i = 0; i < seen.n; i++)
-                if (!fetch(&seen.list[i]))
-                        return;
+        fetch(seen.list, seen.n);
 }
 
 void pages_help(void)
 {
-        size_t done = 0;
-
-        for (size_t i = seen.n; i-- > 0 && done < seen.bytes * HELP_PERCENT / 100;) {
-                done += seen.list[i].end - seen.list[i].start;
-                if (!fetch(&seen.list[i]))
-                        return;
-        }
+        fetch(seen.help, seen.n_help);
 }

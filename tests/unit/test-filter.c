@@ -8,6 +8,7 @@
 #include <linux/sockios.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -411,6 +412,22 @@ static void test_template_mounts(void)
         }
 }
 
+/* Of its own pages only; the code in a sandbox not even that. */
+static void test_template_pages(void)
+{
+        struct program template = compile(FILTER_TEMPLATE), worker = compile(FILTER_WORKER);
+        const uint64_t self = (uint64_t)-10000;
+
+        check_eq_int(ask(&template, SYS_process_madvise, self, 0, 1, MADV_POPULATE_WRITE), ALLOW);
+        check_eq_int(ask(&template, SYS_process_madvise, 3, 0, 1, MADV_POPULATE_WRITE),
+                     FAIL(ENOSYS));
+        check_eq_int(ask(&template, SYS_process_madvise, self, 0, 1, MADV_DONTNEED), FAIL(ENOSYS));
+        check_eq_int(ask(&worker, SYS_process_madvise, self, 0, 1, MADV_POPULATE_WRITE),
+                     FAIL(ENOSYS));
+        free(template.code);
+        free(worker.code);
+}
+
 static void test_worker_clone(void)
 {
         struct program p = compile(FILTER_WORKER);
@@ -536,6 +553,7 @@ int main(void)
         run(test_worker_sockets);
         run(test_sockets_of_profiles);
         run(test_template_mounts);
+        run(test_template_pages);
         run(test_worker_clone);
         run(test_worker_arguments);
         run(test_worker_limits);
