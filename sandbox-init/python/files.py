@@ -63,11 +63,7 @@ class Files:
         self._kept = 0
 
     def start(self):
-        """In a new worker: code finds the directory there."""
-        try:
-            mkdir(self._out, 0o755)
-        except OSError:
-            pass
+        """In a new worker."""
         if self._core.is_tmpfs(self._out):
             self._empty = EMPTY_TMPFS
 

@@ -24,6 +24,7 @@ enum { LAYOUT_RPC_FD_MARGIN = 24 };
 
 #define LAYOUT_HOSTNAME  "cloister"
 #define LAYOUT_WORKSPACE "/workspace"
+#define LAYOUT_OUT       LAYOUT_WORKSPACE "/out" /* what others get, there from the beginning */
 
 /* Whether a mount's target lies where each session mounts a tmpfs of its own first. */
 static inline bool layout_is_late(const char *target)

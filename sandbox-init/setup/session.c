@@ -20,8 +20,9 @@
  * which MUST still be visible, and then covers it with a restricted one.
  *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
  * which the template has where they are about to be covered; brings lo up if the profile says so.
- *   6. becomes uid 1000 and gives up every capability, for good. PDEATHSIG comes after, since a
- * change of ids clears it. Tells the worker, and helps it with its pages.
+ *   6. makes the worker the kernel's first victim, becomes uid 1000 and gives up every capability,
+ * for good. PDEATHSIG comes after, since a change of ids clears it. Makes /workspace/out, tells the
+ * worker, and helps it with its pages.
  *   7. waits for the monitor's word where it did not before: what is exec'd next releases the
  * worker, and nothing of the guest may run in a process that the monitor does not know.
  *   8. execs init, which is non-dumpable and filtered before it releases the worker.
@@ -37,9 +38,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/sched.h>
-#include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -48,8 +47,8 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -60,6 +59,7 @@
 #include "base/mount.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/pages.h"
+#include "sandbox-init/setup/session-bounds.h"
 
 /* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount.
  */
@@ -228,81 +228,6 @@ static int bring_lo_up(struct error *err)
         return 0;
 }
 
-/* Never above what we have: raising a hard limit takes CAP_SYS_RESOURCE on the host. */
-static int limit(int resource, rlim_t most, struct error *err)
-{
-        struct rlimit now;
-
-        if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
-                return error_errno(err, errno, "getrlimit %d", resource);
-        if (most > now.rlim_max)
-                most = now.rlim_max;
-        struct rlimit want = {most, most};
-        if (setrlimit((__rlimit_resource_t)resource, &want) < 0)
-                return error_errno(err, errno, "setrlimit %d", resource);
-        return 0;
-}
-
-static int set_limits(const struct session_plan *plan, struct error *err)
-{
-        const struct limits *l = &plan->limits;
-        struct {
-                int resource;
-                rlim_t most;
-        } list[] = {
-                {RLIMIT_NOFILE, l->open_files},
-                {RLIMIT_MEMLOCK, 8UL * 1024 * 1024},
-                {RLIMIT_MSGQUEUE, 0},
-                {RLIMIT_SIGPENDING, 1024},
-                {RLIMIT_NICE, 0},
-                {RLIMIT_RTPRIO, 0},
-                {RLIMIT_NPROC, plan->rlimits ? l->pids : RLIM_INFINITY},
-                {RLIMIT_DATA, plan->rlimits ? l->memory : RLIM_INFINITY},
-        };
-        int r = 0;
-
-        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(list); i++)
-                r = limit(list[i].resource, list[i].most, err);
-        return r;
-}
-
-/* What no process of the session will have again. */
-static int drop_bounds(struct error *err)
-{
-        const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-                                     SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
-                                     SECBIT_NO_CAP_AMBIENT_RAISE |
-                                     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
-
-        if (prctl(PR_SET_SECUREBITS, locked) < 0)
-                return error_errno(err, errno, "lock securebits");
-        int capability = 0;
-        while (prctl(PR_CAPBSET_DROP, capability) == 0)
-                capability++;
-        /* The kernel's answer to one that it does not know. */
-        if (errno != EINVAL || capability == 0)
-                return error_errno(err, errno, "drop capability %d", capability);
-        return 0;
-}
-
-/* Raw syscalls: libc's would tell every thread, and there is none. */
-static int become_user(struct error *err)
-{
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct none[2] = {};
-
-        if (syscall(SYS_setresgid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
-            syscall(SYS_setresuid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
-                return error_errno(err, errno, "become uid %d", SANDBOX_UID);
-        if (syscall(SYS_capset, &header, none) < 0)
-                return error_errno(err, errno, "capset");
-        /* The change of ids cleared it; a worker that is not dumpable cannot open its own
-         * /dev/stdout. */
-        if (prctl(PR_SET_DUMPABLE, 1) < 0)
-                return error_errno(err, errno, "stay dumpable");
-        return 0;
-}
-
 static int confine(const struct template_plan *plan, struct error *err)
 {
         struct landlock_rule rules[ARRAY_SIZE(landlock_rules) + TEMPLATE_MOUNTS_MAX];
@@ -334,7 +259,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
         pages_fetch();
         int r = await_mounts(release, err);
         if (r >= 0)
-                r = become_user(err);
+                r = bounds_become_user(err);
         if (r < 0)
                 return r;
         if (chdir(LAYOUT_WORKSPACE) < 0)
@@ -352,9 +277,6 @@ static int enter_worker(struct session *s, int release, struct error *err)
         if (filter < 0 || s->release_fd < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
                 return error_errno(err, errno, "close the template's descriptors");
         r = confine(s->template, err);
-        /* The kernel's first victim; raising needs no privilege, lowering would. */
-        if (r >= 0)
-                r = write_file("/proc/self/oom_score_adj", "1000", err);
         if (r >= 0)
                 r = filter_load(filter, err);
         if (r >= 0 && syscall(SYS_close_range, s->release_fd + 1, ~0U, 0) < 0)
@@ -423,13 +345,23 @@ static int enter(struct session *s, struct error *err)
         if (r >= 0)
                 r = enter_cgroup(s, err);
         if (r >= 0)
-                r = set_limits(&s->plan, err);
+                r = bounds_set_limits(&s->plan, err);
         if (r >= 0)
-                r = drop_bounds(err);
+                r = bounds_drop_capabilities(err);
         return r;
 }
 
-static int build(struct session *s, struct error *err)
+/* The kernel's first victim; raising needs no privilege, lowering would. Done here, beside what it
+ * takes longer for, and before we become another than it is, who would not see it in /proc. */
+static int expose(pid_t worker, struct error *err)
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)worker);
+        return write_file(path, "1000", err);
+}
+
+static int build(struct session *s, pid_t worker, struct error *err)
 {
         int r = waits_early(s) ? 0 : announce(s, err);
         if (r < 0)
@@ -449,17 +381,22 @@ static int build(struct session *s, struct error *err)
                 r = write_late_limits(late, err);
         fd_close_many(late, ARRAY_SIZE(late));
         if (r >= 0)
-                r = become_user(err);
+                r = expose(worker, err);
+        if (r >= 0)
+                r = bounds_become_user(err);
         /* The change of ids cleared it. */
         if (r >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
                 r = error_errno(err, errno, "parent death signal");
+        /* A directory of the host's may be there that has it, or that does not take it. */
+        if (r >= 0)
+                mkdirat(AT_FDCWD, LAYOUT_OUT, 0755);
         return r;
 }
 
 /* PID 1 beside its worker. Does not return. */
-static void finish(struct session *s, int release)
+static void finish(struct session *s, pid_t worker, int release)
 {
-        int r = build(s, &s->error);
+        int r = build(s, worker, &s->error);
         if (r >= 0)
                 r = fd_write_all(release, "m", 1);
         if (r < 0 && !error_is_set(&s->error))
@@ -497,7 +434,7 @@ static void first_process(struct session *s)
         if (worker < 0)
                 error_errno(&s->error, errno, "fork the worker");
         else
-                finish(s, release[1]);
+                finish(s, worker, release[1]);
         _exit(1);
 }
 

@@ -17,9 +17,10 @@ class FilesTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = folder.name
+        self.out = os.path.join(self.root, "out")
+        os.mkdir(self.out)
         self.files = files.Files(guest.Disk(), self.root)
         self.files.start()
-        self.out = os.path.join(self.root, "out")
 
     def write(self, name, data=b"x"):
         path = os.path.join(self.out, name)
@@ -193,6 +194,7 @@ class TmpfsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(dir="/dev/shm")
         self.addCleanup(folder.cleanup)
         self.out = os.path.join(folder.name, "out")
+        os.mkdir(self.out)
         disk = guest.Disk()
         disk.is_tmpfs = lambda path: True
         self.files = files.Files(disk, folder.name)
