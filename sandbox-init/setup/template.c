@@ -27,7 +27,7 @@
 
 /* Without a message, before the time is used for something else; first of all, the session that was
  * made last needs it on its way to its first result. */
-enum { NETWORK_MS = 10, QUIET_MS = 20 };
+enum { NAMESPACES_MS = 10, QUIET_MS = 20 };
 
 const struct template_plan *template_plan(void)
 {
@@ -87,16 +87,21 @@ static int take_back_id(struct error *err)
 }
 
 /*
- * The next session's network namespace, made while nobody waits: that takes the kernel as long as
- * all else of the clone. We live in it until the session has it. Not with a loopback profile, whose
- * session brings lo up and so has to own it. Where this fails the clone makes one, or says why not.
+ * Namespaces of the next session, made while nobody waits: the kernel takes as long for that of the
+ * network as for all else of the clone. We live in them until the session has them, and own them
+ * for good; a loopback profile's session has to own its network, since it brings lo up. Where this
+ * fails the clone makes them, or says why not.
  */
-static void prepare_network(struct session *s)
+static void prepare_namespaces(struct session *s)
 {
         struct pollfd control = {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN};
+        uint64_t kinds = CLONE_NEWIPC | CLONE_NEWUTS;
 
-        if (!s->template->loopback && !s->has_network && poll(&control, 1, NETWORK_MS) == 0)
-                s->has_network = syscall(SYS_unshare, CLONE_NEWNET) == 0;
+        if (!s->template->loopback)
+                kinds |= CLONE_NEWNET;
+        if (s->ahead == 0 && poll(&control, 1, NAMESPACES_MS) == 0 &&
+            syscall(SYS_unshare, kinds) == 0)
+                s->ahead = kinds;
 }
 
 /* Returns 0 made, 1 in the worker, negative when the template itself is no longer sound. */
@@ -107,7 +112,7 @@ static int make(const struct template_hooks *hooks, struct session *s, struct er
                 return r;
         hooks->before_fork();
         int made = session_clone(s);
-        s->has_network = false;
+        s->ahead = 0;
         if (made == 1) {
                 hooks->after_fork_child();
                 return 1;
@@ -167,7 +172,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 struct template_message message;
                 size_t count = SESSION_FD_MOST;
 
-                prepare_network(&session);
+                prepare_namespaces(&session);
                 if (use_time(hooks, &leisure, ret) == 1)
                         return 1;
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
