@@ -177,3 +177,38 @@ int filter_check(const struct filter_entries *entries, const struct sock_filter 
                 r = check_other(&c, &entries->entries[i]);
         return r;
 }
+
+/* FNV-1a */
+static uint64_t add(uint64_t hash, uint64_t value)
+{
+        for (size_t i = 0; i < sizeof(value); i++)
+                hash = (hash ^ (value >> i * 8 & 0xff)) * 0x100000001b3u;
+        return hash;
+}
+
+static uint64_t add_entry(uint64_t hash, const struct filter_entry *entry)
+{
+        hash = add(add(hash, (uint64_t)entry->number), entry->rule->action);
+        for (size_t i = 0; i < FILTER_COMPARES_MAX; i++) {
+                const struct filter_compare *c = &entry->rule->compares[i];
+                hash = add(add(hash, c->mask), c->value);
+                hash = add(hash, (uint64_t)c->argument << 1 | c->unequal);
+        }
+        return hash;
+}
+
+uint64_t filter_fingerprint(const struct filter_entries *entries, const struct sock_filter *program,
+                            size_t n, uint32_t arch)
+{
+        uint64_t hash = add(0xcbf29ce484222325u, arch);
+
+        hash = add(add(hash, entries->otherwise), entries->n_entries);
+        for (size_t i = 0; i < entries->n_all; i++)
+                hash = add_entry(hash, &entries->entries[i]);
+        for (size_t i = 0; i < n; i++) {
+                const struct sock_filter *at = &program[i];
+                hash = add(hash, (uint64_t)at->k << 32 | (uint32_t)at->code << 16 |
+                                         (uint32_t)at->jt << 8 | at->jf);
+        }
+        return hash;
+}

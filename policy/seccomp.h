@@ -103,3 +103,11 @@ enum { FILTER_CHECK_CALLS = 600 };
 
 int filter_check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
                  uint32_t arch, bool thorough, struct error *err);
+
+/*
+ * Of all that filter_check() goes by: a program that has passed it passes it wherever it has the
+ * same fingerprint. Against a program of the build that was made from other numbers, not against
+ * one that somebody means to pass off.
+ */
+uint64_t filter_fingerprint(const struct filter_entries *entries, const struct sock_filter *program,
+                            size_t n, uint32_t arch);

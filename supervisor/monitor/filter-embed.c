@@ -1,5 +1,6 @@
 /* Writes the filters, compiled, as a C table (filter-ready.h). Run by meson: filter-embed > FILE */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/cleanup.h"
@@ -10,7 +11,7 @@ static void cleanup_entries(struct filter_entries *entries)
         filter_entries_done(entries);
 }
 
-static int write_one(enum filter_kind kind, struct error *err)
+static int write_one(enum filter_kind kind, uint64_t *fingerprint, struct error *err)
 {
         _cleanup_(cleanup_entries) struct filter_entries entries = {};
         _cleanup_free_ char *program = NULL;
@@ -26,6 +27,7 @@ static int write_one(enum filter_kind kind, struct error *err)
         r = filter_check(&entries, filter, n, filter_native_arch(), true, err);
         if (r < 0)
                 return r;
+        *fingerprint = filter_fingerprint(&entries, filter, n, filter_native_arch());
         printf("static const struct sock_filter program_%d[] = {\n", (int)kind);
         for (size_t i = 0; i < n; i++)
                 printf("        {%u, %u, %u, %#x},\n", filter[i].code, filter[i].jt, filter[i].jf,
@@ -36,11 +38,12 @@ static int write_one(enum filter_kind kind, struct error *err)
 
 int main(void)
 {
+        uint64_t fingerprints[FILTER_KIND_MAX];
         struct error err = {};
 
         printf("#include \"supervisor/monitor/filter-ready.h\"\n\n");
         for (int kind = 0; kind < FILTER_KIND_MAX; kind++) {
-                if (write_one((enum filter_kind)kind, &err) < 0) {
+                if (write_one((enum filter_kind)kind, &fingerprints[kind], &err) < 0) {
                         fprintf(stderr, "filter-embed: %s: %s\n",
                                 filter_kind_name((enum filter_kind)kind), err.text);
                         return 1;
@@ -48,8 +51,9 @@ int main(void)
         }
         printf("const struct filter_ready filters_ready[] = {\n");
         for (int kind = 0; kind < FILTER_KIND_MAX; kind++)
-                printf("        {%d, sizeof(program_%d) / sizeof(program_%d[0]), program_%d},\n",
-                       kind, kind, kind, kind);
+                printf("        {%d, sizeof(program_%d) / sizeof(program_%d[0]), program_%d, "
+                       "%#" PRIx64 "u},\n",
+                       kind, kind, kind, kind, fingerprints[kind]);
         printf("};\n\nconst size_t filters_ready_count = %d;\n", FILTER_KIND_MAX);
         return fflush(stdout) == 0 ? 0 : 1;
 }

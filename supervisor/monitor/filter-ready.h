@@ -1,5 +1,5 @@
-/* Filters that the build has compiled (filter-embed.c): bytes to be checked, never to be trusted.
- */
+/* Filters that the build has compiled, and checked with every bit of every argument
+ * (filter-embed.c). */
 #pragma once
 
 #include <stddef.h>
@@ -10,6 +10,7 @@ struct filter_ready {
         enum filter_kind kind;
         size_t n;
         const struct sock_filter *program;
+        uint64_t fingerprint; /* of what was checked: filter_fingerprint() */
 };
 
 extern const struct filter_ready filters_ready[];

@@ -1,10 +1,12 @@
 /*
  * From a table of policy/seccomp.h to BPF.
  *
- * Theory of operation. Compiling takes libseccomp longer than holding the result against the table
- * takes us, by far. So the build compiles, and the bytes of the build are one more witness: they
- * are used only if they do, on this machine, with the numbers that its libseccomp knows, what the
- * table says. Otherwise libseccomp is asked again, and its answer is held against the table too.
+ * Theory of operation. Compiling takes libseccomp longer than anything else at a start takes, and
+ * holding the result against the table is next. So the build does both, the second with every bit
+ * of every argument, and leaves a fingerprint of all that went into it: program, table, and the
+ * numbers that its libseccomp knew. Where that is the same here, so is the outcome. Otherwise the
+ * build's program is held against the table with the numbers of this machine's libseccomp, and if
+ * it does not do what that says libseccomp is asked again, and its answer is checked.
  */
 #include "supervisor/monitor/filter.h"
 
@@ -27,13 +29,20 @@ static int check(const struct filter_entries *entries, const struct sock_filter 
         return filter_check(entries, program, n, filter_native_arch(), false, err);
 }
 
+static bool is_checked(const struct filter_entries *entries, const struct filter_ready *ready)
+{
+        return filter_fingerprint(entries, ready->program, ready->n, filter_native_arch()) ==
+               ready->fingerprint;
+}
+
 /* Returns the descriptor, -ENOENT when the build's is none for this machine. */
 static int seal_ready(const struct filter_entries *entries, const struct filter_ready *ready,
                       struct error *err)
 {
         struct error why = {};
 
-        if (!ready || check(entries, ready->program, ready->n, &why) < 0) {
+        if (!ready ||
+            (!is_checked(entries, ready) && check(entries, ready->program, ready->n, &why) < 0)) {
                 log_debug("seccomp filter compiled anew: %s", ready ? why.text : "none was built");
                 return -ENOENT;
         }

@@ -2,7 +2,6 @@
 #include "supervisor/monitor/filter.h"
 
 #include <asm/ioctls.h>
-#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
@@ -20,56 +19,13 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "policy/bpf-eval.h"
-#include "supervisor/monitor/filter-ready.h"
+#include "tests/unit/filter-program.h"
 #include "tests/unit/test.h"
 
 enum { INSTRUCTIONS_MOST = 460 };
 
 #define BIT32 (1ull << 32)
 #define BIT63 (1ull << 63)
-
-static int number(const char *name)
-{
-        return seccomp_syscall_resolve_name(name);
-}
-
-struct program {
-        struct sock_filter *code;
-        size_t n;
-};
-
-static struct program read_program(int sealed)
-{
-        struct error err = {};
-        size_t size = 0;
-        char *data = NULL;
-
-        _cleanup_close_ int fd = sealed;
-        check((fcntl(fd, F_GET_SEALS) & (F_SEAL_SEAL | F_SEAL_WRITE)) ==
-              (F_SEAL_SEAL | F_SEAL_WRITE));
-        check_eq_int(lseek(fd, 0, SEEK_SET), 0);
-        check_ok(fd_read_whole(fd, BPF_MAXINSNS * sizeof(struct sock_filter), &data, &size, &err));
-        return (struct program){(struct sock_filter *)data, size / sizeof(struct sock_filter)};
-}
-
-static struct program compile(enum filter_kind kind)
-{
-        struct error err = {};
-        int fd = filter_compile(kind, &err);
-
-        check_ok(fd);
-        return read_program(fd);
-}
-
-static struct program compile_from(enum filter_kind kind, const struct sock_filter *code, size_t n)
-{
-        const struct filter_ready ready = {kind, n, code};
-        struct error err = {};
-        int fd = filter_seal(kind, code ? &ready : NULL, &err);
-
-        check_ok(fd);
-        return read_program(fd);
-}
 
 /* The tables */
 
@@ -228,54 +184,6 @@ static uint32_t ask(const struct program *p, int nr, uint64_t a, uint64_t b, uin
 #define FAIL(code) (SECCOMP_RET_ERRNO | (code))
 
 /* What was wanted, said once more without the table. */
-
-/* Whichever takes another's place: the check that a start makes is enough to see it. */
-static void test_no_program_passes_as_another(void)
-{
-        for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
-                struct filter_entries e;
-                struct error err = {};
-                check_ok(filter_entries_init(&e, kind, number, &err));
-                for (enum filter_kind other = 0; other < FILTER_KIND_MAX; other++) {
-                        const struct filter_ready *p = &filters_ready[other];
-                        int r = filter_check(&e, p->program, p->n, seccomp_arch_native(), false,
-                                             &err);
-                        if (r != (other == kind ? 0 : -EIO))
-                                test_fail_("%s as %s: %d", filter_kind_name(other),
-                                           filter_kind_name(kind), r);
-                }
-                filter_entries_done(&e);
-        }
-}
-
-/* The build's is as good as one made now; another one than the table's is not used. */
-static void test_ready_programs(void)
-{
-        check_eq_int(filters_ready_count, FILTER_KIND_MAX);
-        for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
-                struct program fresh = compile_from(kind, NULL, 0), used = compile(kind);
-
-                check_eq_int(filters_ready[kind].kind, kind);
-                check_eq_int(used.n, filters_ready[kind].n);
-                check(memcmp(used.code, filters_ready[kind].program, used.n * sizeof(*used.code)) ==
-                      0);
-                enum filter_kind other = (kind + 1) % FILTER_KIND_MAX;
-                struct program made = compile_from(kind, filters_ready[other].program,
-                                                   filters_ready[other].n);
-                check(made.n == fresh.n &&
-                      memcmp(made.code, fresh.code, made.n * sizeof(*made.code)) == 0);
-                free(made.code);
-                for (size_t i = 0; i < used.n; i++)
-                        if (used.code[i].code == (BPF_RET | BPF_K))
-                                used.code[i].k = ALLOW;
-                made = compile_from(kind, used.code, used.n);
-                check(made.n == fresh.n &&
-                      memcmp(made.code, fresh.code, made.n * sizeof(*made.code)) == 0);
-                free(made.code);
-                free(fresh.code);
-                free(used.code);
-        }
-}
 
 static void test_worker_calls(void)
 {
@@ -549,8 +457,6 @@ int main(void)
         run(test_compiled_does_as_the_table_says);
         run(test_check_sees_changed_programs);
         run(test_check_sees_an_open_end);
-        run(test_no_program_passes_as_another);
-        run(test_ready_programs);
         run(test_worker_calls);
         run(test_worker_sockets);
         run(test_sockets_of_profiles);
