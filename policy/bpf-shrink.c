@@ -39,7 +39,7 @@ struct node {
 
 struct work {
         const struct sock_filter *in;
-        size_t n, root;               /* of the comparisons of the number; the load is before it */
+        size_t n, root;               /* the first comparison of the number, behind its load */
         bool reached[BPF_MAXINSNS];   /* and stays */
         bool by_number[BPF_MAXINSNS]; /* a comparison that makes way */
         uint32_t edges[EDGES_MOST];
@@ -47,7 +47,7 @@ struct work {
         struct node nodes[EDGES_MOST];
         uint16_t leaves[JUMP_MOST]; /* exits */
         size_t n_edges, n_ranges, n_nodes, n_leaves;
-        size_t at[BPF_MAXINSNS]; /* in out */
+        size_t at[BPF_MAXINSNS]; /* place in out */
         struct sock_filter out[BPF_MAXINSNS];
         size_t n_out;
 };
@@ -214,7 +214,7 @@ static void find_ranges(struct work *w)
         }
 }
 
-/* Returns its place in the tree; false in *fits once there are more than a jump reaches. */
+/* Returns its place in the tree; sets *fits to false once there are more than a jump reaches. */
 static uint16_t leaf(struct work *w, uint16_t exit, bool *fits)
 {
         size_t i = 0;
@@ -230,7 +230,8 @@ static uint16_t leaf(struct work *w, uint16_t exit, bool *fits)
         return (uint16_t)(LEAF | i);
 }
 
-/* Over ranges low to high; as deep as their number has bits. */
+/* The tree of ranges low to high, as deep as their number has bits; returns the place of its root.
+ */
 static uint16_t grow(struct work *w, size_t low, size_t high, bool *fits)
 {
         const struct range *r = w->ranges + low;

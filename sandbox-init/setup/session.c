@@ -351,8 +351,8 @@ static int enter(struct session *s, struct error *err)
         return r;
 }
 
-/* The kernel's first victim; raising needs no privilege, lowering would. Done here, beside what it
- * takes longer for, and before we become another than it is, who would not see it in /proc. */
+/* The kernel's first victim; raising needs no privilege, lowering would. By us, who have the time,
+ * and before we change our ids: /proc shows a process to those only that have the same ones. */
 static int expose(pid_t worker, struct error *err)
 {
         char path[64];

@@ -7,7 +7,6 @@
  * template must be born in the group that its sessions are to be in. No answer, or a refusal, means
  * rlimits.
  */
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -161,10 +160,10 @@ void monitor_limits_done(struct monitor *m)
 {
         if (m->scope_answer)
                 event_free(m->scope_answer);
-        if (m->scope_pid > 0) {
-                kill(m->scope_pid, SIGKILL);
+        /* systemd does as it was asked. It would keep for ever a scope whose only process had ended
+         * before it was moved there, which no event tells it. */
+        if (m->scope_pid > 0)
                 cgroup_scope_take(m->scope_pid, m->scope, NULL);
-        }
         cgroups_free(m->cgroups);
         control_socket_close(&m->control);
         while (m->n_janitors > 0)

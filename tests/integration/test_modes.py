@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 
 import harness
 import rawmcp
@@ -198,6 +199,19 @@ class Killed(harness.Case):
         if EXPECT.get("cgroup") == "2":
             self.assertTrue(made, scopes)
 
+
+class Brief(harness.Case):
+    """A server that ends while a scope is being asked for: what systemd makes of it goes too."""
+
+    def test_nothing_stays(self):
+        # At every moment of the asking, where there is one to ask.
+        for i in range(40 if EXPECT.get("cgroup") == "2" else 2):
+            server = rawmcp.RawServer("--config", self.config())
+            self.addCleanup(server.free)
+            server.initialize()
+            server.ask("tools/list")
+            time.sleep(i * 0.02)
+            self.assertEqual(server.close(), 0)
 
 
 class Bus(harness.Case):
