@@ -114,12 +114,15 @@ class Pool(harness.Case):
                                               "loopback": {"agent": True, "pool": 0, "network": "loopback"}})
         code = "import os\n{n: os.readlink('/proc/self/ns/' + n) for n in ('net', 'mnt', 'pid', 'user', 'ipc', 'uts', 'cgroup')}"
         seen = [{kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt", "pid", "user", "ipc", "uts", "cgroup")}]
-        for name, profile in ("a", "default"), ("b", "default"), ("c", "waiting"), ("d", "waiting"), ("e", "loopback"), ("f", "loopback"):
-            if profile == "default":
-                self.wait_ready(server, 1)
-            seen.append(self.value(server, code, session=name, profile=profile))
+        # The first of a template finds none made ahead, the second the first that are, the third what is made after that.
+        for profile in "default", "waiting", "loopback":
+            for i in range(4):
+                if profile == "default":
+                    self.wait_ready(server, 1)
+                time.sleep(0.1)
+                seen.append(self.value(server, code, session=f"{profile}-{i}", profile=profile))
         for kind in seen[0]:
-            self.assertEqual(len({links[kind] for links in seen}), 7, (kind, seen))
+            self.assertEqual(len({links[kind] for links in seen}), 13, (kind, seen))
         self.assertEqual(server.close(), 0)
 
     def test_a_session_that_was_lost_or_reset_gets_a_fresh_one(self):
