@@ -73,8 +73,7 @@ class Session:
                 prepare()
             except Exception:
                 pass  # what is not prepared each session does by itself
-        if not self._loops.is_needed():
-            repeat(self._practise)
+        repeat(self._practise)
 
     def _practise(self):
         try:

@@ -110,6 +110,7 @@ static int make(const struct template_hooks *hooks, struct session *s, struct er
         int r = lend_id(s->plan.id, err);
         if (r < 0)
                 return r;
+        hooks->before_fork();
         int made = session_clone(s);
         s->ahead = 0;
         if (made == 1) {
@@ -174,7 +175,6 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 prepare_namespaces(&session);
                 if (use_time(hooks, &leisure, ret) == 1)
                         return 1;
-                hooks->before_fork(); /* while nobody waits; no Python runs until the fork */
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
                                        &count, NULL, 0);
                 if (n == 0)
