@@ -268,3 +268,16 @@ ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, st
                 *count = taken;
         return got;
 }
+
+int fd_open_standard_streams(void)
+{
+        int fd;
+
+        do
+                fd = open("/dev/null", O_RDWR);
+        while (fd >= 0 && fd <= STDERR_FILENO);
+        if (fd < 0)
+                return -errno;
+        close(fd);
+        return 0;
+}

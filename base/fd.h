@@ -47,3 +47,6 @@ ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, st
 void fd_refuse_rights(int socket);
 
 void fd_close_many(int *fds, size_t count);
+
+/* Opens /dev/null at each of 0, 1 and 2 that is closed, so that a descriptor opened later cannot take its number. Returns 0 or negative errno. */
+int fd_open_standard_streams(void);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/mask.h"
 
 static const char *const level_names[] = {
@@ -26,6 +28,8 @@ static_assert(sizeof(format_names) / sizeof(format_names[0]) == LOG_FORMAT_MAX, 
 
 static enum log_level threshold = LOG_LEVEL_WARNING;
 static enum log_format look = LOG_FORMAT_TEXT;
+enum { LOG_FD_FIRST = 1000 };
+
 static int place = STDERR_FILENO;
 static const char *program = "cloister";
 
@@ -297,4 +301,19 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
                 make_text(&line, level, ids, message);
                 write_line(STDERR_FILENO, &line);
         }
+}
+
+int log_open(const char *path, enum log_format format, struct error *err)
+{
+        if (!path) {
+                log_to(STDERR_FILENO, format);
+                return 0;
+        }
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
+                                      0600);
+        int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD_FIRST);
+        if (high < 0)
+                return error_errno(err, errno, "--log-file %s", path);
+        log_to(high, format);
+        return 0;
 }

@@ -11,6 +11,8 @@
  */
 #pragma once
 
+#include "base/error.h"
+
 #include <stdint.h>
 
 enum log_level {
@@ -60,3 +62,7 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
 #define log_warning(...)      log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...)         log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)        log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+/* Appends to the file at path (made with mode 0600); NULL: to standard error. The descriptor gets a high number, out of
+ * the way of those that a child expects its own descriptors at. */
+int log_open(const char *path, enum log_format format, struct error *err);

@@ -34,7 +34,7 @@
 #include "base/filter-load.h"
 #include "base/mount.h"
 #include "bench/libpython.h"
-#include "supervisor/monitor/filter.h"
+#include "policy/seccomp/filter.h"
 
 enum { MIB = 1024 * 1024, ROUNDS_MAX = 100000, ID_INSIDE = 1000, HEAP_MAX = 16 * 1024 };
 

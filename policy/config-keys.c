@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 
 enum { SECOND = 1000, DAY = 24 * 3600 * SECOND };
 
@@ -60,9 +60,9 @@ static int read_log_level(struct config_reader *reader, yyjson_val *value)
         int level = text ? log_level_from_name(text) : -1;
 
         if (level < 0)
-                return config_wrong(reader, value,
-                                    "log_level must be \"error\", \"warning\", \"info\" or "
-                                    "\"debug\"");
+                return config_wrong(
+                        reader, value,
+                        "log_level must be \"error\", \"warning\", \"info\" or \"debug\"");
         reader->into->log_level = level;
         return 0;
 }

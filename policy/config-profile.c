@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 #include "policy/config-profile.h"
 #include "policy/did-you-mean.h"
 
@@ -271,10 +271,10 @@ static int check_server(struct config *config, const struct config_reference *re
                         return 0;
         }
         const char *meant = did_you_mean(reference->to, names);
-        int r = meant ? asprintf(&text,
-                                 "%s: profile \"%s\": there is no server \"%s\"; did you mean "
-                                 "\"%s\"?",
-                                 reference->place, reference->from, reference->to, meant)
+        int r = meant ? asprintf(
+                                &text,
+                                "%s: profile \"%s\": there is no server \"%s\"; did you mean \"%s\"?",
+                                reference->place, reference->from, reference->to, meant)
                       : asprintf(&text, "%s: profile \"%s\": there is no server \"%s\"",
                                  reference->place, reference->from, reference->to);
         return config_add_warning(config, r < 0 ? NULL : text);

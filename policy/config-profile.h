@@ -1,7 +1,7 @@
 /* Which keys of a profile the config says, as bits of config_profile.said. */
 #pragma once
 
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 #include "policy/config-profile.h"
 #include "policy/image.h"
 
@@ -126,16 +126,14 @@ static bool is_normal(const char *path)
 static const char *target_wrong(const char *target)
 {
         if (!is_normal(target) || strlen(target) > TARGET_MAX)
-                return "must be an absolute path of at most 239 bytes, not / itself, without //, "
-                       ". and .., and without a / at its end";
+                return "must be an absolute path of at most 239 bytes, not / itself, without //, . and .., and without a / at its end";
         for (const char *p = target; *p; p++)
                 if ((unsigned char)*p < ' ' || *p == 0x7f)
                         return "has characters that cannot be seen";
         if (is_within(target, "/proc") || is_within(target, "/dev"))
                 return "must not be in /proc or /dev";
         if (strcmp(target, "/tmp") == 0 || strcmp(target, "/workspace") == 0)
-                return "must not be /tmp or /workspace itself, which are the session's own; a "
-                       "directory below is fine";
+                return "must not be /tmp or /workspace itself, which are the session's own; a directory below is fine";
         return NULL;
 }
 
@@ -180,10 +178,10 @@ static int check_apart(struct reading *r, const char *target, yyjson_val *at)
         for (size_t i = 0; i < r->profile->n_mounts; i++) {
                 const char *other = r->profile->mounts[i].target;
                 if (is_within(target, other) || is_within(other, target))
-                        return config_wrong(r->reader, at,
-                                            "%smounts: the targets %s and %s are the same, or one "
-                                            "is inside the other",
-                                            r->where, other, target);
+                        return config_wrong(
+                                r->reader, at,
+                                "%smounts: the targets %s and %s are the same, or one is inside the other",
+                                r->where, other, target);
         }
         return 0;
 }
@@ -213,10 +211,10 @@ static int read_mount(struct reading *r, yyjson_val *mount, size_t i)
         int error = 0;
 
         if (!yyjson_is_obj(mount))
-                return config_wrong(r->reader, mount,
-                                    "%smounts: item %zu must be an object: {\"source\": …, "
-                                    "\"target\": …}",
-                                    r->where, i);
+                return config_wrong(
+                        r->reader, mount,
+                        "%smounts: item %zu must be an object: {\"source\": …, \"target\": …}",
+                        r->where, i);
         error = check_mount_keys(r, mount, i);
         if (error < 0)
                 return error;
@@ -244,10 +242,10 @@ static int read_mounts(struct reading *r, yyjson_val *value)
         int error = 0;
 
         if (!yyjson_is_arr(value) || yyjson_arr_size(value) > CONFIG_MOUNTS_MAX)
-                return config_wrong(r->reader, value,
-                                    "%smounts must be an array of at most %d objects: "
-                                    "[{\"source\": …, \"target\": …, \"mode\": \"ro\"}]",
-                                    r->where, CONFIG_MOUNTS_MAX);
+                return config_wrong(
+                        r->reader, value,
+                        "%smounts must be an array of at most %d objects: [{\"source\": …, \"target\": …, \"mode\": \"ro\"}]",
+                        r->where, CONFIG_MOUNTS_MAX);
         config_profile_drop_mounts(r->profile);
         r->profile->mounts = calloc(CONFIG_MOUNTS_MAX, sizeof(*r->profile->mounts));
         if (!r->profile->mounts)
@@ -296,10 +294,10 @@ static int read_preload(struct reading *r, yyjson_val *value)
         for (size_t i = 0; r->profile->preload[i]; i++) {
                 bytes += strlen(r->profile->preload[i]) + 1;
                 if (!is_module(r->profile->preload[i]))
-                        return config_wrong(r->reader, yyjson_arr_get(value, i),
-                                            "%spreload: item %zu must be a module's name such as "
-                                            "\"numpy\" or \"xml.etree\"",
-                                            r->where, i + 1);
+                        return config_wrong(
+                                r->reader, yyjson_arr_get(value, i),
+                                "%spreload: item %zu must be a module's name such as \"numpy\" or \"xml.etree\"",
+                                r->where, i + 1);
         }
         if (bytes > PRELOAD_BYTES_MAX)
                 return config_wrong(r->reader, value,
@@ -481,17 +479,17 @@ int config_read_profiles(struct config_reader *reader, yyjson_val *profiles)
         int r = 0;
 
         if (!yyjson_is_obj(profiles) || yyjson_obj_size(profiles) >= CONFIG_PROFILES_MAX)
-                return config_wrong(reader, profiles,
-                                    "profiles must be an object of at most %d profiles: "
-                                    "{\"NAME\": {…}}",
-                                    CONFIG_PROFILES_MAX - 1);
+                return config_wrong(
+                        reader, profiles,
+                        "profiles must be an object of at most %d profiles: {\"NAME\": {…}}",
+                        CONFIG_PROFILES_MAX - 1);
         while (r >= 0 && (name = yyjson_obj_iter_next(&iter))) {
                 const char *text = config_text(name);
                 r = config_check_twice(reader, "profiles: ", profiles, name);
                 if (r >= 0 && (!text || !image_name_valid(text)))
-                        r = config_wrong(reader, name,
-                                         "profiles: a profile's name is 1 to 64 letters, digits, "
-                                         "_ . - and begins with no dot");
+                        r = config_wrong(
+                                reader, name,
+                                "profiles: a profile's name is 1 to 64 letters, digits, _ . - and begins with no dot");
                 else if (r >= 0)
                         r = read_profile(reader, text, yyjson_obj_iter_get_val(name));
         }
@@ -528,10 +526,10 @@ int config_read_clients(struct config_reader *reader, yyjson_val *clients)
         int r = 0;
 
         if (!yyjson_is_obj(clients) || yyjson_obj_size(clients) > CONFIG_CLIENTS_MAX)
-                return config_wrong(reader, clients,
-                                    "clients must be an object of at most %d clients: "
-                                    "{\"CLIENT\": \"PROFILE\"}",
-                                    CONFIG_CLIENTS_MAX);
+                return config_wrong(
+                        reader, clients,
+                        "clients must be an object of at most %d clients: {\"CLIENT\": \"PROFILE\"}",
+                        CONFIG_CLIENTS_MAX);
         while (r >= 0 && (name = yyjson_obj_iter_next(&iter))) {
                 r = config_check_twice(reader, "clients: ", clients, name);
                 if (r >= 0)

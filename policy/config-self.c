@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 
 static const char word_ends[] = " \t\n;&|()'\"=";
 

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 #include "policy/quantity.h"
 #include "policy/server-name.h"
 
@@ -401,8 +401,9 @@ static int check_kind(struct entry *e)
                 return problem(e, "has both a command and a url: remove one");
         if (s->url || by_http) {
                 e->mild = true;
-                return problem(e, "reached by HTTP, which this version doesn't speak yet: use a "
-                                  "command that connects to it, such as mcp-remote");
+                return problem(
+                        e,
+                        "reached by HTTP, which this version doesn't speak yet: use a command that connects to it, such as mcp-remote");
         }
         if (!s->command)
                 return problem(e, "has no command");

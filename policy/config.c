@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 
 enum { SECOND = 1000 };
 

@@ -112,8 +112,7 @@ static int check_packages(yyjson_val *list, uint64_t *n, struct error *err)
         *n = 0;
         if (!list)
                 return 0;
-        yyjson_arr_foreach(list, i, count, package)
-        {
+        yyjson_arr_foreach (list, i, count, package) {
                 const char *name = json_string(package, "name", NULL),
                            *version = json_string(package, "version", NULL);
                 if (!name || !version || !printable(name, strlen(name)) ||

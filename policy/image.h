@@ -25,7 +25,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "policy/sandbox-plan.h"
+#include "policy/template-link.h"
 
 /* IMAGE_RECIPE: what the builder makes of an interpreter; grows when that is to be made anew. */
 enum { IMAGE_FORMAT = 1, IMAGE_RECIPE = 2, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };

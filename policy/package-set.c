@@ -57,10 +57,10 @@ static int check_one(const char *word, size_t n, struct error *err)
                 return error_set(err, EINVAL, "'%.*s' is no package's name", (int)n, word);
         size_t next = name + strspn(word + name, " \t");
         if (next < n && !strchr("[<>=!~;(", word[next]))
-                return error_set(err, EINVAL,
-                                 "'%.*s' is no requirement: a name, [extras], a version as in "
-                                 "'name>=2'; sources and URLs are never built",
-                                 (int)n, word);
+                return error_set(
+                        err, EINVAL,
+                        "'%.*s' is no requirement: a name, [extras], a version as in 'name>=2'; sources and URLs are never built",
+                        (int)n, word);
         for (size_t i = 0; i < n; i++)
                 if ((unsigned char)word[i] < 0x20 || (unsigned char)word[i] > 0x7e)
                         return error_set(err, EINVAL,

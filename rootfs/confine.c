@@ -108,7 +108,7 @@ struct confined {
 };
 
 /* Between us and the first of the pid namespace: dies with us, and it with this one. */
-static _Noreturn void keeper(const void *data, pid_t parent, const int streams[2])
+static _Noreturn void reaper(const void *data, pid_t parent, const int streams[2])
 {
         const struct confined *what = data;
         uid_t uid = geteuid();
@@ -136,5 +136,5 @@ static _Noreturn void keeper(const void *data, pid_t parent, const int streams[2
 int confine_start(const char *root, const char *const argv[], struct process *ret,
                   struct error *err)
 {
-        return process_fork(keeper, &(struct confined){root, argv}, ret, err);
+        return process_fork(reaper, &(struct confined){root, argv}, ret, err);
 }

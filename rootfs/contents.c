@@ -156,8 +156,7 @@ static int plan_trees(struct plan *plan, yyjson_val *paths, const struct plan_tr
         size_t i, n;
         int r = 0;
 
-        yyjson_arr_foreach(paths, i, n, path)
-        {
+        yyjson_arr_foreach (paths, i, n, path) {
                 if (r >= 0 && yyjson_is_str(path))
                         r = plan_tree(plan, yyjson_get_str(path), rules, err);
         }

@@ -84,10 +84,10 @@ static int check_space(const struct build *b, struct error *err)
         if (available < needed(b->plan))
                 return no_space(b, available, err);
         if (fs.f_files > 0 && fs.f_favail < b->plan->n)
-                return error_set(err, ENOSPC,
-                                 "image store %s: the image needs %zu files, the file system has "
-                                 "room for %" PRIu64,
-                                 b->options->store, b->plan->n, (uint64_t)fs.f_favail);
+                return error_set(
+                        err, ENOSPC,
+                        "image store %s: the image needs %zu files, the file system has room for %" PRIu64,
+                        b->options->store, b->plan->n, (uint64_t)fs.f_favail);
         return 0;
 }
 
@@ -172,7 +172,8 @@ static void compile(struct build *b)
                 progress_stage(&b->progress, "compiling %" PRIu64 " module%s", b->plan->stale,
                                b->plan->stale == 1 ? "" : "s");
         for (size_t i = 0; b->plan->stale > 0 && i < ARRAY_SIZE(lists); i++)
-                yyjson_arr_foreach(lists[i], k, n, path) compile_below(b, yyjson_get_str(path));
+                yyjson_arr_foreach (lists[i], k, n, path)
+                        compile_below(b, yyjson_get_str(path));
         if (!b->packages)
                 return;
         progress_stage(&b->progress, "compiling packages");
@@ -288,20 +289,20 @@ static int find(struct build *b, struct error *err)
         if (r <= 0)
                 return r;
         if (strcmp(info.source, b->python) != 0)
-                return error_set(err, EEXIST,
-                                 "image %s is there already, made from %s: choose another name, or "
-                                 "'cloister image remove %s' first",
-                                 b->info.name, info.source, b->info.name);
+                return error_set(
+                        err, EEXIST,
+                        "image %s is there already, made from %s: choose another name, or 'cloister image remove %s' first",
+                        b->info.name, info.source, b->info.name);
         if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
-                return error_set(err, EEXIST,
-                                 "image %s is there already, made with --link %s: choose another "
-                                 "name, or 'cloister image remove %s' first",
-                                 b->info.name, image_link_name(info.link), b->info.name);
+                return error_set(
+                        err, EEXIST,
+                        "image %s is there already, made with --link %s: choose another name, or 'cloister image remove %s' first",
+                        b->info.name, image_link_name(info.link), b->info.name);
         if (b->packages && strcmp(info.set, b->info.set) != 0)
-                return error_set(err, EEXIST,
-                                 "image %s is there already, with other packages: choose another "
-                                 "name, or 'cloister image remove %s' first",
-                                 b->info.name, b->info.name);
+                return error_set(
+                        err, EEXIST,
+                        "image %s is there already, with other packages: choose another name, or 'cloister image remove %s' first",
+                        b->info.name, b->info.name);
         b->info = info;
         return 1;
 }
@@ -415,10 +416,9 @@ static void report(struct build *b)
                         "cloister: left out: %" PRIu64
                         " files that can't be read, or links that lead elsewhere\n",
                         b->plan->left_out);
-        yyjson_arr_foreach(b->interpreter.others, i, n, path)
+        yyjson_arr_foreach (b->interpreter.others, i, n, path)
                 fprintf(stderr,
-                        "cloister: left out: %s, which is in sys.path but not in site-packages (an "
-                        "editable install?)\n",
+                        "cloister: left out: %s, which is in sys.path but not in site-packages (an editable install?)\n",
                         yyjson_get_str(path));
 }
 
@@ -492,8 +492,7 @@ static int choose_name(struct build *b, struct error *err)
         if (b->options->name && !image_name_valid(b->options->name))
                 return error_set(
                         err, EINVAL,
-                        "\"%s\" is no name for an image: letters, digits, _ . and -, 64 at "
-                        "most",
+                        "\"%s\" is no name for an image: letters, digits, _ . and -, 64 at most",
                         b->options->name);
         if (b->options->name)
                 snprintf(b->info.name, sizeof(b->info.name), "%s", b->options->name);

@@ -48,10 +48,10 @@ static int find_python(int root, const struct image_build_options *options, cons
                 if (is_file_inside(root, usual[i]))
                         return 0;
         }
-        return error_set(err, ENOENT,
-                         "%s: no python3 in it (mmdebstrap --include=python3), or name its path "
-                         "inside with --python",
-                         options->rootfs);
+        return error_set(
+                err, ENOENT,
+                "%s: no python3 in it (mmdebstrap --include=python3), or name its path inside with --python",
+                options->rootfs);
 }
 
 static int describe(const struct image_build_options *options, int root, const char *path,
@@ -90,10 +90,10 @@ static int full(const struct image_build_options *options, int r, struct error *
 {
         return r != -ENOSPC && r != -EDQUOT
                        ? r
-                       : error_set(err, -r,
-                                   "image store %s: no space left for %s: make room, or set "
-                                   "CLOISTER_IMAGE_STORE to another disk",
-                                   options->store, options->rootfs);
+                       : error_set(
+                                 err, -r,
+                                 "image store %s: no space left for %s: make room, or set CLOISTER_IMAGE_STORE to another disk",
+                                 options->store, options->rootfs);
 }
 
 static int fill(const struct image_build_options *options, int store, int directory,
@@ -132,10 +132,10 @@ static int import_locked(const struct image_build_options *options, int store,
 
         int r = store_find(store, options->name, info, err);
         if (r > 0)
-                return error_set(err, EEXIST,
-                                 "image %s is there already: choose another name, or 'cloister "
-                                 "image remove %s' first",
-                                 options->name, options->name);
+                return error_set(
+                        err, EEXIST,
+                        "image %s is there already: choose another name, or 'cloister image remove %s' first",
+                        options->name, options->name);
         if (r < 0)
                 return r;
         store_sweep(store);

@@ -46,8 +46,7 @@ static int check_file(const char *python, struct error *err)
         if (magic[0] == '#' && magic[1] == '!')
                 return error_set(
                         err, ENOEXEC,
-                        "%s is a script: name the interpreter itself with --python (`pyenv "
-                        "which python3` shows it)",
+                        "%s is a script: name the interpreter itself with --python (`pyenv which python3` shows it)",
                         python);
         return error_set(err, ENOEXEC, "%s is not a program: name a CPython with --python", python);
 }
@@ -94,14 +93,13 @@ static int check_kind(const struct interpreter *i, struct error *err)
         if (major != 3 || minor < 9)
                 return error_set(
                         err, ENOTSUP,
-                        "%s is Python %s, 3.9 or later is needed: name another interpreter "
-                        "with --python",
+                        "%s is Python %s, 3.9 or later is needed: name another interpreter with --python",
                         i->asked, i->version);
         if (strchr(text(i, "abiflags"), 't'))
-                return error_set(err, ENOTSUP,
-                                 "%s is a free-threaded build, which has no stable ABI: name an "
-                                 "ordinary one with --python",
-                                 i->asked);
+                return error_set(
+                        err, ENOTSUP,
+                        "%s is a free-threaded build, which has no stable ABI: name an ordinary one with --python",
+                        i->asked);
         return 0;
 }
 
@@ -112,22 +110,21 @@ static int check_libpython(const struct interpreter *i, struct error *err)
         int length = (int)(strrchr(i->version, '.') - i->version);
 
         if (!*i->libpython && (strcmp(i->base_prefix, "/usr") == 0))
-                return error_set(err, ENOENT,
-                                 "%s (%s) has no %s beside it: install libpython%.*s (apt install "
-                                 "libpython%.*s), or leave out --link embed",
-                                 i->asked, i->version, text(i, "libpython_name"), length,
-                                 i->version, length, i->version);
+                return error_set(
+                        err, ENOENT,
+                        "%s (%s) has no %s beside it: install libpython%.*s (apt install libpython%.*s), or leave out --link embed",
+                        i->asked, i->version, text(i, "libpython_name"), length, i->version, length,
+                        i->version);
         if (!*i->libpython)
                 return error_set(
                         err, ENOENT,
-                        "%s (%s) has no %s below %s: it was built without --enable-shared; "
-                        "leave out --link embed",
+                        "%s (%s) has no %s below %s: it was built without --enable-shared; leave out --link embed",
                         i->asked, i->version, text(i, "libpython_name"), i->base_prefix);
         if (*theirs && strcmp(theirs, ours) != 0)
-                return error_set(err, EINVAL,
-                                 "%s is Python %s but %s is %s: bring both to one version, or "
-                                 "leave out --link embed",
-                                 i->asked, ours, i->libpython, theirs);
+                return error_set(
+                        err, EINVAL,
+                        "%s is Python %s but %s is %s: bring both to one version, or leave out --link embed",
+                        i->asked, ours, i->libpython, theirs);
         return 0;
 }
 

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "policy/sandbox-plan.h"
+#include "policy/template-link.h"
 
 struct interpreter {
         yyjson_doc *answer;     /* owns all below */

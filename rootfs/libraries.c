@@ -57,10 +57,10 @@ int libraries_loader(const char *program, char **ret, struct error *err)
                 return error_errno(err, errno, "%s", program);
         int r = libraries_read_loader(fd, loader);
         if (r < 0)
-                return error_set(err, -r,
-                                 "%s is not a dynamically linked 64-bit program: name another "
-                                 "interpreter with --python",
-                                 program);
+                return error_set(
+                        err, -r,
+                        "%s is not a dynamically linked 64-bit program: name another interpreter with --python",
+                        program);
         if (!(*ret = strdup(loader)))
                 return error_errno(err, ENOMEM, "%s", program);
         return 0;

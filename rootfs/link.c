@@ -104,10 +104,10 @@ int link_of_root(int root, const char *python, const char *libpython, enum templ
         if (program < 0)
                 return error_errno(err, -program, "%s of the root file system", python);
         if (libraries_read_loader(program, loader) < 0)
-                return error_set(err, ENOEXEC,
-                                 "%s of the root file system is not a dynamically linked 64-bit "
-                                 "program: an interpreter that can load modules is needed",
-                                 python);
+                return error_set(
+                        err, ENOEXEC,
+                        "%s of the root file system is not a dynamically linked 64-bit program: an interpreter that can load modules is needed",
+                        python);
         bool embed = libpython && *libpython && same_loader(program) && libc_is_new_enough(root);
         _cleanup_close_ int library = embed ? open_inside(root, libpython) : -1;
         *ret = library >= 0 ? TEMPLATE_LINK_EMBED : TEMPLATE_LINK_MODULE;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "policy/sandbox-plan.h"
+#include "policy/template-link.h"
 
 /* Whether a program of this machine is started by the dynamic loader that starts us. */
 bool link_loader_is_ours(const char *program);

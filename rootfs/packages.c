@@ -216,8 +216,7 @@ uint64_t packages_key(const struct packages *packages)
         yyjson_val *package;
         size_t i, n;
 
-        yyjson_arr_foreach(packages->list, i, n, package)
-        {
+        yyjson_arr_foreach (packages->list, i, n, package) {
                 for (size_t k = 0; k < ARRAY_SIZE(members); k++) {
                         const char *value = json_string(package, members[k], NULL);
                         if (value)
@@ -239,8 +238,7 @@ int packages_append(struct buffer *b, const struct packages *packages)
         size_t i, n;
         int r = buffer_append(b, "[", 1);
 
-        yyjson_arr_foreach(packages->list, i, n, package)
-        {
+        yyjson_arr_foreach (packages->list, i, n, package) {
                 if (r >= 0 && i > 0)
                         r = buffer_append(b, ", ", 2);
                 if (r >= 0)
@@ -311,8 +309,7 @@ int packages_replaced(struct packages *p, const char *directory, const char *con
                     strcmp(d->d_name, "bin") != 0 && !is_shared(directory, d->d_name))
                         r = add_replaced(p, d->d_name);
         closedir(stream);
-        yyjson_arr_foreach(p->list, i, n, package)
-        {
+        yyjson_arr_foreach (p->list, i, n, package) {
                 const char *name = json_string(package, "name", NULL);
                 if (r >= 0 && name)
                         r = add_metadata(p, name);

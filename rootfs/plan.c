@@ -148,10 +148,10 @@ static int check_visible(const char *path, struct error *err)
 {
         for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
                 if (below(path, hidden[i]))
-                        return error_set(err, EINVAL,
-                                         "%s: a sandbox has a %s of its own, which would hide it: "
-                                         "move it elsewhere",
-                                         path, hidden[i]);
+                        return error_set(
+                                err, EINVAL,
+                                "%s: a sandbox has a %s of its own, which would hide it: move it elsewhere",
+                                path, hidden[i]);
         return 0;
 }
 

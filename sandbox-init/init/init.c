@@ -18,7 +18,7 @@
 
 #include "base/fd.h"
 #include "base/filter-load.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 
 /* The first process forked in a pid namespace; it cannot be another's while we have not reaped it.
  */

@@ -1,5 +1,5 @@
 /* PID 1 of a sandbox. */
 #pragma once
 
-/* Returns the exit status. Descriptors as in policy/sandbox-plan.h, INIT_*_FD. */
+/* Returns the exit status. Descriptors as in rpc/sandbox-messages.h, INIT_*_FD. */
 int init_main(void);

@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 
 from cloister.interrupts import gate
 from cloister.stdio import complain
-from cloister.teacher import Teacher
+from cloister.import_hook import ImportHook
 
 _PYPLOT = "matplotlib.pyplot"
 MOST_FIGURES = 32
@@ -31,7 +31,7 @@ class Figures:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = Teacher(spec.loader, self._teach)
+            spec.loader = ImportHook(spec.loader, self._teach)
         return spec
 
     def _teach(self, pyplot):

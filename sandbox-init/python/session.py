@@ -16,7 +16,7 @@ from cloister.files import Files
 from cloister.interrupts import Interrupts
 from cloister.loops import Loops
 from cloister.namespace import Namespace
-from cloister.warmth import repeat
+from cloister.warmup import repeat
 
 # Address space given up when memory has run out, so that there is some for the result and the cell that cleans up.
 # Never touched, so it costs no memory.

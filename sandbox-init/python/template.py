@@ -10,8 +10,8 @@ from importlib.machinery import PathFinder
 
 import _cloister
 from cloister import aio, sources
-from cloister.teacher import Teacher
-from cloister.warmth import forget_attributes, repeat
+from cloister.import_hook import ImportHook
+from cloister.warmup import forget_attributes, repeat
 
 # What most code imports, and what that imports in turn, one after the other: whoever waits for a session waits for one
 # of them at most. It is shared by the sessions, so it costs each of them nothing.
@@ -39,7 +39,7 @@ class Shared:
         spec = PathFinder.find_spec(name, self.path, target)
         lesson = _lesson(name)
         if lesson is not None and spec is not None and spec.loader is not None:
-            spec.loader = Teacher(spec.loader, lesson)
+            spec.loader = ImportHook(spec.loader, lesson)
         return spec
 
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 
 /* For the process and all that come of it. Hard limits go down only. */
 int bounds_set_limits(const struct session_plan *plan, struct error *err);

@@ -450,23 +450,13 @@ static long clone3_call(struct clone_args *args, void (*fn)(struct session *s), 
         register void (*fn_register)(struct session *) __asm__("r8") = fn;
         register struct session *session_register __asm__("r9") = s;
 
-        __asm__ volatile("syscall\n\t"
-                         "test %%rax, %%rax\n\t"
-                         "jnz 1f\n\t"
-                         "mov %%rsp, %%r12\n\t"
-                         "sub $128, %%rsp\n\t"
-                         "and $-16, %%rsp\n\t"
-                         "mov %%r9, %%rdi\n\t"
-                         "call *%%r8\n\t"
-                         "mov %%r12, %%rsp\n\t"
-                         "xor %%eax, %%eax\n\t"
-                         "1:"
-                         : "+a"(r), "+D"(args), "+S"(size), "+r"(fn_register),
-                           "+r"(session_register)
-                         :
-                         : "rcx", "rdx", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2", "xmm3",
-                           "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                           "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
+        __asm__ volatile(
+                "syscall\n\ttest %%rax, %%rax\n\tjnz 1f\n\tmov %%rsp, %%r12\n\tsub $128, %%rsp\n\tand $-16, %%rsp\n\tmov %%r9, %%rdi\n\tcall *%%r8\n\tmov %%r12, %%rsp\n\txor %%eax, %%eax\n\t1:"
+                : "+a"(r), "+D"(args), "+S"(size), "+r"(fn_register), "+r"(session_register)
+                :
+                : "rcx", "rdx", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",
+                  "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                  "xmm15", "memory", "cc");
         return r;
 #elif defined(__aarch64__)
         register long r __asm__("x0") = (long)args;
@@ -475,12 +465,7 @@ static long clone3_call(struct clone_args *args, void (*fn)(struct session *s), 
         register void (*fn_register)(struct session *) __asm__("x10") = fn;
         register struct session *session_register __asm__("x11") = s;
 
-        __asm__ volatile("svc #0\n\t"
-                         "cbnz x0, 1f\n\t"
-                         "mov x0, x11\n\t"
-                         "blr x10\n\t"
-                         "mov x0, #0\n\t"
-                         "1:"
+        __asm__ volatile("svc #0\n\tcbnz x0, 1f\n\tmov x0, x11\n\tblr x10\n\tmov x0, #0\n\t1:"
                          : "+r"(r), "+r"(size), "+r"(number), "+r"(fn_register),
                            "+r"(session_register)
                          :

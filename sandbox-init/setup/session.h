@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 
 struct session {
         struct session_plan plan;

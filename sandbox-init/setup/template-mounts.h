@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 
 struct template_mounts {
         int trees[TEMPLATE_MOUNTS_MAX];    /* detached, in the order of the plan */

@@ -42,7 +42,7 @@
 #include "base/fd.h"
 #include "base/filter-load.h"
 #include "base/mount.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/template-mounts.h"
 

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session.h"
 

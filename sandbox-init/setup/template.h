@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 
 struct template_session;
 

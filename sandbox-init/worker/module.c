@@ -50,10 +50,10 @@
 #include "base/fd.h"
 #include "sandbox-init/setup/template.h"
 #include "sandbox-init/worker/channel.h"
-#include "sandbox-init/worker/glance.h"
 #include "sandbox-init/worker/owner.h"
-#include "sandbox-init/worker/rehearsal.h"
+#include "sandbox-init/worker/quick-check.h"
 #include "sandbox-init/worker/sources.h"
+#include "sandbox-init/worker/warm-up.h"
 
 /* METH_FASTCALL: every CPython since 3.7 calls so, and the limited API has the name from 3.10 on.
  * What each cell calls is called so, or as METH_O: PyArg_ParseTuple costs more than the rest. */
@@ -252,7 +252,7 @@ static PyObject *cloister_practise(PyObject *self, PyObject *args)
 {
         if (!in_idle)
                 return py.PyErr_Format(*py.PyExc_RuntimeError, "only an idle template practises");
-        return rehearsal_practise(args);
+        return warm_up_practise(args);
 }
 
 static int rehearse(struct template_session *ret)
@@ -261,7 +261,7 @@ static int rehearse(struct template_session *ret)
         Py_ssize_t n;
 
         if (py.PyBytes_AsStringAndSize(rehearsed, &cell, &n) == 0)
-                return rehearsal(cell, (size_t)n, ret);
+                return warm_up(cell, (size_t)n, ret);
         py.PyErr_Clear();
         return 0;
 }
@@ -527,13 +527,13 @@ static PyObject *cloister_begin(PyObject *self, PyObject *args)
         raw_signals interrupt = 1U << (SIGINT - 1);
 
         raw_signal_mask(SIG_UNBLOCK, &interrupt, NULL);
-        return py.PyBool_FromLong(glance_standard());
+        return py.PyBool_FromLong(quick_check_standard());
 }
 
 static PyObject *cloister_flush(PyObject *self, PyObject *args)
 {
         fflush(stdout);
-        return py.PyBool_FromLong(glance_standard());
+        return py.PyBool_FromLong(quick_check_standard());
 }
 
 static PyObject *cloister_directory_size(PyObject *self, PyObject *bytes)
@@ -542,7 +542,7 @@ static PyObject *cloister_directory_size(PyObject *self, PyObject *bytes)
 
         if (py.PyBytes_AsStringAndSize(bytes, &path, NULL) < 0)
                 return NULL;
-        return py.PyLong_FromLong((long)glance_directory(path));
+        return py.PyLong_FromLong((long)quick_check_directory(path));
 }
 
 static PyObject *cloister_is_tmpfs(PyObject *self, PyObject *args)
@@ -551,7 +551,7 @@ static PyObject *cloister_is_tmpfs(PyObject *self, PyObject *args)
 
         if (!py.PyArg_ParseTuple(args, "s", &path))
                 return NULL;
-        return py.PyBool_FromLong(glance_is_tmpfs(path));
+        return py.PyBool_FromLong(quick_check_is_tmpfs(path));
 }
 
 static PyObject *cloister_forked(PyObject *self, PyObject *args)

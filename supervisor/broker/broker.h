@@ -2,10 +2,10 @@
  * The broker: serves a client, owns sessions and hub, parses everything that comes from outside.
  * Started by cloister-monitor in namespaces of its own, with a socket to it at MONITOR_FD:
  *
- *     cloister broker --filter-fd N [--uid N] [--state-path PATH] [--log-level L]
+ *     cloister-broker --filter-fd N [--uid N] [--state-path PATH] [--log-level L]
  *                     mcp | run --code-fd N --name FILENAME [--timeout S] | tools [--json]
  */
 #pragma once
 
-/* argv[0] is "broker". Returns the exit status. */
+/* argv[0] is skipped. Returns the exit status. */
 int broker_main(int argc, char **argv);

@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/session/overview.h"
+#include "supervisor/session/session-list.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 
@@ -53,7 +53,7 @@ static int answer_list(struct control *control, yyjson_val *params, struct buffe
                               pool_ready(control->sessions->pool));
 
         if (r >= 0)
-                r = sessions_append_overview(control->sessions, result);
+                r = sessions_append_list(control->sessions, result);
         if (r >= 0)
                 r = buffer_append(result, "}", 1);
         return r < 0 ? error_errno(err, -r, "list the sessions") : 0;

@@ -7,7 +7,7 @@
  *     sessions/reset  {"name": str}      -> {}
  *
  * ready: how many sandboxes are nobody's yet. An element of sessions is what
- * sessions_append_overview() writes. A name of no live session is CONTROL_NO_SESSION.
+ * sessions_append_list() writes. A name of no live session is CONTROL_NO_SESSION.
  */
 #pragma once
 

@@ -36,8 +36,8 @@
 #include "base/filter-load.h"
 #include "base/landlock.h"
 #include "base/log.h"
+#include "rpc/monitor-messages.h"
 #include "supervisor/broker/root.h"
-#include "supervisor/monitor/messages.h"
 
 /* Everything in the root is there for reading; the mounts keep it read-only as well. */
 static const struct landlock_rule landlock_rules[] = {

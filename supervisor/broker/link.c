@@ -264,7 +264,7 @@ static int pass_notice(struct link *link, const struct monitor_event *event)
                 on->session_ended(on->data, event->target, &event->ended);
         else if (event->kind == MONITOR_UPSTREAM_ENDED)
                 on->upstream_ended(on->data, event->target, event->wait_status);
-        else if (event->kind == MONITOR_LIMITS && event->target < MONITOR_FACTS_MAX)
+        else if (event->kind == MONITOR_LIMITS && event->target < MONITOR_USAGE_MAX)
                 on->limits(on->data, event->target);
         else
                 return -EPROTO;

@@ -1,5 +1,5 @@
 /*
- * The broker's end of the boundary (supervisor/monitor/messages.h): requests out, events in.
+ * The broker's end of the boundary (rpc/monitor-messages.h): requests out, events in.
  *
  * Every event is checked against the request that it answers: what does not fit ends the broker, as
  * the monitor's own end does.
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "supervisor/monitor/messages.h"
+#include "rpc/monitor-messages.h"
 
 struct link;
 
@@ -32,7 +32,7 @@ struct link_events {
         void (*upstream_ended)(void *data, uint32_t instance, int wait_status);
         /* A freeze that was asked for is done. */
         void (*session_frozen)(void *data, uint32_t target);
-        /* From now on the facts of sessions are of this kind, enum monitor_facts. */
+        /* From now on the facts of sessions are of this kind, enum monitor_usage. */
         void (*limits)(void *data, uint32_t facts);
         /* The config was reloaded: what is asked from now on is asked under hello->generation. An
          * upstream that was asked for and not answered yet is not answered any more. */

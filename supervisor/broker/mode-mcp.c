@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
-#include "supervisor/broker/sink.h"
-#include "supervisor/broker/source.h"
+#include "supervisor/broker/reader.h"
+#include "supervisor/broker/writer.h"
 #include "supervisor/mcp/server.h"
 
 enum {
@@ -16,8 +16,8 @@ enum {
 };
 
 struct mode_mcp {
-        struct sink out;
-        struct source in;
+        struct writer out;
+        struct reader in;
         struct mcp_server *server;
 };
 
@@ -26,7 +26,7 @@ static void balance(struct broker *broker)
 {
         struct mode_mcp *mode = broker->data;
 
-        source_pause(&mode->in, sink_is_full(&mode->out));
+        reader_pause(&mode->in, writer_is_full(&mode->out));
 }
 
 static void send_bytes(void *data, const char *bytes, size_t n)
@@ -34,7 +34,7 @@ static void send_bytes(void *data, const char *bytes, size_t n)
         struct broker *broker = data;
         struct mode_mcp *mode = broker->data;
 
-        sink_write(&mode->out, bytes, n);
+        writer_write(&mode->out, bytes, n);
         balance(broker);
 }
 
@@ -43,7 +43,7 @@ static bool is_congested(void *data)
         struct broker *broker = data;
         struct mode_mcp *mode = broker->data;
 
-        return sink_is_full(&mode->out);
+        return writer_is_full(&mode->out);
 }
 
 static void on_line(void *data, const char *line, size_t n)
@@ -82,8 +82,8 @@ static void on_broken(void *data, int code)
 static int start(struct broker *broker, struct error *err)
 {
         const struct mcp_host host = {broker, send_bytes, is_congested, broker->options.profile};
-        const struct sink_owner sink_owner = {broker, on_drained, on_broken};
-        const struct source_owner source_owner = {broker, on_line, on_too_long, on_ended};
+        const struct writer_owner writer_owner = {broker, on_drained, on_broken};
+        const struct reader_owner reader_owner = {broker, on_line, on_too_long, on_ended};
         struct mode_mcp *mode = calloc(1, sizeof(*mode));
 
         if (!mode)
@@ -92,10 +92,10 @@ static int start(struct broker *broker, struct error *err)
         int r = mcp_server_new(&mode->server, broker->base, broker->config, broker->hub,
                                broker->sessions, &host, err);
         if (r >= 0)
-                r = sink_open(&mode->out, broker->base, STDOUT_FILENO, &sink_owner, err);
+                r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &writer_owner, err);
         if (r >= 0)
-                r = source_open(&mode->in, broker->base, STDIN_FILENO, LINE_MAX_BYTES,
-                                &source_owner, err);
+                r = reader_open(&mode->in, broker->base, STDIN_FILENO, LINE_MAX_BYTES,
+                                &reader_owner, err);
         return r;
 }
 
@@ -104,7 +104,7 @@ static void stop(struct broker *broker)
         struct mode_mcp *mode = broker->data;
 
         mcp_server_closing(mode->server);
-        sink_flush(&mode->out, LAST_FLUSH_MS);
+        writer_flush(&mode->out, LAST_FLUSH_MS);
 }
 
 static void catalogue_changed(struct broker *broker)
@@ -128,8 +128,8 @@ static void mode_free(struct broker *broker)
         if (!mode)
                 return;
         mcp_server_free(mode->server);
-        sink_close(&mode->out);
-        source_close(&mode->in);
+        writer_close(&mode->out);
+        reader_close(&mode->in);
         free(mode);
 }
 

@@ -12,8 +12,8 @@
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/run-in.h"
 #include "supervisor/broker/run-out.h"
-#include "supervisor/broker/sink.h"
 #include "supervisor/broker/terminal.h"
+#include "supervisor/broker/writer.h"
 
 enum {
         STATUS_TIMEOUT = 124,   /* as timeout(1) */
@@ -24,7 +24,7 @@ enum {
 };
 
 struct output {
-        struct sink sink;
+        struct writer writer;
         bool is_terminal;
         struct utf8_stream stream;
 };
@@ -46,13 +46,13 @@ static void write_output(struct output *output, const char *bytes, size_t n)
         _cleanup_buffer_ struct buffer escaped = BUFFER_INIT(ESCAPED_MAX);
 
         if (!output->is_terminal) {
-                sink_write(&output->sink, bytes, n);
+                writer_write(&output->writer, bytes, n);
                 return;
         }
         while (n > 0) {
                 size_t piece = n < ESCAPED_MAX / 8 ? n : ESCAPED_MAX / 8;
                 if (terminal_escape(&output->stream, bytes, piece, &escaped) >= 0)
-                        sink_write(&output->sink, buffer_bytes(&escaped), escaped.length);
+                        writer_write(&output->writer, buffer_bytes(&escaped), escaped.length);
                 buffer_consume(&escaped, escaped.length);
                 bytes += piece;
                 n -= piece;
@@ -65,7 +65,7 @@ static void balance(struct mode_run *mode)
         bool full = false;
 
         for (int i = 0; i < CELL_STREAMS; i++)
-                full = full || sink_is_full(&mode->outputs[i].sink);
+                full = full || writer_is_full(&mode->outputs[i].writer);
         if (mode->session && mode->session->paused != full)
                 session_pause_output(mode->session, full);
 }
@@ -120,8 +120,8 @@ static void end_when_written(struct broker *broker)
 {
         struct mode_run *mode = broker->data;
 
-        if (mode->done && sink_is_empty(&mode->outputs[CELL_STDOUT].sink) &&
-            sink_is_empty(&mode->outputs[CELL_STDERR].sink))
+        if (mode->done && writer_is_empty(&mode->outputs[CELL_STDOUT].writer) &&
+            writer_is_empty(&mode->outputs[CELL_STDERR].writer))
                 broker_end(broker, mode->status);
 }
 
@@ -210,10 +210,10 @@ static void on_broken(void *data, int code)
 static int open_outputs(struct broker *broker, struct mode_run *mode, struct error *err)
 {
         static const int fds[CELL_STREAMS] = {STDOUT_FILENO, STDERR_FILENO};
-        const struct sink_owner owner = {broker, on_drained, on_broken};
+        const struct writer_owner owner = {broker, on_drained, on_broken};
 
         for (int i = 0; i < CELL_STREAMS; i++) {
-                int r = sink_open(&mode->outputs[i].sink, broker->base, fds[i], &owner, err);
+                int r = writer_open(&mode->outputs[i].writer, broker->base, fds[i], &owner, err);
                 if (r < 0)
                         return r;
                 mode->outputs[i].is_terminal = isatty(fds[i]) == 1;
@@ -342,7 +342,7 @@ static void stop(struct broker *broker)
         struct mode_run *mode = broker->data;
 
         for (int i = 0; i < CELL_STREAMS; i++)
-                sink_flush(&mode->outputs[i].sink, LAST_FLUSH_MS);
+                writer_flush(&mode->outputs[i].writer, LAST_FLUSH_MS);
 }
 
 static void mode_free(struct broker *broker)
@@ -350,7 +350,7 @@ static void mode_free(struct broker *broker)
         struct mode_run *mode = broker->data;
 
         for (int i = 0; mode && i < CELL_STREAMS; i++)
-                sink_close(&mode->outputs[i].sink);
+                writer_close(&mode->outputs[i].writer);
         if (mode) {
                 run_in_free(mode->in);
                 run_out_free(mode->out);

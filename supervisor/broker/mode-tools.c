@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
-#include "supervisor/broker/sink.h"
 #include "supervisor/broker/terminal.h"
+#include "supervisor/broker/writer.h"
 #include "supervisor/mcp/tool.h"
 
 enum {
@@ -18,7 +18,7 @@ enum {
 };
 
 struct mode_tools {
-        struct sink out;
+        struct writer out;
         struct hub_wait *wait;
         int status;
         bool done;
@@ -79,8 +79,7 @@ static int append_server(struct buffer *to, yyjson_val *server)
         }
         if (r >= 0)
                 r = buffer_append(to, "\n", 1);
-        yyjson_arr_foreach(tools, i, n, tool)
-        {
+        yyjson_arr_foreach (tools, i, n, tool) {
                 if (r >= 0)
                         r = append_tool(to, tool);
         }
@@ -96,8 +95,7 @@ static int append_table(struct buffer *to, yyjson_val *servers)
         if (yyjson_arr_size(servers) == 0)
                 return buffer_printf(
                         to, "no servers: name some in a config file (cloister tools --help)\n");
-        yyjson_arr_foreach(servers, i, n, server)
-        {
+        yyjson_arr_foreach (servers, i, n, server) {
                 if (r >= 0)
                         r = append_server(to, server);
         }
@@ -112,11 +110,9 @@ static int append_json(struct buffer *to, yyjson_val *root)
         yyjson_val *servers = yyjson_obj_get(root, "servers");
         size_t i, n, j, m;
 
-        yyjson_mut_arr_foreach(yyjson_mut_obj_get(copy, "servers"), i, n, server)
-        {
+        yyjson_mut_arr_foreach (yyjson_mut_obj_get(copy, "servers"), i, n, server) {
                 yyjson_val *tools = yyjson_obj_get(yyjson_arr_get(servers, i), "tools");
-                yyjson_mut_arr_foreach(yyjson_mut_obj_get(server, "tools"), j, m, tool)
-                {
+                yyjson_mut_arr_foreach (yyjson_mut_obj_get(server, "tools"), j, m, tool) {
                         _cleanup_buffer_ struct buffer signature = BUFFER_INIT(TEXT_MAX);
                         if (tool_append_signature(yyjson_arr_get(tools, j), &signature) < 0)
                                 return -ENOMEM;
@@ -133,8 +129,7 @@ static bool any_failed(yyjson_val *servers)
         yyjson_val *server;
         size_t i, n;
 
-        yyjson_arr_foreach(servers, i, n, server)
-        {
+        yyjson_arr_foreach (servers, i, n, server) {
                 const char *state = json_string(server, "state", NULL);
                 if (!state || (strcmp(state, "ready") != 0 && strcmp(state, "disabled") != 0))
                         return true;
@@ -146,7 +141,7 @@ static void end_when_written(struct broker *broker)
 {
         struct mode_tools *mode = broker->data;
 
-        if (mode->done && sink_is_empty(&mode->out))
+        if (mode->done && writer_is_empty(&mode->out))
                 broker_end(broker, mode->status);
 }
 
@@ -175,7 +170,7 @@ static void on_waited(void *data)
         if (r >= 0)
                 r = broker->options.json ? append_json(&text, root) : append_table(&text, servers);
         mode->status = r < 0 || any_failed(servers) ? 1 : 0;
-        sink_write(&mode->out, buffer_bytes(&text), text.length);
+        writer_write(&mode->out, buffer_bytes(&text), text.length);
         end_when_written(broker);
 }
 
@@ -193,13 +188,13 @@ static void on_broken(void *data, int code)
 
 static int start(struct broker *broker, struct error *err)
 {
-        const struct sink_owner owner = {broker, on_drained, on_broken};
+        const struct writer_owner owner = {broker, on_drained, on_broken};
         struct mode_tools *mode = calloc(1, sizeof(*mode));
 
         if (!mode)
                 return error_errno(err, ENOMEM, "tools");
         broker->data = mode;
-        int r = sink_open(&mode->out, broker->base, STDOUT_FILENO, &owner, err);
+        int r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &owner, err);
         if (r < 0)
                 return r;
         hub_start(broker->hub, profile_of(broker), HUB_ALL);
@@ -211,7 +206,7 @@ static void stop(struct broker *broker)
 {
         struct mode_tools *mode = broker->data;
 
-        sink_flush(&mode->out, LAST_FLUSH_MS);
+        writer_flush(&mode->out, LAST_FLUSH_MS);
         if (mode->wait)
                 hub_wait_cancel(mode->wait);
 }
@@ -221,7 +216,7 @@ static void mode_free(struct broker *broker)
         struct mode_tools *mode = broker->data;
 
         if (mode)
-                sink_close(&mode->out);
+                writer_close(&mode->out);
         free(mode);
 }
 

@@ -16,12 +16,12 @@
 #include "base/base64.h"
 #include "base/log.h"
 #include "rpc/file-stream.h"
-#include "supervisor/broker/sink.h"
+#include "supervisor/broker/writer.h"
 #include "supervisor/session/session.h"
 
 struct run_out {
         struct session *session;
-        struct sink sink;
+        struct writer writer;
         int fd;
         struct event *answered;
         struct file_stream_reply reply;
@@ -63,7 +63,7 @@ static void give(struct run_out *out, enum file_stream_type type, const void *pa
         if (file_stream_append(&b, type, payload, n) < 0)
                 note(out, "out of memory");
         else
-                sink_write(&out->sink, buffer_bytes(&b), b.length);
+                writer_write(&out->writer, buffer_bytes(&b), b.length);
 }
 
 static const char *extension_of(const char *mime)
@@ -127,7 +127,7 @@ static void go_on(struct run_out *out)
         struct error err = {};
 
         while (!out->finished && out->at < out->n_files) {
-                if (sink_is_full(&out->sink)) {
+                if (writer_is_full(&out->writer)) {
                         out->waiting = true;
                         return;
                 }
@@ -198,11 +198,10 @@ static void on_list(void *data, const struct file_answer *answer, const struct e
                 }
         }
         if (!error && answer->files_total > out->n_files) {
-                snprintf(text, sizeof(text),
-                         "%zu or more files in /workspace/out were left out: beyond the first %d, "
-                         "or "
-                         "their names cannot be shown",
-                         answer->files_total - out->n_files, FILES_LIST_MAX);
+                snprintf(
+                        text, sizeof(text),
+                        "%zu or more files in /workspace/out were left out: beyond the first %d, or their names cannot be shown",
+                        answer->files_total - out->n_files, FILES_LIST_MAX);
                 note(out, text);
         }
         go_on(out);
@@ -248,7 +247,7 @@ static void on_drained(void *data)
 {
         struct run_out *out = data;
 
-        if (!out->waiting || sink_is_full(&out->sink))
+        if (!out->waiting || writer_is_full(&out->writer))
                 return;
         out->waiting = false;
         go_on(out);
@@ -264,7 +263,7 @@ int run_out_new(struct run_out **ret, struct event_base *base, int fd,
                 struct error *err)
 {
         struct run_out *out = calloc(1, sizeof(*out));
-        const struct sink_owner owner = {out, on_drained, on_broken};
+        const struct writer_owner owner = {out, on_drained, on_broken};
 
         if (!out)
                 return error_errno(err, ENOMEM, "--out");
@@ -272,7 +271,7 @@ int run_out_new(struct run_out **ret, struct event_base *base, int fd,
         out->done = done;
         out->data = data;
         out->answered = event_new(base, fd, EV_READ | EV_PERSIST, on_answered, out);
-        int r = out->answered ? sink_open(&out->sink, base, fd, &owner, err)
+        int r = out->answered ? writer_open(&out->writer, base, fd, &owner, err)
                               : error_errno(err, ENOMEM, "--out");
         if (r < 0) {
                 run_out_free(out);
@@ -287,7 +286,7 @@ struct run_out *run_out_free(struct run_out *out)
 {
         if (!out)
                 return NULL;
-        sink_close(&out->sink);
+        writer_close(&out->writer);
         if (out->answered)
                 event_free(out->answered);
         free(out->files);

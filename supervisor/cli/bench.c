@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/program.h"
 #include "supervisor/cli/commands.h"
-#include "supervisor/cli/handover.h"
 
 const char cli_help_bench[] =
         "Starts servers of its own, with a config of its own, and measures how long a session, a\n"
@@ -16,12 +16,10 @@ const char cli_help_bench[] =
         "round, bubblewrap and python3 and the container runtimes that are installed. Takes a\n"
         "minute or two, and means something on a machine that does little else.\n"
         "\n"
-        "A ROW is one line of the table, \"own\" all of Cloister's, \"all\" also peers that are "
-        "not\n"
+        "A ROW is one line of the table, \"own\" all of Cloister's, \"all\" also peers that are not\n"
         "installed; \"growth\" is how latency grows, and sessions, tools, session-heap,\n"
         "template-heap, results and parallel are its curves. A row that is held against another\n"
-        "brings that one along. A budget that is missed is a verdict in the table: the exit "
-        "status\n"
+        "brings that one along. A budget that is missed is a verdict in the table: the exit status\n"
         "is 0 when the run could be made. Needs a python3 in PATH.\n"
         "\n"
         "Examples:\n"
@@ -40,7 +38,7 @@ int cli_bench(const struct cli_options *o, const char *const *words, size_t n)
         struct error error = {};
         ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-        if (handover_find("bench/run.py", script, sizeof(script), &error) < 0)
+        if (program_path("bench/run.py", script, sizeof(script), &error) < 0)
                 return cli_fail(1, &error);
         self[length > 0 ? length : 0] = '\0';
         if (o->given & CLI_JSON)

@@ -24,24 +24,17 @@ const struct cli_command cli_commands[] = {
                 .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH | CLI_IN | CLI_OUT,
                 .words_max = 1,
                 .run = cli_run,
-                .help = "Runs a file, a line of code or standard input (-) in a fresh sandbox: no "
-                        "network, no\n"
-                        "files of yours, bounded memory, processes and time. Output appears as it "
-                        "is\n"
-                        "printed; Ctrl-C stops the code. The exit status is the code's: 0, what "
-                        "sys.exit()\n"
-                        "says, 1 after an exception; 124 after a timeout, 125 when Cloister itself "
-                        "failed,\n"
+                .help = "Runs a file, a line of code or standard input (-) in a fresh sandbox: no network, no\n"
+                        "files of yours, bounded memory, processes and time. Output appears as it is\n"
+                        "printed; Ctrl-C stops the code. The exit status is the code's: 0, what sys.exit()\n"
+                        "says, 1 after an exception; 124 after a timeout, 125 when Cloister itself failed,\n"
                         "130 after Ctrl-C, 137 when memory ran out.\n"
                         "\n"
-                        "--in FILE is there as /workspace/FILE's name, or NAME; what the code "
-                        "writes below\n"
-                        "/workspace/out, and images that it displays, are written to --out "
-                        "DIRECTORY, which is\n"
+                        "--in FILE is there as /workspace/FILE's name, or NAME; what the code writes below\n"
+                        "/workspace/out, and images that it displays, are written to --out DIRECTORY, which is\n"
                         "made if needed; a file of the same name is replaced.\n"
                         "\n"
-                        "Tools of the MCP servers in your config are there as coroutines, and a "
-                        "cell may\n"
+                        "Tools of the MCP servers in your config are there as coroutines, and a cell may\n"
                         "await at its top level.\n"
                         "\n"
                         "Examples:\n"
@@ -50,24 +43,20 @@ const struct cli_command cli_commands[] = {
                         "  cloister run --with pandas,numpy report.py\n"
                         "  cloister run plot.py --in sales.csv --out plots\n"
                         "  echo 'print(_discover())' | cloister run -\n"
-                        "  cloister run -c 'print(await "
-                        "tools[\"list-events\"](calendarId=\"primary\"))'\n",
+                        "  cloister run -c 'print(await tools[\"list-events\"](calendarId=\"primary\"))'\n",
         },
         {
                 .name = "mcp",
                 .arguments = "",
-                .summary = "serve the tool run_python to an MCP client, over standard input and "
-                           "output",
+                .summary =
+                        "serve the tool run_python to an MCP client, over standard input and output",
                 .options = SERVING,
                 .run = cli_mcp,
-                .help = "Started by an MCP client, not by hand. It ends when standard input does. "
-                        "It "
-                        "speaks MCP 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md).\n"
+                .help = "Started by an MCP client, not by hand. It ends when standard input does. It speaks MCP 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md).\n"
                         "\n"
                         "Examples:\n"
                         "  claude mcp add cloister -- cloister mcp\n"
-                        "  {\"mcpServers\": {\"cloister\": {\"command\": \"cloister\", \"args\": "
-                        "[\"mcp\"]}}}\n",
+                        "  {\"mcpServers\": {\"cloister\": {\"command\": \"cloister\", \"args\": [\"mcp\"]}}}\n",
         },
         {
                 .name = "tools",
@@ -75,10 +64,8 @@ const struct cli_command cli_commands[] = {
                 .summary = "start your MCP servers and list their tools, as code finds them",
                 .options = SERVING | CLI_JSON,
                 .run = cli_tools,
-                .help = "Names each tool with its Python signature, and each server that could not "
-                        "be\n"
-                        "started with the reason. The exit status is 1 when there is such a "
-                        "server.\n"
+                .help = "Names each tool with its Python signature, and each server that could not be\n"
+                        "started with the reason. The exit status is 1 when there is such a server.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister tools\n"
@@ -91,10 +78,8 @@ const struct cli_command cli_commands[] = {
                 .options = CLI_SERVER,
                 .words_max = 1,
                 .run = cli_sessions_end,
-                .help = "Its variables and files are gone; a call that runs in it ends as killed. "
-                        "The next call on\n"
-                        "its name gets a new sandbox and is told why. --server is needed where two "
-                        "servers have a\n"
+                .help = "Its variables and files are gone; a call that runs in it ends as killed. The next call on\n"
+                        "its name gets a new sandbox and is told why. --server is needed where two servers have a\n"
                         "session of this name.\n"
                         "\n"
                         "Examples:\n"
@@ -119,10 +104,8 @@ const struct cli_command cli_commands[] = {
                 .summary = "list the live sessions of your running servers",
                 .options = CLI_JSON | CLI_SERVER,
                 .run = cli_sessions,
-                .help = "Each server (cloister mcp) that you run listens on a socket that only you "
-                        "may open. SERVER is\n"
-                        "its process id, LAST how its last call ended, or how long the present one "
-                        "runs, and how it\n"
+                .help = "Each server (cloister mcp) that you run listens on a socket that only you may open. SERVER is\n"
+                        "its process id, LAST how its last call ended, or how long the present one runs, and how it\n"
                         "begins.\n"
                         "\n"
                         "Examples:\n"
@@ -146,8 +129,7 @@ const struct cli_command cli_commands[] = {
                 .summary = "find all that is wrong in the config, with file and line",
                 .options = CLI_CONFIG | CLI_JSON,
                 .run = cli_config_check,
-                .help = "Starts nothing. The exit status is 1 when there is an error; a warning is "
-                        "none.\n"
+                .help = "Starts nothing. The exit status is 1 when there is an error; a warning is none.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister config check\n"
@@ -159,10 +141,8 @@ const struct cli_command cli_commands[] = {
                 .summary = "print the config as Cloister understands it, with secrets masked",
                 .options = CLI_CONFIG | CLI_JSON,
                 .run = cli_config_show,
-                .help = "All files together, each profile with what it takes from the top level. "
-                        "Values of\n"
-                        "variables are shown only where they are ${VAR}. With --json each server "
-                        "also has its\n"
+                .help = "All files together, each profile with what it takes from the top level. Values of\n"
+                        "variables are shown only where they are ${VAR}. With --json each server also has its\n"
                         "place and its problem.\n"
                         "\n"
                         "Examples:\n"
@@ -176,19 +156,13 @@ const struct cli_command cli_commands[] = {
                 .options = CLI_CONFIG | CLI_JSON | CLI_DRY_RUN | CLI_SECRETS,
                 .words_max = CLI_WORDS_MAX,
                 .run = cli_config_import,
-                .help = "Reads the config files of claude-code, claude-desktop, cursor, vscode, "
-                        "codex, gemini,\n"
-                        "qwen, opencode and mcps (~/MCPs/*.json), or those that are named, and "
-                        "adds "
-                        "their servers to\n"
-                        "your config; all that is there stays as it is, comments included. Says "
-                        "what it took,\n"
+                .help = "Reads the config files of claude-code, claude-desktop, cursor, vscode, codex, gemini,\n"
+                        "qwen, opencode and mcps (~/MCPs/*.json), or those that are named, and adds their servers to\n"
+                        "your config; all that is there stays as it is, comments included. Says what it took,\n"
                         "and what not and why.\n"
                         "\n"
-                        "What looks like a secret is not copied: ${NAME} takes its place, with a "
-                        "line that says\n"
-                        "which variable to set. With --secrets copy, or when you agree, it is "
-                        "copied, and only\n"
+                        "What looks like a secret is not copied: ${NAME} takes its place, with a line that says\n"
+                        "which variable to set. With --secrets copy, or when you agree, it is copied, and only\n"
                         "you can read the file.\n"
                         "\n"
                         "Examples:\n"
@@ -251,12 +225,11 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "doctor",
                 .arguments = "",
-                .summary = "show each layer of the sandbox on this machine, and how to fix what is "
-                           "missing",
+                .summary =
+                        "show each layer of the sandbox on this machine, and how to fix what is missing",
                 .options = COMMON | CLI_JSON | CLI_CONFIG,
                 .run = cli_doctor,
-                .help = "Tries each layer, and says effective, degraded or missing, with the fix. "
-                        "The exit\n"
+                .help = "Tries each layer, and says effective, degraded or missing, with the fix. The exit\n"
                         "status is 1 when a sandbox can't be made here.\n"
                         "\n"
                         "Examples:\n"
@@ -288,8 +261,7 @@ const struct cli_command cli_commands[] = {
                 .summary = "print the completion script of a shell",
                 .words_max = 1,
                 .run = cli_completion,
-                .help = "An installed Cloister has put it in its place already. From a build "
-                        "tree:\n"
+                .help = "An installed Cloister has put it in its place already. From a build tree:\n"
                         "\n"
                         "Examples:\n"
                         "  source <(cloister completion bash)\n"
@@ -488,8 +460,7 @@ void cli_help(void)
         puts("");
         heading("Config:");
         puts(" --config FILE, else $XDG_CONFIG_HOME/cloister/config.json (~/.config/…), else\n"
-             "/etc/cloister/config.json; its mcpServers has the shape that other MCP clients "
-             "use.\n");
+             "/etc/cloister/config.json; its mcpServers has the shape that other MCP clients use.\n");
         heading("Start here:\n");
         puts("  cloister doctor\n"
              "  cloister run -c 'print(1 + 1)'\n"

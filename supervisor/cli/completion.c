@@ -133,8 +133,7 @@ static void print_bash(void)
 {
         fputs("# Completion of cloister for bash.\n"
               "_cloister() {\n"
-              "    local word=${COMP_WORDS[COMP_CWORD]} before= first= second= seconds= command= "
-              "action=nothing options= i\n"
+              "    local word=${COMP_WORDS[COMP_CWORD]} before= first= second= seconds= command= action=nothing options= i\n"
               "    COMPREPLY=()\n"
               "    [ \"$COMP_CWORD\" -gt 0 ] && before=${COMP_WORDS[COMP_CWORD-1]}\n"
               "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
@@ -147,31 +146,26 @@ static void print_bash(void)
         bash_groups();
         fputs("    esac\n"
               "    command=$first\n"
-              "    case \" $seconds \" in *\" $second \"*) [ -z \"$second\" ] || command=\"$first "
-              "$second\" ;; esac\n"
+              "    case \" $seconds \" in *\" $second \"*) [ -z \"$second\" ] || command=\"$first $second\" ;; esac\n"
               "    case $command in\n",
               stdout);
         for (size_t i = 0; i < cli_n_commands; i++)
                 if (cli_commands[i].summary)
                         bash_options(&cli_commands[i]);
         fputs("    esac\n"
-              "    case $word in -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")); return "
-              ";; esac\n"
+              "    case $word in -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")); return ;; esac\n"
               "    case $before in\n",
               stdout);
         bash_arguments();
         fputs("    *)\n"
               "        if [ -z \"$first\" ]; then action=commands; fi\n"
-              "        if [ \"$first\" = \"$before\" ] && [ -n \"$seconds\" ]; then "
-              "action=seconds; fi ;;\n"
+              "        if [ \"$first\" = \"$before\" ] && [ -n \"$seconds\" ]; then action=seconds; fi ;;\n"
               "    esac\n"
               "    case $action in\n"
               "        file) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
               "        directory) COMPREPLY=($(compgen -d -- \"$word\")) ;;\n"
-              "        images | sessions) COMPREPLY=($(compgen -W \"$(cloister names $action "
-              "2>/dev/null)\" -- \"$word\")) ;;\n"
-              "        level) COMPREPLY=($(compgen -W 'error warning info debug' -- \"$word\")) "
-              ";;\n"
+              "        images | sessions) COMPREPLY=($(compgen -W \"$(cloister names $action 2>/dev/null)\" -- \"$word\")) ;;\n"
+              "        level) COMPREPLY=($(compgen -W 'error warning info debug' -- \"$word\")) ;;\n"
               "        format) COMPREPLY=($(compgen -W 'text json' -- \"$word\")) ;;\n"
               "        shells) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")) ;;\n"
               "        seconds) COMPREPLY=($(compgen -W \"$seconds\" -- \"$word\")) ;;\n"
@@ -213,8 +207,7 @@ static void fish_condition(const char *name)
         if (!space)
                 printf(" -n '__fish_seen_subcommand_from %s'", name);
         else
-                printf(" -n '__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from "
-                       "%s'",
+                printf(" -n '__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from %s'",
                        (int)(space - name), name, space + 1);
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "policy/config-parts.h"
+#include "policy/config-internal.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/config.h"
 #include "supervisor/cli/import.h"
@@ -230,8 +230,7 @@ static void say_secrets(const struct import *import)
                 if (import->copy && secret->value)
                         continue;
                 if (first)
-                        puts("\nNot copied, for they may be secrets. Set these variables where "
-                             "Cloister is started:");
+                        puts("\nNot copied, for they may be secrets. Set these variables where Cloister is started:");
                 first = false;
                 fputs("  ", stdout);
                 say(secret->variable);

@@ -113,8 +113,7 @@ static void add_named(const struct config_view *view, const char *path, yyjson_m
                 if (strncmp(file, path, n) == 0 && file[n] == '/')
                         add_place(doc, list,
                                   &(struct place){file, "read",
-                                                  "in a directory that --config "
-                                                  "names"});
+                                                  "in a directory that --config names"});
         }
 }
 

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "policy/config.h"
 #include "supervisor/cli/options.h"
-#include "supervisor/monitor/config-files.h"
+#include "supervisor/config/config-files.h"
 
 /* A config that is only looked at: with all that is wrong in it. */
 struct config_view {

@@ -16,12 +16,10 @@ const char cli_help_image_build[] =
         "\n"
         "--with and --requirements add packages of an index. pip or uv of this machine finds and\n"
         "fetches them, as wheels only: sources are never built, nothing of a package is executed.\n"
-        "They are kept by content, so that the same set needs no network the next time. Which "
-        "index,\n"
+        "They are kept by content, so that the same set needs no network the next time. Which index,\n"
         "say pip's and uv's own settings (PIP_INDEX_URL, pip.conf, UV_INDEX_URL, ...).\n"
         "\n"
-        "--rootfs DIRECTORY is a whole root file system with a CPython 3.9 or later in it, such "
-        "as\n"
+        "--rootfs DIRECTORY is a whole root file system with a CPython 3.9 or later in it, such as\n"
         "mmdebstrap makes; --python is the interpreter's path inside then. It is copied, without\n"
         "setuid bits and devices; its Python is asked, confined, where its parts are.\n"
         "\n"
@@ -36,21 +34,20 @@ const char cli_help_image_build[] =
         "  cloister run --image data -c 'import pandas; print(pandas.__version__)'\n";
 
 const char cli_help_image_list[] =
-        "USED is when a sandbox was last made of it; \"stale\" is behind a name that was made here "
-        "and\n"
+        "USED is when a sandbox was last made of it; \"stale\" is behind a name that was made here and\n"
         "that nobody will ask for any more ('cloister image prune' removes those).\n"
         "\n"
         "Examples:\n"
         "  cloister image list\n"
         "  cloister image list --json\n";
 
-const char cli_help_image_show[] = "Packages of an index have the SHA-256 of the wheel that they "
-                                   "came from; those of a virtual\n"
-                                   "environment are named only.\n"
-                                   "\n"
-                                   "Examples:\n"
-                                   "  cloister image show data\n"
-                                   "  cloister image show data --json\n";
+const char cli_help_image_show[] =
+        "Packages of an index have the SHA-256 of the wheel that they came from; those of a virtual\n"
+        "environment are named only.\n"
+        "\n"
+        "Examples:\n"
+        "  cloister image show data\n"
+        "  cloister image show data --json\n";
 
 const char cli_help_image_path[] = "Examples:\n"
                                    "  du -sh \"$(cloister image path)\"\n"
@@ -64,10 +61,8 @@ const char cli_help_image_remove[] =
         "  cloister image remove py311 py312\n";
 
 const char cli_help_image_prune[] =
-        "Removes images whose name was made here (default-..., packages-...) and whose interpreter "
-        "or\n"
-        "libraries are others by now, or gone; wheels that no image that stays was made of; and "
-        "what\n"
+        "Removes images whose name was made here (default-..., packages-...) and whose interpreter or\n"
+        "libraries are others by now, or gone; wheels that no image that stays was made of; and what\n"
         "builds that were killed have left. Images that you named stay, and so do those in use.\n"
         "\n"
         "Examples:\n"

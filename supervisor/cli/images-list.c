@@ -140,8 +140,7 @@ int cli_image_list(const struct cli_options *o, const char *const *words, size_t
                         return cli_fail(1, (error_errno(&error, -r, "list images"), &error));
         } else if (count == 0) {
                 fprintf(stderr,
-                        "No images in %s yet: 'cloister image build' makes one, and so does the "
-                        "first use.\n",
+                        "No images in %s yet: 'cloister image build' makes one, and so does the first use.\n",
                         path);
         } else {
                 print_table(store, images, count);
@@ -174,8 +173,7 @@ static void print_packages(yyjson_val *packages)
         yyjson_val *package;
         size_t i, n;
 
-        yyjson_arr_foreach(packages, i, n, package)
-        {
+        yyjson_arr_foreach (packages, i, n, package) {
                 const char *hash = json_string(package, "sha256", NULL);
                 printf("  %-24s %-14s %s%s\n", json_string(package, "name", NULL),
                        json_string(package, "version", NULL), hash ? "sha256:" : "",

@@ -9,28 +9,29 @@
 #include "rootfs/image-import.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/commands.h"
-#include "supervisor/cli/handover.h"
 #include "supervisor/cli/images.h"
+#include "supervisor/cli/monitor-command.h"
 
 int cli_image_build(const struct cli_options *o, const char *const *words, size_t n)
 {
-        struct handover handover;
+        struct monitor_command command;
         struct error error = {};
 
         if (o->rootfs && (!o->name || !package_set_empty(&o->set))) {
-                error_set(&error, EINVAL,
-                          !o->name ? "--rootfs needs --name: what the image is to be called"
-                                   : "--rootfs and packages do not go together: install "
-                                     "them in the directory");
+                error_set(
+                        &error, EINVAL,
+                        !o->name
+                                ? "--rootfs needs --name: what the image is to be called"
+                                : "--rootfs and packages do not go together: install them in the directory");
                 return cli_fail(2, &error);
         }
 
-        if (handover_init(&handover, "image-build", o, &error) < 0)
+        if (monitor_command_init(&command, "cloister-monitor", "image-build", o, &error) < 0)
                 return cli_fail(1, &error);
         if (o->given & CLI_QUIET)
-                handover_add(&handover, "--quiet");
-        handover_exec(&handover, &error);
-        handover_done(&handover);
+                monitor_command_add(&command, "--quiet");
+        monitor_command_exec(&command, &error);
+        monitor_command_done(&command);
         return cli_fail(1, &error);
 }
 
@@ -82,10 +83,10 @@ int cli_image_remove(const struct cli_options *o, const char *const *words, size
                         error_set(&error, ENOENT,
                                   "there is no image '%s' (see 'cloister image list')", words[i]);
                 if (r == -EBUSY)
-                        error_set(&error, EBUSY,
-                                  "image %s is in use, or being built: end what uses "
-                                  "it first (see 'cloister sessions')",
-                                  words[i]);
+                        error_set(
+                                &error, EBUSY,
+                                "image %s is in use, or being built: end what uses it first (see 'cloister sessions')",
+                                words[i]);
                 if (r <= 0)
                         status = cli_fail(1, &error);
         }

@@ -261,8 +261,7 @@ static int add_args(struct entry *e, yyjson_val *list, size_t from)
         const char *after = NULL;
         int r = 0;
 
-        yyjson_arr_foreach(list, i, n, item)
-        {
+        yyjson_arr_foreach (list, i, n, item) {
                 if (i >= from && r >= 0 && !e->why)
                         r = add_argument(e, args, after, item);
                 after = yyjson_get_str(item);
@@ -290,8 +289,7 @@ static int add_pairs(struct entry *e, const char *key, yyjson_val *object)
         size_t i, n;
         yyjson_val *name, *value;
 
-        yyjson_obj_foreach(object, i, n, name, value)
-        {
+        yyjson_obj_foreach (object, i, n, name, value) {
                 const char *variable = yyjson_get_str(name);
                 _cleanup_free_ char *text = text_of(value),
                                     *new = text ? translated(e, variable, text) : NULL;
@@ -318,8 +316,7 @@ static int add_passed(struct entry *e, yyjson_val *list)
         size_t i, n;
         yyjson_val *item;
 
-        yyjson_arr_foreach(list, i, n, item)
-        {
+        yyjson_arr_foreach (list, i, n, item) {
                 const char *name = yyjson_is_obj(item) ? json_string(item, "name", NULL)
                                                        : yyjson_get_str(item);
                 char reference_to[NAME_SIZE + 8];
@@ -336,8 +333,7 @@ static int add_headers_from(struct entry *e, yyjson_val *object)
         size_t i, n;
         yyjson_val *name, *value;
 
-        yyjson_obj_foreach(object, i, n, name, value)
-        {
+        yyjson_obj_foreach (object, i, n, name, value) {
                 char reference_to[NAME_SIZE + 8];
                 if (!yyjson_is_str(value) || yyjson_get_len(value) >= NAME_SIZE)
                         continue;
@@ -468,10 +464,9 @@ static int add_member(struct entry *e, const char *key, yyjson_val *value)
                "icon", "required", "dev", "default_tools_approval_mode", "_meta"))
                 return 0;
         if (IS("envFile"))
-                return note(e,
-                            "the variables of its envFile (%s) have to be in Cloister's "
-                            "environment",
-                            yyjson_is_str(value) ? yyjson_get_str(value) : "…");
+                return note(
+                        e, "the variables of its envFile (%s) have to be in Cloister's environment",
+                        yyjson_is_str(value) ? yyjson_get_str(value) : "…");
         return note(e, "its \"%s\" is not taken", key);
 }
 
@@ -499,8 +494,7 @@ int import_translate(struct import *import, const struct import_origin *origin, 
 
         if (!e.to)
                 return no_memory(&e);
-        yyjson_obj_foreach(entry, i, n, key, value)
-        {
+        yyjson_obj_foreach (entry, i, n, key, value) {
                 if (r >= 0 && !e.why)
                         r = add_member(&e, yyjson_get_str(key), value);
         }

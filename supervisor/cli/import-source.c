@@ -98,8 +98,7 @@ static int take_all(struct import *import, const struct import_origin *origin, y
         yyjson_val *name, *entry;
         int r = 0;
 
-        yyjson_obj_foreach(servers, i, n, name, entry)
-        {
+        yyjson_obj_foreach (servers, i, n, name, entry) {
                 if (r < 0)
                         break;
                 r = yyjson_is_obj(entry)
@@ -118,8 +117,7 @@ static int take_projects(struct import *import, const struct import_origin *orig
         yyjson_val *folder, *project;
         int r = 0;
 
-        yyjson_obj_foreach(projects, i, n, folder, project)
-        {
+        yyjson_obj_foreach (projects, i, n, folder, project) {
                 struct import_origin there = *origin;
                 there.folder = yyjson_get_str(folder);
                 if (r >= 0)

@@ -101,9 +101,9 @@ int import_text(const struct import *import, struct buffer *to, struct error *er
         if (!import->existing_doc)
                 return append_new(to, import) < 0 ? error_errno(err, ENOMEM, "import") : 0;
         if (!yyjson_is_obj(root) || (servers && !yyjson_is_obj(servers)))
-                return error_set(err, EINVAL,
-                                 "the config that is there has no room for servers: correct it "
-                                 "first ('cloister config check')");
+                return error_set(
+                        err, EINVAL,
+                        "the config that is there has no room for servers: correct it first ('cloister config check')");
         config_lines_init(&lines, import->existing, import->existing_length, root);
         yyjson_val *into = servers ? servers : root;
         config_line_of(&lines, into);

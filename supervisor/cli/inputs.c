@@ -34,10 +34,10 @@ static int split(const char *given, struct input *input, struct error *err)
         const char *slash = strrchr(input->path, '/');
         input->name = !whole ? equals + 1 : (slash ? slash + 1 : input->path);
         if (!file_path_valid(input->name, strlen(input->name)))
-                return error_set(err, EINVAL,
-                                 "--in %.200s: \"%.100s\" cannot be a name below /workspace; "
-                                 "FILE=NAME gives another",
-                                 given, input->name);
+                return error_set(
+                        err, EINVAL,
+                        "--in %.200s: \"%.100s\" cannot be a name below /workspace; FILE=NAME gives another",
+                        given, input->name);
         return 0;
 }
 

@@ -8,62 +8,62 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/cli/commands.h"
-#include "supervisor/cli/handover.h"
 #include "supervisor/cli/inputs.h"
+#include "supervisor/cli/monitor-command.h"
 #include "supervisor/cli/receiver.h"
-#include "supervisor/cli/source.h"
+#include "supervisor/cli/script.h"
 
-static int leave(struct handover *handover, int status)
+static int leave(struct monitor_command *command, int status)
 {
         struct error error = {};
 
-        handover_exec(handover, &error);
-        handover_done(handover);
+        monitor_command_exec(command, &error);
+        monitor_command_done(command);
         return cli_fail(status, &error);
 }
 
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
 {
-        struct handover handover;
+        struct monitor_command command;
         struct error error = {};
 
-        if (handover_init(&handover, "serve", o, &error) < 0)
+        if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(1, &error);
-        handover_add(&handover, "--");
-        handover_add(&handover, "mcp");
-        handover_add_option(&handover, "--profile", o->profile);
-        return leave(&handover, 1);
+        monitor_command_add(&command, "--");
+        monitor_command_add(&command, "mcp");
+        monitor_command_add_option(&command, "--profile", o->profile);
+        return leave(&command, 1);
 }
 
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n)
 {
-        struct handover handover;
+        struct monitor_command command;
         struct error error = {};
 
-        if (handover_init(&handover, "serve", o, &error) < 0)
+        if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(1, &error);
-        handover_add(&handover, "--");
-        handover_add(&handover, "tools");
-        handover_add_option(&handover, "--profile", o->profile);
+        monitor_command_add(&command, "--");
+        monitor_command_add(&command, "tools");
+        monitor_command_add_option(&command, "--profile", o->profile);
         if (o->given & CLI_JSON)
-                handover_add(&handover, "--json");
-        return leave(&handover, 1);
+                monitor_command_add(&command, "--json");
+        return leave(&command, 1);
 }
 
 int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
 {
-        struct handover handover;
+        struct monitor_command command;
         struct error error = {};
 
-        if (handover_init(&handover, "doctor", o, &error) < 0)
+        if (monitor_command_init(&command, "cloister-doctor", NULL, o, &error) < 0)
                 return cli_fail(1, &error);
         if (o->given & CLI_JSON)
-                handover_add(&handover, "--json");
-        return leave(&handover, 1);
+                monitor_command_add(&command, "--json");
+        return leave(&command, 1);
 }
 
 enum {
-        HANDOVER_FD_FIRST = 64,
+        MONITOR_COMMAND_FD_FIRST = 64,
         STATUS_FAILED = 125, /* of run: Cloister failed, not the code */
 };
 
@@ -72,7 +72,7 @@ static int prepare_fd(int fd, struct error *err)
 {
         if (fd < 0)
                 return fd;
-        int high = fcntl(fd, F_DUPFD, HANDOVER_FD_FIRST);
+        int high = fcntl(fd, F_DUPFD, MONITOR_COMMAND_FD_FIRST);
         close(fd);
         return high < 0 ? error_errno(err, errno, "pass a descriptor on") : high;
 }
@@ -104,33 +104,33 @@ struct run_fds {
 };
 
 /* "--pass-fd N" for the monitor. */
-static void pass(struct handover *handover, int fd, char number[16])
+static void pass(struct monitor_command *command, int fd, char number[16])
 {
         snprintf(number, 16, "%d", fd);
         if (fd >= 0)
-                handover_add_option(handover, "--pass-fd", number);
+                monitor_command_add_option(command, "--pass-fd", number);
 }
 
 static int run_code(const struct cli_options *o, const struct run_fds *fds, const char *name)
 {
-        struct handover handover;
+        struct monitor_command command;
         struct error error = {};
         char code[16], in[16], out[16];
 
-        if (handover_init(&handover, "serve", o, &error) < 0)
+        if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(STATUS_FAILED, &error);
-        pass(&handover, fds->code, code);
-        pass(&handover, fds->in, in);
-        pass(&handover, fds->out, out);
-        handover_add(&handover, "--");
-        handover_add(&handover, "run");
-        handover_add_option(&handover, "--code-fd", code);
-        handover_add_option(&handover, "--in-fd", fds->in >= 0 ? in : NULL);
-        handover_add_option(&handover, "--out-fd", fds->out >= 0 ? out : NULL);
-        handover_add_option(&handover, "--name", name);
-        handover_add_option(&handover, "--profile", o->profile);
-        handover_add_option(&handover, "--timeout", o->timeout);
-        return leave(&handover, STATUS_FAILED);
+        pass(&command, fds->code, code);
+        pass(&command, fds->in, in);
+        pass(&command, fds->out, out);
+        monitor_command_add(&command, "--");
+        monitor_command_add(&command, "run");
+        monitor_command_add_option(&command, "--code-fd", code);
+        monitor_command_add_option(&command, "--in-fd", fds->in >= 0 ? in : NULL);
+        monitor_command_add_option(&command, "--out-fd", fds->out >= 0 ? out : NULL);
+        monitor_command_add_option(&command, "--name", name);
+        monitor_command_add_option(&command, "--profile", o->profile);
+        monitor_command_add_option(&command, "--timeout", o->timeout);
+        return leave(&command, STATUS_FAILED);
 }
 
 int cli_run(const struct cli_options *o, const char *const *words, size_t n)
@@ -143,15 +143,15 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
                 return cli_fail(2, &error);
         }
         if (!o->code && n == 0) {
-                error_set(&error, EINVAL,
-                          "run needs a FILE, -c CODE, or - for standard input (see 'cloister run "
-                          "--help')");
+                error_set(
+                        &error, EINVAL,
+                        "run needs a FILE, -c CODE, or - for standard input (see 'cloister run --help')");
                 return cli_fail(2, &error);
         }
         if ((o->given & CLI_IMAGE) && (o->given & CLI_WITH)) {
-                error_set(&error, EINVAL,
-                          "--image and --with do not go together: 'cloister image build --with …' "
-                          "makes an image");
+                error_set(
+                        &error, EINVAL,
+                        "--image and --with do not go together: 'cloister image build --with …' makes an image");
                 return cli_fail(2, &error);
         }
         _cleanup_close_ int fd = prepare_code(o, n > 0 ? words[0] : NULL, &name, &error);

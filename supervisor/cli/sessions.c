@@ -248,15 +248,14 @@ static void print_table(const struct servers *servers)
         yyjson_val *session;
 
         for (size_t k = 0; k < servers->n; k++)
-                yyjson_arr_foreach(sessions_of(&servers->list[k]), i, n, session)
-                {
+                yyjson_arr_foreach (sessions_of(&servers->list[k]), i, n, session) {
                         int length = (int)strlen(text(session, "name"));
                         width = length > width ? length : width;
                 }
         printf("%-*s %-*s %7s %6s %6s %7s %5s  %-*s  %s\n", width, "SESSION", PROFILE_WIDTH,
                "PROFILE", "SERVER", "AGE", "IDLE", "MEMORY", "CALLS", STATE_WIDTH, "STATE", "LAST");
         for (size_t k = 0; k < servers->n; k++)
-                yyjson_arr_foreach(sessions_of(&servers->list[k]), i, n, session)
+                yyjson_arr_foreach (sessions_of(&servers->list[k]), i, n, session)
                         print_session(&servers->list[k], session, width, colour);
 }
 
@@ -328,7 +327,7 @@ int cli_session_names(void)
         find_servers(NULL, &servers);
         ask_all(&servers);
         for (size_t k = 0; k < servers.n; k++)
-                yyjson_arr_foreach(sessions_of(&servers.list[k]), i, n, session)
+                yyjson_arr_foreach (sessions_of(&servers.list[k]), i, n, session)
                         puts(text(session, "name"));
         servers_done(&servers);
         return 0;
@@ -339,8 +338,7 @@ static bool has_session(const struct server *server, const char *name)
         size_t i, n;
         yyjson_val *session;
 
-        yyjson_arr_foreach(sessions_of(server), i, n, session)
-        {
+        yyjson_arr_foreach (sessions_of(server), i, n, session) {
                 if (strcmp(text(session, "name"), name) == 0)
                         return true;
         }
@@ -356,10 +354,10 @@ static int find_session(const struct servers *servers, const char *name, const s
                 if (!has_session(&servers->list[i], name))
                         continue;
                 if (*ret)
-                        return error_set(err, EEXIST,
-                                         "the servers %d and %d both have a session '%s': say "
-                                         "which with --server PID",
-                                         (int)(*ret)->pid, (int)servers->list[i].pid, name);
+                        return error_set(
+                                err, EEXIST,
+                                "the servers %d and %d both have a session '%s': say which with --server PID",
+                                (int)(*ret)->pid, (int)servers->list[i].pid, name);
                 *ret = &servers->list[i];
         }
         return *ret ? 0

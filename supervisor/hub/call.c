@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "supervisor/hub/hub-private.h"
-#include "supervisor/hub/reach.h"
+#include "supervisor/hub/access.h"
+#include "supervisor/hub/hub-internal.h"
 
 static struct hub_call_list *list_of(struct hub_call *call)
 {
@@ -280,10 +280,10 @@ static bool is_in_reach(struct hub_call *call, const struct config_profile *prof
         const struct config_server *server = call->server->config;
         char blame[320];
 
-        if (hub_reach_tool(profile, server, call->tool))
+        if (hub_access_tool(profile, server, call->tool))
                 return true;
-        hub_reach_blame(profile, server, call->tool, blame, sizeof(blame));
-        if (hub_reach_server(profile, server))
+        hub_access_blame(profile, server, call->tool, blame, sizeof(blame));
+        if (hub_access_server(profile, server))
                 fail(call, HUB_NOT_FOUND, "tool \"%.200s\" of server \"%s\" is not in reach of %s",
                      call->tool, server->name, blame);
         else
@@ -349,8 +349,7 @@ static struct hub_call *find_number(struct hub_server *s, int64_t n)
 {
         struct hub_call *call;
 
-        TAILQ_FOREACH(call, &s->sent[(uint64_t)n % CALL_BUCKETS], link)
-        {
+        TAILQ_FOREACH (call, &s->sent[(uint64_t)n % CALL_BUCKETS], link) {
                 if (call->id == n)
                         return call;
         }
@@ -409,8 +408,7 @@ static const char *find_fault(yyjson_val *result)
                 return "isError is not a boolean";
         if (content && !yyjson_is_arr(content))
                 return "the content is not an array";
-        yyjson_arr_foreach(content, i, n, block)
-        {
+        yyjson_arr_foreach (content, i, n, block) {
                 if (!json_string(block, "type", NULL))
                         return "a block of the content has no type";
         }
@@ -439,13 +437,11 @@ static bool refuse_unfinished(struct hub_call *call, yyjson_val *result)
         detach(call);
         if (strcmp(type, "input_required") == 0)
                 fail(call, HUB_PROTOCOL,
-                     "server \"%s\" asks for input before it goes on (%.60s), and there is nobody "
-                     "whom Cloister could ask",
+                     "server \"%s\" asks for input before it goes on (%.60s), and there is nobody whom Cloister could ask",
                      server, first_request(result));
         else
                 fail(call, HUB_PROTOCOL,
-                     "server \"%s\" answered with a result of the kind \"%.40s\", which Cloister "
-                     "did not ask for and cannot wait for",
+                     "server \"%s\" answered with a result of the kind \"%.40s\", which Cloister did not ask for and cannot wait for",
                      server, type);
         return true;
 }

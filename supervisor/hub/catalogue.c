@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "supervisor/hub/hub-private.h"
-#include "supervisor/hub/reach.h"
+#include "supervisor/hub/access.h"
+#include "supervisor/hub/hub-internal.h"
 
 /* The states of the frame; what has tools from an earlier time can be called. */
 static const char *state_of(const struct hub_server *s)
@@ -44,7 +44,7 @@ static bool is_wanted(void *data, const char *tool)
 {
         const struct asking *asking = data;
 
-        return hub_reach_tool(asking->profile, asking->server, tool);
+        return hub_access_tool(asking->profile, asking->server, tool);
 }
 
 static int append_tools(struct buffer *b, const struct hub_server *s,
@@ -52,7 +52,7 @@ static int append_tools(struct buffer *b, const struct hub_server *s,
 {
         struct asking asking = {profile, s->config};
 
-        if (hub_reach_is_limited(profile, s->config))
+        if (hub_access_is_limited(profile, s->config))
                 return hub_tools_append(s->tools, b, is_wanted, &asking);
         const struct buffer *text = hub_tools_text(s->tools);
         return buffer_append(b, buffer_bytes(text), text->length);
@@ -103,8 +103,7 @@ static int append_next(struct buffer *b, const struct hub *hub, size_t i,
         return r < 0 ? r
                      : append_server(
                                b, hub->servers[i], profile,
-                               "its tools do not fit: the catalogue of all servers is at most "
-                               "64 MiB");
+                               "its tools do not fit: the catalogue of all servers is at most 64 MiB");
 }
 
 int hub_catalogue_build(struct buffer *b, const struct hub *hub,
@@ -114,7 +113,7 @@ int hub_catalogue_build(struct buffer *b, const struct hub *hub,
         const char *comma = "";
 
         for (size_t i = 0; r >= 0 && i < hub->n_servers; i++) {
-                if (!hub_reach_server(profile, hub->servers[i]->config))
+                if (!hub_access_server(profile, hub->servers[i]->config))
                         continue;
                 r = append_next(b, hub, i, profile, comma);
                 comma = ",";

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "cloister-config.h"
 #include "supervisor/hub/catalogue-cache.h"
-#include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/hub-internal.h"
 
 /* Of MCP 2026-07-28: a server that says one of these speaks it. */
 enum {
@@ -34,8 +34,8 @@ static const char modern[] = "2026-07-28";
 static const char *const revisions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
 static const char initialize[] =
-        "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
-        "\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}}";
+        "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
+        "\"}}";
 
 static const char *const era_names[] = {
         [HUB_ERA_UNKNOWN] = "unknown",
@@ -241,8 +241,7 @@ static void choose(struct hub_server *s, yyjson_val *versions, yyjson_val *resul
         yyjson_val *version;
         bool is_legacy = false;
 
-        yyjson_arr_foreach(versions, i, n, version)
-        {
+        yyjson_arr_foreach (versions, i, n, version) {
                 if (yyjson_equals_str(version, modern)) {
                         go_modern(s, result);
                         return;

@@ -15,9 +15,9 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/hub/access.h"
 #include "supervisor/hub/catalogue-cache.h"
-#include "supervisor/hub/hub-private.h"
-#include "supervisor/hub/reach.h"
+#include "supervisor/hub/hub-internal.h"
 
 enum {
         CHANGED_MS = 20, /* several servers become ready together */
@@ -49,7 +49,7 @@ static bool is_any_starting(const struct hub *hub, const struct config_profile *
 {
         for (size_t i = 0; i < hub->n_servers; i++) {
                 if (hub_server_is_starting(hub->servers[i]) &&
-                    hub_reach_server(profile, hub->servers[i]->config))
+                    hub_access_server(profile, hub->servers[i]->config))
                         return true;
         }
         return false;
@@ -60,8 +60,7 @@ static struct hub_wait *find_over(const struct hub *hub)
 {
         struct hub_wait *wait;
 
-        TAILQ_FOREACH(wait, &hub->waits, link)
-        {
+        TAILQ_FOREACH (wait, &hub->waits, link) {
                 if (!is_any_starting(hub, wait->profile))
                         return wait;
         }
@@ -121,7 +120,7 @@ static void on_changed(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        hub_views_refresh(hub);
+        catalogue_views_refresh(hub);
         if (hub->told == hub->views.whole.version)
                 return;
         hub->told = hub->views.whole.version;
@@ -142,7 +141,7 @@ void hub_touch(struct hub *hub)
 const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile *profile,
                                    uint64_t *version)
 {
-        return hub_views_get(hub, profile, version);
+        return catalogue_views_get(hub, profile, version);
 }
 
 /* Makes the servers of the config, those that the cache knows with their tools. */
@@ -172,7 +171,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         hub->base = base;
         hub->config = config;
         hub->host = *host;
-        hub_views_init(&hub->views);
+        catalogue_views_init(&hub->views);
         TAILQ_INIT(&hub->finished);
         TAILQ_INIT(&hub->waits);
         evtimer_assign(&hub->due, base, on_due, hub);
@@ -186,7 +185,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
                 return error_errno(err, ENOMEM, "hub");
         }
         /* The first catalogue is nobody's news. */
-        hub_views_refresh(hub);
+        catalogue_views_refresh(hub);
         hub->told = hub->views.whole.version;
         *ret = hub;
         return 0;
@@ -207,7 +206,7 @@ struct hub *hub_free(struct hub *hub)
                 hub_wait_cancel(wait);
         event_del(&hub->due);
         event_del(&hub->changed);
-        hub_views_done(&hub->views);
+        catalogue_views_done(&hub->views);
         if (hub->cache_dir >= 0)
                 close(hub->cache_dir);
         free(hub->servers);
@@ -248,7 +247,7 @@ static bool should_start(const struct hub_server *s, const struct config_profile
         uint64_t since = monotonic_us() - s->failed_at;
 
         if (hub_server_unusable(s) || (which == HUB_UNKNOWN && s->tools) ||
-            !hub_reach_server(profile, s->config))
+            !hub_access_server(profile, s->config))
                 return false;
         if (s->state == SERVER_FAILED)
                 return monotonic_us() >= s->retry_at && since >= HUB_RETRY_UNASKED_MS * 1000ULL;

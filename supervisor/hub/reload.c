@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/hub-internal.h"
 
 /* The usable server of before that this entry goes on with; it is taken out of the list. */
 static struct hub_server *take_same(struct hub *hub, struct hub_server **before,

@@ -14,14 +14,12 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cloister-config.h"
-#include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/hub-internal.h"
 
 /* What every request of MCP 2026-07-28 carries, as a member of its params. */
 static const char about_us[] =
-        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
-        "\"io.modelcontextprotocol/clientCapabilities\":{},"
-        "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\",\"version\":"
-        "\"" CLOISTER_VERSION "\"}}";
+        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
+        "\"}}";
 
 static void close_one(int *fd, struct event *event)
 {

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "supervisor/hub/catalogue-cache.h"
-#include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/hub-internal.h"
 
 enum { CURSOR_MAX = 64 * 1024 };
 

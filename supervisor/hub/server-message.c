@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/hub-internal.h"
 
 enum { SHOWN = 80, ANSWERS_QUEUED_MAX = 1024 * 1024 };
 
@@ -171,7 +171,8 @@ static bool on_batch(struct hub_server *s, yyjson_val *batch)
         yyjson_val *element;
         bool wanted = false;
 
-        yyjson_arr_foreach(batch, i, n, element) wanted |= on_batch_element(s, element);
+        yyjson_arr_foreach (batch, i, n, element)
+                wanted |= on_batch_element(s, element);
         return wanted;
 }
 

@@ -235,8 +235,7 @@ int hub_tools_add(struct hub_tools *tools, yyjson_val *list)
 
         if (!yyjson_is_arr(list) || tools->sealed)
                 return -EINVAL;
-        yyjson_arr_foreach(list, i, n, tool)
-        {
+        yyjson_arr_foreach (list, i, n, tool) {
                 int r = add_tool(tools, tool);
                 if (r != 0)
                         return r;

@@ -231,8 +231,7 @@ static int refuse_unknown(const char *name, struct error *err)
                                  NAME_MAX_SHOWN, name, meant);
         return error_set(
                 err, EINVAL,
-                "unknown argument \"%.*s\": run_python takes code, session, timeout, reset and "
-                "max_output",
+                "unknown argument \"%.*s\": run_python takes code, session, timeout, reset and max_output",
                 NAME_MAX_SHOWN, name);
 }
 
@@ -272,8 +271,7 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                 if (arguments_known[i].take(value, config, ret, &why) < 0 && !error_is_set(&first))
                         first = why;
         }
-        yyjson_obj_foreach(arguments, i, n, key, value)
-        {
+        yyjson_obj_foreach (arguments, i, n, key, value) {
                 if (!is_known(yyjson_get_str(key), config))
                         return refuse_unknown(yyjson_get_str(key), err);
         }

@@ -152,11 +152,11 @@ static int append_log(struct live *live, enum cell_stream stream, size_t n, stru
 {
         static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
 
-        int r = buffer_printf(to,
-                              "{\"level\":\"%s\",\"logger\":\"run_python\",\"data\":{"
-                              "\"session\":\"%s\",\"cell\":%llu,\"stream\":\"%s\",\"text\":",
-                              mcp_log_level_name(MCP_LOG_INFO), live->session,
-                              (unsigned long long)live->cell->number, names[stream]);
+        int r = buffer_printf(
+                to,
+                "{\"level\":\"%s\",\"logger\":\"run_python\",\"data\":{\"session\":\"%s\",\"cell\":%llu,\"stream\":\"%s\",\"text\":",
+                mcp_log_level_name(MCP_LOG_INFO), live->session,
+                (unsigned long long)live->cell->number, names[stream]);
         if (r >= 0)
                 r = json_append_string(to, n > 0 ? buffer_bytes(&live->pending[stream]) : "", n);
         if (r >= 0 && live->skipped[stream] > 0)

@@ -22,15 +22,16 @@ static int read_modern(yyjson_val *meta, struct mcp_request *ret, struct error *
         if (!yyjson_equals_str(version, MCP_MODERN_VERSION)) {
                 error_set(err, EPROTONOSUPPORT,
                           "unsupported protocol version: requests with " META_VERSION
-                          " are taken for " MCP_MODERN_VERSION ", earlier revisions begin with "
-                          "initialize");
+                          " are taken for " MCP_MODERN_VERSION
+                          ", earlier revisions begin with initialize");
                 return MCP_UNSUPPORTED_VERSION;
         }
         if (!yyjson_is_obj(yyjson_obj_get(meta, META_CAPABILITIES)))
                 return refuse(err, "params._meta has no object " META_CAPABILITIES);
         if (level && mcp_log_level_read(level, &ret->log_level) < 0)
-                return refuse(err, META_LOG_LEVEL " is no log level: debug, info, notice, warning, "
-                                                  "error, critical, alert or emergency");
+                return refuse(
+                        err, META_LOG_LEVEL
+                        " is no log level: debug, info, notice, warning, error, critical, alert or emergency");
         ret->client = json_string(yyjson_obj_get(meta, META_CLIENT), "name", NULL);
         return 0;
 }

@@ -153,17 +153,17 @@ int resource_uri_parse(const char *text, size_t n, struct resource_uri *ret, str
 
         *ret = (struct resource_uri){};
         if (n > RESOURCE_URI_MAX || !take_all(&rest, ret))
-                return error_set(err, EINVAL,
-                                 "no such resource: there are %sNAME/cells/N/stdout, "
-                                 "%sNAME/cells/N/stderr and %sNAME/files/PATH",
-                                 prefix, prefix, prefix);
+                return error_set(
+                        err, EINVAL,
+                        "no such resource: there are %sNAME/cells/N/stdout, %sNAME/cells/N/stderr and %sNAME/files/PATH",
+                        prefix, prefix, prefix);
         return 0;
 }
 
 static int append_path(const char *path, struct buffer *to)
 {
-        static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                    "0123456789-._~/";
+        static const char plain[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
         int r = 0;
 
         for (; *path && r >= 0; path++) {

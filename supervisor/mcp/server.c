@@ -116,9 +116,9 @@ static void on_set_level(struct mcp_server *server, const struct mcp_request *re
                          struct reply *reply)
 {
         if (mcp_log_level_read(yyjson_obj_get(request->params, "level"), &server->log_level) < 0)
-                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
-                                 "params.level must be debug, info, notice, warning, error, "
-                                 "critical, alert or emergency");
+                mcp_answer_error(
+                        server, reply, JSONRPC_INVALID_PARAMS,
+                        "params.level must be debug, info, notice, warning, error, critical, alert or emergency");
         else
                 mcp_answer_empty(server, reply);
 }
@@ -332,8 +332,7 @@ static void take_batch(struct mcp_server *server, const struct jsonrpc_message *
         if (!batch)
                 return;
         batch->waiting = 1;
-        yyjson_arr_foreach(message->batch, i, n, element)
-        {
+        yyjson_arr_foreach (message->batch, i, n, element) {
                 struct jsonrpc_message one;
                 struct error err = {};
 

@@ -126,8 +126,7 @@ static int read_uris(struct subscription *s, yyjson_val *list)
         yyjson_val *entry;
         size_t i, n;
 
-        yyjson_arr_foreach(list, i, n, entry)
-        {
+        yyjson_arr_foreach (list, i, n, entry) {
                 struct resource_uri uri;
 
                 if (!yyjson_is_str(entry) ||

@@ -62,8 +62,7 @@ static bool is_required(yyjson_val *schema, const char *name)
         yyjson_val *required = yyjson_obj_get(schema, "required"), *entry;
         size_t i, n;
 
-        yyjson_arr_foreach(required, i, n, entry)
-        {
+        yyjson_arr_foreach (required, i, n, entry) {
                 if (yyjson_equals_str(entry, name))
                         return true;
         }
@@ -81,8 +80,7 @@ int tool_append_signature(yyjson_val *tool, struct buffer *to)
         if (r >= 0)
                 r = buffer_append(to, "(", 1);
         size_t begin = to->length;
-        yyjson_obj_foreach(properties, i, n, key, value)
-        {
+        yyjson_obj_foreach (properties, i, n, key, value) {
                 if (r >= 0 && i > 0)
                         r = buffer_append(to, ", ", 2);
                 if (r >= 0 && to->length - begin > SIGNATURE_MAX)
@@ -109,8 +107,7 @@ static int append_server(yyjson_val *server, size_t most, struct buffer *to)
                 r = buffer_append(to, ":", 1);
         if (r >= 0 && yyjson_arr_size(tools) == 0)
                 r = buffer_printf(to, " not known yet");
-        yyjson_arr_foreach(tools, i, n, tool)
-        {
+        yyjson_arr_foreach (tools, i, n, tool) {
                 if (r < 0)
                         break;
                 buffer_consume(&signature, signature.length);
@@ -138,8 +135,7 @@ static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
         yyjson_val *server;
         int r = 0;
 
-        yyjson_arr_foreach(servers, i, n, server)
-        {
+        yyjson_arr_foreach (servers, i, n, server) {
                 size_t room = to->length < most ? most - to->length : 0, share = room / (n - i);
 
                 if (is_disabled(server))
@@ -233,8 +229,7 @@ static struct hints collect_hints(yyjson_val *servers)
         yyjson_val *server, *tool;
         size_t i, n, j, m;
 
-        yyjson_arr_foreach(servers, i, n, server)
-        {
+        yyjson_arr_foreach (servers, i, n, server) {
                 const char *state = json_string(server, "state", NULL);
                 yyjson_val *tools = yyjson_obj_get(server, "tools");
                 bool usable = !state ||
@@ -243,8 +238,7 @@ static struct hints collect_hints(yyjson_val *servers)
                 /* A server whose tools are not known yet may have any. */
                 if (usable && state && strcmp(state, "ready") != 0 && yyjson_arr_size(tools) == 0)
                         hints = (struct hints){true, true};
-                yyjson_arr_foreach(tools, j, m, tool)
-                {
+                yyjson_arr_foreach (tools, j, m, tool) {
                         if (!hint(tool, "readOnlyHint", false) &&
                             hint(tool, "destructiveHint", true))
                                 hints.destructive = true;

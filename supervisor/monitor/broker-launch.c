@@ -26,10 +26,10 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/child.h"
-#include "supervisor/monitor/messages.h"
+#include "rpc/monitor-messages.h"
+#include "supervisor/monitor/ids/userns.h"
 #include "supervisor/monitor/monitor.h"
-#include "supervisor/monitor/userns.h"
+#include "supervisor/monitor/process/child.h"
 
 enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, FIRST_FREE_FD = 1000 };
 
@@ -95,10 +95,13 @@ static void broker_exec(const struct broker_launch *how, const int placed[], uid
         size_t n = 0;
 
         snprintf(uid_text, sizeof(uid_text), "%u", (unsigned int)uid);
-        char *fixed[] = {(char *)"cloister",     (char *)"broker",
-                         (char *)"--uid",        uid_text,
-                         (char *)"--log-level",  (char *)log_level_name(log_get_level()),
-                         (char *)"--log-format", (char *)log_format_name(log_get_format())};
+        char *fixed[] = {(char *)"cloister-broker",
+                         (char *)"--uid",
+                         uid_text,
+                         (char *)"--log-level",
+                         (char *)log_level_name(log_get_level()),
+                         (char *)"--log-format",
+                         (char *)log_format_name(log_get_format())};
         for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
                 arguments[n++] = fixed[i];
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {

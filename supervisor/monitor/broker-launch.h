@@ -5,8 +5,8 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-#include "supervisor/monitor/children.h"
-#include "supervisor/monitor/ids.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/process/children.h"
 
 struct broker_launch {
         const struct ids *ids;

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/path.h"
 
 enum { BACKLOG = 64, ATTEMPTS = 3 };
 
@@ -85,24 +86,12 @@ int control_socket_open(struct control_socket *s, struct error *err)
         return 0;
 }
 
-void control_socket_remove(const char *path)
-{
-        char directory[CONTROL_PATH_SIZE];
-        const char *name = strrchr(path, '/');
-
-        if (!name)
-                return;
-        unlink(path);
-        snprintf(directory, sizeof(directory), "%.*s", (int)(name - path), path);
-        rmdir(directory);
-}
-
 void control_socket_close(struct control_socket *s)
 {
         if (s->fd >= 0)
                 close(s->fd);
         s->fd = -1;
         if (*s->path)
-                control_socket_remove(s->path);
+                path_remove_with_directory(s->path);
         s->path[0] = '\0';
 }

@@ -19,6 +19,3 @@ int control_socket_open(struct control_socket *socket, struct error *err);
 
 /* Closes it and removes its name, and the directory when it was the last one in it. */
 void control_socket_close(struct control_socket *socket);
-
-/* Removes the name, and the directory when it is empty. For the janitor as well. */
-void control_socket_remove(const char *path);

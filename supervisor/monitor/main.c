@@ -10,9 +10,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/child.h"
-#include "supervisor/monitor/doctor.h"
 #include "supervisor/monitor/monitor.h"
+#include "supervisor/monitor/process/child.h"
 
 static int usage(void)
 {
@@ -38,7 +37,6 @@ enum {
         PASS_FD,
         STORE,
         QUIET,
-        JSON,
         ROOTFS,
         WITH,
         REQUIREMENTS,
@@ -70,7 +68,7 @@ static int take_package(struct package_set *set, int option, const char *value)
         return 0;
 }
 
-static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
+static int parse(int argc, char **argv, struct monitor_options *o)
 {
         static const struct option options[] = {
                 {"config", required_argument, NULL, CONFIG},
@@ -84,7 +82,6 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                 {"pass-fd", required_argument, NULL, PASS_FD},
                 {"store", required_argument, NULL, STORE},
                 {"quiet", no_argument, NULL, QUIET},
-                {"json", no_argument, NULL, JSON},
                 {"rootfs", required_argument, NULL, ROOTFS},
                 {"with", required_argument, NULL, WITH},
                 {"requirements", required_argument, NULL, REQUIREMENTS},
@@ -122,8 +119,6 @@ static int parse(int argc, char **argv, struct monitor_options *o, bool *json)
                         setenv("CLOISTER_IMAGE_STORE", optarg, 1);
                 else if (c == QUIET)
                         o->quiet = true;
-                else if (c == JSON)
-                        *json = true;
                 else if (c == ROOTFS)
                         o->rootfs = optarg;
                 else if (take_package(&o->set, c, optarg) < 0)
@@ -155,34 +150,17 @@ static enum log_format choose_format(const struct monitor_options *o)
                                                                      : LOG_FORMAT_TEXT;
 }
 
-/* Out of the way of the numbers that the broker's descriptors have. */
-static int open_log(const struct monitor_options *o, struct error *err)
-{
-        if (!o->log_file) {
-                log_to(STDERR_FILENO, choose_format(o));
-                return 0;
-        }
-        _cleanup_close_ int fd = open(o->log_file,
-                                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-        int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 1000);
-        if (high < 0)
-                return error_errno(err, errno, "--log-file %s", o->log_file);
-        log_to(high, choose_format(o));
-        return 0;
-}
-
 int main(int argc, char **argv)
 {
         struct monitor_options options = {.log_level = -1, .log_format = -1};
         struct error error = {};
-        bool json = false;
 
-        if (argc < 2 || parse(argc - 1, argv + 1, &options, &json) < 0)
+        if (argc < 2 || parse(argc - 1, argv + 1, &options) < 0)
                 return usage();
         close_others(&options);
         if (options.log_level >= 0)
                 log_set_level((enum log_level)options.log_level);
-        if (open_log(&options, &error) < 0) {
+        if (log_open(options.log_file, choose_format(&options), &error) < 0) {
                 log_error("%s", error.text);
                 return 1;
         }
@@ -190,7 +168,5 @@ int main(int argc, char **argv)
                 return monitor_serve(&options);
         if (strcmp(argv[1], "image-build") == 0)
                 return monitor_build_image(&options);
-        if (strcmp(argv[1], "doctor") == 0)
-                return doctor_main(json, options.configs, options.n_configs);
         return usage();
 }

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/monitor-internal.h"
 
 DEFINE_CLEANUP(struct config *, config_free)
 

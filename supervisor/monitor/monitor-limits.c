@@ -12,8 +12,8 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "supervisor/monitor/janitor.h"
-#include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/cgroup/janitor.h"
+#include "supervisor/monitor/monitor-internal.h"
 
 /* Differences count only. */
 static int now_ms(void)
@@ -100,13 +100,13 @@ int monitor_limits_init(struct monitor *m, struct error *err)
         return r < 0 ? error_errno(err, -r, "scope") : 0;
 }
 
-enum monitor_facts monitor_limits_facts(const struct monitor *m)
+enum monitor_usage monitor_limits_facts(const struct monitor *m)
 {
         enum cgroup_version version = cgroups_version(m->cgroups);
 
-        return version == CGROUP_V1   ? MONITOR_FACTS_CGROUP1
-               : version == CGROUP_V2 ? MONITOR_FACTS_CGROUP2
-                                      : MONITOR_FACTS_PROC;
+        return version == CGROUP_V1   ? MONITOR_USAGE_CGROUP1
+               : version == CGROUP_V2 ? MONITOR_USAGE_CGROUP2
+                                      : MONITOR_USAGE_PROC;
 }
 
 /* In a scope of our own by now, or not. */

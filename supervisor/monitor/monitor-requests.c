@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/monitor-internal.h"
 
 static const struct {
         const char *name;

@@ -8,9 +8,9 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/cgroup/reclaim.h"
+#include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/profile-template.h"
-#include "supervisor/monitor/reclaim.h"
 
 static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
 {

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/monitor-internal.h"
 
 static struct monitor_upstream *free_slot(struct monitor *m)
 {
@@ -143,7 +143,7 @@ void monitor_upstream_stop(struct monitor *m, const struct monitor_request *requ
         monitor_send_done(m, request->serial);
 }
 
-/* The keepers end their trees on their own, politely; nobody waits for that here. */
+/* The reapers end their trees on their own, politely; nobody waits for that here. */
 void monitor_upstreams_done(struct monitor *m)
 {
         for (size_t i = 0; i < MONITOR_UPSTREAMS_MAX; i++) {

@@ -17,7 +17,7 @@
  *   7. the loop; the image and the template are made when they are needed, or shortly after.
  *
  * When the broker ends, so do we, with its status. Everything we made dies with us by the kernel's
- * means: parent-death signals, pid namespaces, keepers, the janitor.
+ * means: parent-death signals, pid namespaces, reapers, the janitor.
  */
 #include "supervisor/monitor/monitor.h"
 
@@ -38,12 +38,12 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/program.h"
+#include "policy/seccomp/filter.h"
 #include "supervisor/monitor/broker-launch.h"
-#include "supervisor/monitor/filter.h"
-#include "supervisor/monitor/janitor.h"
-#include "supervisor/monitor/monitor-private.h"
+#include "supervisor/monitor/cgroup/janitor.h"
+#include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/profile-template.h"
-#include "supervisor/monitor/programs.h"
 
 enum {
         WATCH_MS = 250,        /* the config is watched from then on */
@@ -82,8 +82,8 @@ static int choose_user(struct monitor *m, struct error *err)
         if (r < 0)
                 return r;
         if (r == 1 && m->config->n_servers > 0)
-                log_warning("servers run as uid 0 without capabilities; name another user with "
-                            "\"user\" in the config");
+                log_warning(
+                        "servers run as uid 0 without capabilities; name another user with \"user\" in the config");
         return m->ids.mode == SANDBOX_ROOTLESS ? 0 : image_store_create(&m->image, &m->user, err);
 }
 
@@ -149,7 +149,7 @@ static int start_broker(struct monitor *m, struct error *err)
         if (filter < 0)
                 return filter;
         struct broker_launch how = {.ids = &m->ids,
-                                    .program = m->program,
+                                    .program = m->broker_program,
                                     .filter_fd = filter,
                                     .control_fd = m->control.fd,
                                     .state_path = *m->state_path ? m->state_path : NULL,
@@ -269,6 +269,9 @@ static int set_up(struct monitor *m, struct error *err)
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
         int r = program_path("cloister", m->program, sizeof(m->program), err);
+        if (r >= 0)
+                r = program_path("cloister-broker", m->broker_program, sizeof(m->broker_program),
+                                 err);
         if (r >= 0)
                 r = open_programs(m, err);
         if (r >= 0)

@@ -10,9 +10,9 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/filter.h"
-#include "supervisor/monitor/monitor-private.h"
-#include "supervisor/monitor/mount-source.h"
+#include "policy/seccomp/filter.h"
+#include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/template/mount-source.h"
 
 void profile_shared_init(struct monitor *m)
 {

@@ -9,9 +9,9 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-private.h"
-#include "supervisor/monitor/network-check.h"
+#include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/profile-template.h"
+#include "supervisor/monitor/template/network-check.h"
 
 enum {
         /* A template that dies so often without a session in between is not made again for the same

@@ -22,10 +22,10 @@
 
 #include "base/error.h"
 #include "policy/config.h"
-#include "supervisor/monitor/ids.h"
-#include "supervisor/monitor/image-job.h"
-#include "supervisor/monitor/sandbox.h"
-#include "supervisor/monitor/template.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/template/sandbox.h"
+#include "supervisor/monitor/template/template.h"
 
 struct monitor;
 

@@ -8,7 +8,7 @@
 
 #include "rpc/frame.h"
 #include "supervisor/session/clock.h"
-#include "supervisor/session/showing.h"
+#include "supervisor/session/display.h"
 
 static const char *const status_names[] = {
         [CELL_OK] = "ok",           [CELL_ERROR] = "error",         [CELL_EXIT] = "exit",
@@ -114,7 +114,7 @@ struct cell *cell_free(struct cell *cell)
                 capture_done(&cell->outcome.streams[i]);
         yyjson_doc_free(cell->outcome.result);
         free(cell->outcome.calls);
-        showing_done(&cell->outcome);
+        display_done(&cell->outcome);
         free(cell);
         return NULL;
 }

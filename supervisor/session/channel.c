@@ -52,15 +52,15 @@ static void later(struct channel *c, uint64_t ms)
 
 static size_t unread(const struct channel *c)
 {
-        return c->out.length + c->parcels.bytes;
+        return c->out.length + c->memfds.bytes;
 }
 
 /* Whether the next frame may be taken; else reading stops until something resumes it. */
 static bool may_take(struct channel *c)
 {
-        if (c->parcels.n > 0)
-                parcels_reap(&c->parcels);
-        if (unread(c) > CHANNEL_OUT_HIGH && c->parcels.n > 0) {
+        if (c->memfds.n > 0)
+                memfd_queue_reap(&c->memfds);
+        if (unread(c) > CHANNEL_OUT_HIGH && c->memfds.n > 0) {
                 later(c, REAP_MS);
                 return false;
         }
@@ -154,22 +154,22 @@ void channel_drain(struct channel *c)
         }
 }
 
-/* The parcel whose header is at the front goes in the stream after all. */
-static int unpack(struct channel *c, struct parcel *parcel)
+/* The frame whose header is at the front goes in the stream after all. */
+static int unpack(struct channel *c, struct memfd_frame *frame)
 {
         struct buffer whole = BUFFER_INIT(CHANNEL_OUT_MAX);
-        size_t length = parcel->length;
+        size_t length = frame->length;
         int r = buffer_reserve(&whole, c->out.length + length);
 
         if (r < 0)
                 return r;
-        uint64_t id = parcel->id;
+        uint64_t id = frame->id;
         frame_header_encode(
                 &(struct frame_header){.length = (uint32_t)length, .type = FRAME_RETURN, .id = id},
                 (uint8_t *)buffer_tail(&whole));
         buffer_produced(&whole, FRAME_HEADER_SIZE);
-        if (lseek(parcel->fd, 0, SEEK_SET) < 0 ||
-            fd_read_full(parcel->fd, buffer_tail(&whole), length) != (ssize_t)length) {
+        if (lseek(frame->fd, 0, SEEK_SET) < 0 ||
+            fd_read_full(frame->fd, buffer_tail(&whole), length) != (ssize_t)length) {
                 buffer_done(&whole);
                 return -EIO;
         }
@@ -178,33 +178,33 @@ static int unpack(struct channel *c, struct parcel *parcel)
                       c->out.length - FRAME_HEADER_SIZE);
         buffer_done(&c->out);
         c->out = whole;
-        parcels_remove(&c->parcels, parcel);
-        parcels_shift(&c->parcels, length);
+        memfd_queue_remove(&c->memfds, frame);
+        memfd_queue_shift(&c->memfds, length);
         return 0;
 }
 
 /* A header and its descriptor. Returns bytes written, negative errno; 0: it goes without. */
-static ssize_t write_parcel(struct channel *c, struct parcel *parcel)
+static ssize_t write_memfd(struct channel *c, struct memfd_frame *frame)
 {
-        int r = fd_send(c->fd, buffer_bytes(&c->out), FRAME_HEADER_SIZE, &parcel->fd, 1,
+        int r = fd_send(c->fd, buffer_bytes(&c->out), FRAME_HEADER_SIZE, &frame->fd, 1,
                         MSG_DONTWAIT);
 
         if (r == 0) {
-                parcel->sent = true;
+                frame->sent = true;
                 return FRAME_HEADER_SIZE;
         }
         /* Too many descriptors are on their way (ETOOMANYREFS), which others of our uid may have
          * brought about. */
-        return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? r : unpack(c, parcel);
+        return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? r : unpack(c, frame);
 }
 
 /* Returns 1 when all is written, 0 when the socket is full, negative errno. */
 static int write_out(struct channel *c)
 {
         while (c->out.length > 0) {
-                struct parcel *parcel = parcels_unsent(&c->parcels);
-                size_t plain = parcel ? parcel->at - c->written : c->out.length;
-                ssize_t n = plain == 0 ? write_parcel(c, parcel)
+                struct memfd_frame *frame = memfd_queue_unsent(&c->memfds);
+                size_t plain = frame ? frame->at - c->written : c->out.length;
+                ssize_t n = plain == 0 ? write_memfd(c, frame)
                                        : write(c->fd, buffer_bytes(&c->out), plain);
                 if (n < 0 && plain > 0)
                         n = -errno;
@@ -225,7 +225,7 @@ static void flush(struct channel *c)
 
         if (r < 0) {
                 buffer_consume(&c->out, c->out.length);
-                parcels_done(&c->parcels);
+                memfd_queue_done(&c->memfds);
         }
         bool more = r == 0;
         if (more && !c->writing)
@@ -251,8 +251,8 @@ static int check_room(struct channel *c, size_t n)
                 return -ENOTCONN;
         if (n <= SMALL_RESERVE / 16)
                 return 0;
-        if (c->parcels.n > 0)
-                parcels_reap(&c->parcels);
+        if (c->memfds.n > 0)
+                memfd_queue_reap(&c->memfds);
         return n > FRAME_PAYLOAD_MAX || unread(c) + n + SMALL_RESERVE > CHANNEL_OUT_MAX ? -EMSGSIZE
                                                                                         : 0;
 }
@@ -269,15 +269,15 @@ int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *paylo
 }
 
 /* Returns 0, or negative errno when it has to go in the stream. */
-static int append_parcel(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
-                         size_t n, size_t length)
+static int append_memfd(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
+                        size_t n, size_t length)
 {
         int r = buffer_reserve(&c->out, FRAME_HEADER_SIZE);
-        int fd = r < 0 ? r : parcel_make(parts, n);
+        int fd = r < 0 ? r : memfd_frame_make(parts, n);
 
         if (fd < 0)
                 return fd;
-        r = parcels_add(&c->parcels, fd, length, id, c->written + c->out.length);
+        r = memfd_queue_add(&c->memfds, fd, length, id, c->written + c->out.length);
         if (r < 0)
                 return r;
         frame_header_encode(&(struct frame_header){.length = (uint32_t)length,
@@ -299,8 +299,9 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
         int r = check_room(c, length);
         if (r < 0)
                 return r;
-        bool may = type == FRAME_RETURN && length >= PARCEL_LEAST && c->parcels.n < PARCELS_MOST;
-        if (!may || append_parcel(c, type, id, parts, n, length) < 0)
+        bool may = type == FRAME_RETURN && length >= MEMFD_FRAME_LEAST &&
+                   c->memfds.n < MEMFD_QUEUE_MAX;
+        if (!may || append_memfd(c, type, id, parts, n, length) < 0)
                 r = frame_append_parts(&c->out, type, id, parts, n);
         if (r >= 0 && !c->writing)
                 flush(c);
@@ -310,7 +311,7 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
 void channel_take_back(struct channel *c, uint64_t id)
 {
         if (c->fd >= 0)
-                parcels_take_back(&c->parcels, id);
+                memfd_queue_take_back(&c->memfds, id);
 }
 
 int channel_open(struct channel *c, struct event_base *base, int fd,
@@ -322,7 +323,7 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
                 .in = BUFFER_INIT(FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE + READ_AT_ONCE),
                 .out = BUFFER_INIT(CHANNEL_OUT_MAX),
         };
-        parcels_init(&c->parcels);
+        memfd_queue_init(&c->memfds);
         bucket_init(&c->bucket, CHANNEL_RATE, CHANNEL_BURST, clock_us());
         c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, c);
         c->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
@@ -352,7 +353,7 @@ void channel_close(struct channel *c)
         free_event(&c->resume);
         buffer_done(&c->in);
         buffer_done(&c->out);
-        parcels_done(&c->parcels);
+        memfd_queue_done(&c->memfds);
         close(c->fd);
         c->fd = -1;
 }

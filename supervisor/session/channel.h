@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "rpc/frame.h"
 #include "supervisor/session/bucket.h"
-#include "supervisor/session/parcels.h"
+#include "supervisor/session/memfd-queue.h"
 
 enum {
         /* What the worker has not read, in the stream and in memfds; above the second no frame is
@@ -45,7 +45,7 @@ struct channel {
         struct event *readable, *writable, *resume;
         struct buffer in, out;
         uint64_t written; /* bytes that have left `out` */
-        struct parcels parcels;
+        struct memfd_queue memfds;
         struct bucket bucket;
         bool reading, writing, ended;
 };

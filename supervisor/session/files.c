@@ -8,9 +8,9 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "supervisor/session/clock.h"
-#include "supervisor/session/freezing.h"
+#include "supervisor/session/display.h"
+#include "supervisor/session/freeze.h"
 #include "supervisor/session/sessions.h"
-#include "supervisor/session/showing.h"
 
 enum { PAYLOAD_MAX = 2 * FILES_CHUNK, MESSAGE_MAX = 200 };
 
@@ -55,10 +55,10 @@ static void on_timeout(evutil_socket_t fd, short what, void *data)
         struct file_request *request = data;
         struct error error = {};
 
-        error_set(&error, EBUSY,
-                  "session \"%s\" is busy: it did not answer within %d s; try again when its code "
-                  "has ended",
-                  request->session->name, FILES_WAIT_MS / 1000);
+        error_set(
+                &error, EBUSY,
+                "session \"%s\" is busy: it did not answer within %d s; try again when its code has ended",
+                request->session->name, FILES_WAIT_MS / 1000);
         finish(request, NULL, &error);
 }
 
@@ -88,7 +88,7 @@ static int ask(struct session *s, const struct file_request *what, const struct 
         request->session = s;
         request->number = s->files.last_number + 1;
         request->timer = evtimer_new(s->set->base, on_timeout, request);
-        freezing_end(s);
+        freeze_end(s);
         int r = request->timer ? channel_send(&s->channel, request->question.type, request->number,
                                               buffer_bytes(payload), payload->length)
                                : -ENOMEM;

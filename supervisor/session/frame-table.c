@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "supervisor/session/calls.h"
+#include "supervisor/session/display.h"
 #include "supervisor/session/files.h"
-#include "supervisor/session/showing.h"
 
 #define IN(state) (1u << (state))
 
@@ -26,7 +26,7 @@ enum {
 static const struct frame_rule rules[] = {
         {FRAME_RESULT, WITH_CELL, session_on_result}, {FRAME_CALL, ALIVE, calls_on_call},
         {FRAME_QUERY, ALIVE, calls_on_query},         {FRAME_DROP, ALIVE, calls_on_drop},
-        {FRAME_LOG, ALIVE, session_on_log},           {FRAME_DISPLAY, ALIVE, showing_on_display},
+        {FRAME_LOG, ALIVE, session_on_log},           {FRAME_DISPLAY, ALIVE, display_on_frame},
         {FRAME_DATA, ALIVE, files_on_data},
 };
 

@@ -104,8 +104,7 @@ static int append_notice(struct buffer *to, bool after_newline, uint64_t cut, ui
 
         return buffer_printf(
                 to,
-                "%s[... %s of %s characters cut here; print less, or call with a larger "
-                "max_output ...]\n",
+                "%s[... %s of %s characters cut here; print less, or call with a larger max_output ...]\n",
                 after_newline ? "" : "\n", grouped(cut, a), grouped(total, b));
 }
 

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "policy/image.h"
 #include "supervisor/session/clock.h"
-#include "supervisor/session/demand.h"
+#include "supervisor/session/pool-size.h"
 #include "supervisor/session/sessions.h"
 
 enum {
@@ -46,7 +46,7 @@ struct pool {
         struct sessions *set;
         bool open; /* somebody expects sessions */
         TAILQ_HEAD(, spare) spares;
-        struct demand demand[CONFIG_PROFILES_MAX];
+        struct pool_size demand[CONFIG_PROFILES_MAX];
         double make_us;
         struct event *timer, *period;
         uint64_t patient_us; /* how long it lets cells go first */
@@ -77,8 +77,8 @@ static size_t count(const struct pool *p, enum spare_state state)
         const struct spare *spare;
         size_t n = 0;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        n += spare->state == state && !spare->unwanted;
+        TAILQ_FOREACH (spare, &p->spares, link)
+                n += spare->state == state && !spare->unwanted;
         return n;
 }
 
@@ -97,8 +97,8 @@ size_t pool_ending(const struct pool *p)
         const struct spare *spare;
         size_t n = 0;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        n += spare->state == SPARE_ENDING || spare->unwanted;
+        TAILQ_FOREACH (spare, &p->spares, link)
+                n += spare->state == SPARE_ENDING || spare->unwanted;
         return n;
 }
 
@@ -117,7 +117,7 @@ static struct spare *spare_free(struct spare *spare)
 
 static size_t wanted(const struct pool *p, size_t profile)
 {
-        return demand_wanted(&p->demand[profile], settings_of(p, profile));
+        return pool_size_wanted(&p->demand[profile], settings_of(p, profile));
 }
 
 static size_t have(const struct pool *p, size_t profile)
@@ -125,8 +125,8 @@ static size_t have(const struct pool *p, size_t profile)
         const struct spare *spare;
         size_t n = 0;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        n += spare->state != SPARE_ENDING && is_current(spare, profile) && !spare->early;
+        TAILQ_FOREACH (spare, &p->spares, link)
+                n += spare->state != SPARE_ENDING && is_current(spare, profile) && !spare->early;
         return n;
 }
 
@@ -161,7 +161,7 @@ static void note_death(const struct spare *spare)
 {
         uint64_t now = clock_us();
 
-        demand_note_death(&spare->pool->demand[spare->profile], now, now - spare->ready_us);
+        pool_size_note_death(&spare->pool->demand[spare->profile], now, now - spare->ready_us);
 }
 
 /* It says something, or its channel ends: both before a cell has begun. */
@@ -185,8 +185,7 @@ bool pool_give_up(struct pool *p)
 {
         struct spare *spare, *least = NULL;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        {
+        TAILQ_FOREACH (spare, &p->spares, link) {
                 if (spare->state == SPARE_ENDING || spare->unwanted)
                         continue;
                 /* One that lives goes at once; better one of a profile that nobody expects. */
@@ -225,7 +224,7 @@ static void on_period(evutil_socket_t fd, short what, void *data)
         bool again = false;
 
         for (size_t i = 0; i < n_profiles(p); i++) {
-                if (demand_look_back(&p->demand[i], now, p->make_us))
+                if (pool_size_look_back(&p->demand[i], now, p->make_us))
                         again = true;
         }
         trim(p);
@@ -240,8 +239,7 @@ static bool is_one_coming(const struct pool *p)
 {
         const struct spare *spare;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        {
+        TAILQ_FOREACH (spare, &p->spares, link) {
                 if (spare->state == SPARE_COMING)
                         return true;
         }
@@ -254,7 +252,7 @@ static int next_profile(const struct pool *p, uint64_t *at)
         int found = -1;
 
         for (size_t i = 0; i < n_profiles(p); i++) {
-                const struct demand *d = &p->demand[i];
+                const struct pool_size *d = &p->demand[i];
                 if (d->suspended || have(p, i) >= wanted(p, i) ||
                     (found >= 0 && d->not_before_us >= *at))
                         continue;
@@ -333,7 +331,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 
 void pool_expect(struct pool *p, size_t profile)
 {
-        struct demand *d = &p->demand[profile];
+        struct pool_size *d = &p->demand[profile];
         bool first = !p->open;
 
         if (p->open && d->expected)
@@ -377,8 +375,7 @@ static enum pool_answer take(struct pool *p, size_t profile, struct pool_taken *
                 spare_free(spare);
                 return POOL_READY;
         }
-        TAILQ_FOREACH(spare, &p->spares, link)
-        {
+        TAILQ_FOREACH (spare, &p->spares, link) {
                 if (spare->state != SPARE_COMING || !is_current(spare, profile))
                         continue;
                 ret->serial = spare->serial;
@@ -393,14 +390,14 @@ enum pool_answer pool_take(struct pool *p, size_t profile, struct pool_taken *re
         if (!p->open)
                 return POOL_NOTHING;
         enum pool_answer answer = take(p, profile, ret);
-        demand_note(&p->demand[profile], clock_us(), p->make_us);
+        pool_size_note(&p->demand[profile], clock_us(), p->make_us);
         start_period(p);
         if (answer == POOL_READY)
                 pool_look(p);
         return answer;
 }
 
-static void note_first(struct demand *d, uint64_t now)
+static void note_first(struct pool_size *d, uint64_t now)
 {
         if (d->first_us > 0)
                 return;
@@ -420,7 +417,7 @@ void pool_note_made(struct pool *p, size_t profile)
  * by itself. Others come later, and take the place of one of these. */
 static void note_birth(struct pool *p, struct spare *born)
 {
-        struct demand *d = &p->demand[born->profile];
+        struct pool_size *d = &p->demand[born->profile];
         struct spare *spare, *next;
 
         born->early = d->first_us == 0 || born->ready_us < d->first_us + POOL_EARLY_MS * 1000;
@@ -456,8 +453,7 @@ bool pool_started(struct pool *p, uint32_t serial, uint32_t target, const int fd
 {
         struct spare *spare;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        {
+        TAILQ_FOREACH (spare, &p->spares, link) {
                 if (spare->state != SPARE_COMING || spare->serial != serial)
                         continue;
                 spare->target = target;
@@ -483,8 +479,7 @@ bool pool_failed(struct pool *p, uint32_t serial, const struct error *error)
 {
         struct spare *spare;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        {
+        TAILQ_FOREACH (spare, &p->spares, link) {
                 if (spare->state != SPARE_COMING || spare->serial != serial)
                         continue;
                 if (error->code != ESTALE && is_current(spare, spare->profile)) {
@@ -501,8 +496,7 @@ bool pool_ended(struct pool *p, uint32_t target)
 {
         struct spare *spare;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        {
+        TAILQ_FOREACH (spare, &p->spares, link) {
                 if (spare->state == SPARE_COMING || spare->target != target)
                         continue;
                 if (spare->state == SPARE_READY) {
@@ -522,12 +516,12 @@ bool pool_ended(struct pool *p, uint32_t target)
 static void rename_demand(struct pool *p)
 {
         const struct config *config = p->set->config;
-        struct demand old[CONFIG_PROFILES_MAX];
+        struct pool_size old[CONFIG_PROFILES_MAX];
 
         memcpy(old, p->demand, sizeof(old));
         memset(p->demand, 0, sizeof(p->demand));
         for (size_t i = 0; i < config->n_profiles; i++) {
-                struct demand *d = &p->demand[i];
+                struct pool_size *d = &p->demand[i];
                 for (size_t k = 0; k < CONFIG_PROFILES_MAX; k++) {
                         if (strcmp(old[k].name, config->profiles[i].name) == 0)
                                 *d = old[k];
@@ -542,8 +536,7 @@ void pool_reload(struct pool *p)
 {
         struct spare *spare;
 
-        TAILQ_FOREACH(spare, &p->spares, link)
-        {
+        TAILQ_FOREACH (spare, &p->spares, link) {
                 if (spare->state != SPARE_ENDING)
                         end_spare(spare);
         }

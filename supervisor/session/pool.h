@@ -27,7 +27,7 @@
 
 #include "base/error.h"
 #include "policy/config.h"
-#include "supervisor/monitor/messages.h"
+#include "rpc/monitor-messages.h"
 
 struct pool;
 struct sessions;

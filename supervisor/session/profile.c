@@ -55,8 +55,8 @@ bool session_profile_is_other(const struct session *s)
 
 void session_profile_refusal(const struct session *s, char why[CELL_WHY_MAX])
 {
-        snprintf(why, CELL_WHY_MAX,
-                 "session \"%s\" lives under profile \"%s\", not \"%s\": reset: true begins it "
-                 "anew there, or use another session",
-                 s->name, s->profile ? s->profile->name : "default", s->cells->profile);
+        snprintf(
+                why, CELL_WHY_MAX,
+                "session \"%s\" lives under profile \"%s\", not \"%s\": reset: true begins it anew there, or use another session",
+                s->name, s->profile ? s->profile->name : "default", s->cells->profile);
 }

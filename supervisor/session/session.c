@@ -28,13 +28,13 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/session/clock.h"
-#include "supervisor/session/ending.h"
-#include "supervisor/session/facts.h"
 #include "supervisor/session/frame-table.h"
-#include "supervisor/session/freezing.h"
+#include "supervisor/session/freeze.h"
+#include "supervisor/session/outcome.h"
 #include "supervisor/session/profile.h"
 #include "supervisor/session/sessions.h"
 #include "supervisor/session/streams.h"
+#include "supervisor/session/usage.h"
 
 static const char *const state_names[] = {
         [SESSION_NONE] = "not there",
@@ -74,7 +74,7 @@ static void set_state(struct session *s, enum session_state state)
         s->state = state;
         start_timer(s, 0);
         if (state == SESSION_IDLE)
-                freezing_arm(s);
+                freeze_arm(s);
         if (state == SESSION_NONE || s->fresh)
                 pool_look(s->set->pool);
 }
@@ -155,7 +155,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 interrupt(s, CELL_TIMEOUT);
                 break;
         case SESSION_INTERRUPTING:
-                ending_describe_stop(s, s->cells, why);
+                outcome_describe_stop(s, s->cells, why);
                 kill_sandbox(s, s->stopping_as == CELL_TIMEOUT ? END_TIMEOUT : END_CANCELLED, why);
                 break;
         case SESSION_IDLE:
@@ -165,10 +165,10 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                         kick(s);
                         break;
                 }
-                if (freezing_begin(s))
+                if (freeze_begin(s))
                         break;
                 snprintf(why, sizeof(why), "it had been idle for %s",
-                         ending_seconds(s->set->config->session_idle_ms, text));
+                         outcome_seconds(s->set->config->session_idle_ms, text));
                 kill_sandbox(s, END_IDLE, why);
                 break;
         case SESSION_ENDING:
@@ -193,7 +193,7 @@ static void on_closed(void *data, const struct error *error)
         }
         set_state(s, SESSION_ENDING);
         s->end = END_CLOSED;
-        snprintf(s->why, sizeof(s->why), "%s", ENDING_CLOSED);
+        snprintf(s->why, sizeof(s->why), "%s", OUTCOME_CLOSED);
         start_timer(s, SESSION_CLOSED_MS);
 }
 
@@ -240,7 +240,7 @@ static void start_cell(struct session *s)
 {
         struct cell *cell = s->cells;
 
-        freezing_end(s);
+        freeze_end(s);
         streams_begin(s, cell);
         session_send_catalogue(s);
         cell->outcome.state = s->fresh ? CELL_STATE_NEW : CELL_STATE_KEPT;
@@ -263,7 +263,7 @@ static void start_cell(struct session *s)
                 r = channel_send(&s->channel, FRAME_EXEC, cell->number,
                                  buffer_bytes(&cell->payload), cell->payload.length);
         /* While the worker wakes up: it has not used any of it by then that is worth telling. */
-        cell->cpu_before_us = facts_cpu_us((enum monitor_facts)s->set->hello.facts, s->cpu_fd);
+        cell->cpu_before_us = usage_cpu_us((enum monitor_usage)s->set->hello.facts, s->cpu_fd);
         buffer_done(&cell->payload);
         if (r < 0 && r != -ENOTCONN)
                 kill_sandbox(s, END_CHANNEL,
@@ -437,8 +437,8 @@ int session_on_result(struct session *s, const struct frame_header *header, cons
         if (r < 0)
                 return r;
         streams_drain(s);
-        ending_alive(s, cell);
-        ending_take_facts(s, cell, NULL);
+        outcome_alive(s, cell);
+        outcome_take_usage(s, cell, NULL);
         remember(s, cell);
         /* An interrupt that crossed with the result must not hit the next cell. */
         s->settling = s->state == SESSION_INTERRUPTING && !cell->outcome.interrupted;
@@ -466,7 +466,7 @@ static void forget_sandbox(struct session *s)
         int facts[] = {s->cpu_fd, s->peak_fd, s->memory_fd};
         fd_close_many(facts, ARRAY_SIZE(facts));
         s->cpu_fd = s->peak_fd = s->memory_fd = -1;
-        s->peak = (struct facts_peak){};
+        s->peak = (struct usage_peak){};
         s->target = s->serial = 0;
         s->catalogue = 0;
         s->end = END_NONE;
@@ -489,11 +489,11 @@ void session_ended(struct session *s, const struct monitor_ended *ended)
         struct cell *cell = session_current(s);
         const struct log_ids ids = session_log_ids(s, cell);
         bool reset = s->end == END_RESET;
-        ending_dead(s, ended, cell ? &cell->outcome : &none);
+        outcome_dead(s, ended, cell ? &cell->outcome : &none);
         log_event(LOG_LEVEL_INFO, &ids, "sandbox %u ended: %s", s->target,
                   reset ? "reset" : (cell ? cell->outcome.why : none.why));
         if (cell) {
-                ending_take_facts(s, cell, ended);
+                outcome_take_usage(s, cell, ended);
                 remember(s, cell);
         }
         snprintf(s->lost, sizeof(s->lost), "%s",

@@ -14,12 +14,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "supervisor/monitor/messages.h"
+#include "rpc/monitor-messages.h"
 #include "supervisor/session/calls.h"
 #include "supervisor/session/cell.h"
 #include "supervisor/session/channel.h"
-#include "supervisor/session/facts.h"
 #include "supervisor/session/files.h"
+#include "supervisor/session/usage.h"
 
 struct sessions;
 
@@ -87,7 +87,7 @@ struct session {
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];
         int cpu_fd, peak_fd, memory_fd; /* facts */
-        struct facts_peak peak;
+        struct usage_peak peak;
         struct calls calls;
         struct files files;
         uint64_t catalogue; /* version that the worker has */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/fd.h"
-#include "supervisor/session/freezing.h"
+#include "supervisor/session/freeze.h"
 
 enum { FORGOTTEN_AFTER = 1024 }; /* names without a sandbox that are remembered */
 
@@ -118,8 +118,7 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         if (session->n_cells >= SESSION_CELLS_MAX)
                 return error_set(
                         err, EBUSY,
-                        "%d calls wait in session \"%s\" already: wait for one to end, or use "
-                        "another session",
+                        "%d calls wait in session \"%s\" already: wait for one to end, or use another session",
                         SESSION_CELLS_MAX, name);
         r = cell_new(&cell, request, err);
         if (r < 0)
@@ -175,7 +174,7 @@ void sessions_frozen(struct sessions *sessions, uint32_t target)
 {
         for (struct session *s = sessions->first; s; s = s->next) {
                 if (s->state == SESSION_IDLE && s->target == target)
-                        freezing_done(s);
+                        freeze_done(s);
         }
 }
 
@@ -202,10 +201,10 @@ int sessions_find_room(struct sessions *sessions, struct error *err)
         struct pool *pool = sessions->pool;
 
         if (sessions->n_live + pool_count(pool) >= most && !pool_give_up(pool))
-                return error_set(err, EBUSY,
-                                 "%zu sessions are live, the most allowed: use one of them, or "
-                                 "wait until an idle one is dropped",
-                                 most);
+                return error_set(
+                        err, EBUSY,
+                        "%zu sessions are live, the most allowed: use one of them, or wait until an idle one is dropped",
+                        most);
         return sessions->n_live - sessions->n_awaiting + pool_count(pool) + pool_ending(pool) <
                most;
 }

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "policy/config.h"
+#include "rpc/monitor-messages.h"
 #include "supervisor/hub/hub.h"
-#include "supervisor/monitor/messages.h"
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session-name.h"
 #include "supervisor/session/session.h"

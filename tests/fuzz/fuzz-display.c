@@ -7,7 +7,7 @@
 #include <assert.h>
 
 #include "base/json.h"
-#include "supervisor/session/showing.h"
+#include "supervisor/session/display.h"
 
 enum { MOST = 200 };
 
@@ -40,7 +40,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         assert(outcome.n_displays == (r == 0));
         if (r == 0)
                 check_rendered(&outcome);
-        showing_done(&outcome);
+        display_done(&outcome);
         return r == 0;
 }
 

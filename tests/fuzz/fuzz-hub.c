@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "supervisor/hub/hub-private.h"
+#include "supervisor/hub/hub-internal.h"
 #include "tests/fuzz/fuzz.h"
 
 static struct event_base *base;

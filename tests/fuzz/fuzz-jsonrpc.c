@@ -54,8 +54,7 @@ static bool take_batch(yyjson_val *batch)
         yyjson_val *value;
         bool good = true;
 
-        yyjson_arr_foreach(batch, i, n, value)
-        {
+        yyjson_arr_foreach (batch, i, n, value) {
                 struct jsonrpc_message m;
                 struct error err = {};
                 int r = jsonrpc_classify(value, &m, &err);

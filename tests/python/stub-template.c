@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "policy/sandbox-plan.h"
+#include "rpc/sandbox-messages.h"
 #include "sandbox-init/setup/template.h"
 
 enum { CHANNEL_FD = 900 };

@@ -24,7 +24,7 @@ class Troubleshooting(unittest.TestCase):
     """docs/troubleshooting.md has a section for each finding of doctor's, with its fix."""
 
     def rows(self):
-        table = read("supervisor/monitor/doctor-findings.c").split("doctor_kinds[] = {")[1].split("\n};")[0]
+        table = read("supervisor/doctor/findings.c").split("doctor_kinds[] = {")[1].split("\n};")[0]
         row = r'\{"([a-z-]+)", DOCTOR_\w+, \w+,\s*((?:%s\s*)+),\s*((?:%s\s*)+)\}' % (STRING, STRING)
         return [(name, literal(fix)) for name, _, fix in re.findall(row, table)]
 

@@ -78,7 +78,7 @@ static inline void fake_freeze(void *data, uint32_t target, bool frozen)
 static inline void fake_open(struct fake *f)
 {
         const struct monitor_hello hello = {
-                .facts = MONITOR_FACTS_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
+                .facts = MONITOR_USAGE_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
         const struct sessions_host host = {f, fake_create, fake_interrupt, fake_kill, fake_freeze};
         struct error err = {};
 

@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/filter-ready.h"
-#include "supervisor/monitor/filter.h"
+#include "policy/seccomp/filter-ready.h"
+#include "policy/seccomp/filter.h"
 #include "tests/unit/test.h"
 
 static inline int number(const char *name)

@@ -349,8 +349,7 @@ static yyjson_val *find_server(yyjson_doc *doc, const char *name)
         yyjson_val *list = yyjson_obj_get(yyjson_doc_get_root(doc), "servers"), *server;
         size_t i, n;
 
-        yyjson_arr_foreach(list, i, n, server)
-        {
+        yyjson_arr_foreach (list, i, n, server) {
                 if (yyjson_equals_str(yyjson_obj_get(server, "name"), name))
                         return server;
         }

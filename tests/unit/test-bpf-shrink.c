@@ -1,11 +1,11 @@
 /* Shorter filters answer as before: made by hand, and of many random ones each number near an edge.
  */
-#include "policy/bpf-shrink.h"
+#include "policy/seccomp/bpf-shrink.h"
 
 #include <stddef.h>
 
 #include "base/cleanup.h"
-#include "policy/bpf-eval.h"
+#include "policy/seccomp/bpf-eval.h"
 #include "tests/unit/test.h"
 
 #define LD(field)        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))

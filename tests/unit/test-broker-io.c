@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "supervisor/broker/sink.h"
-#include "supervisor/broker/source.h"
+#include "supervisor/broker/reader.h"
+#include "supervisor/broker/writer.h"
 #include "tests/unit/test.h"
 
 static struct event_base *base;
@@ -26,7 +26,7 @@ static void on_broken(void *data, int code)
         broken = code;
 }
 
-static const struct sink_owner sink_owner = {NULL, on_drained, on_broken};
+static const struct writer_owner writer_owner = {NULL, on_drained, on_broken};
 
 static void spin(void)
 {
@@ -34,29 +34,29 @@ static void spin(void)
                 event_base_loop(base, EVLOOP_NONBLOCK);
 }
 
-static void open_sink(struct sink *sink, int fd)
+static void open_sink(struct writer *writer, int fd)
 {
         struct error err = {};
 
         drained = broken = 0;
-        check_ok(sink_open(sink, base, fd, &sink_owner, &err));
+        check_ok(writer_open(writer, base, fd, &writer_owner, &err));
 }
 
 /* Many times what a pipe holds arrives in order, and the description stays blocking. */
 static void check_sink(int to, int from, bool has_nowait)
 {
         enum { TOTAL = 6 * 1024 * 1024 };
-        struct sink sink;
+        struct writer writer;
         char *bytes = malloc(TOTAL), *got = malloc(TOTAL);
         size_t n = 0;
 
         for (size_t i = 0; i < TOTAL; i++)
                 bytes[i] = (char)(i * 31 >> 8);
-        open_sink(&sink, to);
-        sink.has_nowait = sink.has_nowait && has_nowait;
-        sink_write(&sink, bytes, TOTAL);
-        check(sink_is_full(&sink));
-        check(!sink_is_empty(&sink));
+        open_sink(&writer, to);
+        writer.has_nowait = writer.has_nowait && has_nowait;
+        writer_write(&writer, bytes, TOTAL);
+        check(writer_is_full(&writer));
+        check(!writer_is_empty(&writer));
         fd_set_nonblocking(from, 1);
         for (int i = 0; n < TOTAL && i < 1000000; i++) {
                 ssize_t r = read(from, got + n, TOTAL - n);
@@ -67,9 +67,9 @@ static void check_sink(int to, int from, bool has_nowait)
         check_eq_int(n, TOTAL);
         check_eq_int(memcmp(bytes, got, TOTAL), 0);
         check(drained >= 1);
-        check(sink_is_empty(&sink));
+        check(writer_is_empty(&writer));
         check(!(fcntl(to, F_GETFL) & O_NONBLOCK));
-        sink_close(&sink);
+        writer_close(&writer);
         free(bytes);
         free(got);
 }
@@ -107,51 +107,51 @@ static void test_sink_socket(void)
 
 static void test_sink_file(void)
 {
-        struct sink sink;
+        struct writer writer;
         int fd = memfd_create("out", MFD_CLOEXEC);
         char got[6];
 
-        open_sink(&sink, fd);
-        sink_write(&sink, "abc", 3);
-        sink_write(&sink, "def", 3);
-        check(sink_is_empty(&sink));
+        open_sink(&writer, fd);
+        writer_write(&writer, "abc", 3);
+        writer_write(&writer, "def", 3);
+        check(writer_is_empty(&writer));
         check_eq_int(pread(fd, got, 6, 0), 6);
         check_eq_bytes(got, 6, "abcdef");
-        sink_close(&sink);
+        writer_close(&writer);
         close(fd);
 }
 
 static void test_sink_broken(void)
 {
-        struct sink sink;
+        struct writer writer;
         int fds[2];
 
         check_eq_int(pipe2(fds, O_CLOEXEC), 0);
-        open_sink(&sink, fds[1]);
+        open_sink(&writer, fds[1]);
         close(fds[0]);
-        sink_write(&sink, "x", 1);
+        writer_write(&writer, "x", 1);
         check_eq_int(broken, EPIPE);
         broken = 0;
-        sink_write(&sink, "y", 1); /* dropped, told once */
+        writer_write(&writer, "y", 1); /* dropped, told once */
         check_eq_int(broken, 0);
-        sink_close(&sink);
+        writer_close(&writer);
         close(fds[1]);
 }
 
 static void test_sink_flush(void)
 {
-        struct sink sink;
+        struct writer writer;
         int fds[2];
         char bytes[4096] = {};
 
         check_eq_int(pipe2(fds, O_CLOEXEC), 0);
-        open_sink(&sink, fds[1]);
+        open_sink(&writer, fds[1]);
         for (int i = 0; i < 100; i++)
-                sink_write(&sink, bytes, sizeof(bytes));
-        check(!sink_is_empty(&sink));
-        sink_flush(&sink, 20); /* nobody reads: it comes back */
-        check(!sink_is_empty(&sink));
-        sink_close(&sink);
+                writer_write(&writer, bytes, sizeof(bytes));
+        check(!writer_is_empty(&writer));
+        writer_flush(&writer, 20); /* nobody reads: it comes back */
+        check(!writer_is_empty(&writer));
+        writer_close(&writer);
         close(fds[0]);
         close(fds[1]);
 }
@@ -160,9 +160,9 @@ static void on_line(void *data, const char *line, size_t n)
 {
         check_eq_int(buffer_append(&lines_got, line, n), 0);
         check_eq_int(buffer_append(&lines_got, "|", 1), 0);
-        struct source *source = data;
+        struct reader *source = data;
         if (n == 5 && memcmp(line, "pause", 5) == 0)
-                source_pause(source, true);
+                reader_pause(source, true);
 }
 
 static void on_too_long(void *data, size_t most)
@@ -175,14 +175,14 @@ static void on_ended(void *data)
         ended++;
 }
 
-static void open_source(struct source *source, int fd, size_t most)
+static void open_source(struct reader *source, int fd, size_t most)
 {
-        const struct source_owner owner = {source, on_line, on_too_long, on_ended};
+        const struct reader_owner owner = {source, on_line, on_too_long, on_ended};
         struct error err = {};
 
         ended = 0;
         buffer_consume(&lines_got, lines_got.length);
-        check_ok(source_open(source, base, fd, most, &owner, &err));
+        check_ok(reader_open(source, base, fd, most, &owner, &err));
 }
 
 static void check_lines(const char *expected)
@@ -193,7 +193,7 @@ static void check_lines(const char *expected)
 
 static void test_source_pipe(void)
 {
-        struct source source;
+        struct reader source;
         int fds[2];
 
         check_eq_int(pipe2(fds, O_CLOEXEC), 0);
@@ -211,13 +211,13 @@ static void test_source_pipe(void)
         check_lines("one|two|rest|");
         check_eq_int(ended, 1);
         check(!(fcntl(fds[0], F_GETFL) & O_NONBLOCK));
-        source_close(&source);
+        reader_close(&source);
         close(fds[0]);
 }
 
 static void test_source_file(void)
 {
-        struct source source;
+        struct reader source;
         int fd = memfd_create("in", MFD_CLOEXEC);
 
         check_eq_int(write(fd, "a\nb\n", 4), 4);
@@ -226,25 +226,25 @@ static void test_source_file(void)
         spin();
         check_lines("a|b|");
         check_eq_int(ended, 1);
-        source_close(&source);
+        reader_close(&source);
         close(fd);
 }
 
 static void test_source_null(void)
 {
-        struct source source;
+        struct reader source;
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
         open_source(&source, fd, 100);
         spin();
         check_eq_int(ended, 1);
-        source_close(&source);
+        reader_close(&source);
         close(fd);
 }
 
 static void test_source_too_long(void)
 {
-        struct source source;
+        struct reader source;
         int fds[2];
 
         check_eq_int(pipe2(fds, O_CLOEXEC), 0);
@@ -252,7 +252,7 @@ static void test_source_too_long(void)
         check_eq_int(write(fds[1], "12345678\nok\n", 12), 12);
         spin();
         check_lines("<too long: 4>|ok|");
-        source_close(&source);
+        reader_close(&source);
         close(fds[0]);
         close(fds[1]);
 }
@@ -261,7 +261,7 @@ static void test_source_too_long(void)
  * pipe. */
 static void test_source_pause(void)
 {
-        struct source source;
+        struct reader source;
         int fds[2];
 
         check_eq_int(pipe2(fds, O_CLOEXEC), 0);
@@ -272,10 +272,10 @@ static void test_source_pause(void)
         check_eq_int(write(fds[1], "c\n", 2), 2);
         spin();
         check_lines("a|pause|");
-        source_pause(&source, false);
+        reader_pause(&source, false);
         spin();
         check_lines("a|pause|b|c|");
-        source_close(&source);
+        reader_close(&source);
         close(fds[0]);
         close(fds[1]);
 }

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup-parts.h"
-#include "supervisor/monitor/cgroup-place.h"
-#include "supervisor/monitor/cgroup-tree.h"
-#include "supervisor/monitor/ids.h"
+#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-place.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/ids/ids.h"
 #include "tests/unit/test.h"
 
 enum { TEMPLATE_ID = 54321 };

@@ -1,5 +1,5 @@
 /* Control groups: where we are, by what the kernel says, and the attribute files of a directory. */
-#include "supervisor/monitor/cgroup-place.h"
+#include "supervisor/monitor/cgroup/cgroup-place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "supervisor/monitor/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "tests/unit/test.h"
 
 static void test_places_hybrid(void)
@@ -16,8 +16,7 @@ static void test_places_hybrid(void)
 
         cgroup_places_parse(
                 "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
-                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup "
-                "rw,cpu,cpuacct\n"
+                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
                 "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
                 "39 31 0:36 / /sys/fs/cgroup/a\\040b rw,relatime - cgroup cgroup rw,pids\n"
                 "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n"

@@ -1,5 +1,5 @@
 /* Where a bus is looked for. The rest takes a systemd: tests/vm. */
-#include "supervisor/monitor/cgroup-scope.h"
+#include "supervisor/monitor/cgroup/cgroup-scope.h"
 
 #include <errno.h>
 #include <fcntl.h>

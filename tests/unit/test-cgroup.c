@@ -1,6 +1,6 @@
 /* Control groups: what a leaf bounds, and that none stays. As an ordinary user: that there is none,
  * and why. */
-#include "supervisor/monitor/cgroup.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +16,10 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup-tree.h"
-#include "supervisor/monitor/child.h"
-#include "supervisor/monitor/ids.h"
-#include "supervisor/monitor/janitor.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/janitor.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/process/child.h"
 #include "tests/unit/test.h"
 
 /* ---- an ordinary user ---- */

@@ -123,26 +123,26 @@ static void test_bound(void)
         struct rig r;
 
         open_rig(&r);
-        check_eq_int(send_return(&r, 1, PARCEL_LEAST - 1), 0);
+        check_eq_int(send_return(&r, 1, MEMFD_FRAME_LEAST - 1), 0);
         check_eq_int(receive(&r, &header), -1);
         check_eq_int(header.flags, 0);
-        check_eq_int(send_return(&r, 2, PARCEL_LEAST), 0);
+        check_eq_int(send_return(&r, 2, MEMFD_FRAME_LEAST), 0);
         int fd = receive(&r, &header);
         check_eq_int(header.flags, FRAME_IN_MEMFD);
-        check_eq_int(header.length, PARCEL_LEAST);
+        check_eq_int(header.length, MEMFD_FRAME_LEAST);
         check_eq_int(header.id, 2);
         struct stat st;
         check_eq_int(fstat(fd, &st), 0);
-        check_eq_int(st.st_size, PARCEL_LEAST);
+        check_eq_int(st.st_size, MEMFD_FRAME_LEAST);
         char text[2] = "";
-        check_eq_int(pread(fd, text, 1, PARCEL_LEAST - 1), 1);
+        check_eq_int(pread(fd, text, 1, MEMFD_FRAME_LEAST - 1), 1);
         check_eq_str(text, "c");
         check((fcntl(fd, F_GET_SEALS) & (F_SEAL_WRITE | F_SEAL_GROW)) ==
               (F_SEAL_WRITE | F_SEAL_GROW));
         close(fd);
         /* Only a RETURN may. */
-        char *text2 = calloc(1, PARCEL_LEAST);
-        const struct iovec part = {text2, PARCEL_LEAST};
+        char *text2 = calloc(1, MEMFD_FRAME_LEAST);
+        const struct iovec part = {text2, MEMFD_FRAME_LEAST};
         check_eq_int(channel_send_parts(&r.channel, FRAME_CATALOG, 3, &part, 1), 0);
         check_eq_int(receive(&r, &header), -1);
         check_eq_int(header.type, FRAME_CATALOG);
@@ -160,8 +160,8 @@ static void test_order(void)
         for (uint64_t id = 0; id < 12; id++)
                 check_eq_int(send_return(&r, id,
                                          id % 3 == 0   ? 10
-                                         : id % 3 == 1 ? PARCEL_LEAST
-                                                       : PARCEL_LEAST - 1),
+                                         : id % 3 == 1 ? MEMFD_FRAME_LEAST
+                                                       : MEMFD_FRAME_LEAST - 1),
                              0);
         for (uint64_t id = 0; id < 12; id++) {
                 int fd = receive(&r, &header);
@@ -183,10 +183,10 @@ static void test_kept_ones(void)
 {
         struct frame_header header;
         struct rig r;
-        int fds[PARCELS_MOST];
+        int fds[MEMFD_QUEUE_MAX];
 
         open_rig(&r);
-        for (int i = 0; i < PARCELS_MOST; i++) {
+        for (int i = 0; i < MEMFD_QUEUE_MAX; i++) {
                 check_eq_int(send_return(&r, (uint64_t)i, 10 << 20), 0);
                 fds[i] = receive(&r, &header);
                 check(fds[i] >= 0);
@@ -201,14 +201,14 @@ static void test_kept_ones(void)
         buffer_done(&b);
         spin(&r);
         check_eq_int(r.frames, 0);
-        for (int i = 0; i < PARCELS_MOST; i++)
+        for (int i = 0; i < MEMFD_QUEUE_MAX; i++)
                 check_eq_int(ftruncate(fds[i], 0), 0);
         for (int i = 0; i < 1000 && r.frames == 0; i++) {
                 spin(&r);
                 usleep(1000);
         }
         check_eq_int(r.frames, 1);
-        check_eq_int(r.channel.parcels.n, 0);
+        check_eq_int(r.channel.memfds.n, 0);
         check_eq_int(send_return(&r, 51, 48 << 20), 0);
         check(receive(&r, &header) >= 0);
         close_rig(&r);
@@ -223,14 +223,14 @@ static void test_end(void)
         struct rig r;
 
         open_rig(&r);
-        check_eq_int(send_return(&r, 1, PARCEL_LEAST), 0);
-        check_eq_int(send_return(&r, 2, PARCEL_LEAST), 0);
+        check_eq_int(send_return(&r, 1, MEMFD_FRAME_LEAST), 0);
+        check_eq_int(send_return(&r, 2, MEMFD_FRAME_LEAST), 0);
         int first = receive(&r, &header), second = receive(&r, &header);
         channel_take_back(&r.channel, 1);
         check_eq_int(fstat(first, &st), 0);
         check_eq_int(st.st_size, 0);
         check_eq_int(fstat(second, &st), 0);
-        check_eq_int(st.st_size, PARCEL_LEAST);
+        check_eq_int(st.st_size, MEMFD_FRAME_LEAST);
         close_rig(&r);
         check_eq_int(fstat(second, &st), 0);
         check_eq_int(st.st_size, 0);
@@ -254,20 +254,20 @@ static void test_no_descriptors(void)
         unlink(fifo);
         rmdir(path);
         open_with(&r, fd);
-        check_eq_int(send_return(&r, 1, 2 * PARCEL_LEAST), 0);
-        check_eq_int(send_return(&r, 2, 2 * PARCEL_LEAST), 0);
+        check_eq_int(send_return(&r, 1, 2 * MEMFD_FRAME_LEAST), 0);
+        check_eq_int(send_return(&r, 2, 2 * MEMFD_FRAME_LEAST), 0);
         check_eq_int(send_return(&r, 3, 5), 0);
         for (int i = 0; i < 1000 && r.frames < 3; i++) {
                 spin(&r);
                 if (r.frames == 2) {
                         check_eq_int(r.header.flags, 0);
-                        check_eq_int(r.header.length, 2 * PARCEL_LEAST);
-                        check_eq_int(strspn(r.got, "c"), 2 * PARCEL_LEAST);
+                        check_eq_int(r.header.length, 2 * MEMFD_FRAME_LEAST);
+                        check_eq_int(strspn(r.got, "c"), 2 * MEMFD_FRAME_LEAST);
                 }
         }
         check_eq_int(r.frames, 3);
         check_eq_str(r.got, "ddddd");
-        check_eq_int(r.channel.parcels.n, 0);
+        check_eq_int(r.channel.memfds.n, 0);
         check_eq_int(r.closed, 0);
         close_rig(&r);
 }

@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "supervisor/cli/commands.h"
-#include "supervisor/cli/source.h"
+#include "supervisor/cli/script.h"
 
 #include "tests/unit/test.h"
 

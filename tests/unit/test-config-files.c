@@ -1,5 +1,5 @@
 /* Config files: which are taken, in which order, whose, and that what was read stays. */
-#include "supervisor/monitor/config-files.h"
+#include "supervisor/config/config-files.h"
 
 #include <errno.h>
 #include <fcntl.h>

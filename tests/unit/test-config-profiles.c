@@ -68,10 +68,7 @@ static void test_all_keys(void)
         _cleanup_config_ struct config *config = good(
                 "{\"mcpServers\": {\"git\": {\"command\": \"g\"}}, \"profiles\": {\"data\": {"
                 "\"image\": \"pandas\", \"limits\": {\"memory\": \"2G\", \"cpu\": 2},"
-                "\"network\": \"loopback\", \"mounts\": [{\"source\": \"~/data\", \"target\": "
-                "\"/data\"}, {\"source\": \"/srv/out\", \"target\": \"/workspace/out2\", "
-                "\"mode\": \"rw\"}], \"preload\": [\"numpy\", \"xml.etree\"], \"servers\": "
-                "[\"git\"], \"tools\": {\"allow\": [\"git.*\"], \"deny\": [\"push\"]},"
+                "\"network\": \"loopback\", \"mounts\": [{\"source\": \"~/data\", \"target\": \"/data\"}, {\"source\": \"/srv/out\", \"target\": \"/workspace/out2\", \"mode\": \"rw\"}], \"preload\": [\"numpy\", \"xml.etree\"], \"servers\": [\"git\"], \"tools\": {\"allow\": [\"git.*\"], \"deny\": [\"push\"]},"
                 "\"agent\": true}}, \"profile\": \"data\"}");
         const struct config_profile *p = profile(config, "data");
 
@@ -161,12 +158,12 @@ static void test_names_that_are_not_there(void)
         refused("{\"clients\": {\n\"claude\": \"zzz\"}}",
                 "line 2: there is no profile \"zzz\" in the config");
         _cleanup_config_ struct config *config = good(
-                "{\"mcpServers\": {\"git\": {\"command\": \"g\"}, \"k\": {\"command\": \"c\", "
-                "\"rename\": \"calendar\"}},\n\"profiles\": {\"x\": {\"servers\": [\"git\",\n"
+                "{\"mcpServers\": {\"git\": {\"command\": \"g\"}, \"k\": {\"command\": \"c\", \"rename\": \"calendar\"}},\n\"profiles\": {\"x\": {\"servers\": [\"git\",\n"
                 "\"gti\", \"calendar\", \"nothing\"]}}}");
         check_eq_int(config->n_warnings, 2);
-        check_eq_str(config->warnings[0], "a.json: line 3: profile \"x\": there is no server "
-                                          "\"gti\"; did you mean \"git\"?");
+        check_eq_str(
+                config->warnings[0],
+                "a.json: line 3: profile \"x\": there is no server \"gti\"; did you mean \"git\"?");
         check_eq_str(config->warnings[1],
                      "a.json: line 3: profile \"x\": there is no server \"nothing\"");
         check_eq_int(config_find_profile(config, "y", &err), -ENOENT);
@@ -202,9 +199,7 @@ static void target_wrong(const char *target, const char *part)
 static void test_pool(void)
 {
         _cleanup_config_ struct config *config = good(
-                "{\"pool\": {\"max\": 3}, \"profiles\": {\"a\": {\"pool\": 0}, \"b\": {\"pool\": "
-                "{\"min\": 20}}, \"c\": {\"pool\": {\"max\": 0}}, \"d\": {}, \"e\": {\"pool\": "
-                "5}}}");
+                "{\"pool\": {\"max\": 3}, \"profiles\": {\"a\": {\"pool\": 0}, \"b\": {\"pool\": {\"min\": 20}}, \"c\": {\"pool\": {\"max\": 0}}, \"d\": {}, \"e\": {\"pool\": 5}}}");
         static const struct {
                 const char *name;
                 uint32_t min, max;
@@ -225,8 +220,7 @@ static void test_pool(void)
 static void test_freeze(void)
 {
         _cleanup_config_ struct config *config = good(
-                "{\"freeze\": \"10m\", \"profiles\": {\"a\": {\"freeze\": 0}, \"b\": "
-                "{\"freeze\": 0.5}, \"c\": {}}}");
+                "{\"freeze\": \"10m\", \"profiles\": {\"a\": {\"freeze\": 0}, \"b\": {\"freeze\": 0.5}, \"c\": {}}}");
         _cleanup_config_ struct config *none = good("{}");
 
         check_eq_int(none->profiles[0].freeze_ms, 0);
@@ -289,31 +283,30 @@ static void test_wrong_mounts(void)
         target_wrong("/a\"}, {\"source\": \"/t\", \"target\": \"/a/b", "are the same, or one");
         target_wrong("/a/b\"}, {\"source\": \"/t\", \"target\": \"/a", "are the same, or one");
         _cleanup_config_ struct config *config = good(
-                "{\"mounts\": [{\"source\": \"/\", \"target\": \"/a\"}, {\"source\": \"~\", "
-                "\"target\": \"/ab\"}, {\"source\": \"/s\", \"target\": \"/workspace/x\"},"
-                "{\"source\": \"/s\", \"target\": \"/tmp/x\"}, {\"source\": \"/s\", \"target\": "
-                "\"/process\"}, {\"source\": \"/s\", \"target\": \"/...\"}]}");
+                "{\"mounts\": [{\"source\": \"/\", \"target\": \"/a\"}, {\"source\": \"~\", \"target\": \"/ab\"}, {\"source\": \"/s\", \"target\": \"/workspace/x\"},"
+                "{\"source\": \"/s\", \"target\": \"/tmp/x\"}, {\"source\": \"/s\", \"target\": \"/process\"}, {\"source\": \"/s\", \"target\": \"/...\"}]}");
         check_eq_int(config->profiles[0].n_mounts, 6);
 }
 
 static void test_unknown_keys(void)
 {
         _cleanup_config_ struct config *config = good(
-                "{\"profils\": {},\n\"profiles\": {\"p\": {\n\"imag\": 1, \"limits\": {\n\"mem\": "
-                "1}, \"tools\": {\n\"alow\": []}, \"mounts\": [{\"source\": \"/a\", \"target\": "
-                "\"/a\",\n\"modes\": 1}]}},\n\"servers\": []}");
+                "{\"profils\": {},\n\"profiles\": {\"p\": {\n\"imag\": 1, \"limits\": {\n\"mem\": 1}, \"tools\": {\n\"alow\": []}, \"mounts\": [{\"source\": \"/a\", \"target\": \"/a\",\n\"modes\": 1}]}},\n\"servers\": []}");
 
         check_eq_int(config->n_warnings, 6);
         check_eq_str(config->warnings[0],
                      "a.json: line 1: unknown key \"profils\"; did you mean \"profiles\"?");
-        check_eq_str(config->warnings[1], "a.json: line 3: profile \"p\": unknown key \"imag\"; "
-                                          "did you mean \"image\"?");
+        check_eq_str(
+                config->warnings[1],
+                "a.json: line 3: profile \"p\": unknown key \"imag\"; did you mean \"image\"?");
         check_eq_str(config->warnings[2],
                      "a.json: line 4: profile \"p\": limits: unknown key \"mem\", ignored");
-        check_eq_str(config->warnings[3], "a.json: line 5: profile \"p\": tools: unknown key "
-                                          "\"alow\"; did you mean \"allow\"?");
-        check_eq_str(config->warnings[4], "a.json: line 6: profile \"p\": mounts: item 1: unknown "
-                                          "key \"modes\"; did you mean \"mode\"?");
+        check_eq_str(
+                config->warnings[3],
+                "a.json: line 5: profile \"p\": tools: unknown key \"alow\"; did you mean \"allow\"?");
+        check_eq_str(
+                config->warnings[4],
+                "a.json: line 6: profile \"p\": mounts: item 1: unknown key \"modes\"; did you mean \"mode\"?");
         check_has(config->warnings[5], "a.json: line 7: unknown key \"servers\"");
 }
 
@@ -338,12 +331,10 @@ static void test_too_many_profiles(void)
 static void test_server_keys(void)
 {
         _cleanup_config_ struct config *config = good(
-                "{\"mcpServers\": {\"a\": {\"command\": \"c\", \"rename\": \"b\", "
-                "\"start_timeout\": \"20s\", \"tools\": {\"deny\": [\"x\"]}},"
+                "{\"mcpServers\": {\"a\": {\"command\": \"c\", \"rename\": \"b\", \"start_timeout\": \"20s\", \"tools\": {\"deny\": [\"x\"]}},"
                 "\"b\": {\"command\": \"c\"}, \"c\": {\"command\": \"c\", \"rename\": 5},"
                 "\"d\": {\"command\": \"c\", \"tools\": {\"allow\": [\"x\",\n7]}},"
-                "\"e\": {\"command\": \"c\", \"includeTools\": [\"i\"], \"disabled_tools\": "
-                "[\"j\"], \"startup_timeout_sec\": 3}}}");
+                "\"e\": {\"command\": \"c\", \"includeTools\": [\"i\"], \"disabled_tools\": [\"j\"], \"startup_timeout_sec\": 3}}}");
         const struct config_server *s = config->servers;
         struct config_server copy = {};
 
@@ -372,9 +363,7 @@ static void test_all_mistakes_are_collected(void)
         struct error err = {};
         _cleanup_config_ struct config *config = config_new();
         static const char text[] =
-                "{\"timeout\": true,\n\"sessions\": 0, \"image\": \"i\",\n\"mcpServers\": {\"a\": "
-                "{\"command\": 5},\n\"u\": {\"url\": \"x\"}}, \"profile\": \"p\",\n\"mounts\": "
-                "[{}]}";
+                "{\"timeout\": true,\n\"sessions\": 0, \"image\": \"i\",\n\"mcpServers\": {\"a\": {\"command\": 5},\n\"u\": {\"url\": \"x\"}}, \"profile\": \"p\",\n\"mounts\": [{}]}";
 
         config_collect(config, &findings);
         check_ok(config_add(config, "a.json", text, strlen(text), &err));

@@ -1,5 +1,5 @@
 /* Which changes of files and directories are told. */
-#include "supervisor/monitor/config-watch.h"
+#include "supervisor/config/config-watch.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -81,8 +81,7 @@ static void test_own_keys(void)
 {
         _cleanup_config_ struct config *config = good(
                 "\xef\xbb\xbf// a comment\n"
-                "{\"limits\": {\"memory\": \"1.5G\", \"pids\": 64, \"cpu\": 0.5, \"tmp\": \"1MiB\","
-                " \"workspace\": 1048576, \"shm\": \"64k\",},"
+                "{\"limits\": {\"memory\": \"1.5G\", \"pids\": 64, \"cpu\": 0.5, \"tmp\": \"1MiB\", \"workspace\": 1048576, \"shm\": \"64k\",},"
                 "\"timeout\": \"5m\", \"timeout_max\": \"1h\", \"idle\": 90.5, \"sessions\": 7,"
                 "\"output\": 500, \"image\": \"py-3.12_a\", \"python\": \"/opt/py/bin/python3\","
                 "\"user\": \"mcp\", \"id_range\": [200000, 512], \"$schema\": \"x\"}");
@@ -199,10 +198,8 @@ static void test_keys_twice(void)
 static void test_server(void)
 {
         _cleanup_config_ struct config *config = good(
-                "{\"mcpServers\": {\"Kal ender\u00e9\": {\"command\": \"npx\", \"args\": [\"-y\", "
-                "\"a b\", 5, true],"
-                "\"env\": {\"K\": \"v=w\", \"N\": 1.50, \"B\": false, \"E\": \"\"}, \"cwd\": "
-                "\"~/x\","
+                "{\"mcpServers\": {\"Kal ender\u00e9\": {\"command\": \"npx\", \"args\": [\"-y\", \"a b\", 5, true],"
+                "\"env\": {\"K\": \"v=w\", \"N\": 1.50, \"B\": false, \"E\": \"\"}, \"cwd\": \"~/x\","
                 "\"description\": \"d\\nd\", \"disabled\": true, \"timeout\": 2.5, \"trust\": true,"
                 "\"alwaysAllow\": [\"x\"]}, \"b\": {\"command\": \"c\", \"enabled\": false}}}");
         const struct config_server *s = &config->servers[0];
@@ -268,8 +265,7 @@ static void test_server_names(void)
         snprintf(
                 text, sizeof(text),
                 "{\"mcpServers\": {\"\": {\"command\": \"c\"}, \"a\\u001bb\": {\"command\": \"c\"},"
-                "\"a\\u202eb\": {\"command\": \"c\"}, \"%s\": {\"command\": \"c\"}, \"%s\": "
-                "{\"command\": \"c\"}}}",
+                "\"a\\u202eb\": {\"command\": \"c\"}, \"%s\": {\"command\": \"c\"}, \"%s\": {\"command\": \"c\"}}}",
                 name, name + 2);
         check_ok(add(config, text, &err));
         check_eq_int(config->n_servers, 5);
@@ -301,12 +297,10 @@ static void test_bad_file_leaves_config_as_it_was(void)
 {
         struct error err = {};
         _cleanup_config_ struct config *config = good(
-                "{\"timeout\": 9, \"image\": \"one\", \"mcpServers\": {\"a\": {\"command\": "
-                "\"1\"}}}");
+                "{\"timeout\": 9, \"image\": \"one\", \"mcpServers\": {\"a\": {\"command\": \"1\"}}}");
 
         check(add(config,
-                  "{\"timeout\": 8, \"image\": \"two\", \"zzzz\": 1, \"mcpServers\": {\"b\": "
-                  "{\"command\": \"1\"}},"
+                  "{\"timeout\": 8, \"image\": \"two\", \"zzzz\": 1, \"mcpServers\": {\"b\": {\"command\": \"1\"}},"
                   "\"sessions\": \"x\"}",
                   &err) < 0);
         check_eq_int(config->n_servers, 1);
@@ -375,13 +369,13 @@ static void test_cloister_itself(void)
         has_problem("{\"command\": \"cloister\", \"args\": [\"mcp\"]}", self);
         has_problem("{\"command\": \"/opt/build/cloister\"}", self);
         has_problem("{\"command\": \"cloister-monitor\", \"args\": [\"serve\"]}", self);
-        has_problem("{\"command\": \"env\", \"args\": [\"A=b\", \"cloister\", \"--config\", \"x\", "
-                    "\"mcp\"]}",
-                    self);
+        has_problem(
+                "{\"command\": \"env\", \"args\": [\"A=b\", \"cloister\", \"--config\", \"x\", \"mcp\"]}",
+                self);
         has_problem("{\"command\": \"env\", \"args\": [\"-S\", \"cloister mcp\"]}", self);
-        has_problem("{\"command\": \"sh\", \"args\": [\"-c\", \"cd /x && exec '/usr/bin/cloister' "
-                    "mcp\"]}",
-                    self);
+        has_problem(
+                "{\"command\": \"sh\", \"args\": [\"-c\", \"cd /x && exec '/usr/bin/cloister' mcp\"]}",
+                self);
         has_problem("{\"command\": \"npx\", \"args\": [\"-y\", \"cloister@latest\", \"mcp\"]}",
                     self);
         has_problem(
@@ -389,8 +383,7 @@ static void test_cloister_itself(void)
                 self);
         is_fine("{\"command\": \"cloisterfs\", \"args\": [\"mcp\"]}");
         is_fine("{\"command\": \"mcp\", \"args\": [\"/src/cloister\"]}");
-        is_fine("{\"command\": \"npx\", \"args\": [\"server-filesystem\", "
-                "\"/home/u/cloister/docs\", \"mcp\"]}");
+        is_fine("{\"command\": \"npx\", \"args\": [\"server-filesystem\", \"/home/u/cloister/docs\", \"mcp\"]}");
         is_fine("{\"command\": \"git-mcp\", \"args\": [\"--repository\", \"/home/u/cloister\"]}");
 }
 
@@ -427,8 +420,7 @@ static void test_key_is_of_what_decides(void)
                         check(seen[j] != seen[i]);
         }
         _cleanup_config_ struct config *config = good(
-                "{\"mcpServers\": {\"y\": {\"timeout\": 5, \"description\": \"z\", \"command\": "
-                "\"c\"}}}");
+                "{\"mcpServers\": {\"y\": {\"timeout\": 5, \"description\": \"z\", \"command\": \"c\"}}}");
         check(config->servers[0].key == seen[0]);
 }
 
@@ -456,8 +448,7 @@ static void test_expand(void)
         struct config_server s = {};
         _cleanup_config_ struct config *config = good(
                 "{\"mcpServers\": {\"a\": {\"command\": \"~/bin/x\", \"cwd\": \"~\", \"args\":"
-                "[\"${TOKEN}\", \"a${HOME}b${HOME}\", \"${NOPE:-d}${NOPE:-}\", \"${EMPTY:-e}\", "
-                "\"[${EMPTY}]\","
+                "[\"${TOKEN}\", \"a${HOME}b${HOME}\", \"${NOPE:-d}${NOPE:-}\", \"${EMPTY:-e}\", \"[${EMPTY}]\","
                 "\"$HOME $$ ${ ${} ${a b} ${1} $\", \"~user a~\", \"${HOME\", \"--dir=~/x\"],"
                 "\"env\": {\"T\": \"~/t\", \"${HOME}\": \"k\"}}}}");
 

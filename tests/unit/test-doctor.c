@@ -1,5 +1,5 @@
 /* The doctor: what it says of this machine, and that it sees what is taken away. */
-#include "supervisor/monitor/doctor.h"
+#include "supervisor/doctor/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,10 +10,10 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "supervisor/monitor/cgroup-tree.h"
-#include "supervisor/monitor/doctor-findings.h"
-#include "supervisor/monitor/doctor-report.h"
-#include "supervisor/monitor/doctor-trial.h"
+#include "supervisor/doctor/findings.h"
+#include "supervisor/doctor/report.h"
+#include "supervisor/doctor/trial.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "tests/unit/test.h"
 
 /* What fn writes to standard output, in a child. */

@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/filter-load.h"
-#include "supervisor/monitor/filter.h"
+#include "policy/seccomp/filter.h"
 #include "tests/unit/test.h"
 
 #define BIT32 (1ull << 32)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/filter-load.h"
-#include "supervisor/monitor/filter.h"
+#include "policy/seccomp/filter.h"
 #include "tests/unit/test.h"
 
 static const char interpreter[] = "/usr/bin/python3";

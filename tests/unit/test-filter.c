@@ -1,5 +1,5 @@
 /* The filters: that the tables are sound, and that what is compiled does as they say. */
-#include "supervisor/monitor/filter.h"
+#include "policy/seccomp/filter.h"
 
 #include <asm/ioctls.h>
 #include <linux/fs.h>
@@ -18,7 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "policy/bpf-eval.h"
+#include "policy/seccomp/bpf-eval.h"
 #include "tests/unit/filter-program.h"
 #include "tests/unit/test.h"
 
@@ -105,7 +105,7 @@ static void test_compiled_does_as_the_table_says(void)
                 check_ok(filter_entries_init(&e, kind, number, &err));
                 check_ok(filter_check(&e, p.code, p.n, seccomp_arch_native(), true, &err));
                 printf("  %s: %zu instructions\n", filter_kind_name(kind), p.n);
-                /* As libseccomp writes them they have up to 740 (policy/bpf-shrink.h). */
+                /* As libseccomp writes them they have up to 740 (policy/seccomp/bpf-shrink.h). */
                 check(p.n < INSTRUCTIONS_MOST);
                 filter_entries_done(&e);
                 free(p.code);

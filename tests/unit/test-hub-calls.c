@@ -235,9 +235,9 @@ static void test_crash_and_restart(void)
         world_begin(&w, &other, "s", "hang", "{}", 0);
         told = world_call(&w, "s", "crash", "{}");
         check_eq_int(told->outcome, HUB_UNAVAILABLE);
-        check_eq_str(told->message,
-                     "server \"s\" ended with exit status 3 during the call; its stderr "
-                     "says: RuntimeError: crashed on purpose");
+        check_eq_str(
+                told->message,
+                "server \"s\" ended with exit status 3 during the call; its stderr says: RuntimeError: crashed on purpose");
         check(told->sent);
         told_free(told);
         world_until(&w, &other.done);

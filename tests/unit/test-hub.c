@@ -47,11 +47,11 @@ static void test_starts_and_lists(void)
          * out. */
         check(world_tools(&w, "one") > 15);
         check_eq_int(world_tools(&w, "two"), world_tools(&w, "one"));
-        check_has(world_member(&w, "two", "tools"),
-                  "{\"name\":\"echo\",\"description\":\"Does echo. "
-                  "\",\"inputSchema\":{\"type\":\"object\","
-                  "\"properties\":{\"n\":{\"type\":\"number\",\"maximum\":1.5}}},\"annotations\":"
-                  "{\"readOnlyHint\":true}}");
+        check_has(
+                world_member(&w, "two", "tools"),
+                "{\"name\":\"echo\",\"description\":\"Does echo. \",\"inputSchema\":{\"type\":\"object\","
+                "\"properties\":{\"n\":{\"type\":\"number\",\"maximum\":1.5}}},\"annotations\":"
+                "{\"readOnlyHint\":true}}");
         hub_catalogue(w.hub, NULL, &after);
         check(after > before);
         world_run_ms(&w, 60);
@@ -123,8 +123,7 @@ static void test_failures_are_told(void)
                 const char *name, *option, *value, *error;
         } cases[] = {
                 {"dies", "--die", "3",
-                 "ended with exit status 3 while it was starting; its stderr "
-                 "says: Error: faulty on purpose"},
+                 "ended with exit status 3 while it was starting; its stderr says: Error: faulty on purpose"},
                 {"refuses", "--refuse", NULL, "refused initialize: not today (-32000)"},
                 {"future", "--version", "2099-01-01", "speaks MCP 2099-01-01; Cloister speaks "},
                 {"empty", "--bad-initialize", "{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{}}",

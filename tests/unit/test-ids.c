@@ -1,5 +1,5 @@
 /* Host ids: what is free, what the mode is, what privilege is left. */
-#include "supervisor/monitor/ids.h"
+#include "supervisor/monitor/ids/ids.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/ids-range.h"
-#include "supervisor/monitor/userns.h"
+#include "supervisor/monitor/ids/ids-range.h"
+#include "supervisor/monitor/ids/userns.h"
 #include "tests/unit/test.h"
 
 static struct id_runs one(uint32_t first, uint32_t count)

@@ -17,7 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/filter.h"
+#include "policy/seccomp/filter.h"
 #include "tests/unit/test.h"
 
 static char state[] = "/tmp/cloister-isolate-XXXXXX";

@@ -98,7 +98,7 @@ static void on_limits(void *data, uint32_t facts)
         struct world *w = data;
 
         w->limits++;
-        check_eq_int(facts, MONITOR_FACTS_CGROUP2);
+        check_eq_int(facts, MONITOR_USAGE_CGROUP2);
 }
 
 static void on_reloaded(void *data, const struct monitor_hello *hello,
@@ -247,10 +247,10 @@ static void test_limits(void)
         struct world w;
 
         open_world(&w);
-        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_FACTS_CGROUP2}, 0);
+        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_USAGE_CGROUP2}, 0);
         check_eq_int(w.limits, 1);
         check_eq_int(w.closed, 0);
-        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_FACTS_MAX}, 0);
+        tell(&w, (struct monitor_event){MONITOR_LIMITS, 0, MONITOR_USAGE_MAX}, 0);
         check_eq_int(w.limits, 1);
         check(w.closed && w.broken);
         close_world(&w);

@@ -325,8 +325,7 @@ static void test_pages(void)
                 _cleanup_json_ yyjson_doc *doc = heard();
                 yyjson_val *entry;
                 size_t i, n;
-                yyjson_arr_foreach(at(doc, "/result/resources"), i, n, entry)
-                {
+                yyjson_arr_foreach (at(doc, "/result/resources"), i, n, entry) {
                         struct resource_uri uri;
                         check_eq_int(parse(json_string(entry, "uri", NULL), &uri), 0);
                         check(last == 0 || (int64_t)uri.cell == last - 1);

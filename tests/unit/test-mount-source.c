@@ -1,5 +1,5 @@
 /* Which directories of the host may be mounted. */
-#include "supervisor/monitor/mount-source.h"
+#include "supervisor/monitor/template/mount-source.h"
 
 #include <errno.h>
 #include <stdlib.h>

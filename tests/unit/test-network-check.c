@@ -1,5 +1,5 @@
 /* A network namespace that is empty passes; each thing in it that leads anywhere is found. */
-#include "supervisor/monitor/network-check.h"
+#include "supervisor/monitor/template/network-check.h"
 
 #include <net/if.h>
 #include <sched.h>

@@ -117,8 +117,8 @@ static void test_capture_cut_in_line(void)
         check_has(buffer_bytes(&b), "...]\n\xe2\x82\xac");
         check_eq_int(
                 utf8_count(buffer_bytes(&b), b.length - 1),
-                100 + (int)strlen("\n[... 900 of 1,000 characters cut here; print less, or call "
-                                  "with a larger max_output ...]\n"));
+                100 + (int)strlen(
+                              "\n[... 900 of 1,000 characters cut here; print less, or call with a larger max_output ...]\n"));
         capture_done(&c);
 }
 

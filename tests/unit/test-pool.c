@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "supervisor/session/clock.h"
-#include "supervisor/session/demand.h"
+#include "supervisor/session/pool-size.h"
 #include "tests/unit/fake-client.h"
 
 enum { SANDBOXES = 32, EARLY = 30 };
@@ -68,7 +68,7 @@ enum { LONG_MS = POOL_FIRST_MS + POOL_PATIENCE_MS + 50 };
 
 static void open_world(struct world *w, const char *config, uint32_t sessions_max)
 {
-        const struct monitor_hello hello = {.facts = MONITOR_FACTS_CGROUP1,
+        const struct monitor_hello hello = {.facts = MONITOR_USAGE_CGROUP1,
                                             .sessions_max = sessions_max,
                                             .memory_max = 512 << 20};
         const struct sessions_host host = {w, on_create, on_interrupt, on_kill, NULL};
@@ -389,7 +389,7 @@ static void test_deaths(void)
         /* Killed by somebody: replaced after a while. */
         open_with_one(&w, "{}", 8);
         end(&w, 1);
-        spin(&w, DEMAND_AGAIN_MS / 2);
+        spin(&w, POOL_SIZE_AGAIN_MS / 2);
         check_eq_int(w.creates, 1);
         until(&w, w.creates == 2);
         start(&w, 2);
@@ -403,7 +403,7 @@ static void test_deaths(void)
         check(has_cell(&w, 3));
         /* The second death in a row counts double. */
         end(&w, 2);
-        spin(&w, DEMAND_AGAIN_MS);
+        spin(&w, POOL_SIZE_AGAIN_MS);
         check_eq_int(w.creates, 3);
         until(&w, w.creates == 4);
         close_world(&w);
@@ -431,7 +431,7 @@ static void test_none_can_be_made(void)
         expect(&w, "default");
         until(&w, w.creates == 1);
         fail(&w, 1, ENOENT);
-        spin(&w, LONG_MS + DEMAND_AGAIN_MS);
+        spin(&w, LONG_MS + POOL_SIZE_AGAIN_MS);
         check_eq_int(w.creates, 1);
         /* A session asks for itself, and is told; one that gets a sandbox shows that it works. */
         begin(&w, &done, "a", NULL);

@@ -1,6 +1,6 @@
 /* Memory of frozen sandboxes: given back by a few children at a time. FIFOs stand in for the files
  * of the control groups: full ones, on which a child stays for as long as we like. */
-#include "supervisor/monitor/reclaim.h"
+#include "supervisor/monitor/cgroup/reclaim.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup-parts.h"
+#include "supervisor/monitor/cgroup/cgroup-internal.h"
 #include "tests/unit/test.h"
 
 enum { N = RECLAIM_MOST + 3 };

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "supervisor/mcp/result.h"
-#include "supervisor/session/showing.h"
+#include "supervisor/session/display.h"
 #include "tests/unit/test.h"
 
 static yyjson_doc *rendered;
@@ -43,7 +43,7 @@ static void check_json(yyjson_val *root, const char *pointer, const char *expect
 
 static void done(struct cell_outcome *o)
 {
-        showing_done(o);
+        display_done(o);
         yyjson_doc_free(rendered);
         rendered = NULL;
 }
@@ -59,9 +59,9 @@ static void test_displays(void)
         show(&o, "{\"mime\":\"image/tiff\",\"data\":\"SUkqAA==\"}");
         yyjson_val *root = render(&o, 1000, CONTENT_ALL);
         check_eq_int(yyjson_arr_size(yyjson_obj_get(root, "content")), 6);
-        check_json(root, "/content/0/text",
-                   "\"displayed: image/png (4 bytes), audio/wav (4 bytes), text/html (8 bytes), "
-                   "image/svg+xml (6 bytes), image/tiff (4 bytes)\"");
+        check_json(
+                root, "/content/0/text",
+                "\"displayed: image/png (4 bytes), audio/wav (4 bytes), text/html (8 bytes), image/svg+xml (6 bytes), image/tiff (4 bytes)\"");
         check_json(root, "/content/1",
                    "{\"type\":\"image\",\"data\":\"iVBORw==\",\"mimeType\":\"image/png\"}");
         check_json(root, "/content/2",
@@ -97,8 +97,7 @@ static void test_bounds(void)
         check_eq_int(yyjson_arr_size(yyjson_obj_get(root, "content")), 1);
         check_json(
                 root, "/content/0/text",
-                "\"displayed: image/png (3840 KiB: too large to show) and 2 more, which were not "
-                "kept (32 of one call, 16 MiB)\"");
+                "\"displayed: image/png (3840 KiB: too large to show) and 2 more, which were not kept (32 of one call, 16 MiB)\"");
         check_json(root, "/structuredContent/displays_total", "3");
         done(&o);
 
@@ -124,8 +123,7 @@ static void test_files(void)
         yyjson_val *root = render(&o, 1000, CONTENT_ALL);
         check_json(
                 root, "/content/0/text",
-                "\"files in /workspace/out: d/a b?.csv (1234 bytes), \xc3\xa9.png (120 KiB) and 3 "
-                "more\"");
+                "\"files in /workspace/out: d/a b?.csv (1234 bytes), \xc3\xa9.png (120 KiB) and 3 more\"");
         check_json(root, "/content/1",
                    "{\"type\":\"resource_link\",\"uri\":\"cloister://sessions/my-session/files/d/"
                    "a%20b%3F.csv\",\"name\":\"a b?.csv\",\"mimeType\":\"text/csv\",\"size\":1234}");

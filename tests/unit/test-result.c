@@ -174,8 +174,9 @@ static void test_ends(void)
         o.status = CELL_TIMEOUT;
         snprintf(o.why, sizeof(o.why), "the call reached its timeout of 2 s");
         root = render(&o, 1000);
-        check_eq_str(text_of(root), "status: timeout\nnotice: the call reached its timeout of 2 s; "
-                                    "variables are kept");
+        check_eq_str(
+                text_of(root),
+                "status: timeout\nnotice: the call reached its timeout of 2 s; variables are kept");
         check_eq_str(json_string(structured(root), "notice", NULL),
                      "the call reached its timeout of 2 s; variables are kept");
 
@@ -194,9 +195,9 @@ static void test_ends(void)
         o.why[0] = '\0';
         snprintf(o.before, sizeof(o.before), "it had been idle for 1800 s");
         root = render(&o, 1000);
-        check_eq_str(text_of(root),
-                     "notice: new session: the earlier one's variables and files were "
-                     "lost: it had been idle for 1800 s");
+        check_eq_str(
+                text_of(root),
+                "notice: new session: the earlier one's variables and files were lost: it had been idle for 1800 s");
         check_eq_str(json_string(structured(root), "state", NULL), "new");
         check(yyjson_is_false(yyjson_obj_get(root, "isError")));
         outcome_done(&o);
@@ -209,8 +210,7 @@ static void test_refusal(void)
         check_eq_int(result_render_refusal("SandboxError", "no \"way\"\xff", "s", &b), 0);
         check_eq_bytes(
                 buffer_bytes(&b), b.length,
-                "{\"content\":[{\"type\":\"text\",\"text\":\"SandboxError: no "
-                "\\\"way\\\"\xef\xbf\xbd"
+                "{\"content\":[{\"type\":\"text\",\"text\":\"SandboxError: no \\\"way\\\"\xef\xbf\xbd"
                 "\\nstatus: error\"}],\"structuredContent\":{\"status\":\"error\",\"error\":{"
                 "\"type\":\"SandboxError\",\"message\":\"no \\\"way\\\"\xef\xbf\xbd\"},\"session\":"
                 "\"s\"},\"isError\":true}");
@@ -295,9 +295,8 @@ static void test_schema(void)
                 bool found = false;
                 size_t at, n;
                 yyjson_val *name;
-                yyjson_arr_foreach(yyjson_obj_get(yyjson_obj_get(properties, "status"), "enum"), at,
-                                   n, name)
-                {
+                yyjson_arr_foreach (yyjson_obj_get(yyjson_obj_get(properties, "status"), "enum"),
+                                    at, n, name) {
                         found = found ||
                                 yyjson_equals_str(name, cell_status_name((enum cell_status)i));
                 }

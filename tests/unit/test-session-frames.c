@@ -152,14 +152,15 @@ static void test_calls(void)
         fake_send(&f, FRAME_CALL, 3, "{\"server\":\"s\",\"tool\":\"none\",\"arguments\":{}}");
         fake_hub_fail(HUB_NOT_FOUND, "no such tool", 0, false);
         fake_read(&f, text, sizeof(text));
-        check_eq_str(text, "{\"ok\":false,\"error\":{\"kind\":\"ToolNotFound\",\"message\":\"no "
-                           "such tool\"}}");
+        check_eq_str(
+                text,
+                "{\"ok\":false,\"error\":{\"kind\":\"ToolNotFound\",\"message\":\"no such tool\"}}");
         fake_send(&f, FRAME_CALL, 4, "{\"server\":\"s\",\"tool\":\"rpc\",\"arguments\":{}}");
         fake_hub_fail(HUB_PROTOCOL, "boom \"quoted\"", -32000, true);
         fake_read(&f, text, sizeof(text));
-        check_eq_str(text,
-                     "{\"ok\":false,\"error\":{\"kind\":\"ToolProtocolError\",\"message\":\"boom "
-                     "\\\"quoted\\\"\",\"code\":-32000}}");
+        check_eq_str(
+                text,
+                "{\"ok\":false,\"error\":{\"kind\":\"ToolProtocolError\",\"message\":\"boom \\\"quoted\\\"\",\"code\":-32000}}");
         fake_send(&f, FRAME_CALL, 5, "{\"server\":\"s\",\"tool\":\"slow\",\"arguments\":{}}");
 
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
@@ -334,8 +335,9 @@ static void test_background_output(void)
         uint64_t cell = fake_take_exec(&f, NULL, 0);
         check_eq_int(write(f.out, "1\n", 2), 2);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
-        check_eq_str(end.out, "[output of background work before this call]\nlate\n[output of this "
-                              "call]\n1\n");
+        check_eq_str(
+                end.out,
+                "[output of background work before this call]\nlate\n[output of this call]\n1\n");
         check_eq_str(end.err, "");
         fake_done(&f);
 }

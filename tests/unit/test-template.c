@@ -11,8 +11,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/filter.h"
-#include "supervisor/monitor/template.h"
+#include "policy/seccomp/filter.h"
+#include "supervisor/monitor/template/template.h"
 #include "tests/unit/test.h"
 
 static struct fixture {

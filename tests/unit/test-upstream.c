@@ -1,5 +1,5 @@
 /* Stdio servers: what they get, how they fail to start, and that nothing of them stays. */
-#include "supervisor/monitor/upstream.h"
+#include "supervisor/monitor/upstream/upstream.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/upstream-env.h"
+#include "supervisor/monitor/upstream/upstream-env.h"
 #include "tests/unit/test.h"
 
 static char marker[32]; /* a number of seconds that only our sleeping processes have */
@@ -196,9 +196,7 @@ static void test_nothing_inherited(void)
         /* Read by the shell itself: while it starts a program, dash blocks all signals for a
          * moment. */
         struct run r = start(
-                "while read -r line; do case $line in SigBlk*|SigIgn*) echo \"$line\";; "
-                "esac; done < /proc/$$/status; cut -d' ' -f5-6 /proc/$$/stat; "
-                "echo pid $$; ls /proc/$$/fd");
+                "while read -r line; do case $line in SigBlk*|SigIgn*) echo \"$line\";; esac; done < /proc/$$/status; cut -d' ' -f5-6 /proc/$$/stat; echo pid $$; ls /proc/$$/fd");
         _cleanup_free_ char *text = output_of(&r);
         check_eq_int(finish(&r), 0);
         check_has(text, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
@@ -299,8 +297,8 @@ static void test_stop_ends_the_tree(void)
 {
         /* As npx does it: a shell below a shell; a background process; one that left the session.
          */
-        struct run r = start("sh -c \"$SLEEP & $SLEEP; :\" & setsid $SLEEP & (setsid sh -c "
-                             "\"$SLEEP & exit\"); wait");
+        struct run r = start(
+                "sh -c \"$SLEEP & $SLEEP; :\" & setsid $SLEEP & (setsid sh -c \"$SLEEP & exit\"); wait");
 
         await_marked(4);
         int64_t before = now_ms();
@@ -387,7 +385,7 @@ static void test_monitor_killed(void)
         pid_t pid = fork();
 
         if (pid == 0) {
-                /* Two: the second keeper must not hold the first one's socket. */
+                /* Two: the second reaper must not hold the first one's socket. */
                 (void)start("trap '' TERM; $SLEEP & (setsid sh -c \"$SLEEP & exit\"); $SLEEP");
                 (void)start("$SLEEP & $SLEEP");
                 await_marked(5);
@@ -412,8 +410,8 @@ static void test_keeper_killed(void)
 
 /* ---- as root ---- */
 
-static const char report_script[] = "id -u; id -G; grep -E '^Cap(Prm|Eff|Amb)' /proc/$$/status; "
-                                    "echo x > /dev/stderr; exec $SLEEP";
+static const char report_script[] =
+        "id -u; id -G; grep -E '^Cap(Prm|Eff|Amb)' /proc/$$/status; echo x > /dev/stderr; exec $SLEEP";
 
 static void test_other_user(void)
 {

@@ -1,0 +1,48 @@
+/* Our own executables. */
+#include "base/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cloister-config.h"
+
+static int try_path(const char *directory, const char *name, char *ret, size_t size)
+{
+        if ((size_t)snprintf(ret, size, "%s/%s", directory, name) >= size)
+                return -ENAMETOOLONG;
+        return access(ret, X_OK) < 0 ? -errno : 0;
+}
+
+int program_path(const char *name, char *ret, size_t size, struct error *err)
+{
+        char self[PATH_MAX];
+
+        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        if (n < 0)
+                return error_errno(err, errno, "read /proc/self/exe");
+        self[n] = '\0';
+        *strrchr(self, '/') = '\0';
+        /* Together in a build tree; apart where they are installed: the command in bin, the rest in
+         * libexec. */
+        if (try_path(self, name, ret, size) == 0 ||
+            try_path(CLOISTER_LIBEXECDIR, name, ret, size) == 0 ||
+            try_path(CLOISTER_BINDIR, name, ret, size) == 0)
+                return 0;
+        return error_set(err, ENOENT, "%s is neither in %s nor in %s: install Cloister whole", name,
+                         self, CLOISTER_LIBEXECDIR);
+}
+
+int program_open(const char *name, struct error *err)
+{
+        char path[PATH_MAX];
+
+        int r = program_path(name, path, sizeof(path), err);
+        if (r < 0)
+                return r;
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
+}

@@ -1,0 +1,17 @@
+/* Filters that the build has compiled, and checked with every bit of every argument
+ * (filter-embed.c). */
+#pragma once
+
+#include <stddef.h>
+
+#include "policy/seccomp/rules.h"
+
+struct filter_ready {
+        enum filter_kind kind;
+        size_t n;
+        const struct sock_filter *program;
+        uint64_t fingerprint; /* of what was checked: filter_fingerprint() */
+};
+
+extern const struct filter_ready filters_ready[];
+extern const size_t filters_ready_count;

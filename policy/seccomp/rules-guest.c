@@ -1,0 +1,282 @@
+/*
+ * The filter of the guest and of the template that it is cloned from.
+ *
+ * Allowed is what CPython, its standard library, numpy and node were seen to need, less what has a
+ * history of kernel bugs and an alternative. A denial is an errno that programs know how to take:
+ * sendfile and copy_file_range fail the way they do on a file system without them, so that shutil,
+ * cp and node fall back to read and write.
+ */
+#include <asm/ioctls.h>
+#include <linux/fs.h>
+#include <linux/prctl.h>
+#include <linux/sched.h>
+#include <linux/sockios.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "policy/seccomp/rules-internal.h"
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+#ifndef PIDFD_SELF_THREAD
+#define PIDFD_SELF_THREAD (-10000)
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER _IO('T', 0x41)
+#endif
+#define TERMIOS2 44 /* sizeof(struct termios2), part of the four requests' numbers */
+
+const struct filter_rule filter_guest_calls[] = {
+        /* memory */
+        {"brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 munlock membarrier "
+         "pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack",
+         ALLOW},
+        /* threads and processes */
+        {"fork vfork execve execveat exit exit_group wait4 waitid set_tid_address set_robust_list "
+         "get_robust_list rseq futex futex_wait futex_wake futex_requeue futex_waitv arch_prctl "
+         "getpid getppid gettid getpgrp getpgid setpgid getsid setsid getuid geteuid getgid "
+         "getegid "
+         "getresuid getresgid getgroups capget getrusage getrlimit times uname sysinfo getcpu "
+         "sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler "
+         "sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getattr "
+         "getpriority setpriority umask restart_syscall pause",
+         ALLOW},
+        /* signals: the pid namespace bounds whom they reach */
+        {"kill tgkill tkill rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend "
+         "rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack signalfd signalfd4 "
+         "pidfd_open pidfd_send_signal",
+         ALLOW},
+        /* time */
+        {"clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time alarm getitimer "
+         "setitimer timer_create timer_delete timer_getoverrun timer_gettime timer_settime "
+         "timerfd_create timerfd_gettime timerfd_settime",
+         ALLOW},
+        /* descriptors */
+        {"read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close "
+         "close_range dup dup2 dup3 fcntl flock fsync fdatasync sync_file_range fadvise64 "
+         "readahead "
+         "ftruncate fallocate pipe pipe2 eventfd eventfd2 memfd_create poll ppoll select pselect6 "
+         "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 inotify_init "
+         "inotify_init1 inotify_add_watch inotify_rm_watch",
+         ALLOW},
+        /* files */
+        {"open openat openat2 creat access faccessat faccessat2 stat fstat lstat newfstatat statx "
+         "statfs fstatfs readlink readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat "
+         "rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat chmod "
+         "fchmod "
+         "fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat "
+         "truncate "
+         "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr",
+         ALLOW},
+        /* sockets, of the families in policy/seccomp-sockets.c */
+        {"bind connect listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
+        {"getrandom", ALLOW},
+
+        /* As on file systems that lack them: programs fall back. */
+        {"sendfile", FAIL(EINVAL)},
+        {"copy_file_range", FAIL(EXDEV)},
+        {"setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr", FAIL(EOPNOTSUPP)},
+
+        /* Old calls that programs know, and whose EPERM they take better than ENOSYS. */
+        {"ptrace process_vm_readv process_vm_writev kcmp", FAIL(EPERM)},
+        {"keyctl add_key request_key", FAIL(EPERM)},
+        {"bpf perf_event_open fanotify_init fanotify_mark", FAIL(EPERM)},
+        {"init_module finit_module delete_module kexec_load kexec_file_load", FAIL(EPERM)},
+        {"reboot swapon swapoff acct quotactl nfsservctl vhangup lookup_dcookie syslog",
+         FAIL(EPERM)},
+        {"iopl ioperm modify_ldt uselib personality", FAIL(EPERM)},
+        {"name_to_handle_at open_by_handle_at", FAIL(EPERM)},
+        {"settimeofday clock_settime clock_adjtime adjtimex stime", FAIL(EPERM)},
+        {"setuid setgid setreuid setregid setfsuid setfsgid", FAIL(EPERM)},
+        {"sched_setparam sched_setattr ioprio_set mlockall", FAIL(EPERM)},
+        END_OF_RULES,
+};
+
+/* Writes of limits: some resources, never RLIMIT_CORE. */
+/* clang-format off */
+#define RLIMIT_WRITE(bits, want) \
+        RULE("setrlimit", ALLOW, MASKED(0, bits, want)), \
+        RULE("prlimit64", ALLOW, EQUAL(0, 0), MASKED(1, bits, want))
+/* clang-format on */
+
+const struct filter_rule filter_guest_arguments[] = {
+        /* Terminals and descriptors. What is not here is an error, TIOCSTI and TIOCLINUX
+         * (CVE-2017-5226, CVE-2023-28100) with a name that says so. */
+        IOCTL(TCGETS),
+        IOCTL(TCSETS),
+        IOCTL(TCSETSW),
+        IOCTL(TCSETSF),
+        IOCTL(_IOC(_IOC_READ, 'T', 0x2a, TERMIOS2)),  /* TCGETS2 */
+        IOCTL(_IOC(_IOC_WRITE, 'T', 0x2b, TERMIOS2)), /* TCSETS2 */
+        IOCTL(_IOC(_IOC_WRITE, 'T', 0x2c, TERMIOS2)), /* TCSETSW2 */
+        IOCTL(_IOC(_IOC_WRITE, 'T', 0x2d, TERMIOS2)), /* TCSETSF2 */
+        IOCTL(TCSBRK),
+        IOCTL(TCXONC),
+        IOCTL(TCFLSH),
+        IOCTL(TIOCSCTTY),
+        IOCTL(TIOCNOTTY),
+        IOCTL(TIOCGSID),
+        IOCTL(TIOCGPGRP),
+        IOCTL(TIOCSPGRP),
+        IOCTL(TIOCOUTQ),
+        IOCTL(TIOCGWINSZ),
+        IOCTL(TIOCSWINSZ),
+        IOCTL(TIOCGPTN),
+        IOCTL(TIOCSPTLCK),
+        IOCTL(TIOCGPTPEER),
+        IOCTL(FIONREAD),
+        IOCTL(FIONBIO),
+        IOCTL(FIONCLEX),
+        IOCTL(FIOCLEX),
+        IOCTL(FIOASYNC),
+        IOCTL(SIOCGIFNAME),
+        IOCTL(SIOCGIFCONF),
+        IOCTL(SIOCGIFFLAGS),
+        IOCTL(SIOCGIFADDR),
+        IOCTL(SIOCGIFINDEX),
+        {"ioctl", FAIL(EPERM), {EQUAL(1, TIOCSTI)}},
+        {"ioctl", FAIL(EPERM), {EQUAL(1, 0x541c)}}, /* TIOCLINUX */
+        {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONE)}},
+        {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONERANGE)}},
+        {"ioctl", FAIL(ENOTTY), {EQUAL(1, FS_IOC_GETFLAGS)}},
+
+        {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
+        {"sendto recvfrom sendmmsg recvmmsg", FAIL(EOPNOTSUPP), {SET(3, MSG_OOB)}},
+        {"sendto recvfrom sendmmsg recvmmsg",
+         FAIL(EOPNOTSUPP),
+         {MASKED(3, MSG_DENIED, MSG_ZEROCOPY)}},
+        {"sendmsg recvmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
+        {"sendmsg recvmsg", FAIL(EOPNOTSUPP), {SET(2, MSG_OOB)}},
+        {"sendmsg recvmsg", FAIL(EOPNOTSUPP), {MASKED(2, MSG_DENIED, MSG_ZEROCOPY)}},
+
+        /* Only of oneself. RLIMIT_CORE can be read; a write is answered by 0 and does nothing: at
+         * 1, which the set-up gave it, the kernel writes no core and starts no handler either, and
+         * at 0 it would start one. */
+        RLIMIT_WRITE(~3u, 0),
+        RLIMIT_WRITE(~0u, 5),
+        RLIMIT_WRITE(~1u, 6),
+        RLIMIT_WRITE(~7u, 8),
+        {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), IS_NULL(2)}},
+        {"setrlimit", FAIL(0), {EQUAL(0, RLIMIT_CORE)}},
+        {"prlimit64", FAIL(0), {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), NOT_NULL(2)}},
+        END_OF_RULES,
+};
+
+const struct filter_rule filter_worker_only[] = {
+        /* No new namespaces. clone3 hides its flags in memory: ENOSYS, and libc uses clone. */
+        {"clone", ALLOW, {CLEAR(0, CLONE_NAMESPACES)}},
+        {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNS)}},
+        {"clone", FAIL(EPERM), {SET(0, CLONE_NEWCGROUP)}},
+        {"clone", FAIL(EPERM), {SET(0, CLONE_NEWUTS)}},
+        {"clone", FAIL(EPERM), {SET(0, CLONE_NEWIPC)}},
+        {"clone", FAIL(EPERM), {SET(0, CLONE_NEWUSER)}},
+        {"clone", FAIL(EPERM), {SET(0, CLONE_NEWPID)}},
+        {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNET)}},
+        {"unshare setns", FAIL(EPERM)},
+        {"mount umount2 pivot_root chroot", FAIL(EPERM)},
+        {"setresuid setresgid setgroups capset", FAIL(EPERM)},
+        {"sethostname setdomainname sched_setscheduler", FAIL(EPERM)},
+
+        /* FIFOs; EPERM for other kinds of node, by the bits in which they differ. */
+        {"mknod", ALLOW, {MASKED(1, S_IFMT, S_IFIFO)}},
+        {"mknod", FAIL(EPERM), {CLEAR(1, S_IFIFO)}},
+        {"mknod", FAIL(EPERM), {SET(1, S_IFCHR)}},
+        {"mknod", FAIL(EPERM), {SET(1, S_IFDIR)}},
+        {"mknod", FAIL(EPERM), {SET(1, S_IFREG)}},
+        {"mknodat", ALLOW, {MASKED(2, S_IFMT, S_IFIFO)}},
+        {"mknodat", FAIL(EPERM), {CLEAR(2, S_IFIFO)}},
+        {"mknodat", FAIL(EPERM), {SET(2, S_IFCHR)}},
+        {"mknodat", FAIL(EPERM), {SET(2, S_IFDIR)}},
+        {"mknodat", FAIL(EPERM), {SET(2, S_IFREG)}},
+
+        PRCTL(PR_SET_PDEATHSIG),
+        PRCTL(PR_GET_PDEATHSIG),
+        PRCTL(PR_GET_DUMPABLE),
+        PRCTL(PR_SET_NAME),
+        PRCTL(PR_GET_NAME),
+        PRCTL(PR_GET_SECCOMP),
+        PRCTL(PR_CAPBSET_READ),
+        PRCTL(PR_SET_TIMERSLACK),
+        PRCTL(PR_GET_TIMERSLACK),
+        PRCTL(PR_SET_CHILD_SUBREAPER),
+        PRCTL(PR_GET_CHILD_SUBREAPER),
+        PRCTL(PR_SET_NO_NEW_PRIVS),
+        PRCTL(PR_GET_NO_NEW_PRIVS),
+        PRCTL(PR_SET_THP_DISABLE),
+        PRCTL(PR_SET_VMA),
+        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_DUMPABLE)}},
+        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_MM)}},
+        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_SECCOMP)}},
+        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_PTRACER)}},
+        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_SPECULATION_CTRL)}},
+        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_SECUREBITS)}},
+        {"prctl", FAIL(EPERM), {EQUAL(0, PR_CAPBSET_DROP)}},
+        END_OF_RULES,
+};
+
+/* What making a session needs, in the order in which the template and the new PID 1 do it. The
+ * image's own code runs under this too, in the template: it has capabilities there in its own user
+ * namespace only. */
+const struct filter_rule filter_template_only[] = {
+        /* ids, and a child in its own namespaces */
+        {"setresuid setresgid setgroups capset", ALLOW},
+        {"clone clone3", ALLOW},
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)}}, /* made ahead */
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWIPC | CLONE_NEWUTS)}}, /* of a loopback profile */
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* once the child is in its cgroup */
+        {"sched_setscheduler", ALLOW},
+        /* pages of its own, fetched ahead */
+        {"process_madvise", ALLOW, {EQUAL(0, PIDFD_SELF_THREAD), EQUAL(3, MADV_POPULATE_WRITE)}},
+        /* its tree: mounts are added and copied, but what is there keeps its place and its flags,
+         * so that not even a hostile image can write to a directory that is mounted read-only */
+        {"fsopen fsconfig fsmount move_mount open_tree", ALLOW},
+        {"mount", ALLOW, {EQUAL(3, MS_REC | MS_PRIVATE)}},
+        {"mount", FAIL(EPERM), {CLEAR(3, MS_REC)}},
+        {"mount", FAIL(EPERM), {CLEAR(3, MS_PRIVATE)}},
+        {"mount_setattr umount2 pivot_root chroot", FAIL(EPERM)},
+        {"sethostname setdomainname", ALLOW},
+        {"mknod", ALLOW, {MASKED(1, S_IFMT, S_IFIFO)}},
+        {"mknodat", ALLOW, {MASKED(2, S_IFMT, S_IFIFO)}},
+        /* what it then gives up; no listener, no speculation */
+        {"seccomp",
+         ALLOW,
+         {EQUAL(0, SECCOMP_SET_MODE_FILTER), CLEAR(1, ~SECCOMP_FILTER_FLAG_TSYNC)}},
+        {"landlock_create_ruleset landlock_add_rule landlock_restrict_self", ALLOW},
+        PRCTL(PR_SET_SECCOMP),
+        PRCTL(PR_GET_SECCOMP),
+        PRCTL(PR_SET_NO_NEW_PRIVS),
+        PRCTL(PR_GET_NO_NEW_PRIVS),
+        PRCTL(PR_SET_DUMPABLE),
+        PRCTL(PR_GET_DUMPABLE),
+        PRCTL(PR_SET_PDEATHSIG),
+        PRCTL(PR_GET_PDEATHSIG),
+        PRCTL(PR_SET_NAME),
+        PRCTL(PR_GET_NAME),
+        PRCTL(PR_SET_KEEPCAPS),
+        PRCTL(PR_GET_KEEPCAPS),
+        PRCTL(PR_SET_SECUREBITS),
+        PRCTL(PR_GET_SECUREBITS),
+        PRCTL(PR_CAPBSET_READ),
+        PRCTL(PR_CAPBSET_DROP),
+        PRCTL(PR_CAP_AMBIENT),
+        PRCTL(PR_SET_SPECULATION_CTRL),
+        PRCTL(PR_SET_TIMERSLACK),
+        PRCTL(PR_GET_TIMERSLACK),
+        PRCTL(PR_SET_CHILD_SUBREAPER),
+        PRCTL(PR_GET_CHILD_SUBREAPER),
+        PRCTL(PR_SET_THP_DISABLE),
+        PRCTL(PR_SET_VMA),
+        END_OF_RULES,
+};
+
+const struct filter_rule filter_template_loopback[] = {
+        IOCTL(SIOCSIFFLAGS), /* brings lo up; takes capabilities, which a session has not */
+        END_OF_RULES,
+};

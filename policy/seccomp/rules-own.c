@@ -1,0 +1,101 @@
+/* The filters of our own processes: init, stub and broker. */
+#include <asm/ioctls.h>
+#include <linux/prctl.h>
+#include <linux/sched.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "policy/seccomp/rules-internal.h"
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+
+const struct filter_rule filter_init_all[] = {
+        {"read write close ppoll poll wait4 waitid kill getpid", ALLOW},
+        {"rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait restart_syscall", ALLOW},
+        {"exit exit_group", ALLOW},
+        END_OF_RULES,
+};
+
+const struct filter_rule filter_stub_all[] = {
+        {"read exit exit_group rt_sigreturn", ALLOW},
+        END_OF_RULES,
+};
+
+/*
+ * The broker parses what hostile peers send, with descriptors and sockets that it has or makes. It
+ * starts no process and makes no socket(AF_UNIX): the host's abstract ones are in its reach. So it
+ * has no execve, and clone for threads only.
+ */
+const struct filter_rule filter_broker_calls[] = {
+        {"brk mmap munmap mremap mprotect madvise membarrier", ALLOW},
+        {"exit exit_group set_tid_address set_robust_list rseq futex futex_waitv futex_wait "
+         "futex_wake futex_requeue arch_prctl getpid getppid gettid getuid geteuid getgid getegid "
+         "getrusage getrlimit times uname sysinfo getcpu sched_yield sched_getaffinity "
+         "sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min "
+         "getpriority restart_syscall umask",
+         ALLOW},
+        {"kill tgkill rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend "
+         "rt_sigtimedwait sigaltstack signalfd signalfd4",
+         ALLOW},
+        {"clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time timerfd_create "
+         "timerfd_gettime timerfd_settime",
+         ALLOW},
+        {"read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close "
+         "close_range dup dup2 dup3 fcntl flock fsync fdatasync ftruncate fallocate fadvise64 pipe "
+         "pipe2 eventfd eventfd2 memfd_create poll ppoll select pselect6 epoll_create "
+         "epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2",
+         ALLOW},
+        {"open openat openat2 access faccessat faccessat2 stat fstat lstat newfstatat statx statfs "
+         "fstatfs readlink readlinkat getcwd getdents64 mkdir mkdirat rmdir unlink unlinkat rename "
+         "renameat renameat2 linkat fchmod fchmodat utimensat",
+         ALLOW},
+        {"connect bind listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
+        {"getrandom", ALLOW},
+        {"execve execveat fork vfork ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd "
+         "setns unshare mount umount2 pivot_root chroot bpf perf_event_open keyctl add_key "
+         "request_key personality",
+         FAIL(EPERM)},
+        END_OF_RULES,
+};
+
+const struct filter_rule filter_broker_arguments[] = {
+        {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_THREAD, CLONE_THREAD)}},
+        {"clone", FAIL(EPERM), {CLEAR(0, CLONE_THREAD)}},
+
+        SOCKET(AF_INET, SOCK_STREAM, 0),
+        SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP),
+        SOCKET(AF_INET, SOCK_DGRAM, 0),
+        SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_UDP),
+        SOCKET(AF_INET6, SOCK_STREAM, 0),
+        SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP),
+        SOCKET(AF_INET6, SOCK_DGRAM, 0),
+        SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP),
+        SOCKET(AF_NETLINK, SOCK_RAW,
+               0), /* NETLINK_ROUTE: getaddrinfo() asks which addresses there are */
+        {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
+        {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
+        {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
+        {"sendmsg recvmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
+
+        IOCTL(FIONREAD),
+        IOCTL(FIONBIO),
+        IOCTL(FIONCLEX),
+        IOCTL(FIOCLEX),
+        IOCTL(TCGETS),
+        IOCTL(TIOCGWINSZ),
+
+        PRCTL(PR_SET_NAME),
+        PRCTL(PR_GET_NAME),
+        PRCTL(PR_SET_VMA),
+        PRCTL(PR_GET_DUMPABLE),
+        PRCTL(PR_GET_NO_NEW_PRIVS),
+        PRCTL(PR_GET_SECCOMP),
+
+        /* Read any limit of its own; set how many descriptors. */
+        {"prlimit64", ALLOW, {EQUAL(0, 0), IS_NULL(2)}},
+        {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_NOFILE), NOT_NULL(2)}},
+        END_OF_RULES,
+};

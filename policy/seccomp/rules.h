@@ -1,0 +1,113 @@
+/*
+ * System call filters as data: which calls each kind of process may make, with which arguments
+ * (docs/seccomp.md). Tables only; the monitor compiles and exports them
+ * (policy/seccomp/filter.h).
+ *
+ * A rule says what happens to some calls, either always or when all its comparisons hold. A
+ * comparison looks at the low 32 bits of an int argument, as the kernel does, and at 64 of a
+ * pointer; never at a range, which libseccomp 2.4.0 to 2.6.0 miscompiles (GHSA-4q85-33p6-j5g6).
+ * Rules of one call with different actions never hold at once, so that their order does not matter;
+ * a test checks it. What no rule holds for gets the table's answer, ENOSYS: a C library newer than
+ * the table falls back to calls that the table knows.
+ */
+#pragma once
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum filter_kind {
+        FILTER_WORKER,          /* the guest */
+        FILTER_WORKER_LOOPBACK, /* with sockets of the internet families, for a lo that is up */
+        FILTER_WORKER_MOUNTS, /* with host directories: no socket of AF_UNIX, which would reach the
+                                 host's through a file in them */
+        FILTER_WORKER_LOOPBACK_MOUNTS,
+        FILTER_TEMPLATE, /* the worker's plus what making a session needs */
+        FILTER_TEMPLATE_LOOPBACK,
+        FILTER_INIT,   /* PID 1 of a sandbox */
+        FILTER_STUB,   /* PID 1 of the outer pid namespace: read and exit */
+        FILTER_BROKER, /* the broker after its start */
+        FILTER_KIND_MAX,
+};
+
+const char *filter_kind_name(enum filter_kind kind);
+
+enum {
+        FILTER_COMPARES_MAX = 3,
+        FILTER_PARTS_MAX = 6,
+        FILTER_NAME_MAX = 32,
+};
+
+/* (argument & mask) == value, or, if unequal, argument != value with all 64 bits (mask UINT64_MAX).
+ */
+struct filter_compare {
+        uint64_t mask; /* 0: no comparison, the list ends here */
+        uint64_t value;
+        uint8_t argument;
+        bool unequal;
+};
+
+struct filter_rule {
+        const char *calls; /* names, separated by white space; NULL ends a list of rules */
+        uint32_t action;   /* SECCOMP_RET_… */
+        struct filter_compare compares[FILTER_COMPARES_MAX];
+};
+
+struct filter_table {
+        uint32_t otherwise; /* SECCOMP_RET_… of what no rule is about */
+        const struct filter_rule *parts[FILTER_PARTS_MAX + 1];
+};
+
+const struct filter_table *filter_table(enum filter_kind kind);
+
+/* The next name at *calls, which moves on behind it. Returns its length, 0 at the end. */
+size_t filter_next_call(const char **calls, char ret[static FILTER_NAME_MAX]);
+
+/* The number of a call that is younger than the libseccomp 2.5 of Debian 12, the same on all
+ * architectures that we build for; negative when the name is not in that list. */
+int filter_recent_number(const char *name);
+
+/* A table with names resolved, sorted by number. Names that this machine's architecture lacks are
+ * left out. */
+struct filter_entry {
+        int number;
+        const struct filter_rule *rule;
+};
+
+struct filter_entries {
+        uint32_t otherwise;
+        struct filter_entry *entries; /* owned */
+        size_t n_entries;
+        size_t n_all; /* those behind n_entries are the other tables' rules about arguments: where a
+                         program made from one of these would give itself away */
+};
+
+int filter_entries_init(struct filter_entries *entries, enum filter_kind kind,
+                        int (*number)(const char *name), struct error *err);
+void filter_entries_done(struct filter_entries *entries);
+
+/* What the table says of one call (its architecture aside). */
+uint32_t filter_decide(const struct filter_entries *entries, const struct seccomp_data *data);
+
+/*
+ * Holds a compiled program against its table: every call number to FILTER_CHECK_CALLS, a few far
+ * beyond, the x32 ones, other architectures, and for each rule arguments that fit, that just don't,
+ * and with bits 31, 32 and 63 set; for each rule of another table arguments that fit. thorough
+ * tries every bit of every argument. -EIO with the first difference.
+ */
+enum { FILTER_CHECK_CALLS = 600 };
+
+int filter_check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
+                 uint32_t arch, bool thorough, struct error *err);
+
+/*
+ * Of all that filter_check() goes by: a program that has passed it passes it wherever it has the
+ * same fingerprint. Against a program of the build that was made from other numbers, not against
+ * one that somebody means to pass off.
+ */
+uint64_t filter_fingerprint(const struct filter_entries *entries, const struct sock_filter *program,
+                            size_t n, uint32_t arch);

@@ -1,0 +1,115 @@
+/*
+ * The boundary between broker and monitor: a table of messages of fixed size over a SOCK_SEQPACKET
+ * pair.
+ *
+ * The broker asks with struct monitor_request; the monitor answers each request with exactly one
+ * struct monitor_event of the same serial, and sends others of its own accord (serial 0). Requests
+ * carry numbers only: no path, no JSON, no descriptor. Events carry descriptors where told. Both
+ * ends are one build, so that the layout is the compiler's; sizes are asserted below.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* The broker finds its end at this descriptor. */
+enum { MONITOR_FD = 3 };
+
+enum monitor_verb {
+        MONITOR_SESSION_CREATE = 1, /* generation, target: index of the profile. -> SESSION_STARTED
+                                       or FAILED (ESTALE: the config was reloaded meanwhile) */
+        MONITOR_SESSION_INTERRUPT,  /* target: session. SIGINT to the worker. -> DONE or FAILED */
+        MONITOR_SESSION_KILL,       /* target: session. SIGKILL to all of it. -> DONE; SESSION_ENDED
+                                       follows */
+        MONITOR_UPSTREAM_START, /* generation, target: index of the server. -> UPSTREAM_STARTED or
+                                   FAILED */
+        MONITOR_UPSTREAM_STOP,  /* target: instance. -> DONE; UPSTREAM_ENDED follows */
+        MONITOR_SESSION_FREEZE, /* target: session. Stops all of it where it is, and gives the host
+                                   what memory can be had. -> DONE or FAILED (EOPNOTSUPP: it goes
+                                   on as it was) */
+        MONITOR_SESSION_THAW,   /* target: session. It goes on. -> DONE or FAILED */
+        MONITOR_VERB_MAX,
+};
+
+struct monitor_request {
+        uint32_t verb;
+        uint32_t serial; /* chosen by the broker, not 0 */
+        uint32_t target;
+        uint32_t generation;
+};
+static_assert(sizeof(struct monitor_request) == 16, "crosses a process boundary");
+
+enum monitor_event_kind {
+        MONITOR_DONE = 1,
+        MONITOR_FAILED,           /* error */
+        MONITOR_SESSION_STARTED,  /* target: session; fds: enum monitor_session_fd */
+        MONITOR_SESSION_ENDED,    /* target: session; ended */
+        MONITOR_UPSTREAM_STARTED, /* target: instance; fds: stdin, stdout, stderr of the server */
+        MONITOR_UPSTREAM_ENDED,   /* target: instance; wait_status */
+        MONITOR_HELLO,       /* first of all; hello. Again, of its own accord, when the config was
+                                reloaded: a higher generation */
+        MONITOR_CONFIG_FILE, /* after HELLO, hello.config_files times, in order; path; fds: sealed
+                                memfd */
+        MONITOR_READY, /* after the last CONFIG_FILE: the broker may isolate itself and go on; after
+                          a reload: the generation holds from now on */
+        MONITOR_LIMITS, /* before the first SESSION_STARTED; target: enum monitor_usage, which holds
+                           instead of hello.facts: a control group was given to us meanwhile */
+        MONITOR_EVENT_MAX,
+};
+
+/* Descriptors of SESSION_STARTED, in this order. */
+enum monitor_session_fd {
+        SESSION_RPC,
+        SESSION_STDOUT,
+        SESSION_STDERR,
+        SESSION_CPU, /* and the two below: facts */
+        SESSION_MEMORY_PEAK,
+        SESSION_MEMORY,
+        SESSION_FDS,
+};
+
+/* What the facts of a session hold (pread from 0, text): CPU time, highest and present use of
+ * memory. */
+enum monitor_usage {
+        MONITOR_USAGE_CGROUP1, /* cpuacct.usage: nanoseconds; memory.max_usage_in_bytes and
+                                  memory.usage_in_bytes: bytes */
+        MONITOR_USAGE_CGROUP2, /* cpu.stat: "usage_usec N" line; memory.peak and memory.current:
+                                  bytes */
+        MONITOR_USAGE_PROC,    /* /proc/PID/stat of the worker: fields 14 and 15 in ticks;
+                                  /proc/PID/status: VmHWM and VmRSS */
+        MONITOR_USAGE_MAX,
+};
+
+struct monitor_hello {
+        uint32_t generation;
+        uint32_t config_files;
+        uint32_t mode; /* enum sandbox_mode */
+        uint32_t reserved;
+        uint32_t facts; /* enum monitor_usage */
+        uint32_t sessions_max;
+        uint64_t memory_max; /* bytes a session */
+};
+
+struct monitor_ended {
+        int32_t wait_status; /* of the worker, as waitpid() gives it; -1 when init did not report
+                                one */
+        uint32_t oom_kills;  /* by the memory cgroup */
+        uint64_t cpu_usec;
+        uint64_t memory_peak; /* bytes; 0 where unknown */
+};
+
+struct monitor_event {
+        uint32_t kind;
+        uint32_t serial;
+        uint32_t target;
+        int32_t wait_status;
+        union {
+                struct monitor_hello hello;
+                struct monitor_ended ended;
+                struct error error;
+                char path[512];
+        };
+};
+static_assert(sizeof(struct monitor_event) == 16 + 512, "crosses a process boundary");

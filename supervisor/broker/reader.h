@@ -1,0 +1,34 @@
+/*
+ * Lines from a descriptor that somebody gave us (standard input), read only when a read cannot
+ * block, so that its flags stay as they are. Files and devices that do not poll are read in turns
+ * of the loop.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "rpc/lines.h"
+
+struct reader_owner {
+        void *data;
+        void (*line)(void *data, const char *line, size_t n);
+        void (*too_long)(void *data, size_t most);
+        void (*ended)(void *data); /* the end, or an error: nothing more comes */
+};
+
+struct reader {
+        int fd; /* borrowed */
+        bool polls, paused, ended;
+        struct reader_owner owner;
+        struct event *readable;
+        struct lines lines;
+};
+
+int reader_open(struct reader *source, struct event_base *base, int fd, size_t line_max,
+                const struct reader_owner *owner, struct error *err);
+void reader_close(struct reader *source);
+
+/* While paused nothing is read or passed on. */
+void reader_pause(struct reader *source, bool paused);

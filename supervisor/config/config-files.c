@@ -1,0 +1,298 @@
+/*
+ * The config files as they were at one time.
+ *
+ * What is read here is what everybody sees: a file that is edited later changes nothing until all
+ * are read anew, as one, so that the broker's idea of a server and the monitor's cannot drift
+ * apart.
+ */
+#include "supervisor/config/config-files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+struct config_file {
+        char *path;
+        int fd;
+        bool once; /* a pipe: there is nothing to read a second time */
+};
+
+struct config_files {
+        struct config_file items[CONFIG_FILES_MAX];
+        size_t count;
+        bool trusted_only;
+        const struct config_files *before; /* while they are read anew, or NULL */
+};
+
+/* Whose word counts: in the privileged modes a config names programs that run with more than their
+ * author's rights. */
+static int check_trusted(const char *path, const struct stat *st, struct error *err)
+{
+        if (st->st_uid != 0)
+                return error_set(
+                        err, EPERM,
+                        "%s belongs to uid %u: as root, only root's own files are read; chown root it, or start Cloister as that user",
+                        path, st->st_uid);
+        if (st->st_mode & (S_IWGRP | S_IWOTH))
+                return error_set(err, EPERM, "%s can be written by others than root: chmod go-w it",
+                                 path);
+        return 0;
+}
+
+static const struct config_file *find(const struct config_files *files, const char *path)
+{
+        for (size_t i = 0; files && i < files->count; i++)
+                if (strcmp(files->items[i].path, path) == 0)
+                        return &files->items[i];
+        return NULL;
+}
+
+static int open_file(const char *path, bool trusted_only, bool *once, struct error *err)
+{
+        struct stat st;
+        /* Not blocking: a named pipe in a directory must not hold us up. */
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return error_errno(err, errno, "%s", path);
+        if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
+                return error_set(err, EINVAL, "%s is neither a file nor a pipe", path);
+        int r = trusted_only ? check_trusted(path, &st, err) : 0;
+        if (r < 0)
+                return r;
+        /* `--config <(jq …)`: read to its end. */
+        *once = S_ISFIFO(st.st_mode);
+        if (*once)
+                r = fd_set_nonblocking(fd, 0);
+        return r < 0 ? error_errno(err, -r, "%s", path) : take_fd(fd);
+}
+
+/* What is in a sealed copy. Its offset is shared with the broker, which reads it too. */
+static int read_copy(int fd, char **ret, size_t *length, struct error *err)
+{
+        struct stat st;
+        _cleanup_free_ char *data = NULL;
+
+        if (fstat(fd, &st) < 0)
+                return error_errno(err, errno, "fstat");
+        data = malloc((size_t)st.st_size + 1);
+        if (!data)
+                return error_errno(err, ENOMEM, "read");
+        if (pread(fd, data, (size_t)st.st_size, 0) != st.st_size)
+                return error_set(err, EIO, "cannot be read again");
+        *ret = take_ptr(data);
+        *length = (size_t)st.st_size;
+        return 0;
+}
+
+static int read_file(const struct config_files *files, const char *path, bool *once, char **ret,
+                     size_t *length, struct error *err)
+{
+        const struct config_file *before = find(files->before, path);
+
+        *once = before && before->once;
+        if (*once)
+                return read_copy(before->fd, ret, length, err);
+        _cleanup_close_ int source = open_file(path, files->trusted_only, once, err);
+        if (source < 0)
+                return source;
+        int r = fd_read_whole(source, CONFIG_FILE_SIZE_MAX, ret, length, err);
+        return r < 0 ? error_context(err, "%s", path) : 0;
+}
+
+/* Reads, parses and keeps one file. Takes nothing of it when that fails. */
+static int add_file(struct config_files *files, const char *path, struct config *config,
+                    struct error *err)
+{
+        _cleanup_free_ char *data = NULL, *name = strdup(path);
+        size_t length;
+        bool once;
+
+        if (!name)
+                return error_errno(err, ENOMEM, "%s", path);
+        if (files->count == CONFIG_FILES_MAX)
+                return error_set(err, E2BIG, "%s: more than %d config files", path,
+                                 CONFIG_FILES_MAX);
+        int r = read_file(files, path, &once, &data, &length, err);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int sealed = fd_sealed("cloister-config", data, length, err);
+        if (sealed < 0)
+                return error_context(err, "%s", path);
+        r = config_add(config, path, data, length, err);
+        if (r < 0)
+                return r;
+        files->items[files->count++] = (struct config_file){take_ptr(name), take_fd(sealed), once};
+        return 0;
+}
+
+static int is_json_name(const struct dirent *entry)
+{
+        size_t n = strlen(entry->d_name);
+
+        return entry->d_name[0] != '.' && n > 5 && strcmp(entry->d_name + n - 5, ".json") == 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+        /* Not alphasort(): the order must not depend on the locale. */
+        return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* One that was good before and is not any more is somebody's mistake of this moment: with it left
+ * out, its servers would go. */
+static int add_from_directory(struct config_files *files, const char *directory, const char *name,
+                              struct config *config, struct error *err)
+{
+        char path[PATH_MAX];
+        struct error error = {0};
+
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) >= sizeof(path))
+                return 0;
+        int r = add_file(files, path, config, &error);
+        if (r < 0 && find(files->before, path) && r != -ENOENT)
+                return error_set(err, -r, "%s", error.text);
+        if (r < 0 && !config_report(config, true, error.text))
+                log_error("%s; the file is skipped", error.text);
+        return 0;
+}
+
+static int add_directory(struct config_files *files, const char *path, struct config *config,
+                         struct error *err)
+{
+        struct dirent **entries;
+        int n = scandir(path, &entries, is_json_name, by_bytes), r = 0;
+
+        if (n < 0)
+                return error_errno(err, errno, "%s", path);
+        if (n == 0)
+                log_warning("%s: no *.json in this directory", path);
+        for (int i = 0; i < n; i++) {
+                if (r >= 0)
+                        r = add_from_directory(files, path, entries[i]->d_name, config, err);
+                free(entries[i]);
+        }
+        free(entries);
+        return r;
+}
+
+static int add_named(struct config_files *files, const char *path, struct config *config,
+                     struct error *err)
+{
+        const struct config_file *before = find(files->before, path);
+        struct stat st;
+
+        if (before && before->once)
+                return add_file(files, path, config, err);
+        if (stat(path, &st) < 0)
+                return error_errno(err, errno, "%s", path);
+        if (S_ISDIR(st.st_mode))
+                return add_directory(files, path, config, err);
+        return add_file(files, path, config, err);
+}
+
+bool config_files_user_path(char *ret, size_t size)
+{
+        const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+        int n;
+
+        /* A relative path is to be ignored (XDG Base Directory Specification). */
+        if (base && base[0] == '/')
+                n = snprintf(ret, size, "%s/cloister/config.json", base);
+        else if (home && home[0] == '/')
+                n = snprintf(ret, size, "%s/.config/cloister/config.json", home);
+        else
+                return false;
+        return n > 0 && (size_t)n < size;
+}
+
+static int add_default(struct config_files *files, struct config *config, struct error *err)
+{
+        char path[PATH_MAX];
+
+        if (config_files_user_path(path, sizeof(path)) && access(path, F_OK) == 0)
+                return add_file(files, path, config, err);
+        if (access(CONFIG_SYSTEM_PATH, F_OK) == 0)
+                return add_file(files, CONFIG_SYSTEM_PATH, config, err);
+        return 0;
+}
+
+int config_files_open(const char *const *paths, size_t n, bool trusted_only,
+                      const struct config_files *before, struct config *config,
+                      struct config_files **ret, struct error *err)
+{
+        struct config_files *files = calloc(1, sizeof(*files));
+        int r = 0;
+
+        if (!files)
+                return error_errno(err, ENOMEM, "config");
+        files->trusted_only = trusted_only;
+        files->before = before;
+        if (n == 0)
+                r = add_default(files, config, err);
+        for (size_t i = 0; i < n && r >= 0; i++)
+                r = add_named(files, paths[i], config, err);
+        if (r < 0) {
+                config_files_free(files);
+                return error_context(err, "config");
+        }
+        files->before = NULL;
+        *ret = files;
+        return 0;
+}
+
+static bool same_bytes(int a, int b)
+{
+        _cleanup_free_ char *one = NULL, *other = NULL;
+        size_t n = 0, m = 0;
+
+        return read_copy(a, &one, &n, NULL) >= 0 && read_copy(b, &other, &m, NULL) >= 0 && n == m &&
+               memcmp(one, other, n) == 0;
+}
+
+bool config_files_same(const struct config_files *a, const struct config_files *b)
+{
+        bool same = a->count == b->count;
+
+        for (size_t i = 0; same && i < a->count; i++)
+                same = strcmp(a->items[i].path, b->items[i].path) == 0 &&
+                       same_bytes(a->items[i].fd, b->items[i].fd);
+        return same;
+}
+
+struct config_files *config_files_free(struct config_files *files)
+{
+        if (!files)
+                return NULL;
+        for (size_t i = 0; i < files->count; i++) {
+                free(files->items[i].path);
+                close(files->items[i].fd);
+        }
+        free(files);
+        return NULL;
+}
+
+size_t config_files_count(const struct config_files *files)
+{
+        return files->count;
+}
+
+const char *config_files_path(const struct config_files *files, size_t i)
+{
+        return files->items[i].path;
+}
+
+int config_files_fd(const struct config_files *files, size_t i)
+{
+        return files->items[i].fd;
+}

@@ -1,0 +1,121 @@
+/* The facts that the doctor's findings are computed from. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "supervisor/doctor/findings.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
+
+enum { MOUNTINFO_MAX = 16 * 1024 * 1024 };
+
+int doctor_seccomp_mode(const char *status)
+{
+        const char *line = strstr(status, "\nSeccomp:");
+
+        return line ? atoi(line + strlen("\nSeccomp:")) : 0;
+}
+
+/* Named by systems since 5.8, a number before. */
+static int hidepid_of(const char *options)
+{
+        static const char *const names[] = {"off", "noaccess", "invisible", NULL, "ptraceable"};
+        const char *at = strstr(options, "hidepid=");
+
+        if (!at)
+                return 0;
+        at += strlen("hidepid=");
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                if (names[i] && strncmp(at, names[i], strlen(names[i])) == 0)
+                        return (int)i;
+        }
+        return atoi(at);
+}
+
+void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides)
+{
+        *masks = *hides = 0;
+        for (const char *line = mountinfo; *line;) {
+                size_t n = strcspn(line, "\n");
+                char text[2048], point[1024] = "", type[64] = "";
+                snprintf(text, sizeof(text), "%.*s", (int)n, line);
+                const char *rest = strstr(text, " - ");
+                if (rest && sscanf(text, "%*s %*s %*s %*s %1023s", point) == 1 &&
+                    sscanf(rest, " - %63s", type) == 1) {
+                        if (strcmp(point, "/proc") == 0 && strcmp(type, "proc") == 0)
+                                *hides = hidepid_of(text);
+                        /* binfmt_misc is mounted by hand and by autofs everywhere, and does not
+                         * count: its directory is an empty one made for that. */
+                        else if (strncmp(point, "/proc/", 6) == 0 &&
+                                 strcmp(point, "/proc/sys/fs/binfmt_misc") != 0)
+                                ++*masks;
+                }
+                line += n + (line[n] == '\n');
+        }
+}
+
+static long sysctl_number(const char *name, long otherwise)
+{
+        char path[128], text[32];
+
+        snprintf(path, sizeof(path), "/proc/sys/%s", name);
+        return cgroup_read(AT_FDCWD, path, text, sizeof(text)) > 0 ? strtol(text, NULL, 10)
+                                                                   : otherwise;
+}
+
+static long least_namespaces(void)
+{
+        static const char *const kinds[] = {"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"};
+        long least = LONG_MAX;
+
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+                char name[64];
+                snprintf(name, sizeof(name), "user/max_%s_namespaces", kinds[i]);
+                long n = sysctl_number(name, LONG_MAX);
+                least = n < least ? n : least;
+        }
+        return least;
+}
+
+static char first_of(const char *path)
+{
+        char text[2] = "";
+
+        return cgroup_read(AT_FDCWD, path, text, sizeof(text)) > 0 ? text[0] : '\0';
+}
+
+void doctor_facts_read(struct doctor_facts *ret)
+{
+        _cleanup_free_ char *mountinfo = NULL;
+        char status[8192] = "";
+        size_t length;
+
+        *ret = (struct doctor_facts){
+                .userns = DOCTOR_UNTRIED,
+                .mounting = DOCTOR_UNTRIED,
+                .others = DOCTOR_UNTRIED,
+                .proc = DOCTOR_UNTRIED,
+                .image = DOCTOR_UNTRIED,
+                .userns_clone = sysctl_number("kernel/unprivileged_userns_clone", 1),
+                .userns_least = least_namespaces(),
+                .apparmor_restricts = sysctl_number("kernel/apparmor_restrict_unprivileged_userns",
+                                                    0),
+                .memfd_noexec = sysctl_number("vm/memfd_noexec", 0),
+                .ptrace_scope = sysctl_number("kernel/yama/ptrace_scope", -1),
+                .core_pattern = first_of("/proc/sys/kernel/core_pattern"),
+                .landlock = 1,
+        };
+        if (cgroup_read(AT_FDCWD, "/proc/self/status", status, sizeof(status)) > 0)
+                ret->seccomp_mode = doctor_seccomp_mode(status);
+        _cleanup_close_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && fd_read_whole(fd, MOUNTINFO_MAX, &mountinfo, &length, NULL) >= 0)
+                doctor_proc_mounts(mountinfo, &ret->proc_masks, &ret->proc_hides);
+        /* A privilege, or the group that the option gid= names, lets us see all the same. */
+        if (ret->proc_hides && access("/proc/1/status", R_OK) == 0)
+                ret->proc_hides = 0;
+}

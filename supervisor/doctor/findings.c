@@ -1,0 +1,140 @@
+/* The table of findings. */
+#include "supervisor/doctor/findings.h"
+
+#include <errno.h>
+
+static bool is_refused(int code)
+{
+        return code != 0 && code != DOCTOR_UNTRIED;
+}
+
+static bool userns_sysctl(const struct doctor_facts *f)
+{
+        return f->ordinary && f->userns_clone == 0 && is_refused(f->userns);
+}
+
+static bool userns_limit(const struct doctor_facts *f)
+{
+        return f->userns_least == 0 && (is_refused(f->userns) || is_refused(f->others));
+}
+
+static bool apparmor_userns(const struct doctor_facts *f)
+{
+        return f->ordinary && f->apparmor_restricts != 0 &&
+               (is_refused(f->userns) || is_refused(f->mounting));
+}
+
+/* Docker's default profile, Kubernetes' RuntimeDefault and RestrictNamespaces= of systemd answer
+ * EPERM or ENOSYS. */
+static bool container_seccomp(const struct doctor_facts *f)
+{
+        int code = is_refused(f->userns) ? f->userns : f->others;
+
+        return f->seccomp_mode == 2 && (code == EPERM || code == ENOSYS || code == EACCES) &&
+               !userns_sysctl(f) && !userns_limit(f) && !apparmor_userns(f);
+}
+
+static bool masked_proc(const struct doctor_facts *f)
+{
+        return is_refused(f->proc) && f->proc_masks > 0;
+}
+
+static bool hidden_proc(const struct doctor_facts *f)
+{
+        return f->ordinary && f->proc_hides > 0;
+}
+
+static bool noexec_store(const struct doctor_facts *f)
+{
+        return f->image == EACCES;
+}
+
+static bool noexec_memfd(const struct doctor_facts *f)
+{
+        return f->memfd_noexec >= 2;
+}
+
+static bool no_delegation(const struct doctor_facts *f)
+{
+        return f->limits == DOCTOR_LIMITS_UNDELEGATED;
+}
+
+static bool no_cpu_delegation(const struct doctor_facts *f)
+{
+        return f->limits == DOCTOR_LIMITS_NO_CPU;
+}
+
+static bool no_cgroup(const struct doctor_facts *f)
+{
+        return f->limits == DOCTOR_LIMITS_NONE;
+}
+
+static bool no_subordinate_ids(const struct doctor_facts *f)
+{
+        return f->ordinary && f->own_id;
+}
+
+static bool no_landlock(const struct doctor_facts *f)
+{
+        return f->landlock == 0;
+}
+
+static bool core_socket(const struct doctor_facts *f)
+{
+        return f->core_pattern == '@';
+}
+
+static bool open_ptrace(const struct doctor_facts *f)
+{
+        return f->ptrace_scope == 0;
+}
+
+const struct doctor_kind doctor_kinds[] = {
+        {"userns-sysctl", DOCTOR_MISSING, userns_sysctl,
+         "kernel.unprivileged_userns_clone is 0: ordinary users may make no user namespace",
+         "sysctl -w kernel.unprivileged_userns_clone=1, and the same in /etc/sysctl.d"},
+        {"userns-limit", DOCTOR_MISSING, userns_limit,
+         "one of user.max_*_namespaces is 0: namespaces of that kind may not be made here",
+         "raise it: sysctl -w user.max_user_namespaces=15000 (and its siblings that are 0)"},
+        {"apparmor-userns", DOCTOR_MISSING, apparmor_userns,
+         "AppArmor takes the privileges of user namespaces from programs without a profile (kernel.apparmor_restrict_unprivileged_userns, Ubuntu 23.10 and later)",
+         "load a profile that allows them to cloister-monitor alone (examples/apparmor-cloister says how), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+        {"container-seccomp", DOCTOR_MISSING, container_seccomp,
+         "a system call filter around this process forbids namespaces, as Docker's default, Kubernetes' RuntimeDefault and systemd's RestrictNamespaces= do",
+         "docker run --security-opt seccomp=unconfined (or a profile that allows clone, clone3, unshare, setns, mount and their kin); in a systemd unit no RestrictNamespaces="},
+        {"masked-proc", DOCTOR_MISSING, masked_proc,
+         "parts of /proc are covered by mounts, and the kernel then gives no fresh /proc to a user namespace",
+         "docker run --security-opt systempaths=unconfined; podman run --security-opt unmask=ALL; Kubernetes procMount: Unmasked; in a systemd unit no ProtectKernelTunables=, ProtectKernelLogs= or ProtectHostname="},
+        {"hidden-proc", DOCTOR_MISSING, hidden_proc,
+         "/proc is mounted with hidepid, so that Cloister does not see its own sandboxes",
+         "mount -o remount,hidepid=0 /proc, or give your group sight: mount -o remount,hidepid=2,gid=GROUP /proc"},
+        {"noexec-store", DOCTOR_MISSING, noexec_store,
+         "the store of images lies on a file system mounted noexec: nothing in it can run",
+         "CLOISTER_IMAGE_STORE=/a/folder/elsewhere, or remount it with exec"},
+        {"noexec-memfd", DOCTOR_MISSING, noexec_memfd,
+         "vm.memfd_noexec is 2: programs cannot run from sealed memory",
+         "sysctl -w vm.memfd_noexec=1"},
+        {"no-delegation", DOCTOR_DEGRADED, no_delegation,
+         "no control group was delegated to Cloister and systemd gave none: memory and pids are bounded per process instead of per session",
+         "loginctl enable-linger USER starts the user manager that gives one; or start Cloister with systemd-run --user --scope -p Delegate=yes; a service unit: Delegate=yes"},
+        {"no-cpu-delegation", DOCTOR_DEGRADED, no_cpu_delegation,
+         "the user manager has no cpu controller to give: a session's share of the processors is not bounded",
+         "systemctl edit user@.service, add [Service] Delegate=cpu memory pids, systemctl daemon-reload, and log in again"},
+        {"no-cgroup", DOCTOR_DEGRADED, no_cgroup,
+         "there is no control group hierarchy that this user may use: memory and pids are bounded per process instead of per session",
+         "boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1); in a container mount /sys/fs/cgroup writable (docker run --cgroupns=private with a runtime that allows it), or start Cloister as root"},
+        {"no-subordinate-ids", DOCTOR_DEGRADED, no_subordinate_ids,
+         "all sessions run as your own uid; namespaces and filters keep them apart, distinct ids would as well",
+         "apt install uidmap, then usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"},
+        {"no-landlock", DOCTOR_DEGRADED, no_landlock,
+         "this kernel has no Landlock, or it is off: one layer less",
+         "boot a kernel of 5.13 or later with landlock in lsm="},
+        {"core-pattern-socket", DOCTOR_DEGRADED, core_socket,
+         "core_pattern begins with @, a socket: a crash inside sends a sandbox's memory to it, which no limit stops",
+         "sysctl -w kernel.core_pattern=core, or a handler that begins with |"},
+        {"yama-off", DOCTOR_DEGRADED, open_ptrace,
+         "kernel.yama.ptrace_scope is 0: any program of yours can read the memory, so the credentials, of your MCP servers (not of Cloister)",
+         "sysctl -w kernel.yama.ptrace_scope=1"},
+};
+
+const size_t doctor_n_kinds = sizeof(doctor_kinds) / sizeof(doctor_kinds[0]);

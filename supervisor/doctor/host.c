@@ -1,0 +1,317 @@
+/* The doctor's checks of what is set up on this machine: control groups, our programs, Python,
+ * image, config. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/program.h"
+#include "supervisor/config/config-files.h"
+#include "supervisor/doctor/findings.h"
+#include "supervisor/doctor/report.h"
+#include "supervisor/monitor/cgroup/cgroup-scope.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/process/child.h"
+#include "supervisor/monitor/upstream/upstream.h"
+
+enum { PYTHON_TIMEOUT_S = 10, PYTHON_ANSWER_MAX = 4096 };
+
+/* ---- limits ---- */
+
+static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
+{
+        int version = cgroups_version(cgroups) == CGROUP_V1 ? 1 : 2;
+
+        d->facts->limits = cgroups_bounds_cpu(cgroups) ? DOCTOR_LIMITS_CGROUP
+                                                       : DOCTOR_LIMITS_NO_CPU;
+
+        if (cgroups_bounds_cpu(cgroups))
+                doctor_add(d, "limits", DOCTOR_EFFECTIVE, true, NULL,
+                           "memory, pids and cpu of a session by cgroup version %d", version);
+        else
+                doctor_add(
+                        d, "limits", DOCTOR_DEGRADED, true,
+                        "have the cpu controller delegated as well (systemd: Delegate=cpu memory pids)",
+                        "memory and pids of a session by cgroup version %d, but not its cpu",
+                        version);
+}
+
+/* As the monitor does: what is here, else a scope from systemd. */
+static int open_limits(struct cgroups **ret, struct error *why, struct error *err)
+{
+        struct error nobody = {0};
+        pid_t pid;
+        int answer;
+
+        int r = cgroups_open(false, ret, why, err);
+        if (r < 0 || cgroups_version(*ret) != CGROUP_NONE || !cgroups_want_delegation(*ret))
+                return r;
+        if (cgroup_scope_ask(&pid, &answer, &nobody) < 0 ||
+            cgroup_scope_take(pid, answer, &nobody) < 0) {
+                error_context(why, "%s", nobody.text);
+                return 0;
+        }
+        cgroups_free(*ret);
+        *ret = NULL;
+        *why = (struct error){0};
+        return cgroups_open(true, ret, why, err);
+}
+
+static void check_limits(struct doctor *d)
+{
+        struct cgroups *cgroups = NULL;
+        struct error error = {0}, why = {0};
+
+        if (open_limits(&cgroups, &why, &error) < 0) {
+                doctor_add(d, "limits", DOCTOR_MISSING, true, "mount /proc", "%s", error.text);
+                return;
+        }
+        switch (cgroups_version(cgroups)) {
+        case CGROUP_V1:
+        case CGROUP_V2:
+                check_cgroups(d, cgroups);
+                break;
+        case CGROUP_NONE:
+                d->facts->limits = cgroups_want_delegation(cgroups) ? DOCTOR_LIMITS_UNDELEGATED
+                                                                    : DOCTOR_LIMITS_NONE;
+                doctor_add(
+                        d, "limits", DOCTOR_DEGRADED, true,
+                        geteuid() == 0
+                                ? "let this machine or container have writable cgroups"
+                                : "start Cloister where it may use a cgroup: systemd-run --user --scope -p Delegate=yes …, or as root",
+                        "memory and pids are bounded per process (rlimits), not per session: %s",
+                        why.text);
+                break;
+        }
+        cgroups_free(cgroups);
+}
+
+/* ---- programs ---- */
+
+static void check_programs(struct doctor *d)
+{
+        static const char *const names[] = {"cloister", "cloister-init", "cloister-worker",
+                                            "cloister-module.so"};
+        struct error error = {0};
+        char path[512];
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                if (program_path(names[i], path, sizeof(path), &error) < 0) {
+                        doctor_add(d, "programs", DOCTOR_MISSING, true, "install Cloister whole",
+                                   "%s", error.text);
+                        return;
+                }
+        }
+        doctor_add(d, "programs", DOCTOR_EFFECTIVE, true, NULL, "all executables are there");
+}
+
+/* ---- config ---- */
+
+static void add_problems(struct doctor *d, const struct config *config)
+{
+        for (size_t i = 0; i < config->n_warnings; i++)
+                doctor_add(d, "config", DOCTOR_DEGRADED, false, NULL, "%s", config->warnings[i]);
+        for (size_t i = 0; i < config->n_servers; i++) {
+                const struct config_server *s = &config->servers[i];
+                if (s->problem)
+                        doctor_add(d, "config", DOCTOR_DEGRADED, false, NULL,
+                                   "%s: server \"%s\": %s", s->place, s->name, s->problem);
+        }
+}
+
+static void check_config(struct doctor *d, const char *const *paths, size_t n, bool trusted_only,
+                         struct config *config)
+{
+        struct config_files *files = NULL;
+        struct error error = {0};
+
+        int r = config_files_open(paths, n, trusted_only, NULL, config, &files, &error);
+        if (r >= 0)
+                r = config_finish(config, &error);
+        if (r < 0) {
+                config_files_free(files);
+                doctor_add(d, "config", DOCTOR_MISSING, true, "correct the file", "%s", error.text);
+                return;
+        }
+        size_t count = config_files_count(files);
+        if (count == 0)
+                doctor_add(
+                        d, "config", DOCTOR_EFFECTIVE, false, NULL,
+                        "no config file, so no tools: ~/.config/cloister/config.json or --config");
+        else
+                doctor_add(d, "config", DOCTOR_EFFECTIVE, false, NULL, "%zu servers in %s%s",
+                           config->n_servers, config_files_path(files, 0),
+                           count > 1 ? " and other files" : "");
+        add_problems(d, config);
+        config_files_free(files);
+}
+
+static void check_user(struct doctor *d, enum sandbox_mode mode, const struct config *config)
+{
+        struct upstream_user user = {0};
+        struct error error = {0};
+        int r = upstream_user_choose(mode, config->user, getenv("SUDO_UID"), &user, &error);
+
+        if (r < 0)
+                doctor_add(d, "servers", DOCTOR_MISSING, true, NULL, "%s", error.text);
+        else if (r == 1)
+                doctor_add(d, "servers", DOCTOR_DEGRADED, false,
+                           "name an ordinary user in the config: \"user\": \"…\"",
+                           "MCP servers would run as root without capabilities");
+        else
+                doctor_add(d, "servers", DOCTOR_EFFECTIVE, false, NULL,
+                           "MCP servers run as uid %u%s%s%s", user.uid, user.name ? " (" : "",
+                           user.name ? user.name : "", user.name ? ")" : "");
+        upstream_user_done(&user);
+}
+
+/* ---- Python and the image ---- */
+
+/* Its version and its shared library, or nothing on the second line. The search is that of the
+ * image's build. */
+static const char python_question[] =
+        "import os, sys, sysconfig\n"
+        "v = lambda n: sysconfig.get_config_var(n) or ''\n"
+        "n = 'libpython%d.%d%s.so.1.0' % (sys.version_info[:2] + (getattr(sys, 'abiflags', ''),))\n"
+        "b, l, m = sys.base_prefix, v('LIBDIR'), v('MULTIARCH')\n"
+        "f = [l, os.path.join(l, m), os.path.join(b, 'lib'), os.path.join(b, 'lib', m), os.path.join(b, 'lib64')]\n"
+        "p = [os.path.join(d, x) for x in (n, n[:-2]) for d in f if os.path.isfile(os.path.join(d, x))]\n"
+        "print('%d.%d.%d' % sys.version_info[:3])\n"
+        "print(p[0] if p else '')\n";
+
+_Noreturn static void run_python(const char *python, int out)
+{
+        char *argv[] = {(char *)(uintptr_t)python, (char[]){"-I"}, (char[]){"-c"},
+                        (char *)(uintptr_t)python_question, NULL};
+        char *env[] = {(char[]){"LC_ALL=C.UTF-8"}, NULL};
+        int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        child_reset_signals();
+        alarm(PYTHON_TIMEOUT_S);
+        if (child_place_fd(nothing, STDIN_FILENO) == 0 && child_place_fd(out, STDOUT_FILENO) == 0 &&
+            child_place_fd(nothing, STDERR_FILENO) == 0)
+                execve(python, argv, env);
+        _exit(127);
+}
+
+/* Returns its answer (owned by the caller), NULL when it gave none. */
+static char *ask_python(const char *python)
+{
+        _cleanup_free_ char *answer = NULL;
+        size_t length = 0;
+        int ends[2], status = -1;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return NULL;
+        pid_t pid = fork();
+        if (pid == 0)
+                run_python(python, ends[1]);
+        close(ends[1]);
+        int r = pid < 0 ? -1 : fd_read_whole(ends[0], PYTHON_ANSWER_MAX, &answer, &length, NULL);
+        close(ends[0]);
+        while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+        return r >= 0 && status == 0 ? take_ptr(answer) : NULL;
+}
+
+static void check_python(struct doctor *d, const char *python)
+{
+        _cleanup_free_ char *answer = ask_python(python);
+        char version[16] = "", library[512] = "";
+
+        int n = answer ? sscanf(answer, "%15s %511[^\n]", version, library) : 0;
+        if (n < 1)
+                doctor_add(d, "python", DOCTOR_MISSING, true,
+                           "apt install python3, or --python PATH for another interpreter",
+                           "%s does not run", python);
+        else if (n < 2)
+                doctor_add(d, "python", DOCTOR_EFFECTIVE, true, NULL,
+                           "%s (%s), without libpython: it loads Cloister as a module", python,
+                           version);
+        else
+                doctor_add(d, "python", DOCTOR_EFFECTIVE, true, NULL, "%s (%s) with %s", python,
+                           version, library);
+}
+
+/* Of the store, or of what it will be made in. */
+static bool is_noexec(const char *store)
+{
+        char path[PATH_MAX];
+        struct statvfs fs;
+
+        snprintf(path, sizeof(path), "%s", store);
+        for (;;) {
+                if (statvfs(path, &fs) == 0)
+                        return fs.f_flag & ST_NOEXEC;
+                char *slash = strrchr(path, '/');
+                if (!slash || slash == path)
+                        return false;
+                *slash = '\0';
+        }
+}
+
+static void check_image(struct doctor *d, const struct config *config)
+{
+        struct image_choice choice;
+        struct image_info info;
+        struct error error = {0};
+        _cleanup_close_ int root = -1;
+
+        if (image_choose(config->image, config->python, &choice, &error) < 0 ||
+            image_refresh(&choice, &error) < 0) {
+                doctor_add(d, "image", DOCTOR_MISSING, true,
+                           "apt install python3, or \"python\" in the config", "%s", error.text);
+                return;
+        }
+        d->facts->image = is_noexec(choice.store) ? EACCES : 0;
+        int r = image_open(&choice, &info, &root, &error);
+        if (r >= 0) {
+                doctor_add(d, "image", DOCTOR_EFFECTIVE, true, NULL, "%s in %s: Python %s",
+                           info.name, choice.store, info.version);
+                return;
+        }
+        /* Only a build asks for the interpreter. */
+        if (choice.is_default)
+                check_python(d, choice.python);
+        if (r == -ENOENT && choice.is_default)
+                doctor_add(
+                        d, "image", DOCTOR_EFFECTIVE, true, NULL,
+                        "not made yet: at first use, in a few seconds (or `cloister image build`)");
+        else
+                doctor_add(d, "image", DOCTOR_MISSING, true, "cloister image build", "%s",
+                           error.text);
+}
+
+static enum sandbox_mode current_mode(void)
+{
+        struct ids ids;
+
+        if (ids_choose(0, 0, 2, &ids, NULL) < 0)
+                return geteuid() == 0 ? SANDBOX_ROOT : SANDBOX_ROOTLESS;
+        return ids.mode;
+}
+
+void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_configs)
+{
+        struct config *config = config_new();
+        enum sandbox_mode mode = current_mode();
+
+        if (!config)
+                return;
+        check_limits(d);
+        check_programs(d);
+        check_config(d, configs, n_configs, mode != SANDBOX_ROOTLESS, config);
+        check_user(d, mode, config);
+        check_image(d, config);
+        config_free(config);
+}

@@ -1,0 +1,165 @@
+/* What the doctor found, as a table or as JSON. */
+#include "supervisor/doctor/report.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "supervisor/doctor/findings.h"
+
+enum { REPORT_MAX = 1024 * 1024 };
+
+static const char *const state_names[] = {
+        [DOCTOR_EFFECTIVE] = "effective",
+        [DOCTOR_DEGRADED] = "degraded",
+        [DOCTOR_MISSING] = "missing",
+};
+static_assert(sizeof(state_names) / sizeof(state_names[0]) == DOCTOR_STATE_MAX, "a name for each");
+
+void doctor_add(struct doctor *d, const char *name, enum doctor_state state, bool required,
+                const char *fix, const char *format, ...)
+{
+        va_list args;
+
+        if (d->count == DOCTOR_FINDINGS_MAX)
+                return;
+        struct doctor_finding *f = &d->items[d->count++];
+        *f = (struct doctor_finding){.name = name, .state = state, .required = required};
+        snprintf(f->fix, sizeof(f->fix), "%s", fix && state != DOCTOR_EFFECTIVE ? fix : "");
+        va_start(args, format);
+        vsnprintf(f->detail, sizeof(f->detail), format, args);
+        va_end(args);
+}
+
+static bool holds(const struct doctor *d, const struct doctor_kind *kind)
+{
+        return d->facts && kind->holds(d->facts);
+}
+
+bool doctor_usable(const struct doctor *d)
+{
+        for (size_t i = 0; i < d->count; i++) {
+                if (d->items[i].required && d->items[i].state == DOCTOR_MISSING)
+                        return false;
+        }
+        for (size_t i = 0; i < doctor_n_kinds; i++) {
+                if (doctor_kinds[i].state == DOCTOR_MISSING && holds(d, &doctor_kinds[i]))
+                        return false;
+        }
+        return true;
+}
+
+static int flush(struct buffer *b, int r)
+{
+        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(b), b->length);
+}
+
+/* What came from outside (a file's name, an error's text) must not drive the terminal. */
+static void make_harmless(char *text)
+{
+        for (; *text; text++) {
+                if ((unsigned char)*text < 0x20 || *text == 0x7f)
+                        *text = '?';
+        }
+}
+
+static int table_row(struct buffer *b, struct doctor_finding f, bool colour)
+{
+        static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
+        const char *before = colour ? colours[f.state] : "", *after = colour ? "\033[0m" : "";
+
+        make_harmless(f.detail);
+        make_harmless(f.fix);
+        int r = buffer_printf(b, "%-16s %s%-9s%s  %s\n", f.name, before, state_names[f.state],
+                              after, f.detail);
+        if (r >= 0 && f.fix[0])
+                r = buffer_printf(b, "%-16s %-9s  fix: %s\n", "", "", f.fix);
+        return r;
+}
+
+static int finding_row(struct buffer *b, const struct doctor_kind *kind)
+{
+        return buffer_printf(b, "\n%s: %s.\n    fix: %s\n", kind->name, kind->why, kind->fix);
+}
+
+static const char *verdict(const struct doctor *d)
+{
+        if (!doctor_usable(d))
+                return "Cloister cannot run here before what is missing is there.";
+        for (size_t i = 0; i < d->count; i++) {
+                if (d->items[i].state != DOCTOR_EFFECTIVE)
+                        return "Cloister can run here; some layers are weaker than they could be.";
+        }
+        return "Cloister can run here.";
+}
+
+int doctor_print_table(const struct doctor *d, bool colour)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < d->count; i++)
+                r = table_row(&b, d->items[i], colour);
+        for (size_t i = 0; r >= 0 && i < doctor_n_kinds; i++) {
+                if (holds(d, &doctor_kinds[i]))
+                        r = finding_row(&b, &doctor_kinds[i]);
+        }
+        if (r >= 0)
+                r = buffer_printf(&b, "\n%s\n", verdict(d));
+        return flush(&b, r);
+}
+
+static int json_member(struct buffer *b, const char *name, const char *text)
+{
+        int r = buffer_printf(b, ", \"%s\": ", name);
+
+        return r < 0 ? r : json_append_string(b, text, strlen(text));
+}
+
+static int json_row(struct buffer *b, const struct doctor_finding *f, bool first)
+{
+        int r = buffer_printf(b, "%s\n  {\"name\": \"%s\", \"state\": \"%s\", \"required\": %s",
+                              first ? "" : ",", f->name, state_names[f->state],
+                              f->required ? "true" : "false");
+        if (r >= 0)
+                r = json_member(b, "detail", f->detail);
+        if (r >= 0 && f->fix[0])
+                r = json_member(b, "fix", f->fix);
+        return r < 0 ? r : buffer_printf(b, "}");
+}
+
+/* All that is known, so that a page about them can be held against the list. */
+static int json_finding(struct buffer *b, const struct doctor *d, const struct doctor_kind *kind,
+                        bool first)
+{
+        int r = buffer_printf(b, "%s\n  {\"name\": \"%s\", \"state\": \"%s\"", first ? "" : ",",
+                              kind->name, holds(d, kind) ? state_names[kind->state] : "absent");
+        if (r >= 0)
+                r = json_member(b, "why", kind->why);
+        if (r >= 0)
+                r = json_member(b, "fix", kind->fix);
+        return r < 0 ? r : buffer_printf(b, "}");
+}
+
+int doctor_print_json(const struct doctor *d)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
+        int r = buffer_printf(&b, "{\"usable\": %s, \"layers\": [",
+                              doctor_usable(d) ? "true" : "false");
+
+        for (size_t i = 0; r >= 0 && i < d->count; i++)
+                r = json_row(&b, &d->items[i], i == 0);
+        if (r >= 0)
+                r = buffer_printf(&b, "\n], \"findings\": [");
+        for (size_t i = 0; r >= 0 && i < doctor_n_kinds; i++)
+                r = json_finding(&b, d, &doctor_kinds[i], i == 0);
+        if (r >= 0)
+                r = buffer_printf(&b, "\n]}\n");
+        return flush(&b, r);
+}

@@ -1,0 +1,176 @@
+/*
+ * Who is in a leaf: moved there by us, or cloned into it by a template.
+ *
+ * Theory of operation. The kernel lets a process clone into a group of version 2
+ * (CLONE_INTO_CGROUP) when it may write cgroup.procs of that group and of the nearest one above
+ * both it and the group (cgroups(7)). So the template lives in a leaf beside its sessions' and is
+ * given these two files. It has other effective ids as it clones, those of the session, and
+ * capabilities over the files of its own user namespace: both the owner and the group of the files
+ * have to be of that.
+ *
+ * What it clones into it names by a descriptor of a directory, and from one of the host's own mount
+ * ".." leads to the host's root, whatever root the template has. So its descriptors are of a mount
+ * of our parent directory alone, read-only and attached nowhere: there is nothing above it, and
+ * cgroup.procs cannot be written through it, since for a clone the kernel asks the file's mode
+ * only. Making it takes a privilege over a mount namespace; a child has that in one of its own.
+ *
+ * We may not write what was given away, having no capability that would let us: it is taken back
+ * first.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/mount.h"
+#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/ids/userns.h"
+
+static const char members[] = "cgroup.procs";
+
+static bool is_version_2(const struct cgroups *cgroups)
+{
+        return cgroups->operations && cgroups->operations->version == CGROUP_V2;
+}
+
+static int give(int dir, uid_t uid, gid_t gid)
+{
+        /* Ours already, and it is the owner's right that counts. */
+        if (uid == geteuid())
+                return 0;
+        return fchownat(dir, members, uid, gid, 0) < 0 ? -errno : 0;
+}
+
+static void send_view(int socket, const char *path)
+{
+        const uint64_t attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                    MOUNT_ATTR_NOEXEC;
+        struct error ignored = {};
+        char byte = 0;
+
+        prctl(PR_SET_DUMPABLE, 0);
+        int view = mount_clone(AT_FDCWD, path, attributes, &ignored);
+        _exit(view < 0 || fd_send(socket, &byte, 1, &view, 1, 0) < 0);
+}
+
+/* -1: it cannot be had. */
+static int make_view(const char *path)
+{
+        int pair[2], view = -1;
+        size_t count = 1;
+        char byte;
+
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return -1;
+        _cleanup_close_ int ours = pair[0];
+        _cleanup_close_ int theirs = pair[1];
+        pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWNS);
+        if (pid == 0)
+                send_view(theirs, path);
+        close(take_fd(theirs));
+        if (pid < 0)
+                return -1;
+        ssize_t n = fd_receive(ours, &byte, 1, &view, &count, NULL, 0);
+        waitpid(pid, NULL, 0);
+        return n == 1 && count == 1 ? view : -1;
+}
+
+static int open_view(struct cgroup *cgroup)
+{
+        struct cgroups *owner = cgroup->owner;
+
+        if (!owner->has_view)
+                owner->view = make_view(owner->items[0].path);
+        owner->has_view = true;
+        if (owner->view < 0)
+                return -EOPNOTSUPP;
+        int fd = openat(owner->view, cgroup->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
+/* What a clone into it asks for. */
+static int give_both(struct cgroup *cgroup, uid_t uid, gid_t gid)
+{
+        struct cgroups *owner = cgroup->owner;
+
+        if (!owner->is_lent || owner->lent_to != uid) {
+                int r = give(owner->items[0].fd, uid, gid);
+                if (r < 0)
+                        return r;
+                owner->is_lent = uid != geteuid();
+                owner->lent_to = uid;
+        }
+        return give(cgroup->fds[0], uid, gid);
+}
+
+int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid)
+{
+        if (!is_version_2(cgroup->owner))
+                return -EOPNOTSUPP;
+        _cleanup_close_ int fd = open_view(cgroup);
+        int r = fd < 0 ? fd : give_both(cgroup, uid, gid);
+        return r < 0 ? r : take_fd(fd);
+}
+
+static void take_back(struct cgroup *cgroup)
+{
+        struct cgroups *owner = cgroup->owner;
+
+        /* Where this fails, so does what it is for. */
+        if (fchownat(owner->items[0].fd, members, geteuid(), getegid(), 0) == 0 &&
+            fchownat(cgroup->fds[0], members, geteuid(), getegid(), 0) == 0)
+                owner->is_lent = false;
+}
+
+int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err)
+{
+        char text[16];
+
+        if (cgroup->owner->is_lent)
+                take_back(cgroup);
+        snprintf(text, sizeof(text), "%d", pid);
+        for (size_t i = 0; i < cgroup->owner->count; i++) {
+                int r = cgroup_write(cgroup->fds[i], members, text);
+                if (r < 0)
+                        return error_errno(err, -r, "cgroup: move process %d into %s", pid,
+                                           cgroup->owner->items[i].path);
+        }
+        return 0;
+}
+
+int cgroup_dir(const struct cgroup *cgroup)
+{
+        return is_version_2(cgroup->owner) ? cgroup->fds[0] : -1;
+}
+
+bool cgroup_holds(const struct cgroup *cgroup, pid_t pid)
+{
+        char text[256];
+
+        /* It has at most two as yet; more than fit is nothing that we would vouch for. */
+        if (!is_version_2(cgroup->owner) ||
+            cgroup_read(cgroup->fds[0], members, text, sizeof(text)) <= 0)
+                return false;
+        char *rest = text;
+        for (const char *line; (line = strsep(&rest, "\n")) && *line;) {
+                if (atoi(line) == pid)
+                        return true;
+        }
+        return false;
+}
+
+void cgroup_prefer(struct cgroup *cgroup)
+{
+        if (is_version_2(cgroup->owner))
+                (void)cgroup_write(cgroup->fds[0], "cpu.weight", "1000");
+}

@@ -1,0 +1,203 @@
+/*
+ * Where this process sits in each cgroup hierarchy.
+ *
+ * A mount may show only a part of its hierarchy (field "root" of mountinfo: in a container without
+ * a cgroup namespace), and the path in /proc/self/cgroup is relative to the cgroup namespace's
+ * root. Our directory is the mount point and what of the path lies below the mount's root; where it
+ * lies elsewhere we are not visible.
+ */
+#include "supervisor/monitor/cgroup/cgroup-place.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+enum { PROC_FILE_MAX = 16 * 1024 * 1024 };
+
+static const struct {
+        const char *name;
+        enum cgroup_controller bit;
+} controller_names[] = {
+        {"memory", CGROUP_MEMORY},
+        {"pids", CGROUP_PIDS},
+        {"cpu", CGROUP_CPU},
+        {"cpuacct", CGROUP_CPUACCT},
+};
+
+static unsigned controllers_of(const char *list, size_t n)
+{
+        unsigned bits = 0;
+
+        for (const char *end = list + n; list < end;) {
+                size_t length = 0;
+                while (list + length < end && list[length] != ',')
+                        length++;
+                for (size_t i = 0; i < ARRAY_SIZE(controller_names); i++) {
+                        const char *name = controller_names[i].name;
+                        if (strlen(name) == length && strncmp(name, list, length) == 0)
+                                bits |= controller_names[i].bit;
+                }
+                list += length + 1;
+        }
+        return bits;
+}
+
+/* mountinfo writes space, tab, newline and backslash as three octal digits. */
+static void unescape(char *text)
+{
+        char *to = text;
+
+        for (const char *from = text; *from; to++) {
+                unsigned value;
+                if (from[0] == '\\' && sscanf(from + 1, "%3o", &value) == 1) {
+                        *to = (char)value;
+                        from += 4;
+                } else {
+                        *to = *from++;
+                }
+        }
+        *to = '\0';
+}
+
+/* The path of "N:controllers:path" for a hierarchy (bits; CGROUP_UNIFIED: the line "0::"). Not
+ * terminated. */
+static const char *own_path(const char *self, unsigned bits, size_t *ret_length)
+{
+        for (const char *line = self; *line;) {
+                size_t length = strcspn(line, "\n");
+                const char *first = memchr(line, ':', length);
+                const char *second = first ? strchr(first + 1, ':') : NULL;
+                if (second && second < line + length) {
+                        size_t n = (size_t)(second - first) - 1;
+                        bool unified = n == 0 && strncmp(line, "0:", 2) == 0;
+                        if (bits == CGROUP_UNIFIED ? unified
+                                                   : (controllers_of(first + 1, n) & bits) != 0) {
+                                *ret_length = (size_t)(line + length - second) - 1;
+                                return second + 1;
+                        }
+                }
+                line += length + (line[length] == '\n');
+        }
+        return NULL;
+}
+
+/* Cuts the mount's root off the path. Returns NULL when the path is not below it. */
+static const char *below_root(const char *root, const char *path, size_t *length)
+{
+        size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
+
+        if (*length < n || strncmp(path, root, n) != 0 || (*length > n && path[n] != '/'))
+                return NULL;
+        path += n;
+        *length -= n;
+        if (*length == 1)
+                *length = 0;
+        /* "/../x": outside of the namespace's root. */
+        return *length >= 3 && strncmp(path, "/..", 3) == 0 ? NULL : path;
+}
+
+struct mount_line {
+        char root[PATH_MAX], point[PATH_MAX];
+        char type[32];
+        char options[1024]; /* of the super block: the controllers of version 1 */
+};
+
+static bool parse_mount(const char *line, struct mount_line *ret)
+{
+        char text[3 * PATH_MAX];
+        size_t n = strcspn(line, "\n");
+
+        if (n >= sizeof(text))
+                return false;
+        memcpy(text, line, n);
+        text[n] = '\0';
+        static_assert(PATH_MAX == 4096, "the widths below");
+        if (sscanf(text, "%*s %*s %*s %4095s %4095s", ret->root, ret->point) != 2)
+                return false;
+        const char *rest = strstr(text, " - ");
+        if (!rest || sscanf(rest, " - %31s %*s %1023s", ret->type, ret->options) != 2)
+                return false;
+        unescape(ret->root);
+        unescape(ret->point);
+        return true;
+}
+
+static void add_place(struct cgroup_places *ret, const struct mount_line *mount, const char *self)
+{
+        unsigned bits = 0;
+        size_t length = 0;
+
+        if (strcmp(mount->type, "cgroup2") == 0)
+                bits = CGROUP_UNIFIED;
+        else if (strcmp(mount->type, "cgroup") == 0)
+                bits = controllers_of(mount->options, strlen(mount->options));
+        if (!bits || ret->count == CGROUP_PLACES_MAX || cgroup_place_of(ret, bits))
+                return;
+        const char *path = own_path(self, bits, &length);
+        path = path ? below_root(mount->root, path, &length) : NULL;
+        if (!path)
+                return;
+        struct cgroup_place *place = &ret->items[ret->count];
+        place->controllers = bits;
+        snprintf(place->mount, sizeof(place->mount), "%s", mount->point);
+        int n = snprintf(place->own, sizeof(place->own), "%s%.*s", mount->point, (int)length, path);
+        if (n > 0 && (size_t)n < sizeof(place->own))
+                ret->count++;
+}
+
+void cgroup_places_parse(const char *mountinfo, const char *self, struct cgroup_places *ret)
+{
+        struct mount_line mount;
+
+        ret->count = 0;
+        for (const char *line = mountinfo; *line;) {
+                size_t n = strcspn(line, "\n");
+                if (parse_mount(line, &mount))
+                        add_place(ret, &mount, self);
+                line += n + (line[n] == '\n');
+        }
+}
+
+static int read_file(const char *path, char **ret, struct error *err)
+{
+        size_t length;
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+        if (fd < 0)
+                return error_errno(err, errno, "open %s", path);
+        return fd_read_whole(fd, PROC_FILE_MAX, ret, &length, err);
+}
+
+int cgroup_places_read(struct cgroup_places **ret, struct error *err)
+{
+        _cleanup_free_ char *mountinfo = NULL, *self = NULL;
+
+        int r = read_file("/proc/self/mountinfo", &mountinfo, err);
+        if (r >= 0)
+                r = read_file("/proc/self/cgroup", &self, err);
+        if (r < 0)
+                return r;
+        struct cgroup_places *places = calloc(1, sizeof(*places));
+        if (!places)
+                return error_errno(err, ENOMEM, "cgroup");
+        cgroup_places_parse(mountinfo, self, places);
+        *ret = places;
+        return 0;
+}
+
+const struct cgroup_place *cgroup_place_of(const struct cgroup_places *places,
+                                           enum cgroup_controller controller)
+{
+        for (size_t i = 0; i < places->count; i++) {
+                if (places->items[i].controllers & controller)
+                        return &places->items[i];
+        }
+        return NULL;
+}

@@ -1,0 +1,514 @@
+/*
+ * Control groups, behind one interface.
+ *
+ * Theory of operation. Below our own cgroup (version 2 as root: below the mount's root where ours
+ * cannot hold children) lies one parent directory a hierarchy, cloister-<pid>-<start time>, and in
+ * it one leaf a sandbox. The parent is locked by flock() for as long as we live: cgroups_sweep()
+ * takes away only what nobody holds, also where a pid means another process (another pid namespace)
+ * or none.
+ *
+ * A leaf that was killed is never used again: the kernel would kill every process cloned into it.
+ * Removing one is a matter of microseconds when its processes are gone, and waits for at most
+ * REMOVE_MS when not; what is busy then is tried again with the next leaf, and at last by the
+ * janitor.
+ */
+#include "supervisor/monitor/cgroup/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
+
+enum { REMOVE_MS = 100, REMOVE_ALL_MS = 500, LEFTOVERS_MAX = 64 };
+
+static const char parent_prefix[] = "cloister-";
+
+/* ---- the parent ---- */
+
+/* Field 22 of /proc/PID/stat; 0 when there is no such process. */
+static unsigned long long start_time(pid_t pid)
+{
+        char path[32], text[1024];
+        unsigned long long value = 0;
+
+        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+        if (cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0)
+                return 0;
+        const char *rest = strrchr(text, ')');
+        if (rest)
+                sscanf(rest,
+                       ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                       &value);
+        return value;
+}
+
+static void name_parents(char *name, size_t size)
+{
+        snprintf(name, size, "%s%d-%llu", parent_prefix, getpid(), start_time(getpid()));
+}
+
+static int make_parent(struct hierarchy *h, const char *name)
+{
+        /* A second round: somebody's sweep took the directory before it was locked. */
+        for (int i = 0; i < 2; i++) {
+                if (mkdirat(h->base_fd, name, 0755) < 0 && errno != EEXIST)
+                        return -errno;
+                h->fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (h->fd >= 0 && flock(h->fd, LOCK_EX | LOCK_NB) == 0 &&
+                    faccessat(h->base_fd, name, F_OK, 0) == 0)
+                        return 0;
+                cleanup_close(&h->fd);
+                h->fd = -1;
+        }
+        return -EAGAIN;
+}
+
+static void hierarchy_done(struct hierarchy *h)
+{
+        free(h->base_path);
+        free(h->path);
+        cleanup_close(&h->base_fd);
+        cleanup_close(&h->fd);
+}
+
+int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
+                         struct error *err)
+{
+        struct hierarchy h = {.controllers = controllers, .base_fd = -1, .fd = -1};
+        int r = -ENOMEM;
+
+        h.base_path = strdup(base);
+        if (!h.base_path || asprintf(&h.path, "%s/%s", base, cgroups->name) < 0) {
+                h.path = NULL;
+        } else {
+                h.base_fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                r = h.base_fd < 0 ? -errno : make_parent(&h, cgroups->name);
+        }
+        if (r < 0) {
+                error_errno(err, -r, "cgroup: make a directory in %s", base);
+                hierarchy_done(&h);
+                return r;
+        }
+        cgroups->items[cgroups->count++] = h;
+        return 0;
+}
+
+static void forget_hierarchies(struct cgroups *cgroups)
+{
+        for (size_t i = 0; i < cgroups->count; i++) {
+                if (cgroups->items[i].base_fd >= 0)
+                        cgroup_tree_remove(cgroups->items[i].base_fd, cgroups->name, REMOVE_ALL_MS);
+                hierarchy_done(&cgroups->items[i]);
+        }
+        cgroups->count = 0;
+}
+
+/* Found out by doing: a leaf with limits. */
+static int try_leaf(struct cgroups *cgroups, struct error *err)
+{
+        struct limits limits;
+        struct cgroup *trial;
+
+        limits_default(&limits);
+        int r = cgroup_new(cgroups, 0, &limits, &trial, err);
+        if (r < 0)
+                return r;
+        const struct cgroup_operations *o = cgroups->operations;
+        int fd = cgroup_leaf_fd(trial, o->cpu_limit_controller);
+        cgroups->bounds_cpu = fd >= 0 && faccessat(fd, o->cpu_limit_file, F_OK, 0) == 0;
+        cgroup_free(trial);
+        return 0;
+}
+
+static int try_version(struct cgroups *cgroups, const struct cgroup_operations *operations,
+                       int (*open_version)(struct cgroups *, const struct cgroup_places *,
+                                           struct error *),
+                       const struct cgroup_places *places, struct error *why)
+{
+        int r = open_version(cgroups, places, why);
+
+        if (r >= 0) {
+                cgroups->operations = operations;
+                r = try_leaf(cgroups, why);
+        }
+        if (r < 0) {
+                cgroups->operations = NULL;
+                forget_hierarchies(cgroups);
+        }
+        return r;
+}
+
+static void explain(int code, bool v2, struct error *why)
+{
+        if (code == -EOPNOTSUPP) {
+                error_set(
+                        why, EOPNOTSUPP,
+                        "no cgroup hierarchy with the memory and pids controllers is mounted here (mount -t cgroup2 none /sys/fs/cgroup)");
+                return;
+        }
+        if (code != -EACCES && code != -EPERM && code != -EROFS)
+                return;
+        size_t used = strlen(why->text);
+        snprintf(why->text + used, sizeof(why->text) - used, "; %s",
+                 !v2              ? "with cgroup v1 only root may make one"
+                 : geteuid() == 0 ? "start it with `systemd-run --scope -p Delegate=yes`"
+                                  : "start it with `systemd-run --user --scope -p Delegate=yes`");
+}
+
+int cgroups_candidates(char ***ret, struct error *err)
+{
+        _cleanup_free_ struct cgroup_places *places = NULL;
+        char name[sizeof((struct cgroups){}.name)];
+        size_t n = 0;
+
+        int r = cgroup_places_read(&places, err);
+        if (r < 0)
+                return r;
+        /* Two a place: below our own cgroup, and below the mount's root. */
+        char **list = calloc(2 * places->count + 1, sizeof(char *));
+        if (!list)
+                return error_errno(err, ENOMEM, "cgroup");
+        name_parents(name, sizeof(name));
+        for (size_t i = 0; i < places->count && r >= 0; i++) {
+                const char *bases[] = {places->items[i].own, places->items[i].mount};
+                size_t most = strcmp(bases[0], bases[1]) == 0 ? 1 : 2;
+                for (size_t k = 0; k < most && r >= 0; k++) {
+                        if (faccessat(AT_FDCWD, bases[k], W_OK | X_OK, AT_EACCESS) < 0)
+                                continue;
+                        r = asprintf(&list[n], "%s/%s", bases[k], name);
+                        n += r >= 0;
+                }
+        }
+        if (r < 0) {
+                list[n] = NULL;
+                cgroups_candidates_free(list);
+                return error_errno(err, ENOMEM, "cgroup");
+        }
+        *ret = list;
+        return 0;
+}
+
+void cgroups_candidates_free(char **list)
+{
+        for (size_t i = 0; list && list[i]; i++)
+                free(list[i]);
+        free(list);
+}
+
+int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct error *err)
+{
+        _cleanup_free_ struct cgroup_places *places = NULL;
+        struct error local = {0};
+
+        int r = cgroup_places_read(&places, err);
+        if (r < 0)
+                return r;
+        struct cgroups *cgroups = calloc(1, sizeof(*cgroups));
+        if (!cgroups)
+                return error_errno(err, ENOMEM, "cgroup");
+        cgroups->is_ours = is_ours;
+        cgroups->view = -1;
+        name_parents(cgroups->name, sizeof(cgroups->name));
+        r = try_version(cgroups, &cgroup2_operations, cgroup2_open, places, &local);
+        bool v2 = r != -EOPNOTSUPP;
+        if (!v2)
+                r = try_version(cgroups, &cgroup1_operations, cgroup1_open, places, &local);
+        if (r < 0) {
+                explain(r, v2, &local);
+                cgroups->wants_delegation = v2;
+                if (why)
+                        *why = local;
+        }
+        *ret = cgroups;
+        return 0;
+}
+
+struct cgroups *cgroups_free(struct cgroups *cgroups)
+{
+        if (!cgroups)
+                return NULL;
+        cleanup_close(&cgroups->view);
+        forget_hierarchies(cgroups);
+        for (size_t i = 0; i < cgroups->n_leftovers; i++)
+                free(cgroups->leftovers[i]);
+        free(cgroups->leftovers);
+        free(cgroups);
+        return NULL;
+}
+
+enum cgroup_version cgroups_version(const struct cgroups *cgroups)
+{
+        return cgroups->operations ? cgroups->operations->version : CGROUP_NONE;
+}
+
+bool cgroups_want_delegation(const struct cgroups *cgroups)
+{
+        return cgroups->wants_delegation;
+}
+
+bool cgroups_bounds_cpu(const struct cgroups *cgroups)
+{
+        return cgroups->bounds_cpu;
+}
+
+size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t most)
+{
+        size_t n = cgroups->count < most ? cgroups->count : most;
+
+        for (size_t i = 0; i < n; i++)
+                paths[i] = cgroups->items[i].path;
+        return n;
+}
+
+/* ---- what others left ---- */
+
+/* cloister-<pid>-<start>: nobody holds it, and no such process is here (it may be about to take the
+ * lock). */
+static bool is_abandoned(const struct hierarchy *h, const char *name)
+{
+        unsigned long long started;
+        int pid, end = 0;
+
+        if (sscanf(name, "cloister-%d-%llu%n", &pid, &started, &end) != 2 || name[end] != '\0')
+                return false;
+        if (pid <= 0 || start_time(pid) == started)
+                return false;
+        _cleanup_close_ int fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+static void sweep_hierarchy(const struct hierarchy *h)
+{
+        int fd = openat(h->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *entry;
+
+        if (!dir) {
+                cleanup_close(&fd);
+                return;
+        }
+        while ((entry = readdir(dir))) {
+                if (entry->d_type == DT_DIR && is_abandoned(h, entry->d_name))
+                        cgroup_tree_remove(h->base_fd, entry->d_name, REMOVE_MS);
+        }
+        closedir(dir);
+}
+
+void cgroups_sweep(struct cgroups *cgroups)
+{
+        for (size_t i = 0; i < cgroups->count; i++)
+                sweep_hierarchy(&cgroups->items[i]);
+}
+
+/* ---- leaves ---- */
+
+static bool try_remove(const struct cgroups *cgroups, const char *name)
+{
+        bool gone = true;
+
+        for (size_t i = 0; i < cgroups->count; i++)
+                gone &= cgroup_tree_remove(cgroups->items[i].fd, name, 0) == 0;
+        return gone;
+}
+
+static bool remove_leaf(const struct cgroups *cgroups, const char *name)
+{
+        int waited = 0;
+
+        while (!try_remove(cgroups, name)) {
+                waited = cgroup_nap(waited, REMOVE_MS);
+                if (waited < 0)
+                        return false;
+        }
+        return true;
+}
+
+static void retry_leftovers(struct cgroups *cgroups)
+{
+        size_t left = 0;
+
+        for (size_t i = 0; i < cgroups->n_leftovers; i++) {
+                char *name = cgroups->leftovers[i];
+                if (try_remove(cgroups, name))
+                        free(name);
+                else
+                        cgroups->leftovers[left++] = name;
+        }
+        cgroups->n_leftovers = left;
+}
+
+static void remember_leftover(struct cgroups *cgroups, const char *name)
+{
+        /* Beyond this many the janitor has them. */
+        if (cgroups->n_leftovers == LEFTOVERS_MAX)
+                return;
+        if (!cgroups->leftovers)
+                cgroups->leftovers = calloc(LEFTOVERS_MAX, sizeof(char *));
+        char *copy = cgroups->leftovers ? strdup(name) : NULL;
+        if (copy)
+                cgroups->leftovers[cgroups->n_leftovers++] = copy;
+}
+
+static int make_leaf(struct cgroup *cgroup, struct error *err)
+{
+        const struct cgroups *owner = cgroup->owner;
+
+        for (size_t i = 0; i < owner->count; i++) {
+                const struct hierarchy *h = &owner->items[i];
+                if (mkdirat(h->fd, cgroup->name, 0755) < 0)
+                        return error_errno(err, errno, "cgroup: mkdir %s/%s", h->path,
+                                           cgroup->name);
+                cgroup->fds[i] = openat(h->fd, cgroup->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (cgroup->fds[i] < 0)
+                        return error_errno(err, errno, "cgroup: open %s/%s", h->path, cgroup->name);
+        }
+        return 0;
+}
+
+int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
+               struct cgroup **ret, struct error *err)
+{
+        if (!cgroups->operations)
+                return error_set(err, EOPNOTSUPP, "cgroup: there is none");
+        retry_leftovers(cgroups);
+        struct cgroup *cgroup = calloc(1, sizeof(*cgroup));
+        if (!cgroup)
+                return error_errno(err, ENOMEM, "cgroup");
+        cgroup->owner = cgroups;
+        for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
+                cgroup->fds[i] = -1;
+        /* The serial makes the name of a leaf new, also when the one before it would not go. */
+        snprintf(cgroup->name, sizeof(cgroup->name), "%c-%" PRIu32 "-%" PRIu32, limits ? 's' : 't',
+                 id, cgroups->serial++);
+        int r = make_leaf(cgroup, err);
+        if (r >= 0 && limits)
+                r = cgroups->operations->set_limits(cgroup, limits, err);
+        if (r < 0) {
+                cgroup_free(cgroup);
+                return r;
+        }
+        *ret = cgroup;
+        return 0;
+}
+
+struct cgroup *cgroup_free(struct cgroup *cgroup)
+{
+        if (!cgroup)
+                return NULL;
+        /* First where it reaches all at once; the other hierarchies hold the same processes. */
+        (void)cgroup_kill(cgroup);
+        for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
+                cleanup_close(&cgroup->fds[i]);
+        if (!remove_leaf(cgroup->owner, cgroup->name))
+                remember_leftover(cgroup->owner, cgroup->name);
+        free(cgroup);
+        return NULL;
+}
+
+int cgroup_leaf_fd(const struct cgroup *cgroup, enum cgroup_controller controller)
+{
+        for (size_t i = 0; i < cgroup->owner->count; i++) {
+                if (cgroup->owner->items[i].controllers & controller)
+                        return cgroup->fds[i];
+        }
+        return -1;
+}
+
+int cgroup_set(const struct cgroup *cgroup, enum cgroup_controller controller, const char *file,
+               const char *text, struct error *err)
+{
+        int r = cgroup_write(cgroup_leaf_fd(cgroup, controller), file, text);
+
+        return r < 0 ? error_errno(err, -r, "cgroup: write %s to %s", text, file) : 0;
+}
+
+int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller controller,
+                      const char *file, uint64_t value, struct error *err)
+{
+        char text[24];
+
+        snprintf(text, sizeof(text), "%" PRIu64, value);
+        return cgroup_set(cgroup, controller, file, text, err);
+}
+
+int cgroup_kill(struct cgroup *cgroup)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+        int r = fd < 0 ? -EOPNOTSUPP : cgroup_write(fd, "cgroup.kill", "1");
+
+        /* Kernels before 5.14 have no such file. */
+        return r == -ENOENT ? -EOPNOTSUPP : r;
+}
+
+int cgroup_freeze(struct cgroup *cgroup, bool frozen)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+        int r = fd < 0 ? -EOPNOTSUPP : cgroup_write(fd, "cgroup.freeze", frozen ? "1" : "0");
+
+        /* Kernels before 5.2 have no such file. */
+        return r == -ENOENT ? -EOPNOTSUPP : r;
+}
+
+int cgroup_open_reclaim(struct cgroup *cgroup, int *fd, uint64_t *bytes)
+{
+        int dir = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+
+        *fd = dir < 0 ? -1 : openat(dir, "memory.reclaim", O_WRONLY | O_CLOEXEC);
+        if (*fd < 0)
+                return dir < 0 || errno == ENOENT ? -EOPNOTSUPP : -errno;
+        *bytes = cgroup_read_number(dir, "memory.current");
+        return 0;
+}
+
+/* ---- facts ---- */
+
+static int open_fact(struct cgroup *cgroup, int dir, const char *file, int *ret, struct error *err)
+{
+        *ret = openat(dir, file, O_RDONLY | O_CLOEXEC);
+        return *ret < 0 ? error_errno(err, errno, "cgroup: open %s", file) : 0;
+}
+
+int cgroup_open_facts(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err)
+{
+        const struct cgroup_operations *o = cgroup->owner->operations;
+        int memory = cgroup_leaf_fd(cgroup, o->memory_controller);
+
+        int r = open_fact(cgroup, cgroup_leaf_fd(cgroup, o->cpu_controller), o->cpu_file,
+                          &fds[SESSION_CPU], err);
+        if (r >= 0)
+                r = open_fact(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY], err);
+        if (r < 0)
+                return r;
+        r = open_fact(cgroup, memory, o->memory_file, &fds[SESSION_MEMORY_PEAK], err);
+        /* memory.peak is of 5.19; before it, what is used now has to do. */
+        if (r == -ENOENT)
+                r = open_fact(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY_PEAK], err);
+        return r;
+}
+
+uint64_t cgroup_cpu_usec(struct cgroup *cgroup)
+{
+        return cgroup->owner->operations->cpu_usec(cgroup);
+}
+
+uint64_t cgroup_memory_peak(struct cgroup *cgroup)
+{
+        const struct cgroup_operations *o = cgroup->owner->operations;
+
+        return cgroup_read_number(cgroup_leaf_fd(cgroup, o->memory_controller), o->memory_file);
+}
+
+uint32_t cgroup_oom_kills(struct cgroup *cgroup)
+{
+        return cgroup->owner->operations->oom_kills(cgroup);
+}

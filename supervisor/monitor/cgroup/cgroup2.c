@@ -1,0 +1,261 @@
+/*
+ * Version 2: one tree.
+ *
+ * A group with processes of its own cannot give controllers to its children (cgroups(7), "no
+ * internal processes"), and a group that systemd manages is not ours to change unless it was
+ * delegated. So: our own group where it is ours to use and we are alone in it, or all others in it
+ * are ours too, after moving into a leaf "supervisor"; else, as root where there is no systemd, the
+ * root of the mount. Where there is one, it is asked for a scope (cgroup-scope.h).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
+
+enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10, GENERATIONS_MAX = 4, PROCS_SIZE = 64 * 1024 };
+
+static int set_cpu(const struct cgroup *cgroup, uint32_t milli, struct error *err)
+{
+        char text[48];
+
+        snprintf(text, sizeof(text), "%llu %d", (unsigned long long)milli * (PERIOD_US / 1000),
+                 PERIOD_US);
+        int r = cgroup_write(cgroup_leaf_fd(cgroup, CGROUP_UNIFIED), "cpu.max", text);
+        /* A user manager delegates memory and pids, not always cpu. */
+        return r < 0 && r != -ENOENT ? error_errno(err, -r, "cgroup: write cpu.max") : 0;
+}
+
+static int set_limits(const struct cgroup *cgroup, const struct limits *limits, struct error *err)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+        int r = cgroup_set_number(cgroup, CGROUP_UNIFIED, "memory.max", limits->memory, err);
+
+        if (r >= 0)
+                r = cgroup_set_number(cgroup, CGROUP_UNIFIED, "pids.max", limits->pids, err);
+        if (r >= 0 && limits->cpu_milli > 0)
+                r = set_cpu(cgroup, limits->cpu_milli, err);
+        if (r < 0)
+                return r;
+        /* Absent where the kernel does not count swap. */
+        r = cgroup_write(fd, "memory.swap.max", "0");
+        if (r < 0 && r != -ENOENT)
+                return error_errno(err, -r, "cgroup: write memory.swap.max");
+        /* One process of a sandbox dies at a time, so that its init can tell how the worker ended.
+         */
+        (void)cgroup_write(fd, "memory.oom.group", "0");
+        return 0;
+}
+
+static uint64_t cpu_usec(const struct cgroup *cgroup)
+{
+        return cgroup_read_key(cgroup_leaf_fd(cgroup, CGROUP_UNIFIED), "cpu.stat", "usage_usec");
+}
+
+static uint32_t oom_kills(const struct cgroup *cgroup)
+{
+        return (uint32_t)cgroup_read_key(cgroup_leaf_fd(cgroup, CGROUP_UNIFIED), "memory.events",
+                                         "oom_kill");
+}
+
+const struct cgroup_operations cgroup2_operations = {
+        .version = CGROUP_V2,
+        .set_limits = set_limits,
+        .cpu_limit_file = "cpu.max",
+        .cpu_limit_controller = CGROUP_UNIFIED,
+        .cpu_file = "cpu.stat",
+        .cpu_controller = CGROUP_UNIFIED,
+        .memory_file = "memory.peak",
+        .memory_now_file = "memory.current",
+        .memory_controller = CGROUP_UNIFIED,
+        .cpu_usec = cpu_usec,
+        .oom_kills = oom_kills,
+};
+
+/* ---- where our parent goes ---- */
+
+static bool has_word(const char *text, const char *word)
+{
+        size_t n = strlen(word);
+
+        for (const char *at = text; (at = strstr(at, word)); at += n) {
+                if ((at == text || at[-1] == ' ') && strchr(" \n", at[n]))
+                        return true;
+        }
+        return false;
+}
+
+static bool controls(int dir_fd, const char *file)
+{
+        char text[512];
+
+        return cgroup_read(dir_fd, file, text, sizeof(text)) >= 0 && has_word(text, "memory") &&
+               has_word(text, "pids");
+}
+
+/* The root of the hierarchy itself, which alone may hold both processes and controllers. */
+static bool is_true_root(int dir_fd)
+{
+        return faccessat(dir_fd, "cgroup.events", F_OK, 0) < 0;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+        char path[32], text[1024];
+        int parent = 0;
+
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        const char *rest = cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0 ? NULL
+                                                                               : strrchr(text, ')');
+        return rest && sscanf(rest, ") %*c %d", &parent) == 1 ? (pid_t)parent : 0;
+}
+
+/* We, the janitor and its twin. */
+static bool is_one_of_us(pid_t pid)
+{
+        for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
+                if (pid == getpid())
+                        return true;
+                pid = parent_of(pid);
+        }
+        return false;
+}
+
+static bool are_alone(int dir_fd)
+{
+        char text[PROCS_SIZE];
+
+        if (cgroup_read(dir_fd, "cgroup.procs", text, sizeof(text)) <= 0)
+                return false;
+        char *rest = text;
+        for (const char *line; (line = strsep(&rest, "\n")) && *line;) {
+                if (!is_one_of_us((pid_t)atoi(line)))
+                        return false;
+        }
+        return true;
+}
+
+static bool is_under_systemd(void)
+{
+        return access("/run/systemd/system", F_OK) == 0;
+}
+
+/* systemd marks what it delegated; where there is no systemd, nobody else writes there. */
+static bool is_delegated(const char *path)
+{
+        char above[PATH_MAX], value[4];
+        struct stat st;
+
+        if (geteuid() != 0 || !is_under_systemd())
+                return true;
+        /* A user's manager owns what was delegated to it. */
+        if (stat(path, &st) < 0 || st.st_uid != geteuid())
+                return false;
+        snprintf(above, sizeof(above), "%s", path);
+        /* What lies below a delegated one is not systemd's either. */
+        for (char *slash; (slash = strrchr(above, '/')); *slash = '\0') {
+                if (getxattr(above, "trusted.delegate", value, sizeof(value)) > 0 ||
+                    getxattr(above, "user.delegate", value, sizeof(value)) > 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Gives a group's children the controllers; cpu where it can be had. */
+static int enable(int dir_fd, const char *path, struct error *why)
+{
+        const char file[] = "cgroup.subtree_control";
+        int r = controls(dir_fd, file) ? 0 : cgroup_write(dir_fd, file, "+memory +pids");
+
+        if (r == -EBUSY)
+                return error_set(
+                        why, EBUSY,
+                        "cgroup %s holds processes and so cannot limit a part of them; start Cloister in a cgroup of its own (systemd: Delegate=yes)",
+                        path);
+        if (r < 0)
+                return error_errno(why, -r, "cgroup: enable memory and pids in %s", path);
+        (void)cgroup_write(dir_fd, file, "+cpu");
+        return 0;
+}
+
+static int move_aside(int dir_fd, const char *path, struct error *why)
+{
+        char pids[PROCS_SIZE];
+        int r = 1;
+
+        if (mkdirat(dir_fd, "supervisor", 0755) < 0 && errno != EEXIST)
+                return error_errno(why, errno, "cgroup: mkdir %s/supervisor", path);
+        /* Who was forked meanwhile is met in the next round. One that has ended is no failure. */
+        for (int round = 0; r > 0 && round < MOVE_ROUNDS_MAX; round++) {
+                r = cgroup_read(dir_fd, "cgroup.procs", pids, sizeof(pids));
+                char *rest = pids;
+                for (const char *pid; r > 0 && (pid = strsep(&rest, "\n")) && *pid;) {
+                        int moved = cgroup_write(dir_fd, "supervisor/cgroup.procs", pid);
+                        r = moved < 0 && moved != -ESRCH ? moved : r;
+                }
+        }
+        return r < 0 ? error_errno(why, -r, "cgroup: move to %s/supervisor", path) : 0;
+}
+
+static int host_in(struct cgroups *cgroups, int dir_fd, const char *path, struct error *why)
+{
+        int r = enable(dir_fd, path, why);
+
+        if (r >= 0)
+                r = cgroup_add_hierarchy(cgroups, CGROUP_UNIFIED, path, why);
+        if (r < 0)
+                return r;
+        const struct hierarchy *h = &cgroups->items[cgroups->count - 1];
+        return enable(h->fd, h->path, why);
+}
+
+static int host_in_own(struct cgroups *cgroups, const char *path, struct error *why)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0)
+                return error_errno(why, errno, "cgroup: open %s", path);
+        int r = is_true_root(fd) ? 0 : move_aside(fd, path, why);
+        return r < 0 ? r : host_in(cgroups, fd, path, why);
+}
+
+static int host_in_root(struct cgroups *cgroups, const char *path, struct error *why)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0)
+                return error_errno(why, errno, "cgroup: open %s", path);
+        return host_in(cgroups, fd, path, why);
+}
+
+static bool own_can_host(const char *path, bool is_ours)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        return fd >= 0 && controls(fd, "cgroup.controllers") &&
+               (is_ours || is_true_root(fd) || (are_alone(fd) && is_delegated(path)));
+}
+
+int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why)
+{
+        const struct cgroup_place *place = cgroup_place_of(places, CGROUP_UNIFIED);
+        _cleanup_close_ int root = place ? open(place->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                                         : -1;
+
+        if (root < 0 || !controls(root, "cgroup.controllers"))
+                return -EOPNOTSUPP;
+        if (own_can_host(place->own, cgroups->is_ours))
+                return host_in_own(cgroups, place->own, why);
+        if (geteuid() == 0 && !is_under_systemd())
+                return host_in_root(cgroups, place->mount, why);
+        return error_set(why, EACCES,
+                         "cgroup %s was not delegated to uid %u, or holds other processes",
+                         place->own, geteuid());
+}

@@ -1,0 +1,115 @@
+/*
+ * The janitor.
+ *
+ * Theory of operation: a monitor that is killed cannot clean up, and control groups, unlike
+ * namespaces and processes with a parent-death signal, do not go by themselves. The janitor holds
+ * nothing but the read end of a pipe and a few paths, and sleeps in read() until the kernel closes
+ * the other end. When the monitor ended in good order, there is nothing left to remove.
+ */
+#include "supervisor/monitor/cgroup/janitor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/process/child.h"
+
+enum { JANITOR_TIMEOUT_MS = 2000, FINISH_TIMEOUT_MS = 1000 };
+
+static int remove_path(const char *path, int timeout_ms)
+{
+        char parent[PATH_MAX];
+        const char *name = strrchr(path, '/');
+
+        if (!name || (size_t)(name - path) >= sizeof(parent))
+                return -EINVAL;
+        memcpy(parent, path, (size_t)(name - path));
+        parent[name - path] = '\0';
+        _cleanup_close_ int fd = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 ? -errno : cgroup_tree_remove(fd, name + 1, timeout_ms);
+}
+
+/* All of them at once, then what takes longer: the same processes are in each hierarchy. */
+static void clean(const char *const *paths, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                remove_path(paths[i], 0);
+        for (size_t i = 0; i < n; i++)
+                remove_path(paths[i], JANITOR_TIMEOUT_MS);
+}
+
+_Noreturn static void run(int pipe_fd, const char *const *paths, size_t n, const char *socket)
+{
+        sigset_t all;
+        char byte;
+
+        child_close_all_but(&pipe_fd, 1);
+        setsid();
+        child_hide("cloister-janitor");
+        /* Whoever ends the monitor's process group or session must not end this one. */
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, NULL);
+        /* The root directory of a cgroup mount has mode 0555: root itself needs this to remove what
+         * lies in it. */
+        (void)ids_keep_capabilities(UINT64_C(1) << CAP_DAC_OVERRIDE, NULL);
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        (void)!chdir("/");
+        /* Ignored, so that a twin that is killed leaves no zombie and wait() below returns when
+         * there is none. */
+        signal(SIGCHLD, SIG_IGN);
+        pid_t twin = fork();
+        while (read(pipe_fd, &byte, 1) < 0 && errno == EINTR)
+                ;
+        if (socket)
+                path_remove_with_directory(socket);
+        clean(paths, n);
+        while (twin > 0 && wait(NULL) < 0 && errno == EINTR)
+                ;
+        _exit(0);
+}
+
+pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int *pipe_fd,
+                    struct error *err)
+{
+        int ends[2];
+
+        if (n > JANITOR_PATHS_MAX)
+                return error_set(err, E2BIG, "janitor: %zu paths", n);
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "janitor: pipe");
+        pid_t pid = fork();
+        if (pid == 0)
+                run(ends[0], paths, n, socket);
+        int code = errno;
+        close(ends[0]);
+        if (pid < 0) {
+                close(ends[1]);
+                return error_errno(err, code, "janitor: fork");
+        }
+        *pipe_fd = ends[1];
+        return pid;
+}
+
+void janitor_finish(pid_t pid, int pipe_fd)
+{
+        _cleanup_close_ int pidfd = pidfd_open(pid, 0);
+        struct pollfd polled = {.fd = pidfd, .events = POLLIN};
+
+        close(pipe_fd);
+        while (pidfd >= 0 && poll(&polled, 1, FINISH_TIMEOUT_MS) < 0 && errno == EINTR)
+                ;
+        waitpid(pid, NULL, WNOHANG);
+}

@@ -1,0 +1,411 @@
+/* Which host ids sandboxes run as, and what privilege the monitor keeps. */
+#include "supervisor/monitor/ids/ids.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "supervisor/monitor/ids/ids-range.h"
+#include "supervisor/monitor/ids/newuidmap.h"
+#include "supervisor/monitor/ids/userns.h"
+#include "supervisor/monitor/process/child.h"
+
+/* include/linux/proc_ns.h: PROC_USER_INIT_INO, the inode of the initial user namespace. */
+#define INITIAL_USER_NAMESPACE 0xEFFFFFFDU
+
+const char *ids_mode_name(enum sandbox_mode mode)
+{
+        static const char *const names[] = {
+                [SANDBOX_ROOTLESS] = "rootless",
+                [SANDBOX_CAPABLE] = "capable",
+                [SANDBOX_ROOT] = "root",
+        };
+        static_assert(ARRAY_SIZE(names) == SANDBOX_MODE_MAX, "a name for each mode");
+
+        return (unsigned)mode < SANDBOX_MODE_MAX ? names[mode] : "unknown";
+}
+
+static bool can_map_ids(void)
+{
+        cap_flag_value_t uid = CAP_CLEAR, gid = CAP_CLEAR;
+        cap_t now = cap_get_proc();
+
+        if (!now)
+                return false;
+        cap_get_flag(now, CAP_SETUID, CAP_EFFECTIVE, &uid);
+        cap_get_flag(now, CAP_SETGID, CAP_EFFECTIVE, &gid);
+        cap_free(now);
+        return uid == CAP_SET && gid == CAP_SET;
+}
+
+static bool is_initial_namespace(void)
+{
+        struct stat st;
+
+        return stat("/proc/self/ns/user", &st) < 0 || st.st_ino == INITIAL_USER_NAMESPACE;
+}
+
+/* ---- the trial ---- */
+
+/* In the child, once it is mapped: what a sandbox needs of its namespace. A mount is what
+ * AppArmor's restriction of unprivileged user namespaces forbids although their creation succeeds.
+ * Returns 0 or a positive errno value. */
+static int use_namespace(void)
+{
+        if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || unshare(CLONE_NEWNS) < 0 ||
+            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("tmpfs", "/", "tmpfs", MS_NOSUID | MS_NODEV, "size=4k") < 0)
+                return errno;
+        return 0;
+}
+
+_Noreturn static void trial_child(int go)
+{
+        char byte;
+
+        child_close_all_but(&go, 1);
+        if (fd_read_full(go, &byte, 1) != 1)
+                _exit(ECANCELED);
+        _exit(use_namespace());
+}
+
+static int await_trial(pid_t pid)
+{
+        int status;
+
+        while (waitpid(pid, &status, 0) < 0) {
+                if (errno != EINTR)
+                        return -errno;
+        }
+        if (!WIFEXITED(status))
+                return -EIO;
+        return -WEXITSTATUS(status);
+}
+
+int ids_map(pid_t pid, const struct ids *ids, struct error *err)
+{
+        if (ids->by_helper)
+                return newuidmap_map(pid, ids->first, ids->group, ids->count, err);
+        return userns_map(pid, 0, ids->first, ids->group, ids->count, err);
+}
+
+struct ids ids_single(const struct ids *ids)
+{
+        struct ids single = *ids;
+
+        if (ids->mode != SANDBOX_ROOTLESS)
+                return single;
+        single.first = geteuid();
+        single.group = getegid();
+        single.count = 1;
+        single.by_helper = false;
+        return single;
+}
+
+/* Makes a user namespace with these ids. Returns 0 or negative errno. */
+static int try_ids(const struct ids *ids, struct error *err)
+{
+        _cleanup_close_ int read_end = -1, write_end = -1;
+        int ends[2];
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return -errno;
+        read_end = ends[0];
+        write_end = ends[1];
+        pid_t pid = userns_fork(CLONE_NEWUSER);
+        if (pid < 0)
+                return pid;
+        if (pid == 0)
+                trial_child(read_end);
+        int r = ids_map(pid, ids, err);
+        if (r >= 0)
+                r = fd_write_all(write_end, "", 1);
+        close(take_fd(write_end));
+        int ended = await_trial(pid);
+        return r < 0 ? r : ended;
+}
+
+static long read_number(const char *path, long otherwise)
+{
+        char text[32];
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : fd_read_full(fd, text, sizeof(text) - 1);
+
+        if (n <= 0)
+                return otherwise;
+        text[n] = '\0';
+        return strtol(text, NULL, 10);
+}
+
+const char *ids_namespace_hint(int code)
+{
+        if (read_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
+                return "sysctl kernel.unprivileged_userns_clone=1 allows them";
+        if (code == ENOSPC || read_number("/proc/sys/user/max_user_namespaces", 1) == 0)
+                return "raise sysctl user.max_user_namespaces and its like (user.max_*_namespaces)";
+        if (read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) != 0)
+                return "AppArmor restricts them: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile that gives cloister-monitor `userns`";
+        if (code == EUSERS)
+                return "user namespaces are nested too deep here";
+        return "a seccomp filter or security module around this process forbids it; in a container allow unshare and mount (docker: --security-opt seccomp=unconfined)";
+}
+
+/* ---- the choice ---- */
+
+struct surroundings {
+        struct id_runs uid_map, gid_map, taken;
+};
+
+static void surroundings_done(struct surroundings *s)
+{
+        id_runs_done(&s->uid_map);
+        id_runs_done(&s->gid_map);
+        id_runs_done(&s->taken);
+}
+
+static int surroundings_read(struct surroundings *s, struct error *err)
+{
+        int r = id_runs_add_map(&s->uid_map, "/proc/self/uid_map", err);
+        if (r >= 0)
+                r = id_runs_add_map(&s->gid_map, "/proc/self/gid_map", err);
+        if (r >= 0)
+                r = id_runs_add_names(&s->taken, "/etc/passwd", err);
+        if (r >= 0)
+                r = id_runs_add_names(&s->taken, "/etc/group", err);
+        if (r >= 0)
+                r = id_runs_add_sub(&s->taken, "/etc/subuid", err);
+        if (r >= 0)
+                r = id_runs_add_sub(&s->taken, "/etc/subgid", err);
+        return r;
+}
+
+/* The first free id of the range is the broker's, each time; the run lies behind it. */
+static int choose_in(const struct surroundings *s, struct id_run range, uint32_t needed,
+                     struct id_run *ret, uid_t *broker)
+{
+        struct id_run first;
+        uint32_t start = 0;
+
+        if (id_runs_choose(range, 1, 0, &s->uid_map, &s->gid_map, &s->taken, &first) < 0)
+                return -ENOSPC;
+        struct id_run rest = {first.first + 1, range.count - (first.first + 1 - range.first)};
+        /* Not a secret: a collision only makes two monitors share host ids. */
+        if (getrandom(&start, sizeof(start), GRND_NONBLOCK) < 0)
+                start = (uint32_t)getpid();
+        *broker = first.first;
+        return id_runs_choose(rest, needed - 1, start, &s->uid_map, &s->gid_map, &s->taken, ret);
+}
+
+static int choose_default(const struct surroundings *s, uint32_t needed, struct id_run *ret,
+                          uid_t *broker)
+{
+        struct id_run range = {IDS_DEFAULT_FIRST, IDS_DEFAULT_COUNT};
+        int r = choose_in(s, range, needed, ret, broker);
+
+        /* In a container: what its own map leaves. */
+        for (size_t i = s->uid_map.count; r < 0 && i > 0; i--)
+                r = choose_in(s, s->uid_map.items[i - 1], needed, ret, broker);
+        return r;
+}
+
+static int choose_range(uint32_t first, uint32_t count, uint32_t needed, struct id_run *ret,
+                        uid_t *broker, struct error *err)
+{
+        _cleanup_(surroundings_done) struct surroundings s = {0};
+
+        int r = surroundings_read(&s, err);
+        if (r < 0)
+                return error_context(err, "ids of sandboxes");
+        if (count == 0 && choose_default(&s, needed, ret, broker) < 0)
+                return error_set(
+                        err, ENOSPC,
+                        "no %u free ids for sandboxes in our uid_map; set id_range in the config, or give this container more ids",
+                        needed);
+        if (count != 0 && choose_in(&s, (struct id_run){first, count}, needed, ret, broker) < 0)
+                return error_set(
+                        err, ENOSPC,
+                        "id_range %u+%u has no %u ids in a row that are inside our uid_map and free of passwd, group, subuid and subgid entries; choose another",
+                        first, count, needed);
+        return 0;
+}
+
+/* Subordinate ids, where there are enough of them and a trial worked. */
+static int choose_subordinate(uint32_t needed, struct ids *ret, struct error *why)
+{
+        struct id_run uids, gids;
+
+        if (geteuid() == 0 || needed < 2)
+                return error_set(why, ENOENT, "uid 0 has no subordinate ids");
+        int r = newuidmap_choose(geteuid(), needed - 1, &uids, &gids, why);
+        if (r < 0)
+                return r;
+        struct ids ids = {.mode = SANDBOX_ROOTLESS,
+                          .first = uids.first,
+                          .group = gids.first,
+                          .count = needed - 1,
+                          .by_helper = true,
+                          .broker = geteuid()};
+        r = try_ids(&ids, why);
+        if (r >= 0)
+                *ret = ids;
+        else if (!error_is_set(why))
+                error_errno(why, -r, "a namespace with subordinate ids");
+        return r;
+}
+
+static int choose_rootless(uint32_t needed, struct ids *ret, struct error *err)
+{
+        struct ids ids = {.mode = SANDBOX_ROOTLESS,
+                          .first = geteuid(),
+                          .group = getegid(),
+                          .count = 1,
+                          .broker = geteuid()};
+        struct error why = {};
+
+        if (geteuid() == 0 && is_initial_namespace())
+                return error_set(
+                        err, EPERM,
+                        "uid 0 without CAP_SETUID and CAP_SETGID: sandboxes never run as uid 0; grant both or start Cloister as another user");
+        if (choose_subordinate(needed, ret, &why) >= 0)
+                return 0;
+        int r = try_ids(&ids, NULL);
+        if (r < 0)
+                return error_set(err, -r, "no user namespace for sandboxes (%s): %s",
+                                 strerrordesc_np(-r), ids_namespace_hint(-r));
+        snprintf(ids.note, sizeof(ids.note), "%.*s", (int)sizeof(ids.note) - 1, why.text);
+        *ret = ids;
+        return 0;
+}
+
+/* Root with nothing but itself in its map (unshare -r) is an ordinary user outside. */
+static bool is_mapped_alone(void)
+{
+        struct id_runs map = {0};
+        bool alone = id_runs_add_map(&map, "/proc/self/uid_map", NULL) == 0 && map.count == 1 &&
+                     map.items[0].count == 1;
+
+        id_runs_done(&map);
+        return alone;
+}
+
+int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, struct ids *ret,
+               struct error *err)
+{
+        struct id_run run;
+        uid_t broker;
+
+        if (!can_map_ids() || is_mapped_alone())
+                return choose_rootless(needed, ret, err);
+        int r = choose_range(range_first, range_count, needed, &run, &broker, err);
+        if (r < 0)
+                return r;
+        struct ids ids = {.mode = geteuid() == 0 ? SANDBOX_ROOT : SANDBOX_CAPABLE,
+                          .first = run.first,
+                          .group = run.first,
+                          .count = run.count,
+                          .broker = broker};
+        r = try_ids(&ids, NULL);
+        if (r < 0)
+                return error_set(err, -r, "no user namespace for sandboxes with ids %u+%u (%s): %s",
+                                 run.first, run.count, strerrordesc_np(-r), ids_namespace_hint(-r));
+        *ret = ids;
+        return 0;
+}
+
+/* ---- privilege ---- */
+
+/* Permitted and effective; inheritable and ambient become empty. */
+static int set_capabilities(uint64_t keep)
+{
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct data[2];
+
+        if (syscall(SYS_capget, &header, data) < 0)
+                return -errno;
+        for (int i = 0; i < 2; i++) {
+                uint32_t part = (uint32_t)(keep >> (32 * i));
+                data[i].permitted &= part;
+                data[i].effective = data[i].permitted;
+                data[i].inheritable = 0;
+        }
+        return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+/* Needs CAP_SETPCAP; who has it not keeps what he has, which an exec by uid 0 would regain: see the
+ * callers. */
+static bool bound_capabilities(uint64_t keep)
+{
+        bool all = true;
+
+        for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
+                if (!(keep & (UINT64_C(1) << cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+                        all = false;
+        }
+        return all;
+}
+
+/* From now on uid 0 gains nothing by an exec. Works without CAP_SETPCAP only when it is so already.
+ */
+static void lock_root(void)
+{
+        int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+
+        if (bits >= 0)
+                prctl(PR_SET_SECUREBITS, bits | SECBIT_NOROOT | SECBIT_NOROOT_LOCKED, 0, 0, 0);
+}
+
+int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *err)
+{
+        uint64_t keep = 0;
+
+        if (mode != SANDBOX_ROOTLESS) {
+                keep = UINT64_C(1) << CAP_SETUID | UINT64_C(1) << CAP_SETGID;
+                if (keep_chown)
+                        keep |= UINT64_C(1) << CAP_CHOWN;
+                if (setgroups(0, NULL) < 0)
+                        return error_errno(err, errno, "drop supplementary groups");
+                bound_capabilities(keep);
+                lock_root();
+        }
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        int r = set_capabilities(keep);
+        if (r < 0)
+                return error_errno(err, -r, "drop capabilities");
+        return 0;
+}
+
+int ids_keep_capabilities(uint64_t keep, struct error *err)
+{
+        bound_capabilities(keep);
+        lock_root();
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        int r = set_capabilities(keep);
+        if (r < 0)
+                return error_errno(err, -r, "drop capabilities");
+        /* What the two above could not bound for want of CAP_SETPCAP, an exec by uid 0 would get
+         * back but for this. */
+        if (geteuid() == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_errno(err, errno, "no_new_privs");
+        return 0;
+}
+
+int ids_drop_capabilities(struct error *err)
+{
+        return ids_keep_capabilities(0, err);
+}

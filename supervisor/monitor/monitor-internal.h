@@ -1,0 +1,131 @@
+/* What the files of the monitor share: its one object. */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "policy/config.h"
+#include "policy/seccomp/rules.h"
+#include "rpc/monitor-messages.h"
+#include "supervisor/config/config-files.h"
+#include "supervisor/config/config-watch.h"
+#include "supervisor/monitor/cgroup/cgroup-scope.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
+#include "supervisor/monitor/control-socket.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/monitor.h"
+#include "supervisor/monitor/process/children.h"
+#include "supervisor/monitor/profile.h"
+#include "supervisor/monitor/template/sandbox.h"
+#include "supervisor/monitor/upstream/upstream.h"
+
+enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX };
+
+struct monitor_upstream {
+        struct monitor *monitor;
+        struct upstream *upstream; /* NULL: a free slot */
+        uint32_t instance;
+        pid_t pid;
+        struct event *end;
+};
+
+struct monitor {
+        const struct monitor_options *options;
+        struct event_base *base;
+        struct config *config;
+        struct config_files *files;
+        uint32_t generation; /* of config and files; grows */
+        struct config_watch *config_watch;
+        struct error config_error; /* why the files as they are now were not taken; told once */
+        struct ids ids;
+        struct children *children;
+        struct cgroups *cgroups;
+        struct {
+                pid_t pid;
+                int pipe; /* whose end sets it to work */
+        } janitors[2];    /* the first, and one for a scope that we got later */
+        size_t n_janitors;
+        pid_t scope_pid; /* asks systemd for a scope; 0: nobody does */
+        int scope;       /* its answer */
+        int scope_asked_ms;
+        struct event *scope_answer;
+        bool prepare_later; /* sessions wait until it is known what bounds them */
+        struct control_socket control;
+        uint32_t sessions_max;
+        struct upstream_user user;
+        /* our executables, opened while we may still read them */
+        int worker_file, module_file, init_file;
+        char program[512];        /* path of `cloister`, which builds images */
+        char broker_program[512]; /* path of `cloister-broker` */
+        char state_path[512];     /* "": none */
+
+        /* the broker */
+        pid_t broker;
+        int broker_pidfd, link;
+        struct event *broker_end, *request, *signals[3], *impatience;
+        int exit_status;
+
+        /* sessions: what waits for a template, and what lives */
+        struct image_choice image; /* of `image build`; whose store all share */
+        struct image_job *image_job;
+        struct event *early; /* makes the template before it is asked for */
+        struct event *sweep; /* ends what is not used any more */
+        struct profile *profiles[CONFIG_PROFILES_MAX]; /* as in the config */
+        size_t n_profiles;
+        struct profile *early_profile, *retired;
+        int filters[FILTER_KIND_MAX];               /* compiled, or -1 */
+        int worker_memfd, module_memfd, init_memfd; /* sealed copies, or -1 */
+        struct sandbox_host sandbox_host;
+        struct sandbox *
+                *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
+        uint32_t last_handle;
+
+        struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX];
+        uint32_t last_instance;
+};
+
+/* Sends an event to the broker; one that does not take it is killed. */
+void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n);
+void monitor_send_done(struct monitor *m, uint32_t serial);
+void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error);
+
+/* monitor-config.c */
+int monitor_load_config(struct monitor *m, struct error *err);
+void monitor_send_config(struct monitor *m); /* HELLO, the files, READY */
+void monitor_watch_config(struct monitor *m);
+/* Answers a request that was made under another generation. False when it was not. */
+bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request);
+
+/* monitor-requests.c: the table of what the broker may ask. */
+void monitor_on_request(evutil_socket_t fd, short what, void *data);
+
+/* monitor-limits.c */
+int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
+int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */
+void monitor_limits_done(struct monitor *m);                    /* last of all */
+enum monitor_usage monitor_limits_facts(const struct monitor *m);
+
+/* monitor-sessions.c */
+int monitor_sessions_init(struct monitor *m, struct error *err);
+void monitor_sessions_done(struct monitor *m);
+void monitor_sessions_prepare(
+        struct monitor *m);                     /* image and template, ahead of the first request */
+void monitor_sessions_go_on(struct monitor *m); /* with what waited for its bounds */
+/* A sandbox in a free slot, in the line of the profile's template. */
+int monitor_make(struct profile *profile, uint32_t serial, struct error *err);
+/* Frees its slot and ends it. */
+void monitor_release(struct monitor *m, struct sandbox *sandbox);
+void monitor_session_create(struct monitor *m, const struct monitor_request *request);
+void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
+void monitor_session_kill(struct monitor *m, const struct monitor_request *request);
+void monitor_session_freeze(struct monitor *m, const struct monitor_request *request);
+void monitor_session_thaw(struct monitor *m, const struct monitor_request *request);
+
+/* monitor-upstreams.c */
+void monitor_upstreams_done(struct monitor *m);
+void monitor_upstream_start(struct monitor *m, const struct monitor_request *request);
+void monitor_upstream_stop(struct monitor *m, const struct monitor_request *request);

@@ -1,0 +1,58 @@
+/* What a process forked from the monitor does first. */
+#include "supervisor/monitor/process/child.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+void child_close_all_but(const int *keep, size_t n)
+{
+        int sorted[CHILD_KEEP_MAX];
+
+        assert(n <= CHILD_KEEP_MAX);
+        for (size_t i = 0; i < n; i++) {
+                size_t at = i;
+                for (; at > 0 && sorted[at - 1] > keep[i]; at--)
+                        sorted[at] = sorted[at - 1];
+                sorted[at] = keep[i];
+        }
+        unsigned next = 0;
+        for (size_t i = 0; i < n; i++) {
+                if (sorted[i] < 0)
+                        continue;
+                unsigned fd = (unsigned)sorted[i];
+                if (fd > next)
+                        close_range(next, fd - 1, 0);
+                next = fd + 1;
+        }
+        close_range(next, ~0U, 0);
+}
+
+void child_reset_signals(void)
+{
+        struct sigaction action = {.sa_handler = SIG_DFL};
+        sigset_t none;
+
+        /* The two that libc keeps for itself give EINVAL; they are default already. */
+        for (int i = 1; i < NSIG; i++)
+                sigaction(i, &action, NULL);
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+int child_place_fd(int source, int target)
+{
+        if (source == target)
+                return fcntl(target, F_SETFD, 0) < 0 ? -errno : 0;
+        return dup2(source, target) < 0 ? -errno : 0;
+}
+
+void child_hide(const char *name)
+{
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        prctl(PR_SET_NAME, name, 0, 0, 0);
+}

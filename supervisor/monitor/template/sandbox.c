@@ -1,0 +1,302 @@
+/* One sandbox as the monitor holds it. */
+#include "supervisor/monitor/template/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/monitor/cgroup/reclaim.h"
+
+struct sandbox {
+        const struct sandbox_host *host;
+        uint32_t handle, id, serial;
+        struct stub *stub;     /* held; NULL before there is a process */
+        struct cgroup *cgroup; /* NULL: bounded by rlimits */
+        pid_t pid;
+        int pidfd;
+        int inner[SESSION_FD_MOST];
+        bool is_placed;        /* was in its control group when first looked for */
+        int rpc, out, err_out; /* the broker's ends, until it has them */
+        int report, control;   /* init's */
+        struct event *end;
+        struct reclaim *reclaim; /* once it has been frozen */
+};
+
+static int new_pipe(int *read_end, int *write_end, bool for_output, struct error *err)
+{
+        int ends[2];
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        *read_end = ends[0];
+        *write_end = ends[1];
+        /* The sandbox has another id and may open /dev/stdout for writing: its mode is checked
+         * then. */
+        if (for_output && fchmod(ends[1], 0622) < 0)
+                return error_errno(err, errno, "fchmod of a pipe");
+        return 0;
+}
+
+static int make_channels(struct sandbox *s, struct error *err)
+{
+        int pair[2];
+
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+                return error_errno(err, errno, "socketpair");
+        s->rpc = pair[0];
+        fd_refuse_rights(s->rpc);
+        s->inner[SESSION_FD_RPC] = pair[1];
+        int r = new_pipe(&s->out, &s->inner[SESSION_FD_STDOUT], true, err);
+        if (r >= 0)
+                r = new_pipe(&s->err_out, &s->inner[SESSION_FD_STDERR], true, err);
+        if (r >= 0)
+                r = new_pipe(&s->report, &s->inner[SESSION_FD_REPORT], false, err);
+        if (r >= 0)
+                r = new_pipe(&s->inner[SESSION_FD_CONTROL], &s->control, false, err);
+        return r;
+}
+
+int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, uint32_t serial,
+                const struct limits *limits, struct sandbox **ret, struct error *err)
+{
+        struct sandbox *s = calloc(1, sizeof(*s));
+        if (!s)
+                return error_errno(err, ENOMEM, "sandbox");
+        *s = (struct sandbox){.host = host,
+                              .handle = handle,
+                              .id = id,
+                              .serial = serial,
+                              .pidfd = -1,
+                              .inner = {-1, -1, -1, -1, -1, -1},
+                              .rpc = -1,
+                              .out = -1,
+                              .err_out = -1,
+                              .report = -1,
+                              .control = -1};
+        int r = make_channels(s, err);
+        if (r >= 0 && cgroups_version(host->cgroups) != CGROUP_NONE)
+                r = cgroup_new(host->cgroups, handle, limits, &s->cgroup, err);
+        if (r < 0) {
+                sandbox_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+struct sandbox *sandbox_free(struct sandbox *s)
+{
+        if (!s)
+                return NULL;
+        if (s->end)
+                event_free(s->end);
+        if (s->pidfd >= 0) {
+                sandbox_kill(s);
+                waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
+                children_remove(s->host->children, s->pid);
+        }
+        stub_unref(s->stub);
+        reclaim_free(s->reclaim); /* it holds a file of the group */
+        cgroup_free(s->cgroup);
+        sandbox_close_inner(s);
+        int fds[] = {s->pidfd, s->rpc, s->out, s->err_out, s->report, s->control};
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        free(s);
+        return NULL;
+}
+
+uint32_t sandbox_handle(const struct sandbox *s)
+{
+        return s->handle;
+}
+
+uint32_t sandbox_id(const struct sandbox *s)
+{
+        return s->id;
+}
+
+uint32_t sandbox_serial(const struct sandbox *s)
+{
+        return s->serial;
+}
+
+pid_t sandbox_pid(const struct sandbox *s)
+{
+        return s->pid;
+}
+
+const int *sandbox_inner_fds(const struct sandbox *s)
+{
+        return s->inner;
+}
+
+void sandbox_close_inner(struct sandbox *s)
+{
+        fd_close_many(s->inner, SESSION_FD_MOST);
+}
+
+bool sandbox_lend_cgroup(struct sandbox *s, uid_t uid, gid_t gid)
+{
+        if (s->cgroup)
+                s->inner[SESSION_FD_CGROUP] = cgroup_lend(s->cgroup, uid, gid);
+        return s->inner[SESSION_FD_CGROUP] >= 0;
+}
+
+bool sandbox_is_placed(const struct sandbox *s)
+{
+        return s->is_placed;
+}
+
+int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error *err)
+{
+        if (s->pidfd >= 0 || !children_is_new(s->host->children, pid))
+                return error_set(err, EPROTO, "process %d is not the one that was asked for",
+                                 (int)pid);
+        s->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (s->pidfd < 0)
+                return error_errno(err, errno, "pidfd_open");
+        s->pid = pid;
+        s->stub = stub_ref(stub);
+        int r = children_add(s->host->children, pid);
+        if (r < 0)
+                return error_errno(err, -r, "adopt");
+        s->is_placed = s->cgroup && cgroup_holds(s->cgroup, pid);
+        return s->cgroup && !s->is_placed ? cgroup_add(s->cgroup, pid, err) : 0;
+}
+
+/* init is the parent of one process by now. */
+static pid_t find_worker(const struct sandbox *s)
+{
+        char path[64], text[32];
+
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)s->pid, (int)s->pid);
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -errno : fd_read_full(fd, text, sizeof(text) - 1);
+        if (n <= 0)
+                return -ESRCH;
+        text[n] = '\0';
+        return (pid_t)strtol(text, NULL, 10);
+}
+
+static int open_proc(pid_t pid, const char *file, struct error *err)
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
+}
+
+static int open_facts(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
+{
+        if (s->cgroup)
+                return cgroup_open_facts(s->cgroup, fds, err);
+
+        pid_t worker = find_worker(s);
+        if (worker <= 0)
+                return error_set(err, ESRCH, "the worker ended at once");
+        fds[SESSION_CPU] = open_proc(worker, "stat", err);
+        fds[SESSION_MEMORY_PEAK] = open_proc(worker, "status", err);
+        fds[SESSION_MEMORY] = open_proc(worker, "status", err);
+        return fds[SESSION_CPU] < 0 || fds[SESSION_MEMORY_PEAK] < 0 || fds[SESSION_MEMORY] < 0
+                       ? -EIO
+                       : 0;
+}
+
+/* What init told, -1 when it ended without a word. */
+static int32_t read_report(struct sandbox *s)
+{
+        struct init_report report;
+
+        if (fd_read_full(s->report, &report, sizeof(report)) != sizeof(report))
+                return -1;
+        return report.wait_status;
+}
+
+static void on_end(evutil_socket_t fd, short what, void *data)
+{
+        struct sandbox *s = data;
+        struct monitor_ended how = {};
+
+        (void)fd;
+        (void)what;
+        waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
+        children_remove(s->host->children, s->pid);
+        close(take_fd(s->pidfd));
+        how.wait_status = read_report(s);
+        if (s->cgroup) {
+                how.cpu_usec = cgroup_cpu_usec(s->cgroup);
+                how.memory_peak = cgroup_memory_peak(s->cgroup);
+                how.oom_kills = cgroup_oom_kills(s->cgroup);
+        }
+        s->host->ended(s->host->data, s, &how);
+}
+
+int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
+{
+        for (int i = 0; i < SESSION_FDS; i++)
+                fds[i] = -1;
+        int r = open_facts(s, fds, err);
+        if (r >= 0) {
+                s->end = event_new(s->host->base, s->pidfd, EV_READ, on_end, s);
+                if (!s->end || event_add(s->end, NULL) < 0)
+                        r = error_errno(err, ENOMEM, "watch the sandbox");
+        }
+        if (r < 0) {
+                fd_close_many(fds, SESSION_FDS);
+                return r;
+        }
+        fds[SESSION_RPC] = take_fd(s->rpc);
+        fds[SESSION_STDOUT] = take_fd(s->out);
+        fds[SESSION_STDERR] = take_fd(s->err_out);
+        return 0;
+}
+
+int sandbox_interrupt(struct sandbox *s)
+{
+        char command = INIT_INTERRUPT;
+
+        return write(s->control, &command, 1) == 1 ? 0 : -errno;
+}
+
+void sandbox_kill(struct sandbox *s)
+{
+        if (s->reclaim)
+                reclaim_stop(s->reclaim);
+        if (s->pidfd >= 0)
+                syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
+        if (s->cgroup)
+                cgroup_kill(s->cgroup);
+}
+
+int sandbox_freeze(struct sandbox *s)
+{
+        int r = s->cgroup ? cgroup_freeze(s->cgroup, true) : -EOPNOTSUPP;
+
+        if (r < 0)
+                return r;
+        /* Without it nothing is lost but the memory. */
+        if (!s->reclaim)
+                s->reclaim = reclaim_new(s->host->reclaimer, s->cgroup);
+        if (s->reclaim)
+                reclaim_begin(s->reclaim);
+        return 0;
+}
+
+int sandbox_thaw(struct sandbox *s)
+{
+        if (s->reclaim)
+                reclaim_stop(s->reclaim);
+        return s->cgroup ? cgroup_freeze(s->cgroup, false) : -EOPNOTSUPP;
+}

@@ -1,0 +1,115 @@
+/*
+ * The start of a template's process.
+ *
+ * Theory of operation. Joining a pid namespace takes effect for children only, and the template has
+ * to be our own child for its exit status to be ours: a joiner enters the namespaces and clones
+ * with CLONE_PARENT. The template takes uid 0 of its user namespace BEFORE the exec, which keeps
+ * capabilities for that uid only.
+ */
+#include "supervisor/monitor/template/template-launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "rpc/sandbox-messages.h"
+
+static void fail(int control, const char *what)
+{
+        struct template_message failed = {.kind = TEMPLATE_FAILED};
+
+        error_errno(&failed.error, errno, "template: %s", what);
+        fd_send(control, &failed, sizeof(failed), NULL, 0, 0);
+        _exit(1);
+}
+
+/* Nothing of our client's and of our terminal's: what runs in a template is the image's. */
+static int place_descriptors(const struct template_launch *how, int *init)
+{
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        *init = fcntl(how->init, F_DUPFD_CLOEXEC, 64);
+        if (null < 0 || *init < 0 || dup2(null, STDIN_FILENO) < 0 ||
+            dup2(null, STDOUT_FILENO) < 0 || dup2(how->messages, STDERR_FILENO) < 0 ||
+            dup2(how->control, TEMPLATE_CONTROL_FD) < 0 ||
+            syscall(SYS_close_range, TEMPLATE_CONTROL_FD + 1, *init - 1, 0) < 0 ||
+            syscall(SYS_close_range, *init + 1, ~0U, 0) < 0)
+                return -errno;
+        return 0;
+}
+
+static void become_template(const struct template_launch *how)
+{
+        const char *const arguments[] = {"cloister-template", NULL};
+        char *const environment[] = {NULL};
+        int init = -1;
+
+        if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+                fail(how->control, "become uid 0 of its user namespace");
+        /* An ordinary user's groups stay where he may not give them up: a map of his own gid alone
+         * (user_namespaces(7)). newgidmap's lets us. */
+        (void)setgroups(0, NULL);
+        if (place_descriptors(how, &init) < 0)
+                fail(how->control, "place descriptors");
+        execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);
+        fail(TEMPLATE_CONTROL_FD, "exec cloister-init from a sealed memfd");
+}
+
+/* The group's files are still ours here. Refused, it is made where we are. */
+static long clone_template(int cgroup)
+{
+        struct clone_args into = {.flags = CLONE_PARENT | CLONE_INTO_CGROUP,
+                                  .cgroup = (uint64_t)cgroup};
+        long pid = cgroup < 0 ? -1 : syscall(SYS_clone3, &into, sizeof(into));
+
+        return pid >= 0 ? pid : syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, NULL);
+}
+
+static void join_and_clone(const struct stub *stub, const struct template_launch *how, int report)
+{
+        if (setns(stub_user_namespace(stub), CLONE_NEWUSER) < 0)
+                fail(how->control, "join its user namespace");
+        if (setns(stub_pid_namespace(stub), CLONE_NEWPID) < 0)
+                fail(how->control, "join its pid namespace");
+        long pid = clone_template(how->cgroup);
+        if (pid < 0)
+                fail(how->control, "clone");
+        if (pid == 0)
+                become_template(how);
+        pid_t known = (pid_t)pid;
+        _exit(fd_write_all(report, &known, sizeof(known)) < 0);
+}
+
+pid_t template_launch(const struct stub *stub, struct children *children,
+                      const struct template_launch *how, struct error *err)
+{
+        int ends[2];
+        pid_t pid = 0;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        _cleanup_close_ int report = ends[0];
+        _cleanup_close_ int report_end = ends[1];
+        pid_t joiner = fork();
+        if (joiner < 0)
+                return error_errno(err, errno, "fork");
+        if (joiner == 0)
+                join_and_clone(stub, how, report_end);
+        close(take_fd(report_end));
+        ssize_t n = fd_read_full(report, &pid, sizeof(pid));
+        waitpid(joiner, NULL, 0);
+        /* Why is in a message on the control socket then. */
+        if (n != sizeof(pid))
+                return error_set(err, ECHILD, "the template did not start");
+        int r = children_add(children, pid);
+        return r < 0 ? error_errno(err, -r, "template") : pid;
+}

@@ -1,0 +1,462 @@
+/*
+ * The template as the monitor holds it.
+ *
+ * Theory of operation. The control socket carries one session at a time, by state and message:
+ *
+ *     state      message           does                                          next
+ *     starting   TEMPLATE_READY    -                                             idle
+ *     starting   TEMPLATE_FAILED   tells everybody in line                       ended
+ *     idle       -                 sends SESSION_CREATE for the first in line    asked
+ *     asked      SESSION_HERE      verifies the pid, control group, SESSION_GO   here
+ *     asked|here SESSION_FAILED    tells                                         idle
+ *     here       SESSION_MADE      looks for children nobody asked for, tells    idle
+ *
+ * Anything else, an end of the socket or of the process, or a deadline passed ends the template: it
+ * is killed, and a new one with new outer namespaces is made on the next request; the old ones go
+ * with their last session.
+ */
+#include "supervisor/monitor/template/template.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/monitor/template/stub.h"
+#include "supervisor/monitor/template/template-launch.h"
+
+enum template_state {
+        TEMPLATE_STARTING,
+        TEMPLATE_IDLE,
+        TEMPLATE_ASKED,
+        TEMPLATE_HERE,
+        TEMPLATE_ENDED,
+        TEMPLATE_STATE_MAX,
+};
+
+static const char *const state_names[] = {
+        [TEMPLATE_STARTING] = "starting", [TEMPLATE_IDLE] = "idle",   [TEMPLATE_ASKED] = "asked",
+        [TEMPLATE_HERE] = "here",         [TEMPLATE_ENDED] = "ended",
+};
+static_assert(ARRAY_SIZE(state_names) == TEMPLATE_STATE_MAX, "a name a state");
+
+/* Imports of a large site-packages take seconds; making a session takes milliseconds. */
+enum { START_SECONDS = 60, SESSION_SECONDS = 10, LINE_MAX_LENGTH = 1024 };
+
+struct waiting {
+        struct sandbox *sandbox;
+        struct limits limits;
+        bool rlimits;
+};
+
+struct template
+{
+        const struct template_host *host;
+        enum template_state state;
+        bool try_again; /* another one may do what this one could not */
+        struct stub *stub;
+        struct cgroup *cgroup; /* version 2: beside its sessions', so that it can clone into them */
+        bool lends;            /* as far as is known it can */
+        pid_t pid;
+        int control, messages; /* messages: what it says on standard error */
+        struct event *readable, *spoken, *deadline;
+        struct waiting line[LINE_MAX_LENGTH]; /* the first one is being made */
+        size_t n_line;
+        struct error error;
+};
+
+static void set_deadline(struct template *t, int seconds)
+{
+        struct timeval after = {.tv_sec = seconds};
+
+        event_add(t->deadline, &after);
+}
+
+static void drop_first(struct template *t)
+{
+        memmove(t->line, t->line + 1, --t->n_line * sizeof(t->line[0]));
+}
+
+static void tell_first(struct template *t, const struct error *error)
+{
+        struct sandbox *sandbox = t->line[0].sandbox;
+
+        drop_first(t);
+        t->host->made(t->host->data, sandbox, error);
+}
+
+/*
+ * The template is of no use any more: everybody in line is sent elsewhere, the first one too.
+ * Nobody has given its session any code, so that another is as good; should it be what ends
+ * templates, the owner counts. One that never was ready tells why, unless it was killed: that says
+ * nothing of the next. The owner frees it.
+ */
+static void give_up(struct template *t)
+{
+        if (t->state == TEMPLATE_ENDED)
+                return;
+        t->state = TEMPLATE_ENDED;
+        struct error passed_on = t->error;
+        if (t->try_again)
+                passed_on.code = ESTALE;
+        event_del(t->readable);
+        event_del(t->deadline);
+        while (t->n_line > 0)
+                tell_first(t, &passed_on);
+        t->host->ended(t->host->data, &t->error);
+}
+
+static void next(struct template *t)
+{
+        struct template_message create = {.kind = SESSION_CREATE};
+
+        if (t->state != TEMPLATE_IDLE || t->n_line == 0)
+                return;
+        struct waiting *first = &t->line[0];
+        create.session = (struct session_plan){.id = sandbox_id(first->sandbox),
+                                               .rlimits = first->rlimits,
+                                               .waits = !first->rlimits,
+                                               .limits = first->limits};
+        if (t->lends)
+                t->lends = sandbox_lend_cgroup(first->sandbox, t->host->ids->first,
+                                               t->host->ids->group);
+        create.session.cgroup = t->lends;
+        int r = fd_send(t->control, &create, sizeof(create), sandbox_inner_fds(first->sandbox),
+                        SESSION_FD_COUNT + create.session.cgroup, 0);
+        sandbox_close_inner(first->sandbox);
+        if (r < 0) {
+                error_errno(&t->error, -r, "ask the template for a session");
+                give_up(t);
+                return;
+        }
+        t->state = TEMPLATE_ASKED;
+        set_deadline(t, SESSION_SECONDS);
+}
+
+static int handle_here(struct template *t, pid_t pid)
+{
+        struct template_message go = {.kind = SESSION_GO};
+
+        int r = sandbox_adopt(t->line[0].sandbox, pid, t->stub, &t->error);
+        if (r < 0)
+                return r;
+        /* Refused once, it would be again. */
+        t->lends = t->lends && sandbox_is_placed(t->line[0].sandbox);
+        r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
+        if (r < 0)
+                return error_errno(&t->error, -r, "let the session go on");
+        t->state = TEMPLATE_HERE;
+        return 0;
+}
+
+static int handle_session_end(struct template *t, const struct error *error)
+{
+        event_del(t->deadline);
+        t->state = TEMPLATE_IDLE;
+        int r = children_sweep(t->host->children);
+        if (r > 0)
+                return error_set(&t->error, EPROTO,
+                                 "the template made processes that nobody asked for");
+        tell_first(t, error);
+        next(t);
+        return 0;
+}
+
+static int handle(struct template *t, struct template_message *message, pid_t pid)
+{
+        if (message->kind == TEMPLATE_FAILED || message->kind == SESSION_FAILED)
+                error_sanitize(&message->error);
+
+        switch (message->kind) {
+        case TEMPLATE_READY:
+                if (t->state != TEMPLATE_STARTING)
+                        break;
+                event_del(t->deadline);
+                t->state = TEMPLATE_IDLE;
+                t->try_again = true;
+                next(t);
+                return 0;
+        case TEMPLATE_FAILED:
+                if (t->state != TEMPLATE_STARTING)
+                        break;
+                t->error = message->error;
+                return -EIO;
+        case SESSION_HERE:
+                if (t->state != TEMPLATE_ASKED)
+                        break;
+                return handle_here(t, pid);
+        case SESSION_MADE:
+                if (t->state != TEMPLATE_HERE)
+                        break;
+                return handle_session_end(t, NULL);
+        case SESSION_FAILED:
+                if (t->state != TEMPLATE_ASKED && t->state != TEMPLATE_HERE)
+                        break;
+                return handle_session_end(t, &message->error);
+        default:
+                break;
+        }
+        return error_set(&t->error, EPROTO, "the template sent message %u while %s", message->kind,
+                         state_names[t->state]);
+}
+
+/* Whether SIGKILL ended it, from outside or for want of memory. One that has closed its socket and
+ * lives is killed: what exits already keeps its own status. */
+static bool was_killed(const struct template *t)
+{
+        siginfo_t how = {};
+
+        kill(t->pid, SIGKILL);
+        return waitid(P_PID, (id_t)t->pid, &how, WEXITED | WNOWAIT) == 0 &&
+               how.si_code == CLD_KILLED && how.si_status == SIGKILL;
+}
+
+static int handle_end(struct template *t)
+{
+        bool killed = was_killed(t);
+
+        t->try_again = t->try_again || killed;
+        if (t->state == TEMPLATE_STARTING && !killed)
+                return error_set(
+                        &t->error, EPIPE,
+                        "the template ended as it started: what CPython said about it is in the log");
+        return error_set(&t->error, EPIPE, "the template %s while %s",
+                         killed ? "was killed" : "ended unexpectedly", state_names[t->state]);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+        struct template *t = data;
+        struct template_message message;
+        struct ucred sender;
+
+        (void)what;
+        ssize_t n = fd_receive(fd, &message, sizeof(message), NULL, NULL, &sender, MSG_DONTWAIT);
+        if (n == -EAGAIN)
+                return;
+        int r;
+        if (n == sizeof(message))
+                r = handle(t, &message, sender.pid);
+        else if (n == 0 || n == -ECONNRESET)
+                r = handle_end(t);
+        else
+                r = error_set(&t->error, EPROTO, "the template sent what is no message");
+        if (r < 0)
+                give_up(t);
+}
+
+/* Warnings of site-packages, CPython's last words. From inside: the log shows control characters
+ * escaped. */
+static void on_spoken(evutil_socket_t fd, short what, void *data)
+{
+        struct template *t = data;
+        char text[1024];
+
+        (void)what;
+        ssize_t n = read(fd, text, sizeof(text) - 1);
+        if (n <= 0) {
+                event_del(t->spoken);
+                return;
+        }
+        while (n > 0 && text[n - 1] == '\n')
+                n--;
+        text[n] = '\0';
+        log_info("template: %s", text);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct template *t = data;
+
+        (void)fd;
+        (void)what;
+        error_set(&t->error, ETIMEDOUT, "the template did not answer in time while %s",
+                  state_names[t->state]);
+        give_up(t);
+}
+
+static int plan_mounts(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                       struct error *err)
+{
+        const struct config_profile *profile = parts->profile;
+
+        static_assert(TEMPLATE_MOUNTS_MAX >= (int)CONFIG_MOUNTS_MAX, "room for all");
+        for (size_t i = 0; i < profile->n_mounts; i++) {
+                const struct config_mount *mount = &profile->mounts[i];
+                struct template_mount *planned = &plan->mounts[i];
+                if ((size_t)snprintf(planned->target, sizeof(planned->target), "%s",
+                                     mount->target) >= sizeof(planned->target))
+                        return error_errno(err, ENAMETOOLONG, "mount on %s", mount->target);
+                planned->writable = mount->writable;
+                fds[i] = parts->sources[i];
+        }
+        plan->n_mounts = (uint32_t)profile->n_mounts;
+        return 0;
+}
+
+static int plan_profile(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                        struct error *err)
+{
+        const struct config_profile *profile = parts->profile;
+        size_t n = 0;
+
+        if (!profile)
+                return 0;
+        for (char *const *name = profile->preload; name && *name; name++) {
+                n += (size_t)snprintf(plan->preload + n, sizeof(plan->preload) - n, "%s\n", *name);
+                if (n >= sizeof(plan->preload))
+                        return error_errno(err, E2BIG, "the names in preload");
+        }
+        plan->loopback = profile->network == CONFIG_NETWORK_LOOPBACK;
+        return plan_mounts(parts, plan, fds, err);
+}
+
+static int send_plan(struct template *t, const struct template_parts *parts, struct error *err)
+{
+        struct template_message message = {.kind = TEMPLATE_PLAN};
+        int fds[TEMPLATE_FD_COUNT + TEMPLATE_MOUNTS_MAX] = {
+                [TEMPLATE_FD_IMAGE] = parts->image_fd,
+                [TEMPLATE_FD_WORKER] = parts->worker_fd,
+                [TEMPLATE_FD_INIT] = parts->init_fd,
+                [TEMPLATE_FD_TEMPLATE_FILTER] = parts->template_filter_fd,
+                [TEMPLATE_FD_WORKER_FILTER] = parts->worker_filter_fd,
+                [TEMPLATE_FD_INIT_FILTER] = parts->init_filter_fd,
+        };
+
+        message.plan.mode = t->host->ids->mode;
+        message.plan.link = parts->image->link;
+        static_assert(sizeof(message.plan.python) == sizeof(parts->image->python), "same size");
+        memcpy(message.plan.python, parts->image->python, sizeof(message.plan.python));
+        memcpy(message.plan.libpython, parts->image->libpython, sizeof(message.plan.libpython));
+        int r = plan_profile(parts, &message.plan, fds + TEMPLATE_FD_COUNT, err);
+        if (r < 0)
+                return r;
+        r = fd_send(t->control, &message, sizeof(message), fds,
+                    TEMPLATE_FD_COUNT + message.plan.n_mounts, 0);
+        return r < 0 ? error_errno(err, -r, "send the template its plan") : 0;
+}
+
+static int watch(struct template *t, struct error *err)
+{
+        t->readable = event_new(t->host->base, t->control, EV_READ | EV_PERSIST, on_readable, t);
+        t->spoken = event_new(t->host->base, t->messages, EV_READ | EV_PERSIST, on_spoken, t);
+        t->deadline = evtimer_new(t->host->base, on_deadline, t);
+        if (!t->readable || !t->spoken || !t->deadline || event_add(t->readable, NULL) < 0 ||
+            event_add(t->spoken, NULL) < 0)
+                return error_errno(err, ENOMEM, "watch the template");
+        set_deadline(t, START_SECONDS);
+        return 0;
+}
+
+/* Where there is none, or none is lent to its ids, its sessions are moved into theirs. */
+static void make_group(struct template *t)
+{
+        struct cgroups *cgroups = *t->host->cgroups;
+        struct error ignored = {};
+
+        if (cgroups_version(cgroups) != CGROUP_V2 ||
+            cgroup_new(cgroups, 0, NULL, &t->cgroup, &ignored) < 0)
+                return;
+        cgroup_prefer(t->cgroup);
+}
+
+static int launch(struct template *t, const struct template_parts *parts, struct error *err)
+{
+        int pair[2], ends[2], on = 1;
+
+        int r = stub_start(t->host->ids, parts->stub_filter_fd, t->host->children, &t->stub, err);
+        if (r < 0)
+                return r;
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        t->messages = ends[0];
+        _cleanup_close_ int their_stderr = ends[1];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return error_errno(err, errno, "socketpair");
+        t->control = pair[0];
+        fd_refuse_rights(t->control);
+        _cleanup_close_ int theirs = pair[1];
+        if (setsockopt(t->control, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+                return error_errno(err, errno, "SO_PASSCRED");
+        r = send_plan(t, parts, err);
+        if (r < 0)
+                return r;
+        make_group(t);
+        struct template_launch how = {.control = theirs,
+                                      .init = parts->init_fd,
+                                      .messages = their_stderr,
+                                      .cgroup = t->cgroup ? cgroup_dir(t->cgroup) : -1};
+        t->pid = template_launch(t->stub, t->host->children, &how, err);
+        if (t->pid < 0)
+                return t->pid;
+        t->lends = t->cgroup && cgroup_holds(t->cgroup, t->pid);
+        return watch(t, err);
+}
+
+int template_start(const struct template_host *host, const struct template_parts *parts,
+                   struct template **ret, struct error *err)
+{
+        struct template *t = calloc(1, sizeof(*t));
+        if (!t)
+                return error_errno(err, ENOMEM, "template");
+        t->host = host;
+        t->control = -1;
+        t->messages = -1;
+        int r = launch(t, parts, err);
+        if (r < 0) {
+                template_free(t);
+                return r;
+        }
+        *ret = t;
+        return 0;
+}
+
+struct template *template_free(struct template *t)
+{
+        if (!t)
+                return NULL;
+        if (t->readable)
+                event_free(t->readable);
+        if (t->spoken)
+                event_free(t->spoken);
+        if (t->deadline)
+                event_free(t->deadline);
+        int fds[] = {t->control, t->messages};
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        if (t->pid > 0) {
+                kill(t->pid, SIGKILL);
+                waitpid(t->pid, NULL, 0);
+                children_remove(t->host->children, t->pid);
+                /* A session that it had begun and that was refused: its pid namespace does not end
+                 * while one of ours in it is not reaped. */
+                children_sweep(t->host->children);
+        }
+        stub_unref(t->stub);
+        cgroup_free(t->cgroup);
+        free(t);
+        return NULL;
+}
+
+void template_kill(const struct template *t)
+{
+        stub_kill(t->stub);
+}
+
+int template_make(struct template *t, struct sandbox *sandbox, const struct limits *limits,
+                  bool rlimits, struct error *err)
+{
+        if (t->n_line == LINE_MAX_LENGTH)
+                return error_set(err, EAGAIN, "too many sessions are being made at once");
+        t->line[t->n_line++] = (struct waiting){sandbox, *limits, rlimits};
+        next(t);
+        return 0;
+}

@@ -1,0 +1,266 @@
+/* A stdio MCP server and the monitor's side of its reaper. */
+#include "supervisor/monitor/upstream/upstream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "supervisor/monitor/upstream/reaper.h"
+#include "supervisor/monitor/upstream/upstream-env.h"
+
+/* An exec takes milliseconds; a file system that does not answer must not hold the monitor for
+ * ever. */
+enum { EXEC_TIMEOUT_MS = 10000, FREE_TIMEOUT_MS = 1000 };
+
+struct upstream {
+        pid_t reaper; /* 0 once reaped */
+        int pidfd;
+        int life;   /* its end tells the reaper that we are gone */
+        int report; /* read end */
+};
+
+/* Pipes of one start: the monitor's ends and the reaper's. */
+struct pipes {
+        int life[2], report[2], result[2], input[2], output[2], errors[2];
+};
+
+#define PIPES_NONE                                                                                 \
+        {                                                                                          \
+                {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1},                                  \
+                {                                                                                  \
+                        -1, -1                                                                     \
+                }                                                                                  \
+        }
+
+static void pipes_done(struct pipes *p)
+{
+        fd_close_many(p->life, 2);
+        fd_close_many(p->report, 2);
+        fd_close_many(p->result, 2);
+        fd_close_many(p->input, 2);
+        fd_close_many(p->output, 2);
+        fd_close_many(p->errors, 2);
+}
+
+/* A pipe whose ends are no standard descriptor, which the child puts others over. */
+static int make_pipe(int ends[2])
+{
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return -errno;
+        for (int i = 0; i < 2; i++) {
+                if (ends[i] > 2)
+                        continue;
+                int moved = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
+                if (moved < 0)
+                        return -errno;
+                close(ends[i]);
+                ends[i] = moved;
+        }
+        return 0;
+}
+
+/* Not a pipe: writing to a reaper that is gone must not raise SIGPIPE. */
+static int make_life(int ends[2])
+{
+        return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 ? -errno : 0;
+}
+
+static int pipes_open(struct pipes *p, const struct upstream_user *user, struct error *err)
+{
+        int *const all[] = {p->report, p->result, p->input, p->output, p->errors};
+
+        int r = make_life(p->life);
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(all); i++)
+                r = make_pipe(all[i]);
+        if (r < 0)
+                return error_errno(err, -r, "pipe");
+        /* Another user could not open its own /dev/stdin or /dev/stderr otherwise; nobody else
+         * reaches a pipe. */
+        if (user->uid != geteuid() &&
+            (fchmod(p->input[0], 0666) < 0 || fchmod(p->output[0], 0666) < 0 ||
+             fchmod(p->errors[0], 0666) < 0))
+                return error_errno(err, errno, "fchmod pipe");
+        return 0;
+}
+
+static pid_t fork_keeper(const struct pipes *p, const struct upstream_launch *launch)
+{
+        const struct reaper_fds fds = {
+                .life = p->life[0],
+                .report = p->report[1],
+                .result = p->result[1],
+                .stdio = {p->input[0], p->output[1], p->errors[1]},
+        };
+
+        pid_t pid = fork();
+        if (pid == 0)
+                reaper_run(&fds, launch);
+        return pid;
+}
+
+/* The result pipe ends with the exec, or brings the error. Returns 0, or negative errno. */
+static int await_exec(int result, struct error *err)
+{
+        struct pollfd polled = {.fd = result, .events = POLLIN};
+        struct error failure = {0};
+        int r;
+
+        do {
+                r = poll(&polled, 1, EXEC_TIMEOUT_MS);
+        } while (r < 0 && errno == EINTR);
+        if (r == 0)
+                return error_set(err, ETIMEDOUT, "exec took more than %d s",
+                                 EXEC_TIMEOUT_MS / 1000);
+        ssize_t n = fd_read_full(result, &failure, sizeof(failure));
+        if (n == 0)
+                return 0;
+        if (n != (ssize_t)sizeof(failure))
+                return error_set(err, EIO, "the reaper failed before the exec");
+        error_sanitize(&failure);
+        if (err)
+                *err = failure;
+        return failure.code ? -failure.code : -EIO;
+}
+
+static char **make_argv(const struct config_server *server)
+{
+        char **argv = calloc(server->n_args + 2, sizeof(char *));
+
+        if (!argv)
+                return NULL;
+        argv[0] = server->command;
+        for (size_t i = 0; i < server->n_args; i++)
+                argv[i + 1] = server->args[i];
+        return argv;
+}
+
+/* Forks and waits for the exec. On failure nothing is left but what upstream_free() ends. */
+static int start(struct upstream *u, struct pipes *p, const struct upstream_launch *launch,
+                 struct error *err)
+{
+        u->reaper = fork_keeper(p, launch);
+        if (u->reaper < 0) {
+                u->reaper = 0;
+                return error_errno(err, errno, "fork");
+        }
+        u->pidfd = pidfd_open(u->reaper, 0);
+        if (u->pidfd < 0)
+                return error_errno(err, errno, "pidfd_open");
+        close(take_fd(p->result[1]));
+        return await_exec(p->result[0], err);
+}
+
+int upstream_start(const struct config_server *server, const struct upstream_user *user,
+                   struct upstream **ret, int fds[3], struct error *err)
+{
+        _cleanup_(pipes_done) struct pipes p = PIPES_NONE;
+
+        if (!server->command)
+                return error_set(err, EINVAL, "%s is no stdio server", server->name);
+        int r = pipes_open(&p, user, err);
+        if (r < 0)
+                return r;
+        struct upstream *u = calloc(1, sizeof(*u));
+        char **argv = make_argv(server);
+        char **env = upstream_env_new(environ, user, server->env, server->n_env);
+        if (u && argv && env) {
+                *u = (struct upstream){
+                        .pidfd = -1, .life = take_fd(p.life[1]), .report = take_fd(p.report[0])};
+                const struct upstream_launch launch = {
+                        .argv = argv, .env = env, .cwd = server->cwd, .user = user};
+                r = start(u, &p, &launch, err);
+        } else {
+                r = error_errno(err, ENOMEM, "start");
+                free(u);
+                u = NULL;
+        }
+        free(argv);
+        upstream_env_free(env);
+        if (r < 0) {
+                upstream_free(u);
+                return r;
+        }
+        fds[0] = take_fd(p.input[1]);
+        fds[1] = take_fd(p.output[0]);
+        fds[2] = take_fd(p.errors[0]);
+        *ret = u;
+        return 0;
+}
+
+pid_t upstream_pid(const struct upstream *upstream)
+{
+        return upstream->reaper;
+}
+
+int upstream_pidfd(const struct upstream *upstream)
+{
+        return upstream->pidfd;
+}
+
+static void command(struct upstream *u, enum reaper_command what)
+{
+        char byte = (char)what;
+
+        /* It can only fail when the reaper is gone: then there is nobody left to tell. */
+        (void)send(u->life, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void upstream_stop(struct upstream *upstream)
+{
+        command(upstream, REAPER_STOP);
+}
+
+int upstream_reap(struct upstream *upstream)
+{
+        int32_t status;
+        int of_keeper = -1;
+
+        if (upstream->reaper > 0) {
+                while (waitpid(upstream->reaper, &of_keeper, 0) < 0 && errno == EINTR)
+                        ;
+                upstream->reaper = 0;
+        }
+        /* The reaper wrote it before it ended, or was killed itself: then its own end is all we
+         * know. */
+        if (fd_read_full(upstream->report, &status, sizeof(status)) == (ssize_t)sizeof(status))
+                return status;
+        return of_keeper;
+}
+
+static bool ends_within(int pidfd, int timeout_ms)
+{
+        struct pollfd polled = {.fd = pidfd, .events = POLLIN};
+        int r;
+
+        do {
+                r = poll(&polled, 1, timeout_ms);
+        } while (r < 0 && errno == EINTR);
+        return r > 0;
+}
+
+struct upstream *upstream_free(struct upstream *upstream)
+{
+        if (!upstream)
+                return NULL;
+        if (upstream->reaper > 0) {
+                command(upstream, REAPER_KILL);
+                /* A reaper that cannot finish (a process in an uninterruptible sleep) goes on by
+                 * itself. */
+                if (upstream->pidfd < 0 || ends_within(upstream->pidfd, FREE_TIMEOUT_MS))
+                        (void)upstream_reap(upstream);
+        }
+        cleanup_close(&upstream->life);
+        cleanup_close(&upstream->pidfd);
+        cleanup_close(&upstream->report);
+        free(upstream);
+        return NULL;
+}

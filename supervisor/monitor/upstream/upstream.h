@@ -1,0 +1,62 @@
+/*
+ * A stdio MCP server: a tree of processes (npx, sh, node) on the host, started by the monitor by
+ * index.
+ *
+ * Its direct parent is a reaper, a process of ours that is a child subreaper in a session of its
+ * own: when the server is stopped or the monitor dies in any way, the reaper ends every process
+ * below it. The server gets its own pipes for 0, 1 and 2 and no other descriptor of ours.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "policy/config.h"
+#include "rpc/sandbox-messages.h"
+
+struct upstream;
+
+/* Who the server runs as: the caller's own ids, or others where we are root. */
+struct upstream_user {
+        uid_t uid;
+        gid_t gid;
+        char *home;            /* NULL: keep HOME */
+        char *name;            /* for initgroups(), USER and LOGNAME; NULL: keep groups and names */
+        int drop_capabilities; /* 1: stay this uid with empty capability sets */
+};
+
+/*
+ * Whom servers run as: rootless, ourselves; else config `user`, else SUDO_UID (both may be NULL),
+ * else ourselves with empty capability sets. Returns 1 in that last case when we are uid 0 (the
+ * caller warns once), else 0. home and name are owned by *ret.
+ */
+int upstream_user_choose(enum sandbox_mode mode, const char *configured, const char *sudo_uid,
+                         struct upstream_user *ret, struct error *err);
+void upstream_user_done(struct upstream_user *user);
+
+/* Remembers limits, umask and oom score as the caller of the monitor had them: servers get those.
+ * Called first thing. */
+void upstream_remember(void);
+
+/* server must be expanded. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of
+ * stderr, owned by the caller. An exec that fails is an error here ("npx: not found in PATH;
+ * install it or give its full path"). */
+int upstream_start(const struct config_server *server, const struct upstream_user *user,
+                   struct upstream **ret, int fds[3], struct error *err);
+
+/* The reaper's pid, our child; 0 once reaped. */
+pid_t upstream_pid(const struct upstream *upstream);
+
+/* The reaper's pidfd: readable when the whole tree is gone (borrowed). */
+int upstream_pidfd(const struct upstream *upstream);
+
+/* Asks for the end: the reaper sends SIGTERM to the tree, SIGKILL after 2 s. Returns at once. */
+void upstream_stop(struct upstream *upstream);
+
+/* After the pidfd is readable: reaps the reaper; the server's own wait status. */
+int upstream_reap(struct upstream *upstream);
+
+/* Kills what is left at once, waiting for at most 1 s; to end servers politely, stop them and reap
+ * first. */
+struct upstream *upstream_free(struct upstream *upstream);

@@ -1,0 +1,153 @@
+/* Displays and lists of files from a worker. */
+#include "supervisor/session/display.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/file-path.h"
+#include "supervisor/session/session.h"
+
+static bool is_token(char c)
+{
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+               (c != '\0' && strchr("!#$&^_.+-", c));
+}
+
+bool mime_type_valid(const char *text, size_t n)
+{
+        size_t slashes = 0;
+
+        if (n > CELL_MIME_MAX || n < 3 || text[0] == '/' || text[n - 1] == '/')
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                slashes += text[i] == '/';
+                if (text[i] != '/' && !is_token(text[i]))
+                        return false;
+        }
+        return slashes == 1;
+}
+
+static size_t bytes_kept(const struct cell_outcome *outcome)
+{
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < outcome->n_displays; i++)
+                bytes += outcome->displays[i].data.length;
+        return bytes;
+}
+
+/* Keeps it when it fits. */
+static int keep(struct cell_outcome *outcome, const char *mime, const char *text, size_t n,
+                bool is_text, struct error *err)
+{
+        outcome->displays_total++;
+        if (outcome->n_displays == CELL_DISPLAYS_MAX ||
+            n > CELL_DISPLAY_BYTES_MAX - bytes_kept(outcome))
+                return 0;
+        if (!outcome->displays)
+                outcome->displays = calloc(CELL_DISPLAYS_MAX, sizeof(*outcome->displays));
+        if (!outcome->displays)
+                return error_errno(err, ENOMEM, "display");
+        struct cell_display *display = &outcome->displays[outcome->n_displays];
+        *display = (struct cell_display){.data = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX),
+                                         .is_text = is_text};
+        if (buffer_append(&display->data, text, n) < 0)
+                return error_errno(err, ENOMEM, "display");
+        snprintf(display->mime_type, sizeof(display->mime_type), "%s", mime);
+        outcome->n_displays++;
+        return 0;
+}
+
+int cell_take_display(struct cell_outcome *outcome, const char *payload, size_t n,
+                      struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        size_t n_mime = 0, n_text = 0, n_data = 0;
+
+        int r = json_parse(payload, n, &doc, err);
+        if (r < 0)
+                return error_context(err, "DISPLAY");
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        const char *mime = json_string(root, "mime", &n_mime);
+        const char *text = json_string(root, "text", &n_text);
+        const char *data = json_string(root, "data", &n_data);
+        if (!mime || !mime_type_valid(mime, n_mime))
+                return error_set(err, EBADMSG, "DISPLAY without a MIME type");
+        if (!text == !data)
+                return error_set(err, EBADMSG, "DISPLAY needs one of text and data");
+        if (data && !base64_valid(data, n_data, NULL))
+                return error_set(err, EBADMSG, "DISPLAY with data that is not base64");
+        return keep(outcome, mime, text ? text : data, text ? n_text : n_data, text, err);
+}
+
+int display_on_frame(struct session *session, const struct frame_header *header,
+                     const char *payload, struct error *err)
+{
+        struct cell *cell = session_current(session);
+
+        if (header->id > session->last_number)
+                return error_set(err, EPROTO, "DISPLAY for cell %llu, which has not begun",
+                                 (unsigned long long)header->id);
+        if (!cell || header->id != cell->number)
+                return 0;
+        return cell_take_display(&cell->outcome, payload, header->length, err);
+}
+
+static int take_file(yyjson_val *item, struct cell_file *file, struct error *err)
+{
+        size_t n_path = 0, n_mime = 0;
+        const char *path = json_string(item, "path", &n_path);
+        const char *mime = json_string(item, "mime", &n_mime);
+        int64_t size = -1;
+
+        if (!path || !file_path_valid(path, n_path))
+                return error_set(err, EBADMSG, "a file with a malformed path");
+        if (!mime || !mime_type_valid(mime, n_mime))
+                return error_set(err, EBADMSG, "a file with a malformed MIME type");
+        if (json_int64(yyjson_obj_get(item, "size"), &size) < 0 || size < 0)
+                return error_set(err, EBADMSG, "a file without a size");
+        memcpy(file->path, path, n_path + 1);
+        memcpy(file->mime_type, mime, n_mime + 1);
+        file->size = (uint64_t)size;
+        return 0;
+}
+
+int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, size_t *n,
+                   size_t *total, struct error *err)
+{
+        yyjson_val *list = yyjson_obj_get(object, "files"), *item;
+        _cleanup_free_ struct cell_file *taken = NULL;
+        size_t count = yyjson_arr_size(list), i, max;
+        int64_t told = 0;
+
+        if (list && !yyjson_is_arr(list))
+                return error_set(err, EBADMSG, "files that are no list");
+        if (count > most)
+                return error_set(err, EBADMSG, "%zu files, at most %zu are allowed", count, most);
+        taken = count ? calloc(count, sizeof(*taken)) : NULL;
+        if (count && !taken)
+                return error_errno(err, ENOMEM, "files");
+        yyjson_arr_foreach (list, i, max, item) {
+                int r = take_file(item, &taken[i], err);
+                if (r < 0)
+                        return r;
+        }
+        json_int64(yyjson_obj_get(object, "files_total"), &told);
+        *files = take_ptr(taken);
+        *n = count;
+        *total = told > (int64_t)count ? (size_t)told : count;
+        return 0;
+}
+
+void display_done(struct cell_outcome *outcome)
+{
+        for (size_t i = 0; i < outcome->n_displays; i++)
+                buffer_done(&outcome->displays[i].data);
+        free(outcome->displays);
+        free(outcome->files);
+        outcome->displays = NULL;
+        outcome->files = NULL;
+        outcome->n_displays = outcome->n_files = 0;
+}

@@ -1,0 +1,142 @@
+/* How a cell ended: its worker's word, the kernel's, or what we did to it. */
+#include "supervisor/session/outcome.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "supervisor/session/clock.h"
+#include "supervisor/session/sessions.h"
+#include "supervisor/session/usage.h"
+
+/* Seconds for a person: "120 s", "0.5 s". */
+const char *outcome_seconds(uint64_t ms, char to[32])
+{
+        if (ms % 1000 == 0)
+                snprintf(to, 32, "%llu s", (unsigned long long)(ms / 1000));
+        else
+                snprintf(to, 32, "%.3g s", (double)ms / 1000);
+        return to;
+}
+
+void outcome_describe_stop(const struct session *s, const struct cell *cell, char to[CELL_WHY_MAX])
+{
+        char text[32];
+
+        if (s->stopping_as == CELL_TIMEOUT)
+                snprintf(to, CELL_WHY_MAX, "the call reached its timeout of %s",
+                         outcome_seconds(cell->timeout_ms, text));
+        else
+                snprintf(to, CELL_WHY_MAX, "the call was cancelled");
+}
+
+/* How a cell ended whose worker lives: its own word, unless it was told to stop. */
+void outcome_alive(const struct session *s, struct cell *cell)
+{
+        struct cell_outcome *o = &cell->outcome;
+
+        if (s->state != SESSION_INTERRUPTING)
+                return;
+        o->status = s->stopping_as;
+        o->has_exit_code = false;
+        outcome_describe_stop(s, cell, o->why);
+}
+
+/* What killed the sandbox by the kernel's word, where it was not us. */
+static void describe_death(const struct session *s, const struct monitor_ended *ended,
+                           struct cell_outcome *o)
+{
+        int status = ended->wait_status;
+        const char *name;
+
+        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == FRAME_EXIT_LOST) {
+                o->status = CELL_KILLED;
+                snprintf(o->why, sizeof(o->why), "%s", OUTCOME_CLOSED);
+                return;
+        }
+        if (status != -1 && WIFEXITED(status)) {
+                o->status = CELL_EXIT;
+                o->has_exit_code = true;
+                o->exit_code = WEXITSTATUS(status);
+                snprintf(o->why, sizeof(o->why), "the code ended the interpreter with exit code %d",
+                         o->exit_code);
+                return;
+        }
+        int number = status == -1 ? SIGKILL : WTERMSIG(status);
+        if (ended->oom_kills > 0 && number == SIGKILL) {
+                o->status = CELL_OOM;
+                snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
+                         (unsigned long long)((s->profile ? s->profile->limits.memory
+                                                          : s->set->hello.memory_max) >>
+                                              20));
+                return;
+        }
+        o->status = CELL_KILLED;
+        if (status == -1) {
+                snprintf(o->why, sizeof(o->why), "the sandbox was killed");
+                return;
+        }
+        o->signal = number;
+        name = sigabbrev_np(number);
+        snprintf(o->why, sizeof(o->why), "the interpreter was killed by SIG%s", name ? name : "?");
+}
+
+/* The code closed the channel, unless the worker's death came first and explains it. */
+static bool closed_by_code(const struct session *s, const struct monitor_ended *ended)
+{
+        return s->end == END_CLOSED && s->state == SESSION_ENDING &&
+               (ended->wait_status == -1 ||
+                (WIFSIGNALED(ended->wait_status) && WTERMSIG(ended->wait_status) == SIGKILL)) &&
+               ended->oom_kills == 0 && !evtimer_pending(s->timer, NULL);
+}
+
+/* How the sandbox ended; o is a cell's or one of its own. */
+void outcome_dead(const struct session *s, const struct monitor_ended *ended,
+                  struct cell_outcome *o)
+{
+        static const enum cell_status by_end[] = {
+                [END_TIMEOUT] = CELL_TIMEOUT, [END_CANCELLED] = CELL_CANCELLED,
+                [END_RESET] = CELL_KILLED,    [END_IDLE] = CELL_KILLED,
+                [END_CHANNEL] = CELL_KILLED,  [END_CLOSED] = CELL_KILLED,
+                [END_OWNER] = CELL_KILLED,
+        };
+
+        o->state = CELL_STATE_LOST;
+        if (s->end == END_NONE || (s->end == END_CLOSED && !closed_by_code(s, ended))) {
+                describe_death(s, ended, o);
+                if (s->state != SESSION_INTERRUPTING)
+                        return;
+                /* Told to stop, the code ended everything: it stopped. */
+                o->status = s->stopping_as;
+                outcome_describe_stop(s, s->cells, o->why);
+                return;
+        }
+        o->status = by_end[s->end];
+        snprintf(o->why, sizeof(o->why), "%s", s->why);
+}
+
+void outcome_take_usage(struct session *s, struct cell *cell, const struct monitor_ended *ended)
+{
+        struct cell_outcome *o = &cell->outcome;
+        enum monitor_usage kind = (enum monitor_usage)s->set->hello.facts;
+        uint64_t cpu, peak;
+
+        if (ended) {
+                cpu = ended->cpu_usec;
+                peak = ended->memory_peak;
+        } else {
+                usage_at_end(kind, s->cpu_fd, s->peak_fd, &s->peak, &cpu, &peak);
+        }
+        o->duration_us = clock_us() - cell->started_us;
+        o->queued_us = cell->started_us - cell->asked_us;
+        o->cpu_us = cpu > cell->cpu_before_us ? cpu - cell->cpu_before_us : 0;
+        o->memory_peak = peak;
+        for (size_t i = 0; i < o->n_calls; i++) {
+                struct cell_call *call = &o->calls[i];
+                if (!call->pending)
+                        continue;
+                call->duration_us = clock_us() - call->started_us;
+                o->calls_total++;
+        }
+}

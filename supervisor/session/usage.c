@@ -1,0 +1,117 @@
+/* Kernel counters of one session. */
+#include "supervisor/session/usage.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+enum { TEXT_MAX = 4096 };
+
+static const char *read_text(int fd, char text[TEXT_MAX])
+{
+        ssize_t n = fd < 0 ? -1 : pread(fd, text, TEXT_MAX - 1, 0);
+
+        text[n < 0 ? 0 : n] = '\0';
+        return text;
+}
+
+/* The decimal number at the front, behind blanks. */
+static uint64_t number_at(const char *text)
+{
+        uint64_t number = 0;
+
+        while (*text == ' ' || *text == '\t')
+                text++;
+        while (*text >= '0' && *text <= '9')
+                number = number * 10 + (uint64_t)(*text++ - '0');
+        return number;
+}
+
+/* The number behind a key that begins a line, 0 when there is none. */
+static uint64_t number_of(const char *text, const char *key)
+{
+        size_t n = strlen(key);
+
+        for (const char *line = text; line; line = strchr(line, '\n')) {
+                line += *line == '\n';
+                if (strncmp(line, key, n) == 0)
+                        return number_at(line + n);
+        }
+        return 0;
+}
+
+/* Fields of /proc/PID/stat (proc_pid_stat(5)). */
+enum { STAT_MINFLT = 10, STAT_MAJFLT = 12, STAT_UTIME = 14, STAT_STIME = 15 };
+
+/* The name in field 2 may hold anything, its last ')' ends it. */
+static uint64_t field_of(const char *text, int wanted)
+{
+        const char *at = strrchr(text, ')');
+
+        for (int field = 2; at && field < wanted; field++) {
+                at = strchr(at, ' ');
+                at = at ? at + 1 : NULL;
+        }
+        return at ? number_at(at) : 0;
+}
+
+static uint64_t ticks_to_us(uint64_t ticks)
+{
+        long a_second = sysconf(_SC_CLK_TCK);
+
+        return a_second > 0 ? ticks * 1000000 / (uint64_t)a_second : 0;
+}
+
+static uint64_t cpu_us_of(enum monitor_usage kind, const char *text)
+{
+        if (kind == MONITOR_USAGE_CGROUP1)
+                return number_at(text) / 1000;
+        if (kind == MONITOR_USAGE_CGROUP2)
+                return number_of(text, "usage_usec ");
+        return ticks_to_us(field_of(text, STAT_UTIME) + field_of(text, STAT_STIME));
+}
+
+uint64_t usage_cpu_us(enum monitor_usage kind, int fd)
+{
+        char text[TEXT_MAX] _uninitialized_;
+
+        return cpu_us_of(kind, read_text(fd, text));
+}
+
+/* A file of a control group is the number alone; of /proc, it is in KiB behind its key. */
+static uint64_t bytes_of(enum monitor_usage kind, int fd, const char *key)
+{
+        char text[TEXT_MAX] _uninitialized_;
+
+        read_text(fd, text);
+        if (kind == MONITOR_USAGE_PROC)
+                return number_of(text, key) * 1024;
+        return number_at(text);
+}
+
+uint64_t usage_memory_peak(enum monitor_usage kind, int fd)
+{
+        return bytes_of(kind, fd, "VmHWM:");
+}
+
+uint64_t usage_memory(enum monitor_usage kind, int fd)
+{
+        return bytes_of(kind, fd, "VmRSS:");
+}
+
+void usage_at_end(enum monitor_usage kind, int cpu_fd, int peak_fd, struct usage_peak *known,
+                  uint64_t *cpu_us, uint64_t *peak)
+{
+        char text[TEXT_MAX] _uninitialized_;
+        uint64_t faults = 0;
+
+        read_text(cpu_fd, text);
+        *cpu_us = cpu_us_of(kind, text);
+        if (kind == MONITOR_USAGE_PROC)
+                faults = field_of(text, STAT_MINFLT) + field_of(text, STAT_MAJFLT);
+        /* The faults were counted first: those since then are seen next time. */
+        if (faults == 0 || faults != known->faults)
+                *known = (struct usage_peak){faults, usage_memory_peak(kind, peak_fd)};
+        *peak = known->bytes;
+}

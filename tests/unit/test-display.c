@@ -1,0 +1,137 @@
+/* Displays and lists of files: their form, and what there may be of them. */
+#include "supervisor/session/display.h"
+
+#include <errno.h>
+
+#include "base/file-path.h"
+#include "tests/unit/fake-hub.h"
+
+static int show(struct cell_outcome *o, const char *payload)
+{
+        struct error err = {};
+
+        return cell_take_display(o, payload, strlen(payload), &err);
+}
+
+static void test_mime_types(void)
+{
+        static const char *const good[] = {"image/png", "image/svg+xml", "a/b",
+                                           "application/vnd.ms-excel.sheet.12"};
+        static const char *const bad[] = {"",      "image",     "/png",  "image/",
+                                          "a/b/c", "Image/png", "a b/c", "text/html; charset=utf-8",
+                                          "a/\n"};
+        char longest[CELL_MIME_MAX + 2];
+
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+                check(mime_type_valid(good[i], strlen(good[i])));
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+                check(!mime_type_valid(bad[i], strlen(bad[i])));
+        check(!mime_type_valid("a\0/b", 4));
+        memset(longest, 'a', sizeof(longest));
+        longest[1] = '/';
+        check(mime_type_valid(longest, CELL_MIME_MAX));
+        check(!mime_type_valid(longest, CELL_MIME_MAX + 1));
+}
+
+static void test_paths(void)
+{
+        static const char *const good[] = {
+                "a", "a/b.csv", "...", "a b", ".hidden", "d\xc3\xa9j\xc3\xa0", "..a/b.."};
+        static const char *const bad[] = {"",     "/a",    "a/",   "a//b",        ".",
+                                          "..",   "../a",  "a/..", "a/../b",      "a/./b",
+                                          "a\nb", "a\x7f", "\xff", "a\xc2\x85 b", "\xe2\x80\xa8"};
+        char longest[CELL_PATH_MAX + 1];
+
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+                check(file_path_valid(good[i], strlen(good[i])));
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+                check(!file_path_valid(bad[i], strlen(bad[i])));
+        check(!file_path_valid("a\0b", 3));
+        memset(longest, 'a', sizeof(longest));
+        check(file_path_valid(longest, CELL_PATH_MAX));
+        check(!file_path_valid(longest, CELL_PATH_MAX + 1));
+}
+
+static void test_displays(void)
+{
+        struct cell_outcome o = {};
+
+        check_eq_int(show(&o, "{\"mime\":\"image/png\",\"data\":\"iVBORw==\"}"), 0);
+        check_eq_int(show(&o, "{\"mime\":\"text/html\",\"text\":\"<b>\\u00e9</b>\"}"), 0);
+        check_eq_int(o.n_displays, 2);
+        check(!o.displays[0].is_text && o.displays[1].is_text);
+        check_eq_bytes(buffer_bytes(&o.displays[0].data), o.displays[0].data.length, "iVBORw==");
+        check_eq_str(o.displays[1].mime_type, "text/html");
+        check_eq_int(show(&o, "{\"mime\":\"text/html\",\"text\":\"a\",\"data\":\"\"}"), -EBADMSG);
+        check_eq_int(show(&o, "[]"), -EBADMSG);
+        check_eq_int(show(&o, "{"), -EBADMSG);
+        check_eq_int(o.displays_total, 2);
+        display_done(&o);
+}
+
+/* Beyond each bound displays are counted, no more. */
+static void test_display_bounds(void)
+{
+        struct cell_outcome many = {}, large = {};
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX);
+        struct error err = {};
+
+        for (int i = 0; i < CELL_DISPLAYS_MAX + 5; i++)
+                check_eq_int(show(&many, "{\"mime\":\"a/b\",\"text\":\"\"}"), 0);
+        check_eq_int(many.n_displays, CELL_DISPLAYS_MAX);
+        check_eq_int(many.displays_total, CELL_DISPLAYS_MAX + 5);
+        display_done(&many);
+
+        buffer_printf(&b, "{\"mime\":\"a/b\",\"data\":\"");
+        for (size_t i = 0; i < CELL_DISPLAY_BYTES_MAX / 4 - 1; i++)
+                check_eq_int(buffer_append(&b, "AAAA", 4), 0);
+        buffer_printf(&b, "\"}");
+        check_eq_int(cell_take_display(&large, buffer_bytes(&b), b.length, &err), 0);
+        check_eq_int(cell_take_display(&large, buffer_bytes(&b), b.length, &err), 0);
+        check_eq_int(show(&large, "{\"mime\":\"a/b\",\"data\":\"AAAA\"}"), 0);
+        check_eq_int(show(&large, "{\"mime\":\"a/b\",\"data\":\"AAAA\"}"), 0);
+        check_eq_int(large.n_displays, 2);
+        check_eq_int(large.displays_total, 4);
+        display_done(&large);
+}
+
+static int take(const char *json, size_t most, size_t *n, size_t *total)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct cell_file *files = NULL;
+        struct error err = {};
+
+        check_ok(json_parse(json, strlen(json), &doc, &err));
+        int r = file_list_take(yyjson_doc_get_root(doc), most, &files, n, total, &err);
+        if (r == 0 && *n > 0)
+                check_eq_str(files[0].path, "a/b");
+        free(files);
+        return r;
+}
+
+static void test_files(void)
+{
+        static const char two[] =
+                "{\"files\":[{\"path\":\"a/b\",\"mime\":\"text/csv\",\"size\":12345678901},"
+                "{\"path\":\"c\",\"mime\":\"text/csv\",\"size\":0}],\"files_total\":7}";
+        size_t n = 9, total = 9;
+
+        check_eq_int(take("{}", 2, &n, &total), 0);
+        check(n == 0 && total == 0);
+        check_eq_int(take(two, 2, &n, &total), 0);
+        check(n == 2 && total == 7);
+        check_eq_int(take(two, 1, &n, &total), -EBADMSG);
+        check_eq_int(take("{\"files\":[1]}", 1, &n, &total), -EBADMSG);
+        check_eq_int(take("{\"files\":[],\"files_total\":-4}", 1, &n, &total), 0);
+        check_eq_int(total, 0);
+}
+
+int main(void)
+{
+        run(test_mime_types);
+        run(test_paths);
+        run(test_displays);
+        run(test_display_bounds);
+        run(test_files);
+        return 0;
+}

@@ -1,0 +1,144 @@
+/* The kernel's counters as text. */
+#include "supervisor/session/usage.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/unit/test.h"
+
+static int text_fd(const char *text)
+{
+        int fd = memfd_create("facts", MFD_CLOEXEC);
+
+        check_eq_int(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        return fd;
+}
+
+static uint64_t cpu(enum monitor_usage kind, const char *text)
+{
+        int fd = text_fd(text);
+        uint64_t us = usage_cpu_us(kind, fd);
+
+        close(fd);
+        return us;
+}
+
+static uint64_t memory(enum monitor_usage kind, const char *text)
+{
+        int fd = text_fd(text);
+        uint64_t bytes = usage_memory_peak(kind, fd);
+
+        close(fd);
+        return bytes;
+}
+
+static uint64_t memory_now(enum monitor_usage kind, const char *text)
+{
+        int fd = text_fd(text);
+        uint64_t bytes = usage_memory(kind, fd);
+
+        close(fd);
+        return bytes;
+}
+
+static void test_cgroup1(void)
+{
+        check_eq_int(cpu(MONITOR_USAGE_CGROUP1, "123456789\n"), 123456);
+        check_eq_int(memory(MONITOR_USAGE_CGROUP1, "1048576\n"), 1048576);
+}
+
+static void test_cgroup2(void)
+{
+        check_eq_int(cpu(MONITOR_USAGE_CGROUP2, "usage_usec 777\nuser_usec 5\nsystem_usec 6\n"),
+                     777);
+        check_eq_int(cpu(MONITOR_USAGE_CGROUP2, "nr_periods 1\nusage_usec 42\n"), 42);
+        check_eq_int(memory(MONITOR_USAGE_CGROUP2, "4096\n"), 4096);
+        check_eq_int(memory_now(MONITOR_USAGE_CGROUP2, "2048\n"), 2048);
+}
+
+/* The name may hold spaces and parentheses; only its last one counts. */
+static void test_proc(void)
+{
+        uint64_t tick = 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
+
+        check_eq_int(cpu(MONITOR_USAGE_PROC,
+                         "7 (py) S 9 9 (x) R 1 2 3 4 5 6 7 8 9 10 30 12 0 0 20 0 1 0 100 200"),
+                     42 * tick);
+        check_eq_int(
+                memory(MONITOR_USAGE_PROC, "Name:\tpython\nVmPeak:\t99 kB\nVmHWM:\t   20 kB\n"),
+                20 * 1024);
+        check_eq_int(memory_now(MONITOR_USAGE_PROC, "VmHWM:\t   20 kB\nVmRSS:\t   10 kB\n"),
+                     10 * 1024);
+}
+
+static void put_text(int fd, const char *text)
+{
+        check_eq_int(ftruncate(fd, 0), 0);
+        check_eq_int(pwrite(fd, text, strlen(text), 0), (ssize_t)strlen(text));
+}
+
+/* Without a page fault a process's memory has not grown, and the slow file is left alone. */
+static void test_peak_by_faults(void)
+{
+        struct usage_peak known = {};
+        uint64_t us, peak;
+        int stat = text_fd("7 (py) S 9 9 (x) R 1 2 3 4 5 6 500 8 3 10 30 12 0 0 20 0 1 0 100 200");
+        int status = text_fd("VmHWM:\t   20 kB\n");
+
+        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
+        check_eq_int(us, 42 * 1000000 / sysconf(_SC_CLK_TCK));
+        check_eq_int(peak, 20 * 1024);
+        put_text(status, "VmHWM:\t   30 kB\n");
+        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
+        check_eq_int(peak, 20 * 1024);
+        put_text(stat, "7 (py) S 9 9 (x) R 1 2 3 4 5 6 501 8 3 10 30 12 0 0 20 0 1 0 100 200");
+        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
+        check_eq_int(peak, 30 * 1024);
+        put_text(status, "VmHWM:\t   40 kB\n");
+        put_text(stat, "7 (py) S 9 9 (x) R 1 2 3 4 5 6 501 8 4 10 30 12 0 0 20 0 1 0 100 200");
+        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
+        check_eq_int(peak, 40 * 1024);
+        close(stat);
+        close(status);
+}
+
+/* A control group's is read each time. */
+static void test_peak_of_group(void)
+{
+        struct usage_peak known = {};
+        uint64_t us, peak;
+        int usage = text_fd("123456789\n"), most = text_fd("4096\n");
+
+        usage_at_end(MONITOR_USAGE_CGROUP1, usage, most, &known, &us, &peak);
+        check_eq_int(us, 123456);
+        check_eq_int(peak, 4096);
+        put_text(most, "8192\n");
+        usage_at_end(MONITOR_USAGE_CGROUP1, usage, most, &known, &us, &peak);
+        check_eq_int(peak, 8192);
+        close(usage);
+        close(most);
+}
+
+static void test_nothing(void)
+{
+        static const enum monitor_usage kinds[] = {MONITOR_USAGE_CGROUP1, MONITOR_USAGE_CGROUP2,
+                                                   MONITOR_USAGE_PROC};
+
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+                check_eq_int(usage_cpu_us(kinds[i], -1), 0);
+                check_eq_int(usage_memory_peak(kinds[i], -1), 0);
+                check_eq_int(cpu(kinds[i], "garbage"), 0);
+                check_eq_int(memory(kinds[i], "garbage"), 0);
+        }
+}
+
+int main(void)
+{
+        run(test_cgroup1);
+        run(test_cgroup2);
+        run(test_proc);
+        run(test_peak_by_faults);
+        run(test_peak_of_group);
+        run(test_nothing);
+        return 0;
+}
