@@ -98,7 +98,7 @@ const struct doctor_kind doctor_kinds[] = {
          "raise it: sysctl -w user.max_user_namespaces=15000 (and its siblings that are 0)"},
         {"apparmor-userns", DOCTOR_MISSING, apparmor_userns,
          "AppArmor takes the privileges of user namespaces from programs without a profile (kernel.apparmor_restrict_unprivileged_userns, Ubuntu 23.10 and later)",
-         "load a profile that allows them to cloister-monitor alone (examples/apparmor-cloister says how), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+         "load a profile that allows them to Cloister alone (examples/apparmor-cloister says how), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
         {"container-seccomp", DOCTOR_MISSING, container_seccomp,
          "a system call filter around this process forbids namespaces, as Docker's default, Kubernetes' RuntimeDefault and systemd's RestrictNamespaces= do",
          "docker run --security-opt seccomp=unconfined (or a profile that allows clone, clone3, unshare, setns, mount and their kin); in a systemd unit no RestrictNamespaces="},
