@@ -1,11 +1,11 @@
 /*
- * Holds compiled filters against their tables.
+ * Checks compiled filters against their tables.
  *
- * What libseccomp and policy/seccomp/bpf-shrink.c make of the rules is what counts, not the rules: the
- * program is evaluated, call by call, and must answer as the table does. Arguments are tried where
- * a rule looks: as the rule wants them, with each bit of its mask turned, and with the bits that
- * the kernel ignores set (CVE-2019-10063: a filter that compares 64 bits of what the kernel reads
- * as 32 is passed by by bit 32).
+ * The kernel runs the program that libseccomp made of the rules, not the rules. So this evaluates
+ * the program, call by call, and compares its answer with the table's. For an argument that a rule
+ * compares, it tries values that match, values that differ in one bit of the mask, and values with
+ * the bits set that the kernel ignores (CVE-2019-10063: setting bit 32 evaded a filter that compared
+ * 64 bits of an argument that the kernel reads as 32 bits).
  */
 #include <errno.h>
 #include <linux/audit.h>

@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "policy/seccomp/bpf-shrink.h"
 
 enum { PROGRAM_SIZE_MAX = BPF_MAXINSNS * sizeof(struct sock_filter) };
 
@@ -83,9 +82,5 @@ int filter_program(const struct filter_entries *entries, char **ret, size_t *ret
         int r = build(context, entries, err);
         if (r >= 0)
                 r = export(context, ret, ret_size, err);
-        if (r < 0)
-                return r;
-        *ret_size = sizeof(struct sock_filter) *
-                    bpf_shrink((struct sock_filter *)*ret, *ret_size / sizeof(struct sock_filter));
-        return 0;
+        return r < 0 ? r : 0;
 }
