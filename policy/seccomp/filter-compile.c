@@ -1,4 +1,4 @@
-/* From a table of policy/seccomp/rules.h to BPF, by libseccomp. */
+/* Compiles a table of policy/seccomp/rules.h to BPF with libseccomp. */
 #include "policy/seccomp/filter-compile.h"
 
 #include <errno.h>

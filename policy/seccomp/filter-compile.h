@@ -1,5 +1,4 @@
-/* The part of filter.h that is libseccomp's: also of the program that compiles the filters at build
- * time. */
+/* Compiles a table with libseccomp. Used at run time and by filter-embed, at build time. */
 #pragma once
 
 #include <stddef.h>
@@ -12,6 +11,7 @@
 int filter_native_number(const char *name);
 uint32_t filter_native_arch(void);
 
-/* An array of struct sock_filter, for free(); not yet held against the table. */
+/* Returns an array of struct sock_filter, to be freed by the caller and not yet checked against the
+ * table. */
 int filter_program(const struct filter_entries *entries, char **ret, size_t *ret_size,
                    struct error *err);

@@ -1,4 +1,5 @@
-/* Writes the filters, compiled, as a C table (filter-ready.h). Run by meson: filter-embed > FILE */
+/* Compiles and checks the filters, and writes them as a C table (filter-ready.h). Run by meson:
+ * filter-embed > FILE */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ static int write_one(enum filter_kind kind, uint64_t *fingerprint, struct error 
                 return r;
         const struct sock_filter *filter = (const struct sock_filter *)program;
         size_t n = size / sizeof(*filter);
-        r = filter_check(&entries, filter, n, filter_native_arch(), true, err);
+        r = filter_check(&entries, filter, n, filter_native_arch(), err);
         if (r < 0)
                 return r;
         *fingerprint = filter_fingerprint(&entries, filter, n, filter_native_arch());

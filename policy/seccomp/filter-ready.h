@@ -1,5 +1,4 @@
-/* Filters that the build has compiled, and checked with every bit of every argument
- * (filter-embed.c). */
+/* The filters that the build compiled and checked (filter-embed.c). */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +9,7 @@ struct filter_ready {
         enum filter_kind kind;
         size_t n;
         const struct sock_filter *program;
-        uint64_t fingerprint; /* of what was checked: filter_fingerprint() */
+        uint64_t fingerprint; /* filter_fingerprint() at build time */
 };
 
 extern const struct filter_ready filters_ready[];

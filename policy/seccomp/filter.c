@@ -1,12 +1,12 @@
 /*
- * From a table of policy/seccomp/rules.h to BPF.
+ * From a table of policy/seccomp/rules.h to a sealed BPF program.
  *
- * Theory of operation. Compiling takes libseccomp longer than anything else at a start takes, and
- * holding the result against the table is next. So the build does both, the second with every bit
- * of every argument, and leaves a fingerprint of all that went into it: program, table, and the
- * numbers that its libseccomp knew. Where that is the same here, so is the outcome. Otherwise the
- * build's program is held against the table with the numbers of this machine's libseccomp, and if
- * it does not do what that says libseccomp is asked again, and its answer is checked.
+ * Theory of operation. The build compiles each filter with libseccomp, checks it against its table
+ * (filter_check()) and stores it with a fingerprint of the program, the table, the architecture and
+ * the system call numbers that libseccomp knew. At run time filter_seal() computes the fingerprint
+ * again, with the numbers of the libseccomp of this machine. If both are equal, the check of the
+ * build holds here too, and the program of the build is used. Otherwise libseccomp compiles the
+ * table now and filter_check() runs; a program that fails it is never returned.
  */
 #include "policy/seccomp/filter.h"
 
@@ -23,31 +23,10 @@ static void cleanup_entries(struct filter_entries *entries)
         filter_entries_done(entries);
 }
 
-static int check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
-                 struct error *err)
+static bool is_usable(const struct filter_entries *entries, const struct filter_ready *ready)
 {
-        return filter_check(entries, program, n, filter_native_arch(), false, err);
-}
-
-static bool is_checked(const struct filter_entries *entries, const struct filter_ready *ready)
-{
-        return filter_fingerprint(entries, ready->program, ready->n, filter_native_arch()) ==
-               ready->fingerprint;
-}
-
-/* Returns the descriptor, -ENOENT when the build's is none for this machine. */
-static int seal_ready(const struct filter_entries *entries, const struct filter_ready *ready,
-                      struct error *err)
-{
-        struct error why = {};
-
-        if (!ready ||
-            (!is_checked(entries, ready) && check(entries, ready->program, ready->n, &why) < 0)) {
-                log_debug("seccomp filter compiled anew: %s", ready ? why.text : "none was built");
-                return -ENOENT;
-        }
-        return fd_sealed(filter_kind_name(ready->kind), ready->program,
-                         ready->n * sizeof(*ready->program), err);
+        return ready && filter_fingerprint(entries, ready->program, ready->n,
+                                           filter_native_arch()) == ready->fingerprint;
 }
 
 static int seal_compiled(const struct filter_entries *entries, enum filter_kind kind,
@@ -56,10 +35,11 @@ static int seal_compiled(const struct filter_entries *entries, enum filter_kind 
         _cleanup_free_ char *program = NULL;
         size_t size = 0;
 
+        log_debug("seccomp filter of %s: compiled at run time", filter_kind_name(kind));
         int r = filter_program(entries, &program, &size, err);
         if (r >= 0)
-                r = check(entries, (const struct sock_filter *)program,
-                          size / sizeof(struct sock_filter), err);
+                r = filter_check(entries, (const struct sock_filter *)program,
+                                 size / sizeof(struct sock_filter), filter_native_arch(), err);
         return r < 0 ? r : fd_sealed(filter_kind_name(kind), program, size, err);
 }
 
@@ -68,9 +48,10 @@ int filter_seal(enum filter_kind kind, const struct filter_ready *ready, struct 
         _cleanup_(cleanup_entries) struct filter_entries entries = {};
 
         int r = filter_entries_init(&entries, kind, filter_native_number, err);
-        if (r >= 0)
-                r = seal_ready(&entries, ready, err);
-        if (r == -ENOENT)
+        if (r >= 0 && is_usable(&entries, ready))
+                r = fd_sealed(filter_kind_name(kind), ready->program,
+                              ready->n * sizeof(*ready->program), err);
+        else if (r >= 0)
                 r = seal_compiled(&entries, kind, err);
         return r < 0 ? error_context(err, "seccomp filter of %s", filter_kind_name(kind)) : r;
 }

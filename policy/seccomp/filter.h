@@ -1,18 +1,15 @@
-/* The tables of policy/seccomp/rules.h as BPF, compiled with libseccomp by the build or here, and checked
- * here by evaluating it. */
+/* The tables of policy/seccomp/rules.h as BPF programs, compiled with libseccomp at build time or at
+ * run time. */
 #pragma once
-
-#include <linux/filter.h>
-#include <stddef.h>
 
 #include "base/error.h"
 #include "policy/seccomp/rules.h"
 
-/* The program of one kind as a sealed memfd of struct sock_filter. Returns the descriptor. The
- * program has been self-tested: -EIO when what libseccomp made does not do what the table says. */
+/* Returns a sealed memfd with the program of this kind, an array of struct sock_filter, or negative
+ * errno: -EIO when libseccomp compiled a program that does not do what the table says. */
 int filter_compile(enum filter_kind kind, struct error *err);
 
-/* The same from a program that was compiled before; NULL, or one that fails the test: it is
- * compiled now. */
+/* The same with a program of the build, which is used only if its fingerprint is right; NULL: it is
+ * compiled now. For tests. */
 struct filter_ready;
 int filter_seal(enum filter_kind kind, const struct filter_ready *ready, struct error *err);

@@ -1,4 +1,4 @@
-/* Where the build could not run what it had built: each filter is compiled when it is needed. */
+/* For a cross build, which cannot run filter-embed: each filter is compiled at run time. */
 #include "policy/seccomp/filter-ready.h"
 
 const struct filter_ready filters_ready[] = {{0, 0, NULL}};

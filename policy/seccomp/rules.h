@@ -94,20 +94,20 @@ void filter_entries_done(struct filter_entries *entries);
 uint32_t filter_decide(const struct filter_entries *entries, const struct seccomp_data *data);
 
 /*
- * Holds a compiled program against its table: every call number to FILTER_CHECK_CALLS, a few far
- * beyond, the x32 ones, other architectures, and for each rule arguments that fit, that just don't,
- * and with bits 31, 32 and 63 set; for each rule of another table arguments that fit. thorough
- * tries every bit of every argument. -EIO with the first difference.
+ * Checks a compiled program against its table: every call number below FILTER_CHECK_CALLS and some
+ * larger ones, the x32 numbers, other architectures; for each rule, arguments that match and
+ * arguments that differ in any one bit; for each rule of the other tables, arguments that match it.
+ * Returns 0, or -EIO with the first difference.
  */
 enum { FILTER_CHECK_CALLS = 600 };
 
 int filter_check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
-                 uint32_t arch, bool thorough, struct error *err);
+                 uint32_t arch, struct error *err);
 
 /*
- * Of all that filter_check() goes by: a program that has passed it passes it wherever it has the
- * same fingerprint. Against a program of the build that was made from other numbers, not against
- * one that somebody means to pass off.
+ * A hash of everything that filter_check() depends on: program, table, numbers and architecture. If
+ * a program passed the check and its fingerprint is the same elsewhere, it passes there too. The hash
+ * detects accidental differences; it is no protection against a forged program.
  */
 uint64_t filter_fingerprint(const struct filter_entries *entries, const struct sock_filter *program,
                             size_t n, uint32_t arch);

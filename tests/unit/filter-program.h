@@ -1,4 +1,4 @@
-/* A filter as a start gets it, read back. */
+/* Compiles a filter and reads the program from the memfd. */
 #pragma once
 
 #include <fcntl.h>
@@ -39,17 +39,6 @@ static inline struct program compile(enum filter_kind kind)
 {
         struct error err = {};
         int fd = filter_compile(kind, &err);
-
-        check_ok(fd);
-        return read_program(fd);
-}
-
-static inline struct program compile_from(enum filter_kind kind, const struct sock_filter *code,
-                                          size_t n)
-{
-        const struct filter_ready ready = {kind, n, code, 0};
-        struct error err = {};
-        int fd = filter_seal(kind, code ? &ready : NULL, &err);
 
         check_ok(fd);
         return read_program(fd);

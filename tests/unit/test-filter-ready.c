@@ -1,9 +1,7 @@
-/* The filters that the build has compiled: used where they are this machine's, and no other. */
+/* The filters that the build compiled: used if their fingerprint is right, never otherwise. */
 #include "tests/unit/filter-program.h"
 
-#define ALLOW SECCOMP_RET_ALLOW
-
-/* Whichever takes another's place: the check that a start makes is enough to see it. */
+/* filter_check() finds each program wrong for every other table. */
 static void test_no_program_passes_as_another(void)
 {
         for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
@@ -12,8 +10,7 @@ static void test_no_program_passes_as_another(void)
                 check_ok(filter_entries_init(&e, kind, number, &err));
                 for (enum filter_kind other = 0; other < FILTER_KIND_MAX; other++) {
                         const struct filter_ready *p = &filters_ready[other];
-                        int r = filter_check(&e, p->program, p->n, seccomp_arch_native(), false,
-                                             &err);
+                        int r = filter_check(&e, p->program, p->n, seccomp_arch_native(), &err);
                         if (r != (other == kind ? 0 : -EIO))
                                 test_fail_("%s as %s: %d", filter_kind_name(other),
                                            filter_kind_name(kind), r);
@@ -22,33 +19,29 @@ static void test_no_program_passes_as_another(void)
         }
 }
 
-/* The build's is as good as one made now; another one than the table's is not used. */
-static void test_ready_programs(void)
+static bool same(const struct program *a, const struct sock_filter *b, size_t n)
 {
-        check_eq_int(filters_ready_count, FILTER_KIND_MAX);
-        for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
-                struct program fresh = compile_from(kind, NULL, 0), used = compile(kind);
+        return a->n == n && memcmp(a->code, b, n * sizeof(*b)) == 0;
+}
 
-                check_eq_int(filters_ready[kind].kind, kind);
-                check_eq_int(used.n, filters_ready[kind].n);
-                check(memcmp(used.code, filters_ready[kind].program, used.n * sizeof(*used.code)) ==
-                      0);
-                enum filter_kind other = (kind + 1) % FILTER_KIND_MAX;
-                struct program made = compile_from(kind, filters_ready[other].program,
-                                                   filters_ready[other].n);
-                check(made.n == fresh.n &&
-                      memcmp(made.code, fresh.code, made.n * sizeof(*made.code)) == 0);
-                free(made.code);
-                for (size_t i = 0; i < used.n; i++)
-                        if (used.code[i].code == (BPF_RET | BPF_K))
-                                used.code[i].k = ALLOW;
-                made = compile_from(kind, used.code, used.n);
-                check(made.n == fresh.n &&
-                      memcmp(made.code, fresh.code, made.n * sizeof(*made.code)) == 0);
-                free(made.code);
-                free(fresh.code);
-                free(used.code);
-        }
+static struct program seal(enum filter_kind kind, const struct filter_ready *ready)
+{
+        struct error err = {};
+        int fd = filter_seal(kind, ready, &err);
+
+        check_ok(fd);
+        return read_program(fd);
+}
+
+/* The program of the build with every call allowed: no compiler makes it. */
+static struct program allow_all(enum filter_kind kind)
+{
+        struct program p = compile(kind);
+
+        for (size_t i = 0; i < p.n; i++)
+                if (p.code[i].code == (BPF_RET | BPF_K))
+                        p.code[i].k = SECCOMP_RET_ALLOW;
+        return p;
 }
 
 static uint64_t fingerprint(const struct filter_entries *e, const struct filter_ready *p)
@@ -56,8 +49,52 @@ static uint64_t fingerprint(const struct filter_entries *e, const struct filter_
         return filter_fingerprint(e, p->program, p->n, seccomp_arch_native());
 }
 
-/* Whatever the check goes by is in it, and the build's is this machine's: at a start it stands for
- * the check. */
+static void test_build_programs_are_used(void)
+{
+        check_eq_int(filters_ready_count, FILTER_KIND_MAX);
+        for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
+                const struct filter_ready *ready = &filters_ready[kind];
+                struct program compiled = seal(kind, NULL), used = seal(kind, ready);
+
+                check_eq_int(ready->kind, kind);
+                check(same(&used, ready->program, ready->n));
+                check(same(&compiled, ready->program, ready->n));
+                free(compiled.code);
+                free(used.code);
+        }
+}
+
+/* A program with a wrong fingerprint: libseccomp compiles the table instead. The control is the same
+ * program with its own fingerprint. */
+static void test_other_programs_are_not_used(void)
+{
+        for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
+                const struct filter_ready *ready = &filters_ready[kind];
+                struct program open = allow_all(kind);
+                struct filter_ready changed = {kind, open.n, open.code, ready->fingerprint};
+                struct filter_entries e;
+                struct error err = {};
+
+                struct program made = seal(kind, &changed);
+                check(same(&made, ready->program, ready->n));
+                free(made.code);
+
+                made = seal(kind, &filters_ready[(kind + 1) % FILTER_KIND_MAX]);
+                check(same(&made, ready->program, ready->n));
+                free(made.code);
+
+                check_ok(filter_entries_init(&e, kind, number, &err));
+                changed.fingerprint = fingerprint(&e, &changed);
+                made = seal(kind, &changed);
+                check(same(&made, open.code, open.n));
+                free(made.code);
+                filter_entries_done(&e);
+                free(open.code);
+        }
+}
+
+/* The fingerprint changes with every bit of the program, every field of the table, every number and
+ * the architecture. */
 static void test_fingerprint(void)
 {
         struct filter_entries e;
@@ -108,23 +145,13 @@ static void test_fingerprint(void)
         e.otherwise ^= 1;
         check(fingerprint(&e, ready) != ready->fingerprint);
         filter_entries_done(&e);
-
-        /* Another program with the fingerprint of the build's is not used. */
-        memcpy(program, ready->program, ready->n * sizeof(*program));
-        for (size_t i = 0; i < ready->n; i++)
-                if (program[i].code == (BPF_RET | BPF_K))
-                        program[i].k = SECCOMP_RET_ALLOW;
-        int fd = filter_seal(FILTER_WORKER, &changed, &err);
-        check_ok(fd);
-        struct program made = read_program(fd);
-        check(memcmp(made.code, program, made.n * sizeof(*program)) != 0);
-        free(made.code);
 }
 
 int main(void)
 {
         run(test_no_program_passes_as_another);
-        run(test_ready_programs);
+        run(test_build_programs_are_used);
+        run(test_other_programs_are_not_used);
         run(test_fingerprint);
         return 0;
 }

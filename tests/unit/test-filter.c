@@ -101,7 +101,7 @@ static void test_compiled_does_as_the_table_says(void)
                 struct error err = {};
                 struct program p = compile(kind);
                 check_ok(filter_entries_init(&e, kind, number, &err));
-                check_ok(filter_check(&e, p.code, p.n, seccomp_arch_native(), true, &err));
+                check_ok(filter_check(&e, p.code, p.n, seccomp_arch_native(), &err));
                 printf("  %s: %zu instructions\n", filter_kind_name(kind), p.n);
                 filter_entries_done(&e);
                 free(p.code);
@@ -130,7 +130,7 @@ static void test_check_sees_changed_programs(void)
                         continue;
                 }
                 changed++;
-                seen += filter_check(&e, p.code, p.n, seccomp_arch_native(), false, &err) == -EIO;
+                seen += filter_check(&e, p.code, p.n, seccomp_arch_native(), &err) == -EIO;
                 p.code[i] = was;
         }
         check(changed > 30);
@@ -158,10 +158,9 @@ static void test_check_sees_an_open_end(void)
         for (size_t i = 0; i < ARRAY_SIZE(far); i++) {
                 open[1].k = far[i];
                 open[2].k = e.otherwise;
-                check_ok(filter_check(&e, open, p.n + 3, seccomp_arch_native(), false, &err));
+                check_ok(filter_check(&e, open, p.n + 3, seccomp_arch_native(), &err));
                 open[2].k = SECCOMP_RET_ALLOW;
-                check_eq_int(filter_check(&e, open, p.n + 3, seccomp_arch_native(), false, &err),
-                             -EIO);
+                check_eq_int(filter_check(&e, open, p.n + 3, seccomp_arch_native(), &err), -EIO);
         }
         filter_entries_done(&e);
         free(p.code);
