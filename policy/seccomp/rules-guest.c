@@ -228,8 +228,7 @@ const struct filter_rule filter_template_only[] = {
         /* ids, and a child in its own namespaces */
         {"setresuid setresgid setgroups capset", ALLOW},
         {"clone clone3", ALLOW},
-        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)}}, /* made ahead */
-        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWIPC | CLONE_NEWUTS)}}, /* of a loopback profile */
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* the next session's, made ahead */
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* once the child is in its cgroup */
         {"sched_setscheduler", ALLOW},
         /* pages of its own, fetched ahead */

@@ -499,10 +499,10 @@ static long clone_first_process(struct clone_args *args, struct session *s)
 
 int session_clone(struct session *s)
 {
-        const uint64_t namespaces = CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
         struct clone_args args = {
                 .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID |
-                         CLONE_NEWNS | (namespaces & ~s->ahead),
+                         CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
+                         (s->has_network ? 0 : CLONE_NEWNET),
                 /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see
                    here. */
                 .exit_signal = 0,

@@ -17,7 +17,7 @@ struct session {
         int rpc_fd;         /* in the worker: where its channel is */
         int release_fd;     /* in the worker: a byte comes when init is beyond reach */
         bool is_placed;     /* cloned into its cgroup */
-        uint64_t ahead;     /* CLONE_NEW…: of these kinds we are in one that no session was in */
+        bool has_network;   /* the template is in a network namespace that no session had yet */
 };
 
 /*

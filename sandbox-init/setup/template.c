@@ -27,7 +27,7 @@
 
 /* Without a message, before the time is used for something else; first of all, the session that was
  * made last needs it on its way to its first result. */
-enum { NAMESPACES_MS = 10, QUIET_MS = 20 };
+enum { NETWORK_MS = 10, QUIET_MS = 20 };
 
 const struct template_plan *template_plan(void)
 {
@@ -87,21 +87,18 @@ static int take_back_id(struct error *err)
 }
 
 /*
- * Namespaces of the next session, made while nobody waits: the kernel takes as long for that of the
- * network as for all else of the clone. We live in them until the session has them, and own them
- * for good; a loopback profile's session has to own its network, since it brings lo up. Where this
- * fails the clone makes them, or says why not.
+ * Unshares the network namespace of the next session while the template is idle: making one takes
+ * the kernel as long as the rest of the clone. The template lives in it until the session inherits
+ * it. It belongs to the template's user namespace, so that the session has no capability over it;
+ * in a loopback profile the session needs one to bring lo up, and makes its own. If this fails, the
+ * clone makes the namespace or reports why it cannot.
  */
-static void prepare_namespaces(struct session *s)
+static void prepare_network(struct session *s)
 {
         struct pollfd control = {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN};
-        uint64_t kinds = CLONE_NEWIPC | CLONE_NEWUTS;
 
-        if (!s->template->loopback)
-                kinds |= CLONE_NEWNET;
-        if (s->ahead == 0 && poll(&control, 1, NAMESPACES_MS) == 0 &&
-            syscall(SYS_unshare, kinds) == 0)
-                s->ahead = kinds;
+        if (!s->template->loopback && !s->has_network && poll(&control, 1, NETWORK_MS) == 0)
+                s->has_network = syscall(SYS_unshare, CLONE_NEWNET) == 0;
 }
 
 /* Returns 0 made, 1 in the worker, negative when the template itself is no longer sound. */
@@ -112,7 +109,7 @@ static int make(const struct template_hooks *hooks, struct session *s, struct er
                 return r;
         hooks->before_fork();
         int made = session_clone(s);
-        s->ahead = 0;
+        s->has_network = false;
         if (made == 1) {
                 hooks->after_fork_child();
                 return 1;
@@ -172,7 +169,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 struct template_message message;
                 size_t count = SESSION_FD_MOST;
 
-                prepare_namespaces(&session);
+                prepare_network(&session);
                 if (use_time(hooks, &leisure, ret) == 1)
                         return 1;
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,

@@ -109,12 +109,13 @@ class Pool(harness.Case):
         self.assertEqual(server.close(60), 0)
 
     def test_each_has_namespaces_of_its_own(self):
-        """Also those of which one is made ahead: from the pool, not from it, and where the session makes it itself."""
+        """Four sessions each from the pool, without the pool, and with a network of their own making (loopback)."""
         server = self.serve(pool=1, profiles={"waiting": {"agent": True, "pool": 0},
                                               "loopback": {"agent": True, "pool": 0, "network": "loopback"}})
         code = "import os\n{n: os.readlink('/proc/self/ns/' + n) for n in ('net', 'mnt', 'pid', 'user', 'ipc', 'uts', 'cgroup')}"
         seen = [{kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt", "pid", "user", "ipc", "uts", "cgroup")}]
-        # The first of a template finds none made ahead, the second the first that are, the third what is made after that.
+        # A template makes the network namespace of the next session ahead: the first session may find none, the
+        # second finds the first one, the third the one made after that.
         for profile in "default", "waiting", "loopback":
             for i in range(4):
                 if profile == "default":
