@@ -26,7 +26,6 @@ enum {
         BYTES_MOST = 8 * 1024 * 1024, /* a session would pay for more in time and memory */
         LOOKED_MOST = 1 << 20,        /* pages; the kernel tells of each, mapped or not */
         PAGE_MOST = 64 * 1024,
-        HELP_PERCENT = 60, /* beyond where the two meet */
         ENTRIES = 256,     /* of a pagemap, read at once */
 };
 
@@ -42,8 +41,6 @@ struct range {
 static struct {
         struct iovec list[RANGES_MOST];
         size_t n, bytes;
-        struct iovec help[RANGES_MOST]; /* the last ones, the very last first */
-        size_t n_help;
 } seen;
 
 /* Where a page begins is where msync() takes an address. */
@@ -140,17 +137,6 @@ static void see_all(int maps, int pagemap, size_t size)
         }
 }
 
-static void share_out(void)
-{
-        size_t bytes = 0;
-
-        seen.n_help = 0;
-        for (size_t i = seen.n; i-- > 0 && bytes < seen.bytes * HELP_PERCENT / 100;) {
-                seen.help[seen.n_help++] = seen.list[i];
-                bytes += seen.list[i].iov_len;
-        }
-}
-
 void pages_see(pid_t fork)
 {
         char path[32];
@@ -162,7 +148,6 @@ void pages_see(pid_t fork)
                 return;
         seen.n = seen.bytes = 0;
         see_all(maps, pagemap, page_size());
-        share_out();
 }
 
 /* One by one, each whatever became of the others; a page that is there takes no time. */
@@ -189,9 +174,4 @@ static void fetch(const struct iovec *list, size_t n)
 void pages_fetch(void)
 {
         fetch(seen.list, seen.n);
-}
-
-void pages_help(void)
-{
-        fetch(seen.help, seen.n_help);
 }

@@ -12,8 +12,3 @@ void pages_see(pid_t fork);
 
 /* In a new worker: has them all to itself, where the kernel can (5.14). */
 void pages_fetch(void);
-
-/* Beside that worker, in a process with its template's memory: some of them from the other end. The
- * kernel copies a shared page for whoever writes first, and the last who has the old one keeps it
- * as it is: so two processors copy, and neither waits for the other. */
-void pages_help(void);

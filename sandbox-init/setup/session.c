@@ -21,8 +21,8 @@
  *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
  * which the template has where they are about to be covered; brings lo up if the profile says so.
  *   6. makes the worker the kernel's first victim, becomes uid 1000 and gives up every capability,
- * for good. PDEATHSIG comes after, since a change of ids clears it. Makes /workspace/out, tells the
- * worker, and helps it with its pages.
+ * for good. PDEATHSIG comes after, since a change of ids clears it. Makes /workspace/out and tells the
+ * worker.
  *   7. waits for the monitor's word where it did not before: what is exec'd next releases the
  * worker, and nothing of the guest may run in a process that the monitor does not know.
  *   8. execs init, which is non-dumpable and filtered before it releases the worker.
@@ -402,9 +402,6 @@ static void finish(struct session *s, pid_t worker, int release)
         if (r < 0 && !error_is_set(&s->error))
                 error_errno(&s->error, -r, "tell the worker");
         if (r >= 0) {
-                /* What the worker keeps then is charged to the template's cgroup. */
-                if (s->plan.rlimits)
-                        pages_help();
                 become_init(s, release, &s->error);
         }
         _exit(1);

@@ -151,67 +151,6 @@ static void test_it_is_bounded(void)
         in_fork(look_at_every_second);
 }
 
-enum { SOME = PAGES / 2 };
-
-static char *some(size_t i)
-{
-        return private + 2 * i * page;
-}
-
-static void write_some(void)
-{
-        for (size_t i = 0; i < SOME; i++)
-                *some(i) = 1;
-}
-
-/* From where on they are our own. */
-static size_t first_own(void)
-{
-        size_t first = 0;
-
-        while (first < SOME && !is_own(some(first)))
-                first++;
-        for (size_t i = first; i < SOME; i++)
-                check(is_own(some(i)));
-        return first;
-}
-
-/* What the parent has copied is the child's alone, and neither sees what the other writes. */
-static void look_at_some(int told)
-{
-        size_t first;
-
-        check(read(told, &first, sizeof(first)) == sizeof(first));
-        check_eq_int(first_own(), first);
-        pages_fetch();
-        check_eq_int(first_own(), 0);
-        check(*some(0) == 7 && *some(SOME - 1) == 7);
-        *some(0) = *some(SOME - 1) = 8;
-}
-
-static void test_help_comes_from_the_other_end(void)
-{
-        int ends[2], status;
-
-        see(write_some);
-        check(pipe2(ends, O_CLOEXEC) == 0);
-        pid_t pid = fork();
-        if (pid == 0) {
-                close(ends[1]);
-                look_at_some(ends[0]);
-                _exit(0);
-        }
-        check_eq_int(first_own(), SOME);
-        pages_help();
-        size_t first = first_own();
-        check(first > 0 && first < SOME);
-        check(write(ends[1], &first, sizeof(first)) == sizeof(first));
-        check(waitpid(pid, &status, 0) == pid && status == 0);
-        check(*some(0) == 7 && *some(SOME - 1) == 7);
-        close(ends[0]);
-        close(ends[1]);
-}
-
 static void write_reserve(void)
 {
         private[3 * page] = reserve[3 * page] = 1;
@@ -274,7 +213,6 @@ int main(void)
         run(test_written_pages_are_fetched);
         run(test_the_last_look_counts);
         run(test_it_is_bounded);
-        run(test_help_comes_from_the_other_end);
         run(test_what_is_kept_in_reserve_is_passed_over);
         run(test_a_page_that_is_gone_harms_nothing);
         return 0;
