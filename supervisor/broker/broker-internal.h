@@ -8,6 +8,7 @@
 #include "supervisor/broker/control.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/options.h"
+#include "supervisor/broker/tool-provider.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/session/sessions.h"
 

@@ -281,9 +281,10 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r >= 0)
                 r = hub_new(&broker->hub, broker->base, broker->config, broker->state_dir,
                             &hub_host, err);
+        const struct tool_provider tools = broker_tool_provider(broker->hub);
         if (r >= 0)
                 r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
-                                 broker->hub, &sessions_host, err);
+                                 &tools, &sessions_host, err);
         if (r >= 0 && broker->options.control_fd >= 0)
                 r = control_new(&broker->control, broker->base, broker->options.control_fd,
                                 broker->sessions, err);

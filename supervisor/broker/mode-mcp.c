@@ -89,7 +89,8 @@ static int start(struct broker *broker, struct error *err)
         if (!mode)
                 return error_errno(err, ENOMEM, "mcp");
         broker->data = mode;
-        int r = mcp_server_new(&mode->server, broker->base, broker->config, broker->hub,
+        const struct tool_provider tools = broker_tool_provider(broker->hub);
+        int r = mcp_server_new(&mode->server, broker->base, broker->config, &tools,
                                broker->sessions, &host, err);
         if (r >= 0)
                 r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &writer_owner, err);

@@ -24,7 +24,7 @@ enum mcp_version {
 struct mcp_server {
         struct event_base *base;
         const struct config *config;
-        struct hub *hub;
+        struct tool_provider tools;
         struct sessions *sessions;
         struct mcp_host host;
 

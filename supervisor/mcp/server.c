@@ -41,13 +41,18 @@ static void choose_version(struct mcp_server *server, yyjson_val *params)
         }
 }
 
+static const struct buffer *catalogue(const struct mcp_server *server)
+{
+        uint64_t version;
+
+        return server->tools.catalogue(server->tools.data, mcp_profile(server), &version);
+}
+
 static int append_instructions(struct mcp_server *server, struct buffer *to, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
 
-        int r = tool_append_instructions(
-                server->config, hub_catalogue(server->hub, mcp_profile(server), &(uint64_t){0}),
-                &text, err);
+        int r = tool_append_instructions(server->config, catalogue(server), &text, err);
         if (r < 0)
                 return r;
         r = buffer_printf(to, ",\"instructions\":");
@@ -125,10 +130,7 @@ static void on_set_level(struct mcp_server *server, const struct mcp_request *re
 
 static int make_list(struct mcp_server *server, struct buffer *to, struct error *err)
 {
-        uint64_t version;
-
-        return tool_append_list(server->config, mcp_profile(server),
-                                hub_catalogue(server->hub, mcp_profile(server), &version), to, err);
+        return tool_append_list(server->config, mcp_profile(server), catalogue(server), to, err);
 }
 
 static int refresh(struct mcp_server *server, struct error *err)
@@ -157,7 +159,7 @@ int mcp_list_refresh(struct mcp_server *server)
  * sessions. */
 static void client_is_ready(struct mcp_server *server)
 {
-        hub_start(server->hub, mcp_profile(server), HUB_UNKNOWN);
+        server->tools.start(server->tools.data, mcp_profile(server), TOOL_SERVERS_UNKNOWN);
         sessions_expect(server->sessions, mcp_profile(server));
 }
 
@@ -403,8 +405,8 @@ void mcp_server_set_config(struct mcp_server *server, const struct config *confi
 }
 
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,
-                   struct hub *hub, struct sessions *sessions, const struct mcp_host *host,
-                   struct error *err)
+                   const struct tool_provider *tools, struct sessions *sessions,
+                   const struct mcp_host *host, struct error *err)
 {
         struct mcp_server *server = calloc(1, sizeof(*server));
 
@@ -413,7 +415,7 @@ int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struc
         *server = (struct mcp_server){
                 .base = base,
                 .config = config,
-                .hub = hub,
+                .tools = *tools,
                 .sessions = sessions,
                 .host = *host,
                 .version = MCP_2025_11_25,

@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "policy/config.h"
-#include "supervisor/hub/hub.h"
 #include "supervisor/session/sessions.h"
 
 struct mcp_server;
@@ -35,8 +34,8 @@ struct mcp_host {
 };
 
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,
-                   struct hub *hub, struct sessions *sessions, const struct mcp_host *host,
-                   struct error *err);
+                   const struct tool_provider *tools, struct sessions *sessions,
+                   const struct mcp_host *host, struct error *err);
 /* After the sessions were freed: their cells' ends come here. */
 struct mcp_server *mcp_server_free(struct mcp_server *server);
 
@@ -51,5 +50,5 @@ void mcp_server_closing(struct mcp_server *server);
 /* Another config, borrowed, from now on: calls that run go on under theirs. */
 void mcp_server_set_config(struct mcp_server *server, const struct config *config);
 
-/* The hub's catalogue has changed. */
+/* The catalogue of tools has changed. */
 void mcp_server_catalogue_changed(struct mcp_server *server);

@@ -7,32 +7,32 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "supervisor/hub/hub.h"
 #include "supervisor/session/clock.h"
 #include "supervisor/session/sessions.h"
+#include "supervisor/session/tool-provider.h"
 
 enum { WAIT_MAX_MS = 10000, RETURN_OVERHEAD = 4096 };
 
-struct call {
-        struct call *next;
+struct tool_call {
+        struct tool_call *next;
         struct session *session;
         uint64_t number;
-        struct hub_call *call; /* one of the two */
-        struct hub_wait *wait;
+        void *handle;           /* the provider's, of a call … */
+        void *wait;             /* … or of a wait for the catalogue; one of them is NULL */
         uint64_t cell;          /* number of the cell that made it, 0: background work */
-        struct cell_call *slot; /* in that one's record, or NULL */
+        struct cell_call *slot; /* in that cell's record, or NULL */
 };
 
-static struct call **bucket_of(struct calls *calls, uint64_t number)
+static struct tool_call **bucket_of(struct calls *calls, uint64_t number)
 {
         return &calls->buckets[number % CALLS_BUCKETS];
 }
 
-static struct call **find(struct calls *calls, uint64_t number)
+static struct tool_call **find(struct calls *calls, uint64_t number)
 {
         if (!calls->buckets)
                 return NULL;
-        for (struct call **at = bucket_of(calls, number); *at; at = &(*at)->next) {
+        for (struct tool_call **at = bucket_of(calls, number); *at; at = &(*at)->next) {
                 if ((*at)->number == number)
                         return at;
         }
@@ -41,7 +41,7 @@ static struct call **find(struct calls *calls, uint64_t number)
 
 /* Adds an entry. The worker's numbers are unique among what is under way, else an answer could go
  * astray. */
-static int add(struct session *session, uint64_t number, struct call **ret, struct error *err)
+static int add(struct session *session, uint64_t number, struct tool_call **ret, struct error *err)
 {
         struct calls *calls = &session->calls;
 
@@ -49,8 +49,8 @@ static int add(struct session *session, uint64_t number, struct call **ret, stru
                 return error_set(err, EPROTO, "a second call with the number %llu",
                                  (unsigned long long)number);
         if (!calls->buckets)
-                calls->buckets = calloc(CALLS_BUCKETS, sizeof(struct call *));
-        struct call *call = calls->buckets ? calloc(1, sizeof(*call)) : NULL;
+                calls->buckets = calloc(CALLS_BUCKETS, sizeof(struct tool_call *));
+        struct tool_call *call = calls->buckets ? calloc(1, sizeof(*call)) : NULL;
         if (!call)
                 return error_errno(err, ENOMEM, "call");
         struct cell *cell = session_current(session);
@@ -64,10 +64,10 @@ static int add(struct session *session, uint64_t number, struct call **ret, stru
         return 0;
 }
 
-static void take_out(struct call *call)
+static void take_out(struct tool_call *call)
 {
         struct calls *calls = &call->session->calls;
-        struct call **at = find(calls, call->number);
+        struct tool_call **at = find(calls, call->number);
 
         *at = call->next;
         calls->n--;
@@ -111,7 +111,7 @@ static void send_failure(struct session *session, uint64_t number, const char *k
 }
 
 /* The result goes as its server wrote it, which was parsed: it is JSON and within the bounds. */
-static void send_success(struct session *session, uint64_t number, const struct hub_result *result)
+static void send_success(struct session *session, uint64_t number, const struct tool_result *result)
 {
         static char before[] = "{\"ok\":true,\"result\":", after[] = "}";
         _cleanup_free_ char *written = NULL;
@@ -141,7 +141,7 @@ static void send_success(struct session *session, uint64_t number, const struct 
 }
 
 /* The slot in the record of the cell that made the call, when that still runs. */
-static struct cell *maker_of(const struct call *call, struct cell_call **slot)
+static struct cell *maker_of(const struct tool_call *call, struct cell_call **slot)
 {
         struct cell *cell = session_current(call->session);
 
@@ -151,7 +151,7 @@ static struct cell *maker_of(const struct call *call, struct cell_call **slot)
         return cell;
 }
 
-static void note_end(const struct call *call, bool sent, bool ok, uint64_t duration_us)
+static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t duration_us)
 {
         struct cell_call *slot;
         struct cell *cell = maker_of(call, &slot);
@@ -174,19 +174,18 @@ static bool is_error(yyjson_val *result)
         return yyjson_is_true(yyjson_obj_get(result, "isError"));
 }
 
-static void on_outcome(void *data, const struct hub_result *result)
+void tool_call_done(struct tool_call *call, const struct tool_result *result)
 {
-        struct call *call = data;
         struct session *session = call->session;
         uint64_t number = call->number;
-        bool ok = result->outcome == HUB_OK;
+        bool ok = !result->error_kind;
 
         note_end(call, result->sent, ok && !is_error(result->result), result->duration_us);
         take_out(call);
         if (ok)
                 send_success(session, number, result);
         else
-                send_failure(session, number, hub_outcome_kind(result->outcome),
+                send_failure(session, number, result->error_kind,
                              result->message ? result->message : "the call failed",
                              result->rpc_code, result->rpc_data);
         channel_resume(&session->channel);
@@ -207,9 +206,10 @@ static int parse_object(const struct frame_header *header, const char *payload, 
 int calls_on_call(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err)
 {
+        const struct tool_provider *tools = &session->set->tools;
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct error why = {};
-        struct call *call;
+        struct tool_call *call;
 
         if (session->dead)
                 return 0;
@@ -232,8 +232,8 @@ int calls_on_call(struct session *session, const struct frame_header *header, co
         if (cell)
                 call->slot = cell_call_begin(cell, server, tool);
         uint32_t timeout_ms = timeout > 0 && timeout <= UINT32_MAX ? (uint32_t)timeout : 0;
-        r = hub_call(session->set->hub, session->profile, server, tool, arguments, timeout_ms,
-                     on_outcome, call, &call->call, &why);
+        r = tools->call(tools->data, session->profile, server, tool, arguments, timeout_ms, call,
+                        &call->handle, &why);
         if (r < 0) {
                 note_end(call, false, false, 0);
                 take_out(call);
@@ -253,9 +253,8 @@ static void answer_query(struct session *session, uint64_t number)
         channel_send(&session->channel, FRAME_RETURN, number, answer, (size_t)n);
 }
 
-static void on_waited(void *data)
+void tool_wait_done(struct tool_call *call)
 {
-        struct call *call = data;
         struct session *session = call->session;
         uint64_t number = call->number;
 
@@ -267,8 +266,9 @@ static void on_waited(void *data)
 int calls_on_query(struct session *session, const struct frame_header *header, const char *payload,
                    struct error *err)
 {
+        const struct tool_provider *tools = &session->set->tools;
         _cleanup_json_ yyjson_doc *doc = NULL;
-        struct call *call;
+        struct tool_call *call;
         int64_t wait_ms = 0;
 
         if (session->dead)
@@ -291,7 +291,7 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
         if (r < 0)
                 return r;
         uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
-        call->wait = hub_wait(session->set->hub, session->profile, most, on_waited, call);
+        call->wait = tools->wait(tools->data, session->profile, most, call);
         if (!call->wait) {
                 take_out(call);
                 answer_query(session, header->id);
@@ -301,12 +301,14 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
         return 0;
 }
 
-static void drop(struct call *call)
+static void drop(struct tool_call *call)
 {
-        if (call->call)
-                hub_call_drop(call->call);
+        const struct tool_provider *tools = &call->session->set->tools;
+
+        if (call->handle)
+                tools->drop(call->handle);
         if (call->wait)
-                hub_wait_cancel(call->wait);
+                tools->cancel_wait(call->wait);
 }
 
 /* Whether the answer came, but its memfd did not. */
@@ -325,7 +327,7 @@ static int read_drop(const struct frame_header *header, const char *payload, boo
 int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err)
 {
-        struct call **at = find(&session->calls, header->id);
+        struct tool_call **at = find(&session->calls, header->id);
         struct cell_call *slot;
         bool lost = false;
 
@@ -336,9 +338,9 @@ int calls_on_drop(struct session *session, const struct frame_header *header, co
                 channel_take_back(&session->channel, header->id);
         if (!at)
                 return 0;
-        struct call *call = *at;
+        struct tool_call *call = *at;
         struct cell *cell = maker_of(call, &slot);
-        if (cell && call->call)
+        if (cell && call->handle)
                 cell_call_end(cell, slot, true, false, slot ? clock_us() - slot->started_us : 0);
         drop(call);
         take_out(call);
@@ -349,7 +351,7 @@ void calls_drop_all(struct calls *calls)
 {
         for (size_t i = 0; calls->buckets && i < CALLS_BUCKETS; i++) {
                 while (calls->buckets[i]) {
-                        struct call *call = calls->buckets[i];
+                        struct tool_call *call = calls->buckets[i];
                         calls->buckets[i] = call->next;
                         drop(call);
                         free(call);

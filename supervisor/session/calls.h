@@ -13,7 +13,7 @@
 #include "rpc/frame.h"
 
 struct session;
-struct call;
+struct tool_call;
 
 enum {
         CALLS_MAX = 10000,
@@ -22,7 +22,7 @@ enum {
 };
 
 struct calls {
-        struct call **buckets; /* allocated with the first call */
+        struct tool_call **buckets; /* allocated with the first call */
         size_t n, n_questions;
 };
 

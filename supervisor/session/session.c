@@ -212,8 +212,9 @@ static bool may_take(void *data)
 
 void session_send_catalogue(struct session *s)
 {
+        const struct tool_provider *tools = &s->set->tools;
         uint64_t version = 0;
-        const struct buffer *catalogue = hub_catalogue(s->set->hub, s->profile, &version);
+        const struct buffer *catalogue = tools->catalogue(tools->data, s->profile, &version);
 
         if (!catalogue || version <= s->catalogue)
                 return;
@@ -268,9 +269,9 @@ static void start_cell(struct session *s)
         if (r < 0 && r != -ENOTCONN)
                 kill_sandbox(s, END_CHANNEL,
                              "the code could not be sent: too many answers wait in the channel");
-        if (!s->set->hub_started) {
-                s->set->hub_started = true;
-                hub_start(s->set->hub, s->profile, HUB_ALL);
+        if (!s->set->servers_started) {
+                s->set->servers_started = true;
+                s->set->tools.start(s->set->tools.data, s->profile, TOOL_SERVERS_ALL);
         }
 }
 

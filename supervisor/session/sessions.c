@@ -11,7 +11,7 @@
 enum { FORGOTTEN_AFTER = 1024 }; /* names without a sandbox that are remembered */
 
 int sessions_new(struct sessions **ret, struct event_base *base, struct config *config,
-                 const struct monitor_hello *hello, struct hub *hub,
+                 const struct monitor_hello *hello, const struct tool_provider *tools,
                  const struct sessions_host *host, struct error *err)
 {
         struct sessions *sessions = calloc(1, sizeof(*sessions));
@@ -21,7 +21,7 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
         *sessions = (struct sessions){.base = base,
                                       .config = config_ref(config),
                                       .hello = *hello,
-                                      .hub = hub,
+                                      .tools = *tools,
                                       .host = *host};
         sessions->end = &sessions->first;
         int r = pool_new(&sessions->pool, sessions, err);

@@ -11,10 +11,10 @@
 
 #include "policy/config.h"
 #include "rpc/monitor-messages.h"
-#include "supervisor/hub/hub.h"
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session-name.h"
 #include "supervisor/session/session.h"
+#include "supervisor/session/tool-provider.h"
 
 /* What the sessions need of the link to the monitor; the answers come by sessions_started() and its
  * kin. */
@@ -35,7 +35,7 @@ struct sessions {
         struct event_base *base;
         struct config *config; /* what sessions made from now on get */
         struct monitor_hello hello;
-        struct hub *hub; /* borrowed */
+        struct tool_provider tools;
         struct sessions_host host;
         struct session *first, **end;              /* the oldest first */
         struct session *buckets[SESSIONS_BUCKETS]; /* the same by name */
@@ -44,11 +44,11 @@ struct sessions {
         size_t n_creating, n_awaiting; /* asking for one; waiting for a spare's place */
         size_t n;
         uint64_t active_us; /* when a cell last came, began or ended */
-        bool hub_started;
+        bool servers_started;
 };
 
 int sessions_new(struct sessions **ret, struct event_base *base, struct config *config,
-                 const struct monitor_hello *hello, struct hub *hub,
+                 const struct monitor_hello *hello, const struct tool_provider *tools,
                  const struct sessions_host *host, struct error *err);
 /* Frees without calling anybody: cells that wait are gone. */
 struct sessions *sessions_free(struct sessions *sessions);
@@ -81,5 +81,5 @@ int sessions_find_room(struct sessions *sessions, struct error *err);
 /* The pool's: a place among the live ones is free. */
 void sessions_room(struct sessions *sessions);
 
-/* The hub's catalogue has changed. */
+/* The catalogue of tools has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);

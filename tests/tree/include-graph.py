@@ -38,9 +38,9 @@ RULES = [
         + [MONITOR + part for part in ("process/", "ids/", "cgroup/", "upstream/", "image/")],
     ),
     # The broker's, without privilege.
-    ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/hub/hub.h"]),
+    ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/session/"]),
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
-    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/hub/hub.h", "supervisor/mcp/"]),
+    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/"]),
     ("supervisor/broker", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/hub/", "supervisor/mcp/", "supervisor/broker/"]),
     ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),

@@ -1,32 +1,27 @@
-/* A hub for tests of what calls one: it remembers what it is asked, and the test answers. */
+/* A tool provider for tests of sessions and of the MCP server: it records the calls, and the test
+ * answers them. */
 #pragma once
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "supervisor/hub/hub.h"
+#include "supervisor/session/tool-provider.h"
 #include "tests/unit/test.h"
 
-struct hub_call {
-        struct hub_call *next;
+struct fake_call {
+        struct fake_call *next;
         char server[64], tool[64];
         struct buffer arguments;
-        void (*fn)(void *data, const struct hub_result *result);
-        void *data;
-};
-
-struct hub_wait {
-        void (*fn)(void *data);
-        void *data;
+        struct tool_call *call;
 };
 
 struct fake_hub {
         struct buffer catalogue;
         uint64_t version;
         int started_unknown, started_all, dropped, waits_cancelled;
-        struct hub_call *calls; /* oldest first */
+        struct fake_call *calls; /* oldest first */
         size_t n_calls;
-        struct hub_wait *wait;
+        struct tool_call *wait;
         uint32_t wait_ms;
         bool refuse;
 };
@@ -47,9 +42,9 @@ static inline void fake_hub_change(const char *catalogue)
         fake_hub.version++;
 }
 
-static inline void fake_call_free(struct hub_call *call)
+static inline void fake_call_free(struct fake_call *call)
 {
-        for (struct hub_call **at = &fake_hub.calls; *at; at = &(*at)->next) {
+        for (struct fake_call **at = &fake_hub.calls; *at; at = &(*at)->next) {
                 if (*at == call) {
                         *at = call->next;
                         break;
@@ -65,84 +60,74 @@ static inline void fake_hub_answer(const char *json)
 {
         struct error err = {};
         _cleanup_json_ yyjson_doc *doc = NULL;
-        struct hub_call *call = fake_hub.calls;
+        struct fake_call *call = fake_hub.calls;
 
         check(call);
         check_ok(json_parse(json, strlen(json), &doc, &err));
-        const struct hub_result result = {.outcome = HUB_OK,
-                                          .result = yyjson_doc_get_root(doc),
-                                          .duration_us = 1500,
-                                          .sent = true};
-        call->fn(call->data, &result);
+        const struct tool_result result = {
+                .result = yyjson_doc_get_root(doc), .duration_us = 1500, .sent = true};
+        tool_call_done(call->call, &result);
         fake_call_free(call);
 }
 
-static inline void fake_hub_fail(enum hub_outcome outcome, const char *message, int64_t code,
-                                 bool sent)
+static inline void fake_hub_fail(const char *kind, const char *message, int64_t code, bool sent)
 {
-        struct hub_call *call = fake_hub.calls;
-        const struct hub_result result = {
-                .outcome = outcome, .message = message, .rpc_code = code, .sent = sent};
+        struct fake_call *call = fake_hub.calls;
+        const struct tool_result result = {
+                .error_kind = kind, .message = message, .rpc_code = code, .sent = sent};
 
         check(call);
-        call->fn(call->data, &result);
+        tool_call_done(call->call, &result);
         fake_call_free(call);
 }
 
 static inline void fake_hub_waited(void)
 {
-        struct hub_wait *wait = fake_hub.wait;
+        struct tool_call *wait = fake_hub.wait;
 
         check(wait);
         fake_hub.wait = NULL;
-        wait->fn(wait->data);
-        free(wait);
+        tool_wait_done(wait);
 }
 
-void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
+static inline void fake_hub_start(void *data, const struct config_profile *profile,
+                                  enum tool_servers which)
 {
-        fake_hub.started_all += which == HUB_ALL;
-        fake_hub.started_unknown += which == HUB_UNKNOWN;
+        check(data == &fake_hub);
+        fake_hub.started_all += which == TOOL_SERVERS_ALL;
+        fake_hub.started_unknown += which == TOOL_SERVERS_UNKNOWN;
 }
 
-const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile *profile,
-                                   uint64_t *version)
+static inline const struct buffer *fake_hub_catalogue(void *data,
+                                                      const struct config_profile *profile,
+                                                      uint64_t *version)
 {
         *version = fake_hub.version;
         return &fake_hub.catalogue;
 }
 
-struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
-                          uint32_t timeout_ms, void (*fn)(void *data), void *data)
+static inline void *fake_hub_wait(void *data, const struct config_profile *profile,
+                                  uint32_t timeout_ms, struct tool_call *call)
 {
         check(!fake_hub.wait);
-        fake_hub.wait = malloc(sizeof(*fake_hub.wait));
-        *fake_hub.wait = (struct hub_wait){fn, data};
+        fake_hub.wait = call;
         fake_hub.wait_ms = timeout_ms;
-        return fake_hub.wait;
+        return call;
 }
 
-void hub_wait_cancel(struct hub_wait *wait)
+static inline void fake_hub_cancel_wait(void *handle)
 {
-        check(wait == fake_hub.wait);
+        check(handle == fake_hub.wait);
         fake_hub.wait = NULL;
         fake_hub.waits_cancelled++;
-        free(wait);
 }
 
-const char *hub_outcome_kind(enum hub_outcome outcome)
+static inline int fake_hub_call(void *data, const struct config_profile *profile,
+                                const char *server, const char *tool, yyjson_val *arguments,
+                                uint32_t timeout_ms, struct tool_call *tool_call, void **handle,
+                                struct error *err)
 {
-        static const char *const kinds[] = {"", "ToolNotFound", "ToolUnavailable", "ToolTimeout",
-                                            "ToolProtocolError"};
-        return kinds[outcome];
-}
-
-int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
-             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
-             void (*fn)(void *data, const struct hub_result *result), void *data,
-             struct hub_call **ret, struct error *err)
-{
-        struct hub_call **at = &fake_hub.calls, *call;
+        struct fake_call **at = &fake_hub.calls, *call;
 
         if (fake_hub.refuse)
                 return error_set(err, E2BIG, "the arguments are too large");
@@ -151,18 +136,27 @@ int hub_call(struct hub *hub, const struct config_profile *profile, const char *
         snprintf(call->tool, sizeof(call->tool), "%s", tool);
         buffer_init(&call->arguments, 64 * 1024 * 1024);
         check_eq_int(json_append(&call->arguments, arguments), 0);
-        call->fn = fn;
-        call->data = data;
+        call->call = tool_call;
         while (*at)
                 at = &(*at)->next;
         *at = call;
         fake_hub.n_calls++;
-        *ret = call;
+        *handle = call;
         return 0;
 }
 
-void hub_call_drop(struct hub_call *call)
+static inline void fake_hub_drop(void *handle)
 {
         fake_hub.dropped++;
-        fake_call_free(call);
+        fake_call_free(handle);
 }
+
+static const struct tool_provider fake_tools __attribute__((unused)) = {
+        .data = &fake_hub,
+        .start = fake_hub_start,
+        .catalogue = fake_hub_catalogue,
+        .call = fake_hub_call,
+        .drop = fake_hub_drop,
+        .wait = fake_hub_wait,
+        .cancel_wait = fake_hub_cancel_wait,
+};

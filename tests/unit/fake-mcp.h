@@ -22,7 +22,7 @@ static inline void open_server(void)
 
         fake_open(&f);
         buffer_init(&sent, 256 * 1024 * 1024);
-        check_ok(mcp_server_new(&server, f.base, f.config, NULL, f.sessions, &host, &err));
+        check_ok(mcp_server_new(&server, f.base, f.config, &fake_tools, f.sessions, &host, &err));
 }
 
 static inline void close_server(void)

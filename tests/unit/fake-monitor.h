@@ -89,7 +89,7 @@ static inline void fake_open(struct fake *f)
         f->config = config_new();
         check(f->base && f->config);
         fake_hub_reset("{\"servers\":[]}");
-        check_ok(sessions_new(&f->sessions, f->base, f->config, &hello, NULL, &host, &err));
+        check_ok(sessions_new(&f->sessions, f->base, f->config, &hello, &fake_tools, &host, &err));
 }
 
 static inline void fake_close_worker(struct fake *f)

@@ -81,7 +81,7 @@ static void open_world(struct world *w, const char *config, uint32_t sessions_ma
         fake_hub_reset("{\"servers\":[]}");
         w->base = event_base_new();
         w->config = fake_config(config);
-        check_ok(sessions_new(&w->sessions, w->base, w->config, &hello, NULL, &host, &err));
+        check_ok(sessions_new(&w->sessions, w->base, w->config, &hello, &fake_tools, &host, &err));
 }
 
 static void close_world(struct world *w)

@@ -150,13 +150,13 @@ static void test_calls(void)
         fake_hub_answer("{\"content\":[],\"isError\":true}");
         fake_read(&f, NULL, 0);
         fake_send(&f, FRAME_CALL, 3, "{\"server\":\"s\",\"tool\":\"none\",\"arguments\":{}}");
-        fake_hub_fail(HUB_NOT_FOUND, "no such tool", 0, false);
+        fake_hub_fail("ToolNotFound", "no such tool", 0, false);
         fake_read(&f, text, sizeof(text));
         check_eq_str(
                 text,
                 "{\"ok\":false,\"error\":{\"kind\":\"ToolNotFound\",\"message\":\"no such tool\"}}");
         fake_send(&f, FRAME_CALL, 4, "{\"server\":\"s\",\"tool\":\"rpc\",\"arguments\":{}}");
-        fake_hub_fail(HUB_PROTOCOL, "boom \"quoted\"", -32000, true);
+        fake_hub_fail("ToolProtocolError", "boom \"quoted\"", -32000, true);
         fake_read(&f, text, sizeof(text));
         check_eq_str(
                 text,

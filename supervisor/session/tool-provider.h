@@ -1,0 +1,66 @@
+/*
+ * The tools of the user's MCP servers, as sessions and the MCP server use them: a table of
+ * functions. The broker fills it with the hub's (supervisor/broker/tool-provider.c), a test with its
+ * own.
+ *
+ * A profile limits the servers and tools; NULL: no limit. No function calls back before it returns.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "policy/config.h"
+
+struct tool_call; /* a call or a wait of a session; only supervisor/session/calls.c looks inside */
+
+struct tool_result {
+        const char *error_kind; /* name of the exception in the sandbox (docs/rpc.md), or NULL */
+        yyjson_val *result;     /* without an error: the CallToolResult; valid during the call */
+        const char *text;       /* the same as its server wrote it, or NULL */
+        size_t text_length;
+        const char *message; /* of the error, or NULL */
+        int64_t rpc_code;    /* of a JSON-RPC error */
+        yyjson_val *rpc_data;
+        uint64_t duration_us;
+        bool sent; /* the request was sent to the server */
+};
+
+enum tool_servers {
+        TOOL_SERVERS_UNKNOWN, /* those whose tools are not in the cache */
+        TOOL_SERVERS_ALL,
+};
+
+struct tool_provider {
+        void *data;
+
+        /* Starts servers that are not running. */
+        void (*start)(void *data, const struct config_profile *profile, enum tool_servers which);
+
+        /* The payload of a CATALOG frame and its version, which grows with each change. Valid until
+         * the loop runs again. NULL: out of memory. */
+        const struct buffer *(*catalogue)(void *data, const struct config_profile *profile,
+                                          uint64_t *version);
+
+        /* Calls a tool; tool_call_done() follows exactly once unless the call is dropped. arguments
+         * is an object and is serialised before this returns. timeout_ms 0: the server's own.
+         * *handle is valid until tool_call_done(). */
+        int (*call)(void *data, const struct config_profile *profile, const char *server,
+                    const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
+                    struct tool_call *call, void **handle, struct error *err);
+        /* Tells the server that the call is cancelled. */
+        void (*drop)(void *handle);
+
+        /* Waits until no server is starting, at most timeout_ms; tool_wait_done() follows unless
+         * the wait is cancelled. Returns NULL when out of memory. */
+        void *(*wait)(void *data, const struct config_profile *profile, uint32_t timeout_ms,
+                      struct tool_call *call);
+        void (*cancel_wait)(void *handle);
+};
+
+/* The provider's answers. */
+void tool_call_done(struct tool_call *call, const struct tool_result *result);
+void tool_wait_done(struct tool_call *call);
