@@ -17,6 +17,15 @@ static int try_path(const char *directory, const char *name, char *ret, size_t s
         return access(ret, X_OK) < 0 ? -errno : 0;
 }
 
+static int try_relative(const char *from, const char *to, const char *name, char *ret, size_t size)
+{
+        char directory[PATH_MAX];
+
+        if ((size_t)snprintf(directory, sizeof(directory), "%s/%s", from, to) >= sizeof(directory))
+                return -ENAMETOOLONG;
+        return try_path(directory, name, ret, size);
+}
+
 int program_path(const char *name, char *ret, size_t size, struct error *err)
 {
         char self[PATH_MAX];
@@ -26,9 +35,11 @@ int program_path(const char *name, char *ret, size_t size, struct error *err)
                 return error_errno(err, errno, "read /proc/self/exe");
         self[n] = '\0';
         *strrchr(self, '/') = '\0';
-        /* Together in a build tree; apart where they are installed: the command in bin, the rest in
-         * libexec. */
+        /* All are in one folder of a build tree. Installed, `cloister` is in bin and the others are
+         * in libexec; the tree may have been moved since it was installed. */
         if (try_path(self, name, ret, size) == 0 ||
+            try_relative(self, CLOISTER_BIN_TO_LIBEXEC, name, ret, size) == 0 ||
+            try_relative(self, CLOISTER_LIBEXEC_TO_BIN, name, ret, size) == 0 ||
             try_path(CLOISTER_LIBEXECDIR, name, ret, size) == 0 ||
             try_path(CLOISTER_BINDIR, name, ret, size) == 0)
                 return 0;
