@@ -8,8 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "cloister-config.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/version.h"
 
 int cli_fail(int status, const struct error *err)
 {
@@ -51,7 +51,7 @@ static int dispatch(const struct cli_options *o)
         size_t used = 0;
 
         if (o->n_words == 0 && (o->given & CLI_VERSION)) {
-                puts("cloister " CLOISTER_VERSION);
+                puts(cli_version());
                 return 0;
         }
         if (o->n_words == 0 && !(o->given & CLI_HELP)) {

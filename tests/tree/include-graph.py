@@ -45,7 +45,7 @@ RULES = [
     ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
-GENERATED = ("cloister-config.h",)
+GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 
