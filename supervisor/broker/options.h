@@ -1,4 +1,4 @@
-/* The broker's arguments. They come from the CLI through the monitor, so that an error in them is
+/* The broker's arguments. The command line and the monitor write them: an error in them is a bug of
  * ours. */
 #pragma once
 

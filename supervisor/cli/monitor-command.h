@@ -7,8 +7,8 @@
 #include "supervisor/cli/options.h"
 
 enum {
-        MONITOR_COMMAND_WORDS_MAX = 2 * CLI_CONFIGS_MAX + 160,
-        MONITOR_COMMAND_OWNED_MAX = CLI_CONFIGS_MAX + 32
+        MONITOR_COMMAND_WORDS_MAX = 2 * CONFIG_PATHS_MAX + 160,
+        MONITOR_COMMAND_OWNED_MAX = CONFIG_PATHS_MAX + 32
 };
 
 struct monitor_command {

@@ -127,8 +127,11 @@ static int check_name(const char *option, const char *text, struct error *err)
 
 static int add_config(struct cli_options *o, const char *value, struct error *err)
 {
-        if (o->n_configs == CLI_CONFIGS_MAX)
-                return error_set(err, EINVAL, "--config: more than %d", CLI_CONFIGS_MAX);
+        if (o->n_configs == CONFIG_PATHS_MAX)
+                return error_set(
+                        err, EINVAL,
+                        "--config %s: at most %d can be named; put the files into one directory and name that",
+                        value, CONFIG_PATHS_MAX);
         o->configs[o->n_configs++] = value;
         return 0;
 }
@@ -136,8 +139,9 @@ static int add_config(struct cli_options *o, const char *value, struct error *er
 static int add_packages(struct package_set *set, const char *value, struct error *err)
 {
         if (set->n_with == PACKAGE_WITH_MAX)
-                return error_set(err, EINVAL, "--with: more than %d; name several in one, a,b",
-                                 PACKAGE_WITH_MAX);
+                return error_set(err, EINVAL,
+                                 "--with %s: at most %d; several packages fit into one, --with a,b",
+                                 value, PACKAGE_WITH_MAX);
         set->with[set->n_with++] = value;
         int r = package_check(value, err);
         return r < 0 ? error_context(err, "--with") : 0;
@@ -146,7 +150,10 @@ static int add_packages(struct package_set *set, const char *value, struct error
 static int add_requirements(struct package_set *set, const char *value, struct error *err)
 {
         if (set->n_files == PACKAGE_FILES_MAX)
-                return error_set(err, EINVAL, "--requirements: more than %d", PACKAGE_FILES_MAX);
+                return error_set(
+                        err, EINVAL,
+                        "--requirements %s: at most %d files; one file can include others with a line '-r FILE'",
+                        value, PACKAGE_FILES_MAX);
         set->files[set->n_files++] = value;
         return 0;
 }
@@ -239,7 +246,9 @@ static int take(struct cli_options *o, const struct option *option, const char *
                 return 0;
         case CLI_IN:
                 if (o->n_ins == CLI_INS_MAX)
-                        return error_set(err, EINVAL, "--in: more than %d", CLI_INS_MAX);
+                        return error_set(err, EINVAL,
+                                         "--in %s: at most %d files; pack them into one archive",
+                                         value, CLI_INS_MAX);
                 o->ins[o->n_ins++] = value;
                 return 0;
         case CLI_OUT:

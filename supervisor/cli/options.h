@@ -6,8 +6,9 @@
 
 #include "base/error.h"
 #include "policy/package-set.h"
+#include "supervisor/config/config-files.h"
 
-enum { CLI_CONFIGS_MAX = 64, CLI_WORDS_MAX = 16, CLI_INS_MAX = 64 };
+enum { CLI_WORDS_MAX = 16, CLI_INS_MAX = 64 };
 
 enum cli_option {
         CLI_CODE = 1 << 0,
@@ -48,7 +49,7 @@ struct cli_options {
         unsigned given;                   /* CLI_… */
         const char *words[CLI_WORDS_MAX]; /* the command, then what it is about */
         size_t n_words;
-        const char *configs[CLI_CONFIGS_MAX];
+        const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
         const char *code;
         const char *image;

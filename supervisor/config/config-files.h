@@ -10,6 +10,9 @@
 #include "base/error.h"
 #include "policy/config.h"
 
+/* How many paths --config may name. A directory counts once. */
+enum { CONFIG_PATHS_MAX = 16 };
+
 struct config_files;
 
 /*

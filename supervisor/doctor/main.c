@@ -1,16 +1,17 @@
 /* cloister-doctor: started by cloister, not by people. */
-#include <getopt.h>
-#include <stdio.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 
+#include "base/arguments.h"
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/config/config-files.h"
 #include "supervisor/doctor/doctor.h"
 
-enum { CONFIGS_MAX = 16 };
-enum { CONFIG = 1, JSON, LOG_LEVEL, LOG_FILE, LOG_FORMAT };
-
 struct options {
-        const char *configs[CONFIGS_MAX];
+        const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
         bool json;
         int log_level; /* negative: the default */
@@ -18,32 +19,49 @@ struct options {
         int log_format; /* enum log_format */
 };
 
-static int parse(int argc, char **argv, struct options *o)
+static int take_config(void *to, const char *value)
 {
-        static const struct option options[] = {
-                {"config", required_argument, NULL, CONFIG},
-                {"json", no_argument, NULL, JSON},
-                {"log-level", required_argument, NULL, LOG_LEVEL},
-                {"log-file", required_argument, NULL, LOG_FILE},
-                {"log-format", required_argument, NULL, LOG_FORMAT},
-                {},
-        };
+        struct options *o = to;
 
-        for (int c; (c = getopt_long(argc, argv, "+", options, NULL)) != -1;) {
-                if (c == CONFIG && o->n_configs < CONFIGS_MAX)
-                        o->configs[o->n_configs++] = optarg;
-                else if (c == JSON)
-                        o->json = true;
-                else if (c == LOG_LEVEL && (o->log_level = log_level_from_name(optarg)) >= 0)
-                        continue;
-                else if (c == LOG_FILE)
-                        o->log_file = optarg;
-                else if (c == LOG_FORMAT && (o->log_format = log_format_from_name(optarg)) >= 0)
-                        continue;
-                else
-                        return -1;
+        if (o->n_configs == CONFIG_PATHS_MAX)
+                return -E2BIG;
+        o->configs[o->n_configs++] = value;
+        return 0;
+}
+
+static int take_log_level(void *to, const char *value)
+{
+        struct options *o = to;
+
+        o->log_level = log_level_from_name(value);
+        return o->log_level < 0 ? -EINVAL : 0;
+}
+
+static int take_log_format(void *to, const char *value)
+{
+        struct options *o = to;
+
+        o->log_format = log_format_from_name(value);
+        return o->log_format < 0 ? -EINVAL : 0;
+}
+
+static const struct argument arguments[] = {
+        {"--config", ARGUMENT_CALL, .take = take_config},
+        {"--json", ARGUMENT_FLAG, .offset = offsetof(struct options, json)},
+        {"--log-file", ARGUMENT_TEXT, .offset = offsetof(struct options, log_file)},
+        {"--log-format", ARGUMENT_CALL, .take = take_log_format},
+        {"--log-level", ARGUMENT_CALL, .take = take_log_level},
+};
+
+static int parse(char **argv, struct options *o, struct error *err)
+{
+        while (*argv) {
+                int used = argument_take(arguments, ARRAY_SIZE(arguments), argv, o, err);
+                if (used < 0)
+                        return used;
+                argv += used;
         }
-        return optind == argc ? 0 : -1;
+        return 0;
 }
 
 int main(int argc, char **argv)
@@ -53,9 +71,8 @@ int main(int argc, char **argv)
 
         if (fd_open_standard_streams() < 0)
                 return 1;
-        if (parse(argc, argv, &o) < 0) {
-                fputs("cloister-doctor is started by cloister; see 'cloister doctor --help'.\n",
-                      stderr);
+        if (parse(argv + (argc > 0), &o, &error) < 0) {
+                log_error("%s (see 'cloister doctor --help')", error.text);
                 return 2;
         }
         if (o.log_level >= 0)

@@ -1,12 +1,13 @@
 /* cloister-monitor: started by `cloister`, not by people. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -19,112 +20,104 @@ static int usage(void)
         return 2;
 }
 
-static int parse_fd(const char *text)
+static int take_config(void *to, const char *value)
 {
-        char *end;
-        long fd = strtol(text, &end, 10);
+        struct monitor_options *o = to;
 
-        return *end == '\0' && fd >= 64 && fd < 1000 ? (int)fd : -1;
-}
-
-enum {
-        CONFIG = 1,
-        IMAGE,
-        PYTHON,
-        LOG_LEVEL,
-        LOG_FILE,
-        LOG_FORMAT,
-        PASS_FD,
-        STORE,
-        QUIET,
-        ROOTFS,
-        WITH,
-        REQUIREMENTS,
-        INSTALLER,
-        FIND_LINKS,
-        OFFLINE,
-        UPGRADE,
-        PROFILE,
-        LINK,
-};
-
-/* What the builder is to add to an image. */
-static int take_package(struct package_set *set, int option, const char *value)
-{
-        if (option == WITH && set->n_with < PACKAGE_WITH_MAX)
-                set->with[set->n_with++] = value;
-        else if (option == REQUIREMENTS && set->n_files < PACKAGE_FILES_MAX)
-                set->files[set->n_files++] = value;
-        else if (option == INSTALLER)
-                set->installer = value;
-        else if (option == FIND_LINKS)
-                set->find_links = value;
-        else if (option == OFFLINE)
-                set->offline = true;
-        else if (option == UPGRADE)
-                set->upgrade = true;
-        else
-                return -1;
+        if (o->n_configs == CONFIG_PATHS_MAX)
+                return -E2BIG;
+        o->configs[o->n_configs++] = value;
         return 0;
 }
 
-static int parse(int argc, char **argv, struct monitor_options *o)
+static int take_log_level(void *to, const char *value)
 {
-        static const struct option options[] = {
-                {"config", required_argument, NULL, CONFIG},
-                {"image", required_argument, NULL, IMAGE},
-                {"name", required_argument, NULL, IMAGE},
-                {"python", required_argument, NULL, PYTHON},
-                {"profile", required_argument, NULL, PROFILE},
-                {"log-level", required_argument, NULL, LOG_LEVEL},
-                {"log-file", required_argument, NULL, LOG_FILE},
-                {"log-format", required_argument, NULL, LOG_FORMAT},
-                {"pass-fd", required_argument, NULL, PASS_FD},
-                {"store", required_argument, NULL, STORE},
-                {"quiet", no_argument, NULL, QUIET},
-                {"rootfs", required_argument, NULL, ROOTFS},
-                {"with", required_argument, NULL, WITH},
-                {"requirements", required_argument, NULL, REQUIREMENTS},
-                {"installer", required_argument, NULL, INSTALLER},
-                {"find-links", required_argument, NULL, FIND_LINKS},
-                {"offline", no_argument, NULL, OFFLINE},
-                {"upgrade", no_argument, NULL, UPGRADE},
-                {"link", required_argument, NULL, LINK},
-                {},
-        };
+        struct monitor_options *o = to;
 
-        for (int c; (c = getopt_long(argc, argv, "+", options, NULL)) != -1;) {
-                int level = 0, fd;
+        o->log_level = log_level_from_name(value);
+        return o->log_level < 0 ? -EINVAL : 0;
+}
 
-                if (c == CONFIG && o->n_configs < MONITOR_CONFIGS_MAX)
-                        o->configs[o->n_configs++] = optarg;
-                else if (c == IMAGE)
-                        o->image = optarg;
-                else if (c == PYTHON)
-                        o->python = optarg;
-                else if (c == PROFILE)
-                        o->profile = optarg;
-                else if (c == LINK)
-                        o->link = optarg;
-                else if (c == LOG_LEVEL && (level = log_level_from_name(optarg)) >= 0)
-                        o->log_level = level;
-                else if (c == LOG_FILE)
-                        o->log_file = optarg;
-                else if (c == LOG_FORMAT && (level = log_format_from_name(optarg)) >= 0)
-                        o->log_format = level;
-                else if (c == PASS_FD && o->n_pass_fds < MONITOR_PASS_FDS_MAX &&
-                         (fd = parse_fd(optarg)) >= 0)
-                        o->pass_fds[o->n_pass_fds++] = fd;
-                else if (c == STORE)
-                        setenv("CLOISTER_IMAGE_STORE", optarg, 1);
-                else if (c == QUIET)
-                        o->quiet = true;
-                else if (c == ROOTFS)
-                        o->rootfs = optarg;
-                else if (take_package(&o->set, c, optarg) < 0)
-                        return -1;
+static int take_log_format(void *to, const char *value)
+{
+        struct monitor_options *o = to;
+
+        o->log_format = log_format_from_name(value);
+        return o->log_format < 0 ? -EINVAL : 0;
+}
+
+static int take_pass_fd(void *to, const char *value)
+{
+        struct monitor_options *o = to;
+        char *end = NULL;
+        long fd = strtol(value, &end, 10);
+
+        if (*end != '\0' || fd < 64 || fd >= 1000)
+                return -EINVAL;
+        if (o->n_pass_fds == MONITOR_PASS_FDS_MAX)
+                return -E2BIG;
+        o->pass_fds[o->n_pass_fds++] = (int)fd;
+        return 0;
+}
+
+static int take_store(void *to, const char *value)
+{
+        return setenv("CLOISTER_IMAGE_STORE", value, 1) < 0 ? -EINVAL : 0;
+}
+
+static int take_with(void *to, const char *value)
+{
+        struct package_set *set = &((struct monitor_options *)to)->set;
+
+        if (set->n_with == PACKAGE_WITH_MAX)
+                return -E2BIG;
+        set->with[set->n_with++] = value;
+        return 0;
+}
+
+static int take_requirements(void *to, const char *value)
+{
+        struct package_set *set = &((struct monitor_options *)to)->set;
+
+        if (set->n_files == PACKAGE_FILES_MAX)
+                return -E2BIG;
+        set->files[set->n_files++] = value;
+        return 0;
+}
+
+#define AT(member) .offset = offsetof(struct monitor_options, member)
+static const struct argument arguments[] = {
+        {"--config", ARGUMENT_CALL, .take = take_config},
+        {"--find-links", ARGUMENT_TEXT, AT(set.find_links)},
+        {"--image", ARGUMENT_TEXT, AT(image)},
+        {"--installer", ARGUMENT_TEXT, AT(set.installer)},
+        {"--link", ARGUMENT_TEXT, AT(link)},
+        {"--log-file", ARGUMENT_TEXT, AT(log_file)},
+        {"--log-format", ARGUMENT_CALL, .take = take_log_format},
+        {"--log-level", ARGUMENT_CALL, .take = take_log_level},
+        {"--name", ARGUMENT_TEXT, AT(image)},
+        {"--offline", ARGUMENT_FLAG, AT(set.offline)},
+        {"--pass-fd", ARGUMENT_CALL, .take = take_pass_fd},
+        {"--profile", ARGUMENT_TEXT, AT(profile)},
+        {"--python", ARGUMENT_TEXT, AT(python)},
+        {"--quiet", ARGUMENT_FLAG, AT(quiet)},
+        {"--requirements", ARGUMENT_CALL, .take = take_requirements},
+        {"--rootfs", ARGUMENT_TEXT, AT(rootfs)},
+        {"--store", ARGUMENT_CALL, .take = take_store},
+        {"--upgrade", ARGUMENT_FLAG, AT(set.upgrade)},
+        {"--with", ARGUMENT_CALL, .take = take_with},
+};
+
+/* The options of the monitor end at "--"; what follows is the broker's command line. */
+static int parse(char **argv, struct monitor_options *o, struct error *err)
+{
+        while (*argv && strcmp(*argv, "--") != 0) {
+                int used = argument_take(arguments, ARRAY_SIZE(arguments), argv, o, err);
+                if (used < 0)
+                        return used;
+                argv += used;
         }
-        o->broker = argv + optind;
+        o->broker = *argv ? argv + 1 : argv;
         return 0;
 }
 
@@ -155,8 +148,12 @@ int main(int argc, char **argv)
         struct monitor_options options = {.log_level = -1, .log_format = -1};
         struct error error = {};
 
-        if (argc < 2 || parse(argc - 1, argv + 1, &options) < 0)
+        if (argc < 2)
                 return usage();
+        if (parse(argv + 2, &options, &error) < 0) {
+                log_error("%s", error.text);
+                return 2;
+        }
         close_others(&options);
         if (options.log_level >= 0)
                 log_set_level((enum log_level)options.log_level);

@@ -10,11 +10,12 @@
 
 #include "base/error.h"
 #include "policy/package-set.h"
+#include "supervisor/config/config-files.h"
 
-enum { MONITOR_PASS_FDS_MAX = 8, MONITOR_CONFIGS_MAX = 16 };
+enum { MONITOR_PASS_FDS_MAX = 8 };
 
 struct monitor_options {
-        const char *configs[MONITOR_CONFIGS_MAX];
+        const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
         const char *image, *python; /* or NULL: as the config says */
         const char *link;           /* of an image to build: "embed", "module", or NULL */

@@ -151,7 +151,7 @@ class Help(harness.Case):
     def test_version(self):
         done = self.run_cloister("--version")
         self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.stdout.decode(), r"^cloister \d+\.\d+\.\d+\n$")
+        self.assertRegex(done.stdout.decode(), r"^cloister \d+\.\d+\.\d+( \([0-9a-f]{7,40}(-dirty)?\))?\n$")
 
     def test_help_of_all_and_each(self):
         whole = self.run_cloister("--help")
@@ -168,6 +168,16 @@ class Help(harness.Case):
                 done = self.run_cloister(*args)
                 self.assertEqual(done.returncode, 2)
                 self.assertTrue(done.stderr)
+
+    def test_many_configs(self):
+        """Sixteen can be named; the seventeenth is refused in one line, by every command that takes configs."""
+        config = ["--config", self.config()]
+        for command in (["run", "-c", "1"], ["tools"], ["doctor"], ["config", "show"]):
+            with self.subTest(command):
+                self.assertIn(self.run_cloister(*command, *config * 16).returncode, (0, 1) if command == ["doctor"] else (0,))
+                done = self.run_cloister(*command, *config * 17)
+                self.assertEqual(done.returncode, 2)
+                self.assertRegex(done.stderr.decode(), r"^cloister: --config \S+: at most 16 can be named; put .*directory.*\n$")
 
     def test_the_inner_command_alone_is_refused(self):
         for args in (["broker"], ["broker", "mcp"]):

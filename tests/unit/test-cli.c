@@ -111,18 +111,18 @@ static void test_timeouts(void)
 
 static void test_many_configs(void)
 {
-        const char *words[2 * (CLI_CONFIGS_MAX + 1) + 1] = {};
+        const char *words[2 * (CONFIG_PATHS_MAX + 1) + 1] = {};
         struct cli_options o;
 
-        for (size_t i = 0; i < CLI_CONFIGS_MAX; i++) {
+        for (size_t i = 0; i < CONFIG_PATHS_MAX; i++) {
                 words[2 * i] = "--config";
                 words[2 * i + 1] = "x";
         }
         check_ok(parse(&o, NULL, words));
-        check_eq_int(o.n_configs, CLI_CONFIGS_MAX);
-        words[2 * CLI_CONFIGS_MAX] = "--config";
-        words[2 * CLI_CONFIGS_MAX + 1] = "x";
-        refuse("--config: more than", words);
+        check_eq_int(o.n_configs, CONFIG_PATHS_MAX);
+        words[2 * CONFIG_PATHS_MAX] = "--config";
+        words[2 * CONFIG_PATHS_MAX + 1] = "x";
+        refuse("--config x: at most 16 can be named; put the files into one directory", words);
 }
 
 /* Each command that people see has help with an example, and all its options are explained. */

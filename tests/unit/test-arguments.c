@@ -1,0 +1,84 @@
+/* The tables of the internal executables' arguments. */
+#include "base/arguments.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "base/cleanup.h"
+#include "tests/unit/test.h"
+
+struct taken {
+        const char *text;
+        bool flag;
+        int number;
+        int calls;
+};
+
+static int take_call(void *to, const char *value)
+{
+        struct taken *taken = to;
+
+        if (taken->calls == 2)
+                return -E2BIG;
+        taken->calls++;
+        return value[0] == 'x' ? 0 : -EINVAL;
+}
+
+static const struct argument table[] = {
+        {"--call", ARGUMENT_CALL, .take = take_call},
+        {"--flag", ARGUMENT_FLAG, .offset = offsetof(struct taken, flag)},
+        {"--number", ARGUMENT_NUMBER, .offset = offsetof(struct taken, number)},
+        {"--text", ARGUMENT_TEXT, .offset = offsetof(struct taken, text)},
+};
+
+static int take(struct taken *to, const char *name, const char *value, struct error *err)
+{
+        char *argv[] = {(char *)name, (char *)value, NULL};
+
+        *err = (struct error){};
+        return argument_take(table, ARRAY_SIZE(table), argv, to, err);
+}
+
+static void test_each_kind(void)
+{
+        struct taken taken = {};
+        struct error err;
+
+        check_eq_int(take(&taken, "--text", "--flag", &err), 2);
+        check_eq_str(taken.text, "--flag");
+        check(!taken.flag);
+        check_eq_int(take(&taken, "--flag", "next", &err), 1);
+        check(taken.flag);
+        check_eq_int(take(&taken, "--number", "2147483647", &err), 2);
+        check_eq_int(taken.number, 2147483647);
+        check_eq_int(take(&taken, "--call", "x", &err), 2);
+        check_eq_int(taken.calls, 1);
+}
+
+static void test_refused(void)
+{
+        static const char *const numbers[] = {"", "x", "1x", "-1", "2147483648"};
+        struct taken taken = {.number = 7};
+        struct error err;
+
+        check_eq_int(take(&taken, "--texts", "a", &err), -EINVAL);
+        check_eq_str(err.text, "unknown option '--texts'");
+        check_eq_int(take(&taken, "--tex", "a", &err), -EINVAL);
+        check_eq_int(take(&taken, "--text", NULL, &err), -EINVAL);
+        check_eq_str(err.text, "--text needs a value");
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+                check_eq_int(take(&taken, "--number", numbers[i], &err), -EINVAL);
+        check_eq_int(taken.number, 7);
+        check_eq_int(take(&taken, "--call", "y", &err), -EINVAL);
+        check_eq_str(err.text, "--call: bad value 'y'");
+        check_eq_int(take(&taken, "--call", "x", &err), 2);
+        check_eq_int(take(&taken, "--call", "x", &err), -E2BIG);
+        check_eq_str(err.text, "--call is given too often");
+}
+
+int main(void)
+{
+        run(test_each_kind);
+        run(test_refused);
+        return 0;
+}
