@@ -28,9 +28,11 @@ enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX };
 struct monitor_upstream {
         struct monitor *monitor;
         struct upstream *upstream; /* NULL: a free slot */
-        uint32_t instance;
+        uint32_t instance;         /* 0: the broker was not told of it, or that it failed */
+        uint32_t serial;           /* of the request that started it; 0: answered */
+        int fds[3];                /* the monitor's ends of its pipes, until the answer */
         pid_t pid;
-        struct event *end;
+        struct event *exec, *end;
 };
 
 struct monitor {

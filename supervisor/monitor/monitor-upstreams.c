@@ -1,4 +1,10 @@
-/* The monitor's upstream servers: started by index, told of by instance. */
+/*
+ * The monitor's upstream servers: started by index, named by instance afterwards.
+ *
+ * A request to start one is answered when its exec has succeeded or failed, or after
+ * UPSTREAM_EXEC_SECONDS. A server that failed keeps its slot until its reaper has ended, which a
+ * process in an uninterruptible sleep can delay.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,24 +35,57 @@ static struct monitor_upstream *by_instance(struct monitor *m, uint32_t instance
 
 static void release(struct monitor_upstream *u)
 {
+        if (u->exec)
+                event_free(u->exec);
         if (u->end)
                 event_free(u->end);
+        fd_close_many(u->fds, ARRAY_SIZE(u->fds));
         children_remove(u->monitor->children, u->pid);
         upstream_free(u->upstream);
         *u = (struct monitor_upstream){};
 }
 
+/* The exec succeeded or failed, or did neither in time. */
+static void answer(struct monitor_upstream *u)
+{
+        struct monitor_event event = {.kind = MONITOR_UPSTREAM_STARTED, .serial = u->serial};
+        struct monitor *m = u->monitor;
+        struct error error = {};
+
+        u->serial = 0;
+        if (upstream_exec_result(u->upstream, &error) < 0) {
+                upstream_kill(u->upstream);
+                monitor_send_failed(m, event.serial, &error);
+        } else {
+                u->instance = event.target = ++m->last_instance;
+                monitor_send(m, &event, u->fds, ARRAY_SIZE(u->fds));
+        }
+        fd_close_many(u->fds, ARRAY_SIZE(u->fds));
+}
+
+static void on_exec(evutil_socket_t fd, short what, void *data)
+{
+        (void)fd;
+        (void)what;
+        answer(data);
+}
+
 static void on_end(evutil_socket_t fd, short what, void *data)
 {
         struct monitor_upstream *u = data;
-        struct monitor_event event = {.kind = MONITOR_UPSTREAM_ENDED, .target = u->instance};
+        struct monitor_event event = {.kind = MONITOR_UPSTREAM_ENDED};
 
         (void)fd;
         (void)what;
+        /* Both descriptors became readable at once, and this event was the first. */
+        if (u->serial != 0)
+                answer(u);
+        event.target = u->instance;
         event.wait_status = upstream_reap(u->upstream);
         struct monitor *m = u->monitor;
         release(u);
-        monitor_send(m, &event, NULL, 0);
+        if (event.target != 0)
+                monitor_send(m, &event, NULL, 0);
 }
 
 static const char *lookup(const char *name)
@@ -54,10 +93,10 @@ static const char *lookup(const char *name)
         return getenv(name);
 }
 
-/* Expanded for this start only, so that what a variable holds is nowhere but in the server's own
- * environment. */
+/* The expanded config is freed at once, so that the values of variables are nowhere but in the
+ * server's own environment. */
 static int start_expanded(struct monitor *m, const struct config_server *configured,
-                          struct monitor_upstream *u, int fds[3], struct error *err)
+                          struct monitor_upstream *u, struct error *err)
 {
         struct config_server server;
 
@@ -66,28 +105,33 @@ static int start_expanded(struct monitor *m, const struct config_server *configu
                 return error_errno(err, -r, "expand its config");
         r = config_server_expand(&server, lookup, err);
         if (r >= 0)
-                r = upstream_start(&server, &m->user, &u->upstream, fds, err);
+                r = upstream_start(&server, &m->user, &u->upstream, u->fds, err);
         config_server_done(&server);
         return r;
 }
 
-static int start(struct monitor *m, const struct config_server *configured,
-                 struct monitor_upstream *u, int fds[3], struct error *err)
+static int watch(struct monitor_upstream *u)
 {
-        int r = start_expanded(m, configured, u, fds, err);
+        const struct timeval deadline = {.tv_sec = UPSTREAM_EXEC_SECONDS};
+        struct event_base *base = u->monitor->base;
+
+        u->exec = event_new(base, upstream_exec_fd(u->upstream), EV_READ, on_exec, u);
+        u->end = event_new(base, upstream_pidfd(u->upstream), EV_READ, on_end, u);
+        if (!u->exec || !u->end || event_add(u->exec, &deadline) < 0 || event_add(u->end, NULL) < 0)
+                return -ENOMEM;
+        return children_add(u->monitor->children, u->pid);
+}
+
+static int start(struct monitor *m, const struct config_server *configured, uint32_t serial,
+                 struct monitor_upstream *u, struct error *err)
+{
+        *u = (struct monitor_upstream){.monitor = m, .serial = serial, .fds = {-1, -1, -1}};
+        int r = start_expanded(m, configured, u, err);
         if (r < 0)
                 return r;
-        u->monitor = m;
-        u->instance = ++m->last_instance;
         u->pid = upstream_pid(u->upstream);
-        r = children_add(m->children, u->pid);
-        if (r >= 0) {
-                u->end = event_new(m->base, upstream_pidfd(u->upstream), EV_READ, on_end, u);
-                if (!u->end || event_add(u->end, NULL) < 0)
-                        r = -ENOMEM;
-        }
+        r = watch(u);
         if (r < 0) {
-                fd_close_many(fds, 3);
                 release(u);
                 return error_errno(err, -r, "watch the server");
         }
@@ -95,7 +139,7 @@ static int start(struct monitor *m, const struct config_server *configured,
 }
 
 static int start_by_index(struct monitor *m, const struct monitor_request *request,
-                          struct monitor_upstream **ret, int fds[3], struct error *err)
+                          struct error *err)
 {
         if (request->target >= m->config->n_servers)
                 return error_set(err, EINVAL, "there is no server %u", request->target);
@@ -107,49 +151,38 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
         struct monitor_upstream *u = free_slot(m);
         if (!u)
                 return error_set(err, EAGAIN, "%d servers run already", MONITOR_UPSTREAMS_MAX);
-        int r = start(m, server, u, fds, err);
-        if (r < 0)
-                return r;
-        *ret = u;
-        return 0;
+        return start(m, server, request->serial, u, err);
 }
 
 void monitor_upstream_start(struct monitor *m, const struct monitor_request *request)
 {
         struct error error = {};
-        struct monitor_upstream *u = NULL;
-        int fds[3] = {-1, -1, -1};
 
         if (monitor_refuse_stale(m, request))
                 return;
-        int r = start_by_index(m, request, &u, fds, &error);
-        if (r < 0) {
+        if (start_by_index(m, request, &error) < 0)
                 monitor_send_failed(m, request->serial, &error);
-                return;
-        }
-        struct monitor_event event = {
-                .kind = MONITOR_UPSTREAM_STARTED, .serial = request->serial, .target = u->instance};
-        monitor_send(m, &event, fds, ARRAY_SIZE(fds));
-        fd_close_many(fds, ARRAY_SIZE(fds));
 }
 
 void monitor_upstream_stop(struct monitor *m, const struct monitor_request *request)
 {
         struct monitor_upstream *u = by_instance(m, request->target);
 
-        /* One that has just ended by itself is told of by its own event. */
+        /* Where it has ended already, UPSTREAM_ENDED has been sent. */
         if (u)
                 upstream_stop(u->upstream);
         monitor_send_done(m, request->serial);
 }
 
-/* The reapers end their trees on their own, politely; nobody waits for that here. */
+/* The reapers outlive the monitor and end their trees, SIGTERM first. */
 void monitor_upstreams_done(struct monitor *m)
 {
         for (size_t i = 0; i < MONITOR_UPSTREAMS_MAX; i++) {
-                if (m->upstreams[i].upstream)
-                        upstream_stop(m->upstreams[i].upstream);
-                if (m->upstreams[i].end)
-                        event_free(m->upstreams[i].end);
+                struct monitor_upstream *u = &m->upstreams[i];
+                if (!u->upstream)
+                        continue;
+                upstream_stop(u->upstream);
+                event_free(u->exec);
+                event_free(u->end);
         }
 }

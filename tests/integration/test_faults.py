@@ -3,7 +3,9 @@
 Beside the faulty one there is always a good server, whose tools must go on as if nothing was.
 """
 
+import fcntl
 import os
+import signal
 import time
 
 import harness
@@ -21,7 +23,7 @@ class Faults(harness.Case):
     """One server process a test, with a faulty upstream "bad" and a good one."""
 
     def start(self, *args, servers=None, **rest):
-        servers = servers or {"bad": faulty(*args, **rest)}
+        servers = {"bad": faulty(*args, **rest)} if servers is None else servers
         self.server = rawmcp.RawServer("--log-level", "info", "--config", self.config({**servers, "good": harness.fixture()}), cwd=self.dir)
         self.addCleanup(self.server.free)
         self.server.initialize()
@@ -61,6 +63,38 @@ class Faults(harness.Case):
         self.good()
         pids = [int(pid) for pid in self.lines("pids")]
         self.assertTrue(harness.wait_until(lambda: not any(p in harness.descendants() for p in pids)), "it was left running")
+
+    def leased_program(self):
+        """A program whose execve() waits for as long as this process holds a write lease on it, at most 45 s, and the
+        times at which one began to wait: the kernel then sends the holder SIGIO."""
+        path = self.write("leased", "#!/bin/sh\n")
+        os.chmod(path, 0o755)
+        fd = os.open(path, os.O_RDONLY)
+        self.addCleanup(os.close, fd)
+        waits = []
+        before = signal.signal(signal.SIGIO, lambda *_: waits.append(time.monotonic()))
+        self.addCleanup(signal.signal, signal.SIGIO, before)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        return path, waits
+
+    def test_an_exec_that_hangs_delays_nothing_else(self):
+        program, waits = self.leased_program()
+        self.start(servers={})
+        self.assertEqual(self.value("x = 1\nx"), 1)
+        self.config({"bad": {"command": program}, "good": harness.fixture()})
+        self.assertTrue(harness.wait_until(lambda: waits), "the server was not started")
+        start = time.monotonic()
+        cell = self.server.cell("while True: pass", timeout=1)
+        self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
+        self.assertEqual(self.value("x"), 1)
+        self.assertEqual(self.value("2", session="another", reset=True), 2)
+        self.good()
+        self.assertLess(time.monotonic() - start, 5)
+        # That all of this happened while the exec hung.
+        self.assertLess(time.monotonic() - waits[0], 9)
+        failed = lambda: "exec took more than 10 s" in self.server.log()
+        self.assertTrue(harness.wait_until(failed, 15, 0.2), self.server.log())
+        self.good()
 
     def test_hangs_between_its_answer_and_its_list(self):
         self.start(servers={"bad": harness.fixture("--no-answer", "tools/list", start_timeout=2)})

@@ -42,7 +42,15 @@ static int try_start(struct run *r, char **argv, char **env, char *cwd,
         while (env && env[server.n_env])
                 server.n_env++;
         *r = (struct run){.fds = {-1, -1, -1}};
-        return upstream_start(&server, user ? user : &self, &r->upstream, r->fds, err);
+        int result = upstream_start(&server, user ? user : &self, &r->upstream, r->fds, err);
+        if (result < 0)
+                return result;
+        struct pollfd polled = {.fd = upstream_exec_fd(r->upstream), .events = POLLIN};
+        check_eq_int(poll(&polled, 1, 5000), 1);
+        result = upstream_exec_result(r->upstream, err);
+        check_eq_int(upstream_exec_fd(r->upstream), -1);
+        check_eq_int(upstream_exec_result(r->upstream, NULL), result);
+        return result;
 }
 
 /* A shell script in which SLEEP is a process of ours that would stay for a long time. */
@@ -251,7 +259,8 @@ static void check_refused(char *command, char *cwd, const char *why)
 
         check(try_start(&r, argv, env, cwd, NULL, &err) < 0);
         check_has(err.text, why);
-        check_eq_int(r.fds[0], -1);
+        r.upstream = upstream_free(r.upstream);
+        fd_close_many(r.fds, 3);
 }
 
 static void test_refusals(void)
@@ -277,6 +286,33 @@ static void test_refusals(void)
         _cleanup_free_ char *text = output_of(&r);
         check_eq_str(text, "plain\n");
         check_eq_int(finish(&r), 0);
+}
+
+/* A write lease on the program makes execve() wait until the lease is given up. */
+static void test_hanging_exec(void)
+{
+        char program[128];
+        struct error err = {0};
+        struct upstream_user self = self_user();
+        struct config_server server = {.name = (char[]){"test"}, .command = program};
+        struct run r = {.fds = {-1, -1, -1}};
+
+        write_file("leased", "#!/bin/sh\n", 0755);
+        snprintf(program, sizeof(program), "%s/leased", directory);
+        signal(SIGIO, SIG_IGN); /* the kernel asks for the lease with it */
+        _cleanup_close_ int lease = open(program, O_RDONLY | O_CLOEXEC);
+        check_eq_int(fcntl(lease, F_SETLEASE, F_WRLCK), 0);
+        int64_t before = now_ms();
+        check_ok(upstream_start(&server, &self, &r.upstream, r.fds, &err));
+        struct pollfd polled = {.fd = upstream_exec_fd(r.upstream), .events = POLLIN};
+        check_eq_int(poll(&polled, 1, 300), 0);
+        check_eq_int(upstream_exec_result(r.upstream, &err), -ETIMEDOUT);
+        check_has(err.text, "exec took more than");
+        upstream_kill(r.upstream);
+        check(ended_within(&r, 2000));
+        check(now_ms() - before < 3000);
+        check_eq_int(upstream_exec_result(r.upstream, &err), -ETIMEDOUT);
+        finish(&r);
 }
 
 static void test_cwd(void)
@@ -397,7 +433,7 @@ static void test_monitor_killed(void)
         await_marked(0);
 }
 
-static void test_keeper_killed(void)
+static void test_reaper_killed(void)
 {
         struct run r = start("exec $SLEEP");
 
@@ -497,6 +533,7 @@ int main(void)
         run(test_nothing_inherited);
         run(test_limits_restored);
         run(test_refusals);
+        run(test_hanging_exec);
         run(test_cwd);
         run(test_stop_ends_the_tree);
         run(test_sigterm_ignored);
@@ -505,7 +542,7 @@ int main(void)
         run(test_forks_away);
         run(test_free_kills_at_once);
         run(test_monitor_killed);
-        run(test_keeper_killed);
+        run(test_reaper_killed);
         run(test_user_choice);
         if (geteuid() == 0) {
                 run(test_other_user);

@@ -24,7 +24,7 @@ struct image_job {
         struct upstream *upstream;
         pid_t pid;
         int fds[3];
-        struct event *output, *end;
+        struct event *output, *exec, *end;
         char held[HELD_LINE_MAX]; /* the newest line of what the builder says */
         size_t length;
         bool line_done;
@@ -303,21 +303,37 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         children_remove(job->children, job->pid);
         if (status == 0)
                 pass_on_held(job);
-        if (status != 0) {
+        if (upstream_exec_result(job->upstream, &error) < 0) {
+                error_context(&error, "build the image");
+        } else if (status != 0) {
                 const char *why = job->length > 0 ? job->held : "it ended without a word";
                 if (strncmp(why, "cloister: ", 10) == 0)
                         why += 10;
                 error_set(&error, EIO, "build the image: %s", why);
         }
-        job->done(job->data, status == 0 ? NULL : &error);
+        job->done(job->data, error_is_set(&error) ? &error : NULL);
+}
+
+static void on_exec(evutil_socket_t fd, short what, void *data)
+{
+        struct image_job *job = data;
+
+        (void)fd;
+        (void)what;
+        /* on_end() reports it. */
+        if (upstream_exec_result(job->upstream, NULL) < 0)
+                upstream_kill(job->upstream);
 }
 
 static int watch(struct image_job *job, struct event_base *base, struct error *err)
 {
+        const struct timeval deadline = {.tv_sec = UPSTREAM_EXEC_SECONDS};
+
         job->output = event_new(base, job->fds[2], EV_READ | EV_PERSIST, on_output, job);
+        job->exec = event_new(base, upstream_exec_fd(job->upstream), EV_READ, on_exec, job);
         job->end = event_new(base, upstream_pidfd(job->upstream), EV_READ, on_end, job);
-        if (!job->output || !job->end || event_add(job->output, NULL) < 0 ||
-            event_add(job->end, NULL) < 0)
+        if (!job->output || !job->exec || !job->end || event_add(job->output, NULL) < 0 ||
+            event_add(job->exec, &deadline) < 0 || event_add(job->end, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the builder");
         return 0;
 }
@@ -406,6 +422,8 @@ struct image_job *image_job_free(struct image_job *job)
                 return NULL;
         if (job->output)
                 event_free(job->output);
+        if (job->exec)
+                event_free(job->exec);
         if (job->end)
                 event_free(job->end);
         if (job->pid > 0)

@@ -1,4 +1,4 @@
-/* A stdio MCP server and the monitor's side of its reaper. */
+/* A stdio MCP server as the monitor sees it: the other side of its reaper. */
 #include "supervisor/monitor/upstream/upstream.h"
 
 #include <errno.h>
@@ -17,18 +17,18 @@
 #include "supervisor/monitor/upstream/reaper.h"
 #include "supervisor/monitor/upstream/upstream-env.h"
 
-/* An exec takes milliseconds; a file system that does not answer must not hold the monitor for
- * ever. */
-enum { EXEC_TIMEOUT_MS = 10000, FREE_TIMEOUT_MS = 1000 };
+enum { FREE_TIMEOUT_MS = 1000 };
 
 struct upstream {
         pid_t reaper; /* 0 once reaped */
         int pidfd;
-        int life;   /* its end tells the reaper that we are gone */
-        int report; /* read end */
+        int life;   /* socket; when it is closed, the reaper ends the server */
+        int report; /* read end: the server's wait status */
+        int result; /* read end: how the exec went; -1 once read */
+        struct error exec_error;
 };
 
-/* Pipes of one start: the monitor's ends and the reaper's. */
+/* The pipes of one server: the monitor's ends and the reaper's. */
 struct pipes {
         int life[2], report[2], result[2], input[2], output[2], errors[2];
 };
@@ -51,7 +51,7 @@ static void pipes_done(struct pipes *p)
         fd_close_many(p->errors, 2);
 }
 
-/* A pipe whose ends are no standard descriptor, which the child puts others over. */
+/* Neither end is 0, 1 or 2: the child puts the server's own pipes there. */
 static int make_pipe(int ends[2])
 {
         if (pipe2(ends, O_CLOEXEC) < 0)
@@ -83,8 +83,8 @@ static int pipes_open(struct pipes *p, const struct upstream_user *user, struct 
                 r = make_pipe(all[i]);
         if (r < 0)
                 return error_errno(err, -r, "pipe");
-        /* Another user could not open its own /dev/stdin or /dev/stderr otherwise; nobody else
-         * reaches a pipe. */
+        /* open("/dev/stderr") checks the mode of the pipe, which belongs to us. No other process can
+         * reach an unnamed pipe, so that mode 0666 gives nothing away. */
         if (user->uid != geteuid() &&
             (fchmod(p->input[0], 0666) < 0 || fchmod(p->output[0], 0666) < 0 ||
              fchmod(p->errors[0], 0666) < 0))
@@ -92,7 +92,7 @@ static int pipes_open(struct pipes *p, const struct upstream_user *user, struct 
         return 0;
 }
 
-static pid_t fork_keeper(const struct pipes *p, const struct upstream_launch *launch)
+static pid_t fork_reaper(const struct pipes *p, const struct upstream_launch *launch)
 {
         const struct reaper_fds fds = {
                 .life = p->life[0],
@@ -107,30 +107,6 @@ static pid_t fork_keeper(const struct pipes *p, const struct upstream_launch *la
         return pid;
 }
 
-/* The result pipe ends with the exec, or brings the error. Returns 0, or negative errno. */
-static int await_exec(int result, struct error *err)
-{
-        struct pollfd polled = {.fd = result, .events = POLLIN};
-        struct error failure = {0};
-        int r;
-
-        do {
-                r = poll(&polled, 1, EXEC_TIMEOUT_MS);
-        } while (r < 0 && errno == EINTR);
-        if (r == 0)
-                return error_set(err, ETIMEDOUT, "exec took more than %d s",
-                                 EXEC_TIMEOUT_MS / 1000);
-        ssize_t n = fd_read_full(result, &failure, sizeof(failure));
-        if (n == 0)
-                return 0;
-        if (n != (ssize_t)sizeof(failure))
-                return error_set(err, EIO, "the reaper failed before the exec");
-        error_sanitize(&failure);
-        if (err)
-                *err = failure;
-        return failure.code ? -failure.code : -EIO;
-}
-
 static char **make_argv(const struct config_server *server)
 {
         char **argv = calloc(server->n_args + 2, sizeof(char *));
@@ -143,11 +119,11 @@ static char **make_argv(const struct config_server *server)
         return argv;
 }
 
-/* Forks and waits for the exec. On failure nothing is left but what upstream_free() ends. */
+/* On failure upstream_free() ends what was started. */
 static int start(struct upstream *u, struct pipes *p, const struct upstream_launch *launch,
                  struct error *err)
 {
-        u->reaper = fork_keeper(p, launch);
+        u->reaper = fork_reaper(p, launch);
         if (u->reaper < 0) {
                 u->reaper = 0;
                 return error_errno(err, errno, "fork");
@@ -155,8 +131,7 @@ static int start(struct upstream *u, struct pipes *p, const struct upstream_laun
         u->pidfd = pidfd_open(u->reaper, 0);
         if (u->pidfd < 0)
                 return error_errno(err, errno, "pidfd_open");
-        close(take_fd(p->result[1]));
-        return await_exec(p->result[0], err);
+        return 0;
 }
 
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
@@ -173,8 +148,10 @@ int upstream_start(const struct config_server *server, const struct upstream_use
         char **argv = make_argv(server);
         char **env = upstream_env_new(environ, user, server->env, server->n_env);
         if (u && argv && env) {
-                *u = (struct upstream){
-                        .pidfd = -1, .life = take_fd(p.life[1]), .report = take_fd(p.report[0])};
+                *u = (struct upstream){.pidfd = -1,
+                                       .life = take_fd(p.life[1]),
+                                       .report = take_fd(p.report[0]),
+                                       .result = take_fd(p.result[0])};
                 const struct upstream_launch launch = {
                         .argv = argv, .env = env, .cwd = server->cwd, .user = user};
                 r = start(u, &p, &launch, err);
@@ -206,39 +183,14 @@ int upstream_pidfd(const struct upstream *upstream)
         return upstream->pidfd;
 }
 
-static void command(struct upstream *u, enum reaper_command what)
+int upstream_exec_fd(const struct upstream *upstream)
 {
-        char byte = (char)what;
-
-        /* It can only fail when the reaper is gone: then there is nobody left to tell. */
-        (void)send(u->life, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        return upstream->result;
 }
 
-void upstream_stop(struct upstream *upstream)
+static bool is_readable(int fd, int timeout_ms)
 {
-        command(upstream, REAPER_STOP);
-}
-
-int upstream_reap(struct upstream *upstream)
-{
-        int32_t status;
-        int of_keeper = -1;
-
-        if (upstream->reaper > 0) {
-                while (waitpid(upstream->reaper, &of_keeper, 0) < 0 && errno == EINTR)
-                        ;
-                upstream->reaper = 0;
-        }
-        /* The reaper wrote it before it ended, or was killed itself: then its own end is all we
-         * know. */
-        if (fd_read_full(upstream->report, &status, sizeof(status)) == (ssize_t)sizeof(status))
-                return status;
-        return of_keeper;
-}
-
-static bool ends_within(int pidfd, int timeout_ms)
-{
-        struct pollfd polled = {.fd = pidfd, .events = POLLIN};
+        struct pollfd polled = {.fd = fd, .events = POLLIN};
         int r;
 
         do {
@@ -247,20 +199,87 @@ static bool ends_within(int pidfd, int timeout_ms)
         return r > 0;
 }
 
+/* The exec closes the pipe; a process that fails before writes a struct error. */
+static void read_result(struct upstream *u)
+{
+        struct error failure = {0};
+
+        if (!is_readable(u->result, 0)) {
+                error_set(&u->exec_error, ETIMEDOUT, "exec took more than %d s",
+                          UPSTREAM_EXEC_SECONDS);
+                return;
+        }
+        ssize_t n = fd_read_full(u->result, &failure, sizeof(failure));
+        if (n == (ssize_t)sizeof(failure)) {
+                error_sanitize(&failure);
+                u->exec_error = failure;
+        }
+        if (n != 0 && !error_is_set(&u->exec_error))
+                error_set(&u->exec_error, EIO, "the reaper failed before the exec");
+}
+
+int upstream_exec_result(struct upstream *upstream, struct error *err)
+{
+        if (upstream->result >= 0) {
+                read_result(upstream);
+                close(take_fd(upstream->result));
+        }
+        if (!error_is_set(&upstream->exec_error))
+                return 0;
+        if (err)
+                *err = upstream->exec_error;
+        return -upstream->exec_error.code;
+}
+
+static void command(struct upstream *u, enum reaper_command what)
+{
+        char byte = (char)what;
+
+        /* Fails only when the reaper has ended. */
+        (void)send(u->life, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void upstream_stop(struct upstream *upstream)
+{
+        command(upstream, REAPER_STOP);
+}
+
+void upstream_kill(struct upstream *upstream)
+{
+        command(upstream, REAPER_KILL);
+}
+
+int upstream_reap(struct upstream *upstream)
+{
+        int32_t status;
+        int reaper_status = -1;
+
+        if (upstream->reaper > 0) {
+                while (waitpid(upstream->reaper, &reaper_status, 0) < 0 && errno == EINTR)
+                        ;
+                upstream->reaper = 0;
+        }
+        /* A reaper that was killed itself has written nothing: its own wait status is returned. */
+        if (fd_read_full(upstream->report, &status, sizeof(status)) == (ssize_t)sizeof(status))
+                return status;
+        return reaper_status;
+}
+
 struct upstream *upstream_free(struct upstream *upstream)
 {
         if (!upstream)
                 return NULL;
         if (upstream->reaper > 0) {
-                command(upstream, REAPER_KILL);
-                /* A reaper that cannot finish (a process in an uninterruptible sleep) goes on by
-                 * itself. */
-                if (upstream->pidfd < 0 || ends_within(upstream->pidfd, FREE_TIMEOUT_MS))
+                upstream_kill(upstream);
+                /* With a process in an uninterruptible sleep the reaper outlives us; it ends when
+                 * that process does. */
+                if (upstream->pidfd < 0 || is_readable(upstream->pidfd, FREE_TIMEOUT_MS))
                         (void)upstream_reap(upstream);
         }
         cleanup_close(&upstream->life);
         cleanup_close(&upstream->pidfd);
         cleanup_close(&upstream->report);
+        cleanup_close(&upstream->result);
         free(upstream);
         return NULL;
 }

@@ -39,11 +39,26 @@ void upstream_user_done(struct upstream_user *user);
  * Called first thing. */
 void upstream_remember(void);
 
-/* server must be expanded. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of
- * stderr, owned by the caller. An exec that fails is an error here ("npx: not found in PATH;
- * install it or give its full path"). */
+enum { UPSTREAM_EXEC_SECONDS = 10 };
+
+/*
+ * Starts a server, whose config must be expanded. Returns without waiting for the exec, which may
+ * take long on a file system that does not answer: upstream_exec_fd() becomes readable when it is
+ * known. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned by
+ * the caller.
+ */
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
                    struct upstream **ret, int fds[3], struct error *err);
+
+/* Readable when the exec has succeeded or failed (borrowed); -1 after upstream_exec_result(). */
+int upstream_exec_fd(const struct upstream *upstream);
+
+/*
+ * Call when that descriptor is readable, or after UPSTREAM_EXEC_SECONDS. 0: the server runs.
+ * Negative errno: it was not started ("npx: not found in PATH; install it or give its full path"),
+ * or, -ETIMEDOUT, not in time; then upstream_kill() it. Later calls return the same.
+ */
+int upstream_exec_result(struct upstream *upstream, struct error *err);
 
 /* The reaper's pid, our child; 0 once reaped. */
 pid_t upstream_pid(const struct upstream *upstream);
@@ -51,12 +66,15 @@ pid_t upstream_pid(const struct upstream *upstream);
 /* The reaper's pidfd: readable when the whole tree is gone (borrowed). */
 int upstream_pidfd(const struct upstream *upstream);
 
-/* Asks for the end: the reaper sends SIGTERM to the tree, SIGKILL after 2 s. Returns at once. */
+/* Tells the reaper to end the tree of processes: SIGTERM, and SIGKILL after 2 s. Does not wait. */
 void upstream_stop(struct upstream *upstream);
 
-/* After the pidfd is readable: reaps the reaper; the server's own wait status. */
+/* The same with SIGKILL at once. */
+void upstream_kill(struct upstream *upstream);
+
+/* Call when the pidfd is readable. Reaps the reaper and returns the server's wait status. */
 int upstream_reap(struct upstream *upstream);
 
-/* Kills what is left at once, waiting for at most 1 s; to end servers politely, stop them and reap
- * first. */
+/* After upstream_reap() this only frees memory. Before it, kills the tree and waits for the reaper
+ * for at most 1 s: not for use in a loop. */
 struct upstream *upstream_free(struct upstream *upstream);
