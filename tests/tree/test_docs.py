@@ -3,6 +3,9 @@
 import json
 import os
 import re
+import shutil
+import subprocess
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -77,6 +80,30 @@ class Clients(unittest.TestCase):
                     json.loads(text)
                     seen += 1
         self.assertGreater(seen, 8)
+
+
+@unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+class SystemdUnit(unittest.TestCase):
+    """systemd accepts each line of the example unit."""
+
+    UNIT = "cloister@.service"
+
+    def faults(self, text):
+        """What systemd says about the unit. It ignores a bad setting with a message and ends with 0 all the same."""
+        text = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", text)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, self.UNIT)
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+            done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
+        return [line for line in (done.stdout + done.stderr).splitlines() if self.UNIT in line]
+
+    def test_unit(self):
+        unit = read(f"examples/systemd/{self.UNIT}")
+        self.assertEqual(self.faults(unit), [])
+        for good, bad in (("MemoryMax=80%", "MemoryMax=80%%"), ("Delegate=yes", "Delegat=yes"), ("PrivateTmp=yes", "PrivateTmp=perhaps")):
+            self.assertIn(good + "\n", unit)
+            self.assertNotEqual(self.faults(unit.replace(good, bad)), [], bad)
 
 
 class Performance(unittest.TestCase):
