@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 static _Noreturn void child(const void *data, pid_t parent, const int streams[2])
@@ -67,10 +67,7 @@ int process_start(const char *const argv[], struct process *ret, struct error *e
 
 static int64_t now_ms(void)
 {
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+        return (int64_t)clock_ms();
 }
 
 /* Reads what there is of one stream. Returns 1 at its end, 0 when there may be more, negative

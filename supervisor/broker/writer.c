@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "supervisor/session/clock.h"
+#include "base/clock.h"
 
 enum {
         WRITES_AT_ONCE = 64,

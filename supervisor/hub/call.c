@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "supervisor/hub/access.h"
 #include "supervisor/hub/hub-internal.h"
 
@@ -59,7 +60,7 @@ void hub_call_free_all(struct hub_call_list *list)
 static void finish(struct hub_call *call, enum hub_outcome outcome)
 {
         call->result.outcome = outcome;
-        call->result.duration_us = monotonic_us() - call->since;
+        call->result.duration_us = clock_us() - call->since;
         call->state = CALL_FINISHED;
         TAILQ_INSERT_TAIL(&call->hub->finished, call, link);
         event_active(&call->hub->due, EV_TIMEOUT, 0);
@@ -211,7 +212,7 @@ static void route(struct hub_call *call)
                      s->config->name, HUB_CALLS_MAX);
                 return;
         }
-        uint64_t now = monotonic_us();
+        uint64_t now = clock_us();
         hub_server_list_used(s);
         if (s->state == SERVER_READY)
                 send_call(call);
@@ -260,7 +261,7 @@ static int new_call(struct hub_call **ret, struct hub *hub, const char *tool, yy
         if (!call)
                 return error_errno(err, ENOMEM, "call");
         call->hub = hub;
-        call->since = monotonic_us();
+        call->since = clock_us();
         call->state = CALL_FINISHED;
         buffer_init(&call->params, LINES_MOST);
         evtimer_assign(&call->deadline, hub->base, on_deadline, call);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/hub/access.h"
@@ -244,13 +245,13 @@ void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
 static bool should_start(const struct hub_server *s, const struct config_profile *profile,
                          enum hub_which which)
 {
-        uint64_t since = monotonic_us() - s->failed_at;
+        uint64_t since = clock_us() - s->failed_at;
 
         if (hub_server_unusable(s) || (which == HUB_UNKNOWN && s->tools) ||
             !hub_access_server(profile, s->config))
                 return false;
         if (s->state == SERVER_FAILED)
-                return monotonic_us() >= s->retry_at && since >= HUB_RETRY_UNASKED_MS * 1000ULL;
+                return clock_us() >= s->retry_at && since >= HUB_RETRY_UNASKED_MS * 1000ULL;
         return s->state == SERVER_STOPPED;
 }
 

@@ -3,7 +3,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 struct rate {
         uint64_t window_us;
@@ -13,19 +14,11 @@ struct rate {
         uint64_t over; /* how many came above `most` in this window */
 };
 
-static inline uint64_t monotonic_us(void)
-{
-        struct timespec now;
-
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 /* Counts n. Returns whether it is within the bound. *missed (may be NULL): how many were over it in
  * a window that has ended now, told once. */
 static inline bool rate_allow(struct rate *r, uint64_t n, uint64_t *missed)
 {
-        uint64_t now = monotonic_us();
+        uint64_t now = clock_us();
 
         if (missed)
                 *missed = 0;

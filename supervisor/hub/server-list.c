@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/hub/catalogue-cache.h"
 #include "supervisor/hub/hub-internal.h"
@@ -66,7 +67,7 @@ void hub_server_list(struct hub_server *s)
         hub_server_listing(s);
         s->listing.pages = 0;
         s->listing.again = false;
-        s->listing.since = monotonic_us();
+        s->listing.since = clock_us();
         s->listing.ttl_ms = -1;
         s->listing.tools = hub_tools_new();
         if (s->listing.tools)
@@ -150,14 +151,14 @@ static void set_fresh(struct hub_server *s)
                 ms = HUB_TTL_LEAST_MS;
         if (ms > HUB_TTL_MOST_MS)
                 ms = HUB_TTL_MOST_MS;
-        s->fresh_until = monotonic_us() + (uint64_t)ms * 1000;
+        s->fresh_until = clock_us() + (uint64_t)ms * 1000;
 }
 
 void hub_server_list_used(struct hub_server *s)
 {
         /* One that listens is told. */
         if (s->state != SERVER_READY || s->listens || s->fresh_until == 0 || s->listing.tools ||
-            monotonic_us() < s->fresh_until)
+            clock_us() < s->fresh_until)
                 return;
         s->fresh_until = 0;
         hub_server_list_changed(s);
@@ -170,7 +171,7 @@ static void adopt(struct hub_server *s)
 
         hub_tools_seal(tools);
         set_fresh(s);
-        s->listing.took = monotonic_us() - s->listing.since;
+        s->listing.took = clock_us() - s->listing.since;
         hub_server_list_drop(s);
         hub_server_no_deadline(s);
         bool is_news = !s->tools || !hub_tools_equal(s->tools, tools);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/hub/catalogue-cache.h"
 #include "supervisor/hub/hub-internal.h"
@@ -100,7 +101,7 @@ void hub_server_fail(struct hub_server *s, const struct error *err)
 
         s->error = *err;
         s->failures++;
-        s->failed_at = monotonic_us();
+        s->failed_at = clock_us();
         s->retry_at = s->failed_at + retry_delay_ms(s->failures) * 1000ULL;
         log_warning("server %s: %s", s->config->name, s->error.text);
         let_go(s);
@@ -222,7 +223,7 @@ void hub_server_ended(struct hub_server *s, int wait_status)
 
 static void set_start_deadline(struct hub_server *s)
 {
-        uint64_t now = monotonic_us();
+        uint64_t now = clock_us();
 
         set_deadline(s, s->start_by > now ? (unsigned)((s->start_by - now) / 1000) : 0);
 }
@@ -242,7 +243,7 @@ static void ask_for_it(struct hub_server *s)
 void hub_server_start(struct hub_server *s)
 {
         assert(s->state == SERVER_STOPPED || s->state == SERVER_FAILED);
-        s->start_by = monotonic_us() + start_ms(s) * 1000ULL;
+        s->start_by = clock_us() + start_ms(s) * 1000ULL;
         ask_for_it(s);
 }
 

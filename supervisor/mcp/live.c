@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
-#include "supervisor/session/clock.h"
 
 enum { SCANNED_MAX = 4096, NAME_SHOWN = 60 };
 

@@ -7,10 +7,10 @@
  * template must be born in the group that its sessions are to be in. No answer, or a refusal, means
  * rlimits.
  */
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-internal.h"
@@ -18,10 +18,7 @@
 /* Differences count only. */
 static int now_ms(void)
 {
-        struct timespec now;
-
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (int)(now.tv_sec % 1000000 * 1000 + now.tv_nsec / 1000000);
+        return (int)(clock_ms() % 1000000000);
 }
 
 /* Before what it cleans up is made: we may be killed at any time. None is wanted where nothing can

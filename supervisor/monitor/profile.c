@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-internal.h"
@@ -22,10 +22,7 @@ enum {
 
 static uint64_t now_seconds(void)
 {
-        struct timespec now;
-
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec;
+        return clock_ms() / 1000;
 }
 
 /* Several profiles: which it was is part of the message. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "supervisor/session/clock.h"
 #include "supervisor/session/sessions.h"
 #include "supervisor/session/tool-provider.h"
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "rpc/frame.h"
-#include "supervisor/session/clock.h"
 #include "supervisor/session/display.h"
 
 static const char *const status_names[] = {

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
-#include "supervisor/session/clock.h"
 
 enum {
         READ_FIRST = 64 * 1024,    /* which an empty buffer keeps */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/clock.h"
 #include "base/json.h"
-#include "supervisor/session/clock.h"
 #include "supervisor/session/display.h"
 #include "supervisor/session/freeze.h"
 #include "supervisor/session/sessions.h"

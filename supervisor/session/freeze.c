@@ -1,7 +1,7 @@
 /* Idle sessions that are frozen. */
 #include "supervisor/session/freeze.h"
 
-#include "supervisor/session/clock.h"
+#include "base/clock.h"
 #include "supervisor/session/sessions.h"
 
 static uint64_t freeze_ms(const struct session *s)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "supervisor/session/clock.h"
+#include "base/clock.h"
 #include "supervisor/session/sessions.h"
 #include "supervisor/session/usage.h"
 

@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "policy/image.h"
-#include "supervisor/session/clock.h"
 #include "supervisor/session/pool-size.h"
 #include "supervisor/session/sessions.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "supervisor/session/clock.h"
+#include "base/clock.h"
 #include "supervisor/session/usage.h"
 
 static int append_last(const struct session *s, struct buffer *to)

@@ -25,9 +25,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/session/clock.h"
 #include "supervisor/session/frame-table.h"
 #include "supervisor/session/freeze.h"
 #include "supervisor/session/outcome.h"

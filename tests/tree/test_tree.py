@@ -66,8 +66,8 @@ class IncludeGraph(unittest.TestCase):
                 self.assertEqual(self.crossing(path, target), "")
 
 
-class Size(unittest.TestCase):
-    """No file above 600 lines, no function above 100."""
+class Sources(unittest.TestCase):
+    """No file above 600 lines, no function above 100; one file that reads the clock."""
 
     def sources(self, *endings):
         done = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -96,6 +96,16 @@ class Size(unittest.TestCase):
                             long.append((os.path.relpath(path, ROOT), start, number - start))
                         start = None
         self.assertEqual(long, [])
+
+    def test_one_file_reads_the_monotonic_clock(self):
+        """A test can move no other clock (tests/unit/fake-clock.h). Benchmarks and tests may read their own."""
+        readers = []
+        for path in self.sources(".c"):
+            name = os.path.relpath(path, ROOT)
+            with open(path, encoding="utf-8") as f:
+                if "CLOCK_MONOTONIC" in f.read() and not name.startswith(("bench/", "tests/")):
+                    readers.append(name)
+        self.assertEqual(readers, ["base/clock.c"])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/cgroup/janitor.h"
@@ -143,10 +144,7 @@ static int count_forks(void)
 
 static int64_t now_ms(void)
 {
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+        return (int64_t)clock_ms();
 }
 
 static int spin(void)

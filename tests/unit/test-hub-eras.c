@@ -1,4 +1,5 @@
 /* The hub with servers of both eras, and with those that are neither. */
+#include "base/clock.h"
 #include "supervisor/hub/server.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
@@ -60,9 +61,9 @@ static void test_legacy_is_not_slowed(void)
         for (size_t i = 0; i < ARRAY_SIZE(eras); i++)
                 world_add(&w, eras[i], "--era", eras[i], NULL);
         world_open(&w);
-        uint64_t since = monotonic_us();
+        uint64_t since = clock_us();
         wait_for_all(&w);
-        check(monotonic_us() - since < HUB_PROBE_MS * 1000ULL);
+        check(clock_us() - since < HUB_PROBE_MS * 1000ULL);
         for (size_t i = 0; i < ARRAY_SIZE(eras); i++)
                 check_has_tools(&w, eras[i]);
         check_eq_int(w.n_runs, 3);
@@ -91,10 +92,10 @@ static void test_era_is_remembered(void)
 
         w.n_runs = 0;
         world_open(&w);
-        uint64_t since = monotonic_us();
+        uint64_t since = clock_us();
         hub_start(w.hub, NULL, HUB_ALL);
         wait_for_all(&w);
-        check(monotonic_us() - since < HUB_PROBE_MS * 1000ULL);
+        check(clock_us() - since < HUB_PROBE_MS * 1000ULL);
         check_has_tools(&w, "die");
         check_has_tools(&w, "silent");
         check_has_tools(&w, "fragile");

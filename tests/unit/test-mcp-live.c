@@ -1,7 +1,7 @@
 /* What a client hears while its call runs. */
+#include "base/clock.h"
 #include "supervisor/mcp/live.h"
 #include "supervisor/mcp/server-internal.h"
-#include "supervisor/session/clock.h"
 #include "tests/unit/fake-mcp.h"
 
 #define CALL_WITH(id, meta)                                                                        \

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "supervisor/session/clock.h"
+#include "base/clock.h"
 #include "supervisor/session/pool-size.h"
 #include "tests/unit/fake-client.h"
 

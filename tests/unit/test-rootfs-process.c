@@ -3,8 +3,8 @@
 
 #include <signal.h>
 #include <sys/wait.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "tests/unit/test.h"
 
 static struct error err;
@@ -65,14 +65,13 @@ static void test_bounds(void)
 static void test_deadline(void)
 {
         _cleanup_buffer_ struct buffer output = BUFFER_INIT(1000);
-        struct timespec begin, end;
         int status = -1;
 
-        clock_gettime(CLOCK_MONOTONIC, &begin);
+        uint64_t begin = clock_ms();
+
         /* Its children are in its group and die too; else the pipe would stay open for an hour. */
         check_eq_int(shell("sleep 3600 & sleep 3600", 200, &output, NULL, &status), -ETIMEDOUT);
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        check(end.tv_sec - begin.tv_sec < 10);
+        check(clock_ms() - begin < 10000);
         check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "supervisor/monitor/upstream/upstream-env.h"
 #include "tests/unit/test.h"
@@ -127,10 +128,7 @@ static char *output_of(struct run *r)
 
 static int64_t now_ms(void)
 {
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+        return (int64_t)clock_ms();
 }
 
 /* ---- what a server gets ---- */

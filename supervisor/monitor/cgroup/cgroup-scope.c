@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "cloister-config.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
@@ -184,15 +185,13 @@ static int ask(pid_t pid, struct error *err)
         static char addresses[CGROUP_SCOPE_ADDRESSES][CGROUP_SCOPE_ADDRESS_SIZE];
         struct library library;
         char name[NAME_SIZE];
-        struct timespec now;
 
         size_t n = cgroup_scope_addresses(geteuid(), getenv("DBUS_SESSION_BUS_ADDRESS"),
                                           getenv("XDG_RUNTIME_DIR"), addresses,
                                           CGROUP_SCOPE_ADDRESSES);
         int r = open_library(&library, err);
-        clock_gettime(CLOCK_MONOTONIC, &now);
         snprintf(name, sizeof(name), "cloister-%d-%llx.scope", (int)pid,
-                 (unsigned long long)now.tv_sec * 1000000000ULL + (unsigned long long)now.tv_nsec);
+                 (unsigned long long)clock_us());
         for (size_t i = 0; r >= 0 && i < n; i++) {
                 r = ask_at(&library, addresses[i], name, pid, err);
                 if (r >= 0)

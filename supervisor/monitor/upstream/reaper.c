@@ -25,9 +25,9 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
@@ -49,10 +49,7 @@ struct reaper {
 
 static int64_t now_ms(void)
 {
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+        return (int64_t)clock_ms();
 }
 
 _Noreturn static void run_server(const struct reaper_fds *fds, const struct upstream_launch *launch)

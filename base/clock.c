@@ -1,18 +1,21 @@
-/* Time that only goes forward, in microseconds. */
-#pragma once
+#include "base/clock.h"
 
-#include <stdint.h>
-#include <sys/time.h>
 #include <time.h>
 
-static inline uint64_t clock_us(void)
+uint64_t clock_us(void)
 {
         struct timespec t;
+
         clock_gettime(CLOCK_MONOTONIC, &t);
         return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static inline struct timeval clock_timeval_ms(uint64_t ms)
+uint64_t clock_ms(void)
+{
+        return clock_us() / 1000;
+}
+
+struct timeval clock_timeval_ms(uint64_t ms)
 {
         return (struct timeval){.tv_sec = (time_t)(ms / 1000),
                                 .tv_usec = (suseconds_t)(ms % 1000 * 1000)};

@@ -1,0 +1,18 @@
+/*
+ * Monotonic time. clock.c is the only file of the product that reads CLOCK_MONOTONIC.
+ *
+ * The time is counted from an arbitrary point and never goes back: only differences have a meaning.
+ *
+ * A unit test moves the clock, and with it the timers of libevent, by linking tests/unit/fake-clock.c
+ * (see its header); code that is tested needs nothing but to take its time from here.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/time.h>
+
+uint64_t clock_us(void);
+uint64_t clock_ms(void);
+
+/* A duration, as libevent takes it. */
+struct timeval clock_timeval_ms(uint64_t ms);

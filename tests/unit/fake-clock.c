@@ -1,0 +1,77 @@
+#include "tests/unit/fake-clock.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Not the headers' declarations: with _FORTIFY_SOURCE, poll() is an inline function there, which may
+ * call __poll_chk(). */
+struct epoll_event;
+struct pollfd;
+int clock_gettime(clockid_t id, struct timespec *ret);
+int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms);
+int poll(struct pollfd *fds, unsigned long n, int timeout_ms);
+int __poll_chk(struct pollfd *fds, unsigned long n, int timeout_ms, size_t size);
+
+static int64_t offset_ns; /* of the real time, while time passes */
+static int64_t frozen_ns; /* the time, while it stands */
+static bool skips_idle;
+
+static int64_t real_ns(clockid_t id)
+{
+        struct timespec t = {};
+
+        syscall(SYS_clock_gettime, id, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void fake_clock_advance_ms(uint64_t ms)
+{
+        *(skips_idle ? &frozen_ns : &offset_ns) += (int64_t)ms * 1000000;
+}
+
+void fake_clock_skip_idle(bool on)
+{
+        if (on && !skips_idle)
+                frozen_ns = real_ns(CLOCK_MONOTONIC) + offset_ns;
+        else if (!on && skips_idle)
+                offset_ns = frozen_ns - real_ns(CLOCK_MONOTONIC);
+        skips_idle = on;
+}
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+        /* The coarse one is libevent's. */
+        if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_COARSE)
+                return (int)syscall(SYS_clock_gettime, id, ret);
+        int64_t ns = skips_idle ? frozen_ns : real_ns(id) + offset_ns;
+        *ret = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+        return 0;
+}
+
+int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
+{
+        bool skips = skips_idle && timeout_ms > 0;
+        int n = (int)syscall(SYS_epoll_wait, fd, events, most, skips ? 0 : timeout_ms);
+
+        if (skips && n == 0)
+                fake_clock_advance_ms((uint64_t)timeout_ms);
+        return n;
+}
+
+int poll(struct pollfd *fds, unsigned long n, int timeout_ms)
+{
+        bool skips = skips_idle && timeout_ms > 0;
+        int ready = (int)syscall(SYS_poll, fds, n, skips ? 0 : timeout_ms);
+
+        if (skips && ready == 0)
+                fake_clock_advance_ms((uint64_t)timeout_ms);
+        return ready;
+}
+
+int __poll_chk(struct pollfd *fds, unsigned long n, int timeout_ms, size_t size)
+{
+        (void)size;
+        return poll(fds, n, timeout_ms);
+}
