@@ -26,9 +26,8 @@ enum monitor_verb {
         MONITOR_UPSTREAM_START, /* generation, target: index of the server. -> UPSTREAM_STARTED or
                                    FAILED */
         MONITOR_UPSTREAM_STOP,  /* target: instance. -> DONE; UPSTREAM_ENDED follows */
-        MONITOR_SESSION_FREEZE, /* target: session. Stops all of it where it is, and gives the host
-                                   what memory can be had. -> DONE or FAILED (EOPNOTSUPP: it goes
-                                   on as it was) */
+        MONITOR_SESSION_FREEZE, /* target: session. Stops all its processes. -> DONE or FAILED
+                                   (EOPNOTSUPP: they go on) */
         MONITOR_SESSION_THAW,   /* target: session. It goes on. -> DONE or FAILED */
         MONITOR_VERB_MAX,
 };

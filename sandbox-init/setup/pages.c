@@ -26,7 +26,7 @@ enum {
         BYTES_MOST = 8 * 1024 * 1024, /* a session would pay for more in time and memory */
         LOOKED_MOST = 1 << 20,        /* pages; the kernel tells of each, mapped or not */
         PAGE_MOST = 64 * 1024,
-        ENTRIES = 256,     /* of a pagemap, read at once */
+        ENTRIES = 256, /* of a pagemap, read at once */
 };
 
 /* Documentation/admin-guide/mm/pagemap.rst of the kernel */

@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/cgroup/reclaim.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/profile-template.h"
 
@@ -146,11 +145,10 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .children = m->children,
                                                 .cgroups = m->cgroups,
                                                 .ended = on_sandbox_ended,
-                                                .data = m,
-                                                .reclaimer = reclaimer_new(m->base, m->children)};
+                                                .data = m};
         m->sandboxes = calloc(m->sessions_max, sizeof(struct sandbox *));
         m->early = evtimer_new(m->base, on_early, m);
-        if (!m->sandboxes || !m->early || !m->sandbox_host.reclaimer)
+        if (!m->sandboxes || !m->early)
                 return error_errno(err, ENOMEM, "sessions");
         return profiles_load(m, m->config, err);
 }
@@ -175,5 +173,4 @@ void monitor_sessions_done(struct monitor *m)
         for (uint32_t i = 0; m->sandboxes && i < m->sessions_max; i++)
                 sandbox_free(m->sandboxes[i]);
         free(m->sandboxes);
-        reclaimer_free(m->sandbox_host.reclaimer);
 }

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import tempfile
 import time
 
 import harness
@@ -21,7 +20,6 @@ def count():
         time.sleep(0.005)
 threading.Thread(target=count, daemon=True).start()
 """
-MIB = 1 << 20
 
 
 def mount_of_cgroup2():
@@ -167,35 +165,6 @@ class Freeze(harness.Case):
         # The test's own check finds processes and groups that stay.
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait()
-
-    def test_memory_goes_to_the_host(self):
-        """What the session read of files, where the kernel can take it back."""
-        home = os.environ.get("CLOISTER_TEST_HOME") or os.environ["HOME"]
-        os.makedirs(home, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home, prefix="cloister-test-") as data:
-            os.chmod(data, 0o755)
-            with open(os.path.join(data, "big"), "wb") as f:
-                os.fchmod(f.fileno(), 0o644)
-                for _ in range(24):
-                    f.write(os.urandom(MIB))
-                f.flush()
-                os.fsync(f.fileno())
-                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            server = self.serve(freeze=1.5 * harness.SLOW, mounts=[{"source": data, "target": "/data", "mode": "ro"}])
-            size = self.value(server, "n = 0\nwith open('/data/big', 'rb') as f:\n    while piece := f.read(1 << 20):\n"
-                                      "        n += len(piece)\nn")
-            self.assertEqual(size, 24 * MIB)
-            before = self.told(server)["default"]["memory_bytes"]
-            reclaims = any(os.path.exists(leaf + "/memory.reclaim") for leaf in self.leaves(server))
-            if FREEZES:
-                self.wait_frozen(server)
-            if reclaims:
-                self.assertTrue(harness.wait_until(lambda: self.told(server)["default"]["memory_bytes"] < before / 2))
-                after = self.told(server)["default"]["memory_bytes"]
-                print(f"# memory of a frozen session: {before / MIB:.1f} MiB before, {after / MIB:.1f} after")
-            self.assertEqual(self.value(server, "n"), size)
-            self.assertEqual(self.value(server, "len(open('/data/big', 'rb').read())"), size)
-            self.assertEqual(server.close(), 0)
 
 
 if __name__ == "__main__":

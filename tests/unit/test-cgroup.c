@@ -293,8 +293,6 @@ static void test_freeze(void)
         struct cgroups *cgroups = open_cgroups();
         struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 100);
         pid_t pid = run_inside(cgroup, tick);
-        uint64_t bytes;
-        int fd;
 
         check(runs(cgroup));
         for (int i = 0; i < 2; i++) {
@@ -304,13 +302,6 @@ static void test_freeze(void)
                 check_eq_int(cgroup_freeze(cgroup, false), 0);
                 check(runs(cgroup));
         }
-        /* Version 1 cannot give anything back; a kernel without the file says the same. */
-        int r = cgroup_open_reclaim(cgroup, &fd, &bytes);
-        check(r == 0 ? fd >= 0 && bytes > 0 : r == -EOPNOTSUPP);
-        if (cgroups_version(cgroups) == CGROUP_V1)
-                check_eq_int(r, -EOPNOTSUPP);
-        else if (r == 0)
-                close(fd);
         check_eq_int(cgroup_freeze(cgroup, true), 0);
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
         check_eq_int(cgroup_kill(cgroup), 0);

@@ -459,17 +459,6 @@ int cgroup_freeze(struct cgroup *cgroup, bool frozen)
         return r == -ENOENT ? -EOPNOTSUPP : r;
 }
 
-int cgroup_open_reclaim(struct cgroup *cgroup, int *fd, uint64_t *bytes)
-{
-        int dir = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
-
-        *fd = dir < 0 ? -1 : openat(dir, "memory.reclaim", O_WRONLY | O_CLOEXEC);
-        if (*fd < 0)
-                return dir < 0 || errno == ENOENT ? -EOPNOTSUPP : -errno;
-        *bytes = cgroup_read_number(dir, "memory.current");
-        return 0;
-}
-
 /* ---- facts ---- */
 
 static int open_fact(struct cgroup *cgroup, int dir, const char *file, int *ret, struct error *err)

@@ -79,11 +79,6 @@ int cgroup_kill(struct cgroup *cgroup); /* everything in it, by cgroup.kill; -EO
  */
 int cgroup_freeze(struct cgroup *cgroup, bool frozen);
 
-/* Opens (*fd is owned by the caller) the file that gives memory back when a number of bytes is
- * written, which may take long; *bytes: what is charged now. -EOPNOTSUPP before Linux 5.19 and with
- * version 1. */
-int cgroup_open_reclaim(struct cgroup *cgroup, int *fd, uint64_t *bytes);
-
 /* Opens the descriptors that hold facts (owned by the caller); the others stay as they are. After
  * an error some may be open. */
 int cgroup_open_facts(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);

@@ -16,7 +16,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/cgroup/reclaim.h"
 
 struct sandbox {
         const struct sandbox_host *host;
@@ -30,7 +29,6 @@ struct sandbox {
         int rpc, out, err_out; /* the broker's ends, until it has them */
         int report, control;   /* init's */
         struct event *end;
-        struct reclaim *reclaim; /* once it has been frozen */
 };
 
 static int new_pipe(int *read_end, int *write_end, bool for_output, struct error *err)
@@ -107,7 +105,6 @@ struct sandbox *sandbox_free(struct sandbox *s)
                 children_remove(s->host->children, s->pid);
         }
         stub_unref(s->stub);
-        reclaim_free(s->reclaim); /* it holds a file of the group */
         cgroup_free(s->cgroup);
         sandbox_close_inner(s);
         int fds[] = {s->pidfd, s->rpc, s->out, s->err_out, s->report, s->control};
@@ -272,8 +269,6 @@ int sandbox_interrupt(struct sandbox *s)
 
 void sandbox_kill(struct sandbox *s)
 {
-        if (s->reclaim)
-                reclaim_stop(s->reclaim);
         if (s->pidfd >= 0)
                 syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
         if (s->cgroup)
@@ -282,21 +277,10 @@ void sandbox_kill(struct sandbox *s)
 
 int sandbox_freeze(struct sandbox *s)
 {
-        int r = s->cgroup ? cgroup_freeze(s->cgroup, true) : -EOPNOTSUPP;
-
-        if (r < 0)
-                return r;
-        /* Without it nothing is lost but the memory. */
-        if (!s->reclaim)
-                s->reclaim = reclaim_new(s->host->reclaimer, s->cgroup);
-        if (s->reclaim)
-                reclaim_begin(s->reclaim);
-        return 0;
+        return s->cgroup ? cgroup_freeze(s->cgroup, true) : -EOPNOTSUPP;
 }
 
 int sandbox_thaw(struct sandbox *s)
 {
-        if (s->reclaim)
-                reclaim_stop(s->reclaim);
         return s->cgroup ? cgroup_freeze(s->cgroup, false) : -EOPNOTSUPP;
 }

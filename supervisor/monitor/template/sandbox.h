@@ -16,7 +16,6 @@
 #include "supervisor/monitor/template/stub.h"
 
 struct sandbox;
-struct reclaimer;
 
 /* What a sandbox needs of the monitor; borrowed. */
 struct sandbox_host {
@@ -26,7 +25,6 @@ struct sandbox_host {
         /* PID 1 has been reaped; the sandbox is freed by the callee. */
         void (*ended)(void *data, struct sandbox *sandbox, const struct monitor_ended *how);
         void *data;
-        struct reclaimer *reclaimer; /* for sandbox_freeze() */
 };
 
 /* Makes the pipes, the socketpair and the control group. handle names it towards the broker, id is
@@ -62,7 +60,7 @@ int sandbox_open_outer(struct sandbox *sandbox, int fds[SESSION_FDS], struct err
 int sandbox_interrupt(struct sandbox *sandbox);
 void sandbox_kill(struct sandbox *sandbox);
 
-/* Stops all of its processes where they are; the memory that the kernel can take from them goes to
- * the host soon after. -EOPNOTSUPP where no control group can freeze. Frozen ones can be killed. */
+/* Stops all of its processes, or lets them run again. -EOPNOTSUPP where no control group can
+ * freeze. SIGKILL ends frozen ones. */
 int sandbox_freeze(struct sandbox *sandbox);
 int sandbox_thaw(struct sandbox *sandbox);
