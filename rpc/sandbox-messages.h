@@ -48,7 +48,7 @@ enum {
 
         /* Where PID 1 finds its own. */
         INIT_REPORT_FD = 3,
-        INIT_RELEASE_FD = 4, /* writes one byte: the worker may go on */
+        INIT_RELEASE_FD = 4, /* init writes one byte: the worker may read its channel */
         INIT_CONTROL_FD = 5,
         INIT_FILTER_FD = 6,
 };
@@ -92,8 +92,8 @@ struct template_plan {
 struct session_plan {
         uint32_t id; /* of the session in the template's user namespace: 0 when there is but one */
         uint32_t rlimits; /* 1: bound memory and pids by rlimits, no cgroup does */
-        uint32_t waits;   /* 1: until it is in its cgroup nothing may be charged to it */
-        uint32_t cgroup;  /* 1: one more descriptor, of the cgroup to be cloned into */
+        uint32_t reserved;
+        uint32_t cgroup; /* 1: one more descriptor, of the cgroup to be cloned into */
         struct limits limits;
 };
 

@@ -2,37 +2,33 @@
  * A session between clone and exec.
  *
  * Theory of operation. The template sleeps in clone3 (CLONE_VFORK) and shares its memory with the
- * new PID 1 (CLONE_VM), so that no page table is copied for a process that only builds a tree and
- * execs. It runs on the template's own stack, below what is in use there: interpreters tell by the
- * stack's bounds how deep they are. CLONE_PARENT makes the monitor the parent of PID 1: it alone
- * gets the exit status. PID 1 then, in order:
+ * new PID 1 (CLONE_VM), so that no page tables are copied for a process that only builds a mount
+ * tree and execs. PID 1 runs on the template's own stack, below the part in use: interpreters use
+ * the bounds of the stack to limit recursion. CLONE_PARENT makes the monitor the parent of PID 1,
+ * so that only the monitor gets its exit status. Where the kernel and the owner of the cgroup allow
+ * it, PID 1 is cloned into its cgroup (CLONE_INTO_CGROUP). It then does the following, in this order:
  *
- *   1. leaves our process group; takes a cgroup namespace once it is in its cgroup, whose root is
- * the cgroup that it is made in: clone3 would make it our own. Into a cgroup of version 2 it is
- * cloned where the kernel lets us (CLONE_INTO_CGROUP); into another the monitor puts it, and it
- * waits for that word (step 3 comes first then): what it writes to is charged to it from then on.
- *   2. sets resource limits, drops what bounds capabilities, and forks the worker: with libc's
- * fork(), which registers rseq again (CLONE_VM dropped it).
- *   3. writes its own single-id map; the template lent it the id by its effective uid, and it MUST
- * be dumpable here. Tells the monitor that it is there; the kernel adds its pid. The monitor looks
- * whether it is the one that was asked for, and in its cgroup.
- *   4. takes propagation off, sets the namespace limits to 0 through the template's whole /proc,
- * which MUST still be visible, and then covers it with a restricted one.
- *   5. mounts /tmp, /workspace and /dev/shm, and on them the host directories that belong there,
- * which the template has where they are about to be covered; brings lo up if the profile says so.
- *   6. makes the worker the kernel's first victim, becomes uid 1000 and gives up every capability,
- * for good. PDEATHSIG comes after, since a change of ids clears it. Makes /workspace/out and tells the
- * worker.
- *   7. waits for the monitor's word where it did not before: what is exec'd next releases the
- * worker, and nothing of the guest may run in a process that the monitor does not know.
- *   8. execs init, which is non-dumpable and filtered before it releases the worker.
+ *   1. Leaves the process group of the monitor, and writes its own single-id map. The template lent
+ *      it the id as its effective uid. It MUST be dumpable here.
+ *   2. Sends SESSION_HERE to the monitor; the kernel adds its pid. The monitor checks that this is
+ *      the process that it asked for, moves it into its cgroup unless it is there, and answers with
+ *      SESSION_GO. From here on all that PID 1 allocates is charged to that cgroup.
+ *   3. Unshares its cgroup namespace, whose root is the cgroup that it is in at that moment. Sets
+ *      resource limits, and drops the capability bounding set.
+ *   4. Makes mounts private. Sets the namespace limits to 0 through the template's full /proc, which
+ *      MUST still be visible, and then covers it with a restricted one.
+ *   5. Mounts /tmp, /workspace and /dev/shm, and on these the host directories that belong there:
+ *      in the template, they are at the places about to be covered. Brings lo up if the profile says so.
+ *   6. Becomes uid 1000 without capabilities, for good. Then sets PDEATHSIG, which a change of ids
+ *      clears, and makes /workspace/out.
+ *   7. Forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it).
+ *   8. Execs init, which makes itself non-dumpable and loads its filter before it releases the worker.
  *
- * Beside that the worker fetches the pages that it is going to write (sandbox-init/setup/pages.h),
- * which takes longer than the mounts, and waits for step 6. It then gives up its capabilities too
- * and takes its belts, and the interpreter's hooks and our own Python run while init starts; its
- * channel reads nothing, so that there is no byte of the guest's to run, before init has released
- * it (sandbox-init/worker/channel.h). Its memory is no longer the template's then; PID 1's is until
- * the exec, and what runs in the worker meanwhile is what runs in the template too.
+ * The worker loses the template's descriptors, confines itself with Landlock and loads its filter.
+ * The interpreter's hooks and Cloister's own Python then run while init starts. The worker reads
+ * nothing from its channel before init has released it (sandbox-init/worker/channel.h), so that no
+ * code of the guest runs while PID 1 could still be inspected. PID 1 shares the template's memory
+ * until it execs; the worker has a copy.
  */
 #include "sandbox-init/setup/session.h"
 
@@ -58,18 +54,14 @@
 #include "base/landlock.h"
 #include "base/mount.h"
 #include "sandbox-init/setup/layout.h"
-#include "sandbox-init/setup/pages.h"
 #include "sandbox-init/setup/session-bounds.h"
 
-/* Not "mnt": a detached mount counts as a mount namespace, so that one comes after our last mount.
- */
+/* Set to 0 before the mounts. Not "mnt": a detached mount counts as a mount namespace. */
 static const char *const namespace_limits[] = {
-        "user", "pid", "net", "ipc", "uts", "time",
+        "user", "pid", "net", "ipc", "uts", "time", "cgroup",
 };
-/* "cgroup" neither: one comes once we are in ours. */
-static const char *const late_limits[] = {"mnt", "cgroup"};
 
-/* What the mounts allow, once more. */
+/* The same as the mounts allow. */
 static const struct landlock_rule landlock_rules[] = {
         {"/", LANDLOCK_EXECUTE | LANDLOCK_READ},
         {"/dev", LANDLOCK_READ | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_DEVICE_IOCTL},
@@ -109,7 +101,7 @@ static int announce(const struct session *s, struct error *err)
         if (r < 0)
                 return r;
         r = fd_send(TEMPLATE_CONTROL_FD, &here, sizeof(here), NULL, 0, 0);
-        return r < 0 ? error_errno(err, -r, "tell the monitor") : 0;
+        return r < 0 ? error_errno(err, -r, "send to the monitor") : 0;
 }
 
 static int await_go(struct error *err)
@@ -118,12 +110,13 @@ static int await_go(struct error *err)
 
         ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &go, sizeof(go), NULL, NULL, NULL, 0);
         if (n != sizeof(go) || go.kind != SESSION_GO)
-                return error_set(err, ECANCELED, "the monitor gave it up");
+                return error_set(err, ECANCELED, "the monitor gave the session up");
         return 0;
 }
 
-/* late: open, to be written once the last mount is made; the files are out of sight by then. */
-static int cover_proc(int root, int late[ARRAY_SIZE(late_limits)], struct error *err)
+/* Returns the limit of mount namespaces, to be written after the last mount: its file is covered
+ * here. */
+static int cover_proc(int root, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
@@ -135,40 +128,13 @@ static int cover_proc(int root, int late[ARRAY_SIZE(late_limits)], struct error 
                 if (r < 0)
                         return r;
         }
-        for (size_t i = 0; i < ARRAY_SIZE(late_limits); i++) {
-                char path[64];
-                snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces", late_limits[i]);
-                late[i] = open(path, O_WRONLY | O_CLOEXEC);
-                if (late[i] < 0)
-                        return error_errno(err, errno, "open %s", path);
-        }
+        _cleanup_close_ int limit = open("/proc/sys/user/max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
+        if (limit < 0)
+                return error_errno(err, errno, "open max_mnt_namespaces");
 
         _cleanup_close_ int proc = mount_proc_new(true, err);
         int r = proc < 0 ? proc : mount_attach(proc, root, "proc", err);
-        return r < 0 ? error_context(err, "proc") : 0;
-}
-
-static int write_late_limits(const int late[ARRAY_SIZE(late_limits)], struct error *err)
-{
-        for (size_t i = 0; i < ARRAY_SIZE(late_limits); i++) {
-                if (write(late[i], "0", 1) != 1)
-                        return error_errno(err, errno, "limit %s namespaces", late_limits[i]);
-        }
-        return 0;
-}
-
-static bool waits_early(const struct session *s)
-{
-        return s->plan.waits && !s->is_placed;
-}
-
-static int enter_cgroup(const struct session *s, struct error *err)
-{
-        int r = waits_early(s) ? await_go(err) : 0;
-
-        if (r >= 0 && s->plan.waits && syscall(SYS_unshare, CLONE_NEWCGROUP) < 0)
-                return error_errno(err, errno, "unshare its cgroup namespace");
-        return r;
+        return r < 0 ? error_context(err, "proc") : take_fd(limit);
 }
 
 static int mount_own(const struct limits *l, int root, struct error *err)
@@ -210,11 +176,11 @@ static int mount_writable(const struct session *s, int root, struct error *err)
                 if (r < 0)
                         error_context(err, "mount on %s", plan->mounts[i].target);
         }
-        /* PID 1 holds none of them at its exec: all are O_CLOEXEC. */
+        /* The descriptors stay open until PID 1 execs and the worker closes all but its own. */
         return r;
 }
 
-/* The kernel adds 127.0.0.1 and ::1 by itself. */
+/* The kernel adds 127.0.0.1 and ::1 when lo comes up. */
 static int bring_lo_up(struct error *err)
 {
         struct ifreq request = {.ifr_name = "lo"};
@@ -243,23 +209,11 @@ static int confine(const struct template_plan *plan, struct error *err)
         return landlock_confine(rules, n, plan->loopback, err);
 }
 
-/* Where PID 1 fails it ends, and all of its namespace with it. */
-static int await_mounts(int release, struct error *err)
-{
-        char byte;
-
-        if (read(release, &byte, 1) != 1)
-                return error_set(err, ECANCELED, "the session was given up");
-        return 0;
-}
-
-/* The worker: only what it may hold, its belts, and back to the interpreter. */
+/* In the worker: places its descriptors, closes the template's, and confines itself. It becomes the
+ * first victim of the OOM killer; raising the score needs no privilege. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
-        pages_fetch();
-        int r = await_mounts(release, err);
-        if (r >= 0)
-                r = bounds_become_user(err);
+        int r = write_file("/proc/self/oom_score_adj", "1000", err);
         if (r < 0)
                 return r;
         if (chdir(LAYOUT_WORKSPACE) < 0)
@@ -312,7 +266,7 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                 if (dup2(list[i].from, list[i].to) < 0)
                         return error_errno(err, errno, "place init's descriptors");
         }
-        /* init holds none of the worker's descriptors, or their ends would never be seen. */
+        /* If init held the worker's descriptors too, the broker would not see their end of file. */
         syscall(SYS_close_range, 0, 2, 0);
         syscall(SYS_close_range, INIT_FILTER_FD + 1, 63, 0);
         return 0;
@@ -324,26 +278,24 @@ static int become_init(struct session *s, int release, struct error *err)
         char *const environment[] = {NULL};
         int init = -1;
 
-        /* Nothing releases the worker but what is exec'd here. */
-        int r = waits_early(s) ? 0 : await_go(err);
-        if (r >= 0)
-                r = place_init_descriptors(s, release, &init, err);
+        int r = place_init_descriptors(s, release, &init, err);
         if (r < 0)
                 return r;
         execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);
         return error_errno(err, errno, "exec cloister-init");
 }
 
-/* What the worker inherits. */
+/* Steps 1 to 3. */
 static int enter(struct session *s, struct error *err)
 {
-        /* Out of the monitor's process group, which kill(0, …) would reach, and away from any
-         * terminal. */
+        /* Leaves the monitor's process group, which kill(0, …) would reach, and any terminal. */
         if (setsid() < 0)
                 return error_errno(err, errno, "setsid");
-        int r = waits_early(s) ? announce(s, err) : 0;
+        int r = announce(s, err);
         if (r >= 0)
-                r = enter_cgroup(s, err);
+                r = await_go(err);
+        if (r >= 0 && syscall(SYS_unshare, CLONE_NEWCGROUP) < 0)
+                r = error_errno(err, errno, "unshare its cgroup namespace");
         if (r >= 0)
                 r = bounds_set_limits(&s->plan, err);
         if (r >= 0)
@@ -351,60 +303,26 @@ static int enter(struct session *s, struct error *err)
         return r;
 }
 
-/* The kernel's first victim; raising needs no privilege, lowering would. By us, who have the time,
- * and before we change our ids: /proc shows a process to those only that have the same ones. */
-static int expose(pid_t worker, struct error *err)
+/* Steps 4 to 6. */
+static int build(struct session *s, struct error *err)
 {
-        char path[64];
-
-        snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)worker);
-        return write_file(path, "1000", err);
-}
-
-static int build(struct session *s, pid_t worker, struct error *err)
-{
-        int r = waits_early(s) ? 0 : announce(s, err);
-        if (r < 0)
-                return r;
-
         _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (root < 0)
                 return error_errno(err, errno, "open /");
-        /* Those of our descriptors that this leaves open are O_CLOEXEC. */
-        int late[ARRAY_SIZE(late_limits)] = {-1, -1};
-        r = cover_proc(root, late, err);
-        if (r >= 0)
-                r = mount_writable(s, root, err);
+        _cleanup_close_ int limit = cover_proc(root, err);
+        int r = limit < 0 ? limit : mount_writable(s, root, err);
         if (r >= 0 && s->template->loopback)
                 r = bring_lo_up(err);
-        if (r >= 0)
-                r = write_late_limits(late, err);
-        fd_close_many(late, ARRAY_SIZE(late));
-        if (r >= 0)
-                r = expose(worker, err);
+        if (r >= 0 && write(limit, "0", 1) != 1)
+                r = error_errno(err, errno, "limit mount namespaces");
         if (r >= 0)
                 r = bounds_become_user(err);
-        /* The change of ids cleared it. */
         if (r >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
                 r = error_errno(err, errno, "parent death signal");
-        /* A directory of the host's may be there that has it, or that does not take it. */
+        /* May fail: a host directory mounted there can have it already, or be read-only. */
         if (r >= 0)
                 mkdirat(AT_FDCWD, LAYOUT_OUT, 0755);
         return r;
-}
-
-/* PID 1 beside its worker. Does not return. */
-static void finish(struct session *s, pid_t worker, int release)
-{
-        int r = build(s, worker, &s->error);
-        if (r >= 0)
-                r = fd_write_all(release, "m", 1);
-        if (r < 0 && !error_is_set(&s->error))
-                error_errno(&s->error, -r, "tell the worker");
-        if (r >= 0) {
-                become_init(s, release, &s->error);
-        }
-        _exit(1);
 }
 
 /* Returns in the worker only. */
@@ -412,18 +330,18 @@ static void first_process(struct session *s)
 {
         int release[2];
 
-        if (enter(s, &s->error) < 0)
+        if (enter(s, &s->error) < 0 || build(s, &s->error) < 0)
                 _exit(1);
         if (pipe2(release, O_CLOEXEC) < 0) {
                 error_errno(&s->error, errno, "pipe");
                 _exit(1);
         }
-        /* The likeliest cause: the fork() of an interpreter's own libc has another errno. */
+        /* The fork() of an interpreter with its own libc sets the errno of that libc: report the
+         * most likely cause. */
         errno = EAGAIN;
         pid_t worker = fork();
         if (worker == 0) {
                 struct error error = {};
-                close(release[1]);
                 if (enter_worker(s, release[0], &error) < 0)
                         complain_and_exit(&error);
                 return;
@@ -431,14 +349,15 @@ static void first_process(struct session *s)
         if (worker < 0)
                 error_errno(&s->error, errno, "fork the worker");
         else
-                finish(s, worker, release[1]);
+                become_init(s, release[1], &s->error);
         _exit(1);
 }
 
 /*
- * clone3 whose child calls fn and shares our stack as vfork() has it: we sleep until it is done. It
- * stays below all that is ours, the 128 bytes included that a function of x86-64 may use below its
- * stack pointer. Where fn returns, in a copy of both, so does this, with 0.
+ * clone3 whose child calls fn on the caller's stack, as with vfork(): the caller sleeps until the
+ * child execs or ends. The child's frames are below the caller's and below the red zone, the 128
+ * bytes that a function of x86-64 may use below its stack pointer. If fn returns, which it does only
+ * in a process with a copy of the memory, this returns 0 there.
  */
 static long clone3_call(struct clone_args *args, void (*fn)(struct session *s), struct session *s)
 {
@@ -477,19 +396,16 @@ static long clone3_call(struct clone_args *args, void (*fn)(struct session *s), 
 #endif
 }
 
-/* Where the kernel or its files' owner refuses the cgroup, the monitor finds PID 1 outside it and
- * moves it. */
+/* If CLONE_INTO_CGROUP is refused, the monitor finds PID 1 outside its cgroup and moves it. */
 static long clone_first_process(struct clone_args *args, struct session *s)
 {
-        s->is_placed = s->plan.cgroup;
-        if (s->is_placed) {
+        if (s->plan.cgroup) {
                 struct clone_args into = *args;
                 into.flags |= CLONE_INTO_CGROUP;
                 into.cgroup = (uint64_t)s->fds[SESSION_FD_CGROUP];
                 long pid = clone3_call(&into, first_process, s);
                 if (pid >= 0)
                         return pid;
-                s->is_placed = false;
         }
         return clone3_call(args, first_process, s);
 }
@@ -500,13 +416,11 @@ int session_clone(struct session *s)
                 .flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID |
                          CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
                          (s->has_network ? 0 : CLONE_NEWNET),
-                /* CLONE_PARENT takes the exit signal of the caller, and 0 is what it wants to see
-                   here. */
+                /* With CLONE_PARENT the child gets the exit signal of the caller, and clone3
+                 * requires 0 here. */
                 .exit_signal = 0,
         };
 
-        if (!s->plan.waits)
-                args.flags |= CLONE_NEWCGROUP;
         s->error = (struct error){};
         long pid = clone_first_process(&args, s);
         if (pid == 0)

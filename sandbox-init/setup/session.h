@@ -1,6 +1,6 @@
 /*
- * One session, made by clone3 from the template. Everything here runs between clone and exec, on
- * memory shared with the sleeping template: no allocation, no locks, no logging.
+ * One session, cloned from the template. Everything here runs between clone3 and exec, on memory
+ * shared with the sleeping template: no allocation, no locks, no logging.
  */
 #pragma once
 
@@ -14,9 +14,8 @@ struct session {
         const struct template_plan *template; /* its mounts, its network */
         int fds[SESSION_FD_MOST];
         struct error error; /* set by PID 1 when it could not become init */
-        int rpc_fd;         /* in the worker: where its channel is */
-        int release_fd;     /* in the worker: a byte comes when init is beyond reach */
-        bool is_placed;     /* cloned into its cgroup */
+        int rpc_fd;         /* in the worker: its channel */
+        int release_fd;     /* in the worker: init writes one byte, non-dumpable and filtered */
         bool has_network;   /* the template is in a network namespace that no session had yet */
 };
 
