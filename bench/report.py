@@ -3,9 +3,10 @@
 
     bench/report.py [--docs DIR] FILE...
 
-FILE is what run.py --json or where.py --json printed, of root or of an ordinary user; the later of a kind counts. The parts of
-docs/performance.md between marks, and docs/performance-*.svg, are written anew; the same files give the same bytes.
-A part that no file has anything for stays as it is.
+FILE is what run.py --json or where.py --json printed, as root or as an ordinary user; of two files of one kind the later one
+counts. The parts of docs/performance.md between marks and docs/performance-*.svg are written anew; the same files give the
+same bytes. A table has a column for each of the two users: name the files of both. A part that no file has data for stays
+as it is.
 """
 import argparse
 import json
@@ -87,72 +88,97 @@ def escaped(words):
     return words.replace("|", "\\|")
 
 
-def budget_rows(found):
-    """The rows that have a budget, with what they are held against."""
-    by_name = {row["name"]: row for row in found["rows"]}
-    lines = ["| row | | ms | p95 | held against | ms | ratio | budget | | floor | ms | ratio |", "|---" * 12 + "|"]
-    for row in found["rows"]:
-        if row["name"] in ("fork", "clone3") or not row.get("budget_text") and "missing" not in row:
-            continue
-        if "missing" in row:
-            if row["name"] not in PEER_NAMES:
-                lines.append(f"| {row['name']} | {row['title']} | not measured: {escaped(row['missing'])} | | | | | | | | | |")
-            continue
-        other, floor = by_name.get(row.get("against"), {}), by_name.get(row.get("floor"), {})
-        unit = " MiB" if row["unit"] == "MiB" else ""
-        lines.append(f"| {row['name']} | {row['title']} | {number(row['median'])}{unit} | {number(row['p95'])}{unit} | "
-                     f"{row.get('against', '')} | {number(other['median']) if other else ''} | "
-                     f"{ratio(row.get('ratio'))} | {row['budget_text']} | {row.get('verdict', '')} | "
-                     f"{row.get('floor', '')} | {number(floor['median']) if floor else ''} | "
-                     f"{ratio(row.get('of_floor'))} |")
-    return [found["machine"]["line"] + f"; {found['rounds']} rounds.", "", *lines]
-
-
+# The two kinds of run that a table of the page has a column for.
+SIDES = ("ordinary", "root")
 PEER_NAMES = ("python", "bwrap", "podman-crun", "podman-runc", "crun", "runc", "runsc", "nspawn", "jupyter",
               "jupyter-warm", "pyodide", "pyodide-warm", "fork", "clone3")
 
 
-def peer_rows(found):
-    by_name = {row["name"]: row for row in found["rows"]}
-    lines = ["| row | | ms | p95 | of bubblewrap | fresh session | version, options |", "|---|---|---|---|---|---|---|"]
-    fresh = by_name.get("fresh", {}).get("median")
-    told = {peer["name"]: peer for peer in found["peers"]}
+def machine_lines(sides):
+    """One line for each run that a table is made of."""
+    return [f"{found['machine']['line']}; {found['rounds']} rounds." for found in (sides[who] for who in SIDES if who in sides)]
+
+
+def by_name(found):
+    return {row["name"]: row for row in found["rows"]} if found else {}
+
+
+def value(row):
+    if not row:
+        return "-"
+    if "missing" in row:
+        return "not here"
+    return number(row["median"]) + (" MiB" if row["unit"] == "MiB" else "")
+
+
+def verdict(row):
+    """The ratio to what the row is held against, or the word `holds` where it is held against a figure."""
+    if not row or "missing" in row:
+        return "-"
+    missed = row.get("verdict") == "missed"
+    return (ratio(row.get("ratio")) or row.get("verdict", "")) + (", missed" if missed and row.get("ratio") else "")
+
+
+def result_rows(sides):
+    """The rows that have a budget: what was measured as an ordinary user and as root, and what that is held against."""
+    found = {who: by_name(sides.get(who)) for who in SIDES}
+    lines = ["| row | what is timed | user, ms | ratio | root, ms | ratio | held against | budget |", "|---" * 8 + "|"]
+    for name in dict.fromkeys(name for rows in found.values() for name in rows if name not in PEER_NAMES):
+        rows = [found[who].get(name) for who in SIDES]
+        known = [row for row in rows if row and row.get("budget_text")]
+        if known:
+            cells = " | ".join(f"{value(row)} | {verdict(row)}" for row in rows)
+            lines.append(f"| {name} | {known[0]['title']} | {cells} | {known[0].get('against', '')} | {known[0]['budget_text']} |")
+    return [*machine_lines(sides), "", *lines]
+
+
+def peer_rows(sides):
+    found = {who: by_name(sides.get(who)) for who in SIDES}
+    told = {peer["name"]: peer for who in SIDES if who in sides for peer in sides[who]["peers"]}
+    lines = ["| row | | user, ms | root, ms | of bubblewrap | version |", "|---|---|---|---|---|---|"]
     for name in PEER_NAMES:
-        row = by_name.get(name)
-        if not row:
+        rows = [found[who].get(name) for who in SIDES]
+        known = [row for row in rows if row]
+        if not known:
             continue
-        peer = told.get(name) or told.get(name.split("-")[0]) or told.get("kernel")
-        about = escaped("; ".join(words for words in (peer["version"], peer["options"]) if words)) if peer else ""
-        if "missing" in row:
-            lines.append(f"| {name} | {row['title']} | not here: {escaped(row['missing'])} | | | | {about} |")
+        peer = told.get(name) or told.get(name.split("-")[0]) or told.get("kernel") or {}
+        ratios = ", ".join(ratio(row.get("ratio")) for row in known if row.get("ratio")) or "-"
+        lines.append(f"| {name} | {known[0]['title']} | {value(rows[0])} | {value(rows[1])} | {ratios} | "
+                     f"{escaped(peer.get('version') or '')} |")
+    return lines
+
+
+def grown(curve, column):
+    """The first and the last value of a curve."""
+    if not curve or not curve["points"]:
+        return "-"
+    first, last = (number(curve["points"][i].get(column)) for i in (0, -1))
+    return f"{first} to {last}"
+
+
+def growth_rows(sides):
+    curves = {who: sides[who]["growth"] if who in sides else {} for who in SIDES}
+    lines = ["| what grows | what is timed | user, ms | root, ms |", "|---|---|---|---|"]
+    for name in dict.fromkeys(name for who in SIDES for name in curves[who]):
+        pair = [curves[who].get(name) for who in SIDES]
+        known = next(curve for curve in pair if curve)
+        if not known["points"]:
             continue
-        share = f"{row['median'] / fresh:.2f}x" if fresh else ""
-        lines.append(f"| {name} | {row['title']} | {number(row['median'])} | {number(row['p95'])} | "
-                     f"{ratio(row.get('ratio')) or '1'} | {share} | {about} |")
-    return [found["machine"]["line"] + f"; {found['rounds']} rounds.", "", *lines]
+        ends = f"{known['axis']}, {known['points'][0]['x']:,} to {known['points'][-1]['x']:,}"
+        lines += [f"| {ends} | {column} | " + " | ".join(grown(curve, column) for curve in pair) + " |" for column in columns(known)]
+    return lines
 
 
-def growth_tables(found):
-    lines = [found["machine"]["line"] + ". Milliseconds, medians.", ""]
-    for curve in found["growth"].values():
-        lines += [f"**{curve['title']}**", "", f"| {curve['axis']} | " + " | ".join(columns(curve)) + " |",
-                  "|---" * (len(columns(curve)) + 1) + "|"]
-        lines += [f"| {point['x']:,} | " + " | ".join(number(point[c]) for c in columns(curve)) + " |"
-                  for point in curve["points"]]
-        lines += [f"Stopped {curve['stopped']}"] if "stopped" in curve else []
-        lines.append("")
-    return lines[:-1]
-
-
-def where_tables(found):
-    lines = [found["machine"]["line"] + ".", "", "| | wall time, us | CPU time in all, us | process | us | turns on a CPU |",
-             "|---|---|---|---|---|---|"]
-    for name, way in found["ways"].items():
-        total = sum(process["cpu_us"] for process in way["processes"].values())
-        head = f"{WAYS.get(name, name)} | {way['wall_us']:.0f} | {total:.0f}"
-        for who, process in way["processes"].items():
-            lines.append(f"| {head} | {who} | {process['cpu_us']:.1f} | {process['turns']:.2f} |")
-            head = " | | "
+def where_rows(sides):
+    ways = {who: sides[who]["ways"] if who in sides else {} for who in SIDES}
+    lines = ["| | | user, us | root, us |", "|---|---|---|---|"]
+    for name in dict.fromkeys(name for who in SIDES for name in ways[who]):
+        pair = [ways[who].get(name, {"processes": {}}) for who in SIDES]
+        walls = " | ".join(f"{way['wall_us']:.0f}" if "wall_us" in way else "-" for way in pair)
+        lines.append(f"| {WAYS.get(name, name)} | wall time | {walls} |")
+        for who in dict.fromkeys(who for way in pair for who in way["processes"]):
+            took = " | ".join(f"{way['processes'][who]['cpu_us']:.1f}" if who in way["processes"] else "-" for way in pair)
+            lines.append(f"| | CPU time of {who} | {took} |")
     return lines
 
 
@@ -170,10 +196,10 @@ def put(page, part, lines):
 
 
 def fresh_plot(found):
-    by_name = {row["name"]: row for row in found["rows"] if "missing" not in row}
-    rows = [(LABELS.get(name) or by_name[name]["title"].replace("`", ""), by_name[name]["median"],
+    known = {row["name"]: row for row in found["rows"] if "missing" not in row}
+    rows = [(LABELS.get(name) or known[name]["title"].replace("`", ""), known[name]["median"],
              "ours" if name.startswith("fresh") else "floor" if name in FLOORS else "theirs")
-            for name in FRESH if name in by_name]
+            for name in FRESH if name in known]
     rows.sort(key=lambda row: row[1])
     return plot.bars("A fresh sandbox to its first result", found["machine"]["line"], rows)
 
@@ -188,24 +214,33 @@ def write(path, content):
         f.write(content)
 
 
+def sides_with(files, wanted):
+    """{"root": the latest run of root's that has what is wanted, "ordinary": …}."""
+    return {"root" if found["machine"]["uid"] == 0 else "ordinary": found for found in files if wanted(found)}
+
+
+def measured(*names):
+    """Whether a run has all these rows."""
+    return lambda found: "rows" in found and set(names) <= {row["name"] for row in found["rows"] if "missing" not in row}
+
+
 def write_docs(docs, files):
     page_path = os.path.join(docs, "performance.md")
     with open(page_path, encoding="utf-8") as f:
         page = f.read()
-    for found in files:
-        who = "root" if found["machine"]["uid"] == 0 else "ordinary"
-        if "ways" in found:
-            page = put(page, f"where as {who}", where_tables(found))
-            continue
-        names = {row["name"] for row in found["rows"] if "missing" not in row}
-        if "warm" in names:
-            page = put(page, f"rows as {who}", budget_rows(found))
-        if names & {"bwrap"} and names & {"fresh"}:
-            page = put(page, f"peers as {who}", peer_rows(found))
-            write(os.path.join(docs, f"performance-fresh-{who}.svg"), fresh_plot(found))
-        if found["growth"]:
-            page = put(page, f"growth as {who}", growth_tables(found))
-            write(os.path.join(docs, f"performance-growth-{who}.svg"), growth_plot(found))
+    parts = {
+        "results": (result_rows, sides_with(files, measured("warm"))),
+        "peers": (peer_rows, sides_with(files, measured("bwrap", "fresh"))),
+        "growth": (growth_rows, sides_with(files, lambda found: found.get("growth"))),
+        "where": (where_rows, sides_with(files, lambda found: "ways" in found)),
+    }
+    for part, (rows, sides) in parts.items():
+        if sides:
+            page = put(page, part, rows(sides))
+    for who, found in parts["peers"][1].items():
+        write(os.path.join(docs, f"performance-fresh-{who}.svg"), fresh_plot(found))
+    for who, found in parts["growth"][1].items():
+        write(os.path.join(docs, f"performance-growth-{who}.svg"), growth_plot(found))
     write(page_path, page)
 
 

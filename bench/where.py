@@ -24,7 +24,7 @@ from run import node_modules, places
 
 
 # What the kernel calls a process, and what it is; those of a sandbox are called what their image's interpreter is.
-WHO = {"cloister": "the broker", "cloister-monito": "the monitor", "bench-ping": "the client",
+WHO = {"cloister-broker": "the broker", "cloister-monito": "the monitor", "bench-ping": "the client",
        "bench-echo": "the tool's server"}
 SANDBOX = "the sandbox: worker, init, template"
 
