@@ -57,18 +57,24 @@ static int take_text(yyjson_val *object, const char *key, char *ret, size_t size
 }
 
 /* An absolute path without "." and ".." members: it is opened below the image's root. */
+static bool is_clean_path(const char *path)
+{
+        bool clean = path[0] == '/';
+
+        for (const char *p = path; clean && p; p = strchr(p + 1, '/')) {
+                size_t n = strcspn(p + 1, "/");
+                clean = n > 0 && !(n == 1 && p[1] == '.') &&
+                        !(n == 2 && p[1] == '.' && p[2] == '.');
+        }
+        return clean;
+}
+
 static int take_path(yyjson_val *object, const char *key, char *ret, size_t size, struct error *err)
 {
         int r = take_text(object, key, ret, size, err);
         if (r < 0)
                 return r;
-        bool clean = ret[0] == '/';
-        for (const char *p = ret; clean && p; p = strchr(p + 1, '/')) {
-                size_t n = strcspn(p + 1, "/");
-                clean = n > 0 && !(n == 1 && p[1] == '.') &&
-                        !(n == 2 && p[1] == '.' && p[2] == '.');
-        }
-        if (!clean)
+        if (!is_clean_path(ret))
                 return error_set(err, EBADMSG, "image.json: \"%s\" is not an absolute path", key);
         return 0;
 }
@@ -176,6 +182,36 @@ int image_info_parse(const char *data, size_t n, struct image_info *ret, struct 
                 return error_set(err, EBADMSG, "image.json: \"base\" or \"set\" is not usable");
         *ret = info;
         return 0;
+}
+
+static bool is_text(const char *text, size_t size)
+{
+        size_t n = strnlen(text, size);
+
+        return n < size && printable(text, n);
+}
+
+bool image_info_valid(const struct image_info *info)
+{
+        const struct {
+                const char *text;
+                size_t size;
+        } texts[] = {
+                {info->name, sizeof(info->name)},           {info->python, sizeof(info->python)},
+                {info->libpython, sizeof(info->libpython)}, {info->version, sizeof(info->version)},
+                {info->created, sizeof(info->created)},     {info->source, sizeof(info->source)},
+                {info->base, sizeof(info->base)},           {info->set, sizeof(info->set)},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                if (!is_text(texts[i].text, texts[i].size))
+                        return false;
+        }
+        if (!image_name_valid(info->name) || !is_clean_path(info->python))
+                return false;
+        if (info->link == TEMPLATE_LINK_MODULE)
+                return !*info->libpython;
+        return info->link == TEMPLATE_LINK_EMBED && is_clean_path(info->libpython);
 }
 
 int image_info_append(struct buffer *b, const struct image_info *info)

@@ -51,6 +51,10 @@ struct image_info {
 
 int image_info_parse(const char *data, size_t n, struct image_info *ret, struct error *err);
 
+/* Whether a struct that another process has filled holds what image_info_parse() gives: texts are
+ * terminated and printable, paths are absolute without ".." members. Ignores packages. */
+bool image_info_valid(const struct image_info *info);
+
 /* Writes what image_info_parse() reads. Returns 0, -ENOMEM, -EMSGSIZE. */
 int image_info_append(struct buffer *b, const struct image_info *info);
 

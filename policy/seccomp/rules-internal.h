@@ -50,5 +50,6 @@ extern const struct filter_rule
         filter_socket_options[]; /* what worker, template and broker may set */
 extern const struct filter_rule filter_init_all[];
 extern const struct filter_rule filter_stub_all[];
+extern const struct filter_rule filter_reader_all[];
 extern const struct filter_rule filter_broker_calls[];
 extern const struct filter_rule filter_broker_arguments[];

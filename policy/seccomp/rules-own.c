@@ -1,8 +1,10 @@
-/* The filters of our own processes: init, stub and broker. */
+/* The filters of our own processes: init, stub, image reader and broker. */
 #include <asm/ioctls.h>
+#include <fcntl.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -21,6 +23,23 @@ const struct filter_rule filter_init_all[] = {
 
 const struct filter_rule filter_stub_all[] = {
         {"read exit exit_group rt_sigreturn", ALLOW},
+        END_OF_RULES,
+};
+
+/*
+ * The image reader opens files to read them, answers on a socket that it has, and exits. It makes no
+ * process, no socket and no memory that can be executed.
+ */
+const struct filter_rule filter_reader_all[] = {
+        {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
+        {"read pread64 lseek close flock utimensat stat lstat fstat newfstatat statx", ALLOW},
+        {"brk munmap mremap madvise futex getrandom sigaltstack rt_sigprocmask rt_sigreturn exit "
+         "exit_group",
+         ALLOW},
+        {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        {"mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_DUPFD_CLOEXEC)}},
+        {"sendmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
         END_OF_RULES,
 };
 

@@ -20,6 +20,7 @@ static const char *const kind_names[] = {
         [FILTER_INIT] = "init",
         [FILTER_STUB] = "stub",
         [FILTER_BROKER] = "broker",
+        [FILTER_READER] = "image reader",
 };
 static_assert(ARRAY_SIZE(kind_names) == FILTER_KIND_MAX, "one name per kind");
 
@@ -41,6 +42,7 @@ static const struct filter_table tables[] = {
         [FILTER_STUB] = {FAIL(ENOSYS), {filter_stub_all}},
         [FILTER_BROKER] = {FAIL(ENOSYS),
                            {filter_broker_calls, filter_broker_arguments, filter_socket_options}},
+        [FILTER_READER] = {FAIL(ENOSYS), {filter_reader_all}},
 };
 static_assert(ARRAY_SIZE(tables) == FILTER_KIND_MAX, "one table per kind");
 

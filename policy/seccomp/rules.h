@@ -31,6 +31,7 @@ enum filter_kind {
         FILTER_INIT,   /* PID 1 of a sandbox */
         FILTER_STUB,   /* PID 1 of the outer pid namespace: read and exit */
         FILTER_BROKER, /* the broker after its start */
+        FILTER_READER, /* reads image.json and the notes of an image store */
         FILTER_KIND_MAX,
 };
 

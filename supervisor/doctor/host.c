@@ -20,7 +20,7 @@
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/ids/ids.h"
-#include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/upstream/upstream.h"
 
@@ -260,24 +260,29 @@ static bool is_noexec(const char *store)
         }
 }
 
-static void check_image(struct doctor *d, const struct config *config)
+static void check_image(struct doctor *d, enum sandbox_mode mode, const struct config *config)
 {
         struct image_choice choice;
-        struct image_info info;
+        struct image_found found = {.root = -1};
+        struct upstream_user user = {};
         struct error error = {0};
-        _cleanup_close_ int root = -1;
 
         if (image_choose(config->image, config->python, &choice, &error) < 0 ||
-            image_refresh(&choice, &error) < 0) {
+            image_choice_check(&choice, &error) < 0) {
                 doctor_add(d, "image", DOCTOR_MISSING, true,
                            "apt install python3, or \"python\" in the config", "%s", error.text);
                 return;
         }
         d->facts->image = is_noexec(choice.store) ? EACCES : 0;
-        int r = image_open(&choice, &info, &root, &error);
+        if (upstream_user_choose(mode, config->user, getenv("SUDO_UID"), &user, NULL) < 0)
+                user = (struct upstream_user){
+                        .uid = geteuid(), .gid = getegid(), .drop_capabilities = 1};
+        int r = image_read(&choice, &user, &found, &error);
+        upstream_user_done(&user);
         if (r >= 0) {
                 doctor_add(d, "image", DOCTOR_EFFECTIVE, true, NULL, "%s in %s: Python %s",
-                           info.name, choice.store, info.version);
+                           found.info.name, choice.store, found.info.version);
+                close(found.root);
                 return;
         }
         /* Only a build asks for the interpreter. */
@@ -312,6 +317,6 @@ void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_co
         check_programs(d);
         check_config(d, configs, n_configs, mode != SANDBOX_ROOTLESS, config);
         check_user(d, mode, config);
-        check_image(d, config);
+        check_image(d, mode, config);
         config_free(config);
 }

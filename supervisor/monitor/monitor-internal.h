@@ -18,6 +18,7 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/monitor.h"
+#include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/profile.h"
 #include "supervisor/monitor/template/sandbox.h"
@@ -45,6 +46,7 @@ struct monitor {
         struct error config_error; /* why the files as they are now were not taken; told once */
         struct ids ids;
         struct children *children;
+        struct child_tasks *tasks;
         struct cgroups *cgroups;
         struct {
                 pid_t pid;

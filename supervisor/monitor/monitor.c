@@ -72,7 +72,7 @@ static int choose_image(struct monitor *m, struct error *err)
                 return r;
         m->image.rootfs = m->options->rootfs;
         m->image.set = set;
-        return image_refresh(&m->image, err);
+        return image_choice_check(&m->image, err);
 }
 
 static int choose_user(struct monitor *m, struct error *err)
@@ -268,7 +268,9 @@ static int set_up(struct monitor *m, struct error *err)
         m->base = event_base_new();
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
-        int r = program_path("cloister", m->program, sizeof(m->program), err);
+        int r = child_tasks_new(m->base, m->children, &m->tasks, err);
+        if (r >= 0)
+                r = program_path("cloister", m->program, sizeof(m->program), err);
         if (r >= 0)
                 r = program_path("cloister-broker", m->broker_program, sizeof(m->broker_program),
                                  err);
@@ -337,6 +339,7 @@ static void done(struct monitor *m)
                         event_free(events[i]);
         }
         int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->module_file, m->init_file};
+        child_tasks_free(m->tasks);
         monitor_limits_done(m);
         fd_close_many(fds, ARRAY_SIZE(fds));
         upstream_user_done(&m->user);

@@ -48,7 +48,7 @@ static void fail_waiting(struct profile *p, const struct error *error)
 
 static bool is_busy(const struct profile *p)
 {
-        return p->n_waiting > 0 || p->n_making > 0 || p->image_job;
+        return p->n_waiting > 0 || p->n_making > 0 || p->image_reader || p->image_job;
 }
 
 static void fail_one(struct profile *p, struct sandbox *sandbox, struct error *error)
@@ -181,33 +181,53 @@ static void make_room(struct monitor *m)
         oldest->template = template_free(oldest->template);
 }
 
-static int prepare(struct profile *p, struct error *err)
+static int build_image(struct profile *p, struct error *err)
 {
         struct monitor *m = p->monitor;
-        struct image_info info;
-        _cleanup_close_ int image_fd = -1;
 
-        if (error_is_set(&p->problem)) {
-                *err = p->problem;
-                return -err->code;
-        }
-        /* What was upgraded or built since is called otherwise. */
-        int r = image_refresh(&p->image, err);
-        if (r >= 0)
-                r = image_open(&p->image, &info, &image_fd, err);
-        if (r >= 0) {
-                make_room(m);
-                p->used = now_seconds();
-                return profile_start_template(p, &info, image_fd, err);
-        }
-        if (r != -ENOENT || !p->image.is_default)
-                return r;
-        *err = (struct error){};
         if (is_being_built(p))
                 return 0;
         log_info("building the image %s from %s, once", p->image.name, p->image.python);
         return image_job_start(m->base, m->children, m->program, &p->image, &m->user,
                                m->options->quiet, on_image_built, p, &p->image_job, err);
+}
+
+static void on_image_read(void *data, const struct error *error, struct image_found *found)
+{
+        struct profile *p = data;
+        struct error failed = {};
+        int r;
+
+        p->image_reader = NULL;
+        if (*found->name)
+                memcpy(p->image.name, found->name, sizeof(p->image.name));
+        if (!error) {
+                make_room(p->monitor);
+                p->used = now_seconds();
+                r = profile_start_template(p, &found->info, found->root, &failed);
+        } else if (error->code == ENOENT && p->image.is_default && *found->name) {
+                r = build_image(p, &failed);
+        } else {
+                failed = *error;
+                r = -failed.code;
+        }
+        if (r < 0)
+                fail_waiting(p, &failed);
+        else
+                profile_go_on(p);
+}
+
+static int prepare(struct profile *p, struct error *err)
+{
+        struct monitor *m = p->monitor;
+
+        if (error_is_set(&p->problem)) {
+                *err = p->problem;
+                return -err->code;
+        }
+        /* An image that was upgraded or built since has another name. */
+        return image_reader_start(m->tasks, &p->image, &m->user, on_image_read, p, &p->image_reader,
+                                  err);
 }
 
 void profile_prepare(struct profile *p)
@@ -216,7 +236,7 @@ void profile_prepare(struct profile *p)
 
         if (p->monitor->scope_pid > 0)
                 p->monitor->prepare_later = true;
-        if (p->monitor->scope_pid > 0 || p->template || p->image_job)
+        if (p->monitor->scope_pid > 0 || p->template || p->image_reader || p->image_job)
                 return;
         if (prepare(p, &error) < 0)
                 fail_waiting(p, &error);
@@ -262,6 +282,7 @@ static struct profile *profile_free(struct profile *p)
 {
         if (!p)
                 return NULL;
+        image_reader_cancel(p->image_reader);
         image_job_free(p->image_job);
         template_free(p->template);
         fd_close_many(p->sources, CONFIG_MOUNTS_MAX);

@@ -24,6 +24,7 @@
 #include "policy/config.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/template/template.h"
 
@@ -45,6 +46,7 @@ struct profile {
         int sources[CONFIG_MOUNTS_MAX]; /* opened while we may; -1: at the template's start */
         struct error source_problem;    /* why one of them could not be */
         bool is_early;                  /* made before it is asked for, and kept */
+        struct image_reader *image_reader;
         struct image_job *image_job;
         struct template_host template_host;
         struct template *template;

@@ -76,6 +76,36 @@ class Image(harness.Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("space", done.stderr.decode().lower(), done.stderr)
 
+    def test_an_image_json_that_nobody_can_read(self):
+        """The monitor reads no file of the store itself: one that blocks its reader is an error, not a hang."""
+        run = ("run", "--config", self.config(), "-c", "print(1)")
+        done = self.cloister(*run)
+        self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
+        path, = glob.glob(os.path.join(self.home, "images", "*", "image.json"))
+        os.rename(path, path + ".kept")
+        for make, text in (
+            (lambda: os.mkfifo(path), "image.json: not a regular file"),
+            (lambda: os.symlink(path + ".kept", path), "image.json: Too many levels of symbolic links"),
+            (lambda: os.mkdir(path), "image.json: not a regular file"),
+        ):
+            make()
+            done = self.run_cloister(*run, env=self.env, timeout=20)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(text, done.stderr.decode())
+            if os.path.isdir(path) and not os.path.islink(path):
+                os.rmdir(path)
+            else:
+                os.unlink(path)
+        for note in glob.glob(os.path.join(self.home, "images", ".parts-*")):
+            os.rename(note, note + ".kept")
+            os.mkfifo(note)
+        self.assertNotEqual(self.run_cloister("doctor", env=self.env, timeout=20).stdout, b"")
+        for note in glob.glob(os.path.join(self.home, "images", ".parts-*.kept")):
+            os.rename(note, note.removesuffix(".kept"))
+        os.rename(path + ".kept", path)
+        done = self.cloister(*run)
+        self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
+
     def test_a_python_that_is_not_there(self):
         done = self.cloister("image", "build", "--python", "/no/such/python3")
         self.assertNotEqual(done.returncode, 0)

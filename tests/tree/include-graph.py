@@ -26,7 +26,10 @@ RULES = [
     ("supervisor/monitor/ids", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/"]),
     ("supervisor/monitor/cgroup", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/", MONITOR + "cgroup/"]),
     ("supervisor/monitor/upstream", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/", MONITOR + "upstream/"]),
-    ("supervisor/monitor/image", ["base/", "policy/", MONITOR + "process/", MONITOR + "upstream/", MONITOR + "image/"]),
+    (
+        "supervisor/monitor/image",
+        ["base/", "policy/"] + [MONITOR + part for part in ("process/", "ids/", "upstream/", "image/")],
+    ),
     (
         "supervisor/monitor/template",
         ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/", MONITOR + "cgroup/", MONITOR + "template/"],

@@ -2,6 +2,7 @@
 #include "policy/seccomp/filter.h"
 
 #include <asm/ioctls.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
@@ -399,7 +400,20 @@ static void test_worker_limits(void)
 static void test_other_policies(void)
 {
         struct program t = compile(FILTER_TEMPLATE), b = compile(FILTER_BROKER),
-                       s = compile(FILTER_STUB), i = compile(FILTER_INIT);
+                       s = compile(FILTER_STUB), i = compile(FILTER_INIT),
+                       r = compile(FILTER_READER);
+
+        check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0), ALLOW);
+        check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_WRONLY, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_RDWR, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_RDONLY | O_CREAT, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, 0), ALLOW);
+        check_eq_int(ask(&r, SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_execve, 0, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_clone, SIGCHLD, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_socket, AF_UNIX, SOCK_STREAM, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_kill, 1, 9, 0, 0), FAIL(ENOSYS));
+        free(r.code);
 
         check_eq_int(ask(&t, SYS_clone3, 0, 0, 0, 0), ALLOW);
         check_eq_int(ask(&t, SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0, 0), ALLOW);

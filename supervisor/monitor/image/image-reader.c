@@ -1,0 +1,394 @@
+/*
+ * Finds an image in the store.
+ *
+ * Theory of operation, of the child:
+ *
+ *   1. compiles its filter: afterwards it could not.
+ *   2. becomes the store's owner, without capabilities and with no_new_privs, and loads the filter.
+ *      No byte of the store MUST have been read before.
+ *   3. computes the image's name from the interpreter and the store's notes.
+ *   4. opens the image, locks it, reads and parses image.json.
+ *
+ * Files of the store may be FIFOs, links or devices: each is opened with O_NONBLOCK and O_NOFOLLOW
+ * and must be a regular file. A file system that does not answer is what the deadline is for.
+ */
+#include "supervisor/monitor/image/image-reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/filter-load.h"
+#include "policy/seccomp/filter.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/upstream/upstream-exec.h"
+
+enum { LOCKS_MAX = 64, FD_DIRECTORY = 0, FD_ROOT = 1, FDS = 2 };
+
+struct reply {
+        struct error error;
+        char name[IMAGE_NAME_SIZE];
+        struct image_info info;
+};
+
+struct image_reader {
+        struct child_task *task;
+        struct image_choice choice;
+        const struct upstream_user *user;
+        int store; /* O_PATH directory, or -1: there is none */
+        image_reader_done *done;
+        void *data;
+};
+
+static int open_regular(int dir, const char *name, struct error *err)
+{
+        _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        struct stat st;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return error_errno(err, errno, "%s", name);
+        if (!S_ISREG(st.st_mode))
+                return error_set(err, EINVAL, "%s: not a regular file", name);
+        return take_fd(fd);
+}
+
+/* One of the store's notes; NULL when there is none. */
+static char *read_note(int store, const char *kind, const char *key)
+{
+        char name[64], *text = NULL;
+        size_t n = 0;
+
+        snprintf(name, sizeof(name), ".%s-%s", kind, key);
+        _cleanup_close_ int fd = open_regular(store, name, NULL);
+        return fd < 0 || fd_read_whole(fd, IMAGE_PARTS_MAX, &text, &n, NULL) < 0 ? NULL : text;
+}
+
+static int find_name(const struct image_reader *reader, char ret[IMAGE_NAME_SIZE],
+                     struct error *err)
+{
+        const struct image_choice *choice = &reader->choice;
+        char key[IMAGE_KEY_SIZE];
+
+        if (!choice->is_default) {
+                memcpy(ret, choice->name, IMAGE_NAME_SIZE);
+                return 0;
+        }
+        image_parts_key(choice->python, key);
+        _cleanup_free_ char *parts = read_note(reader->store, "parts", key);
+        int r = image_choice_default_name(choice, parts, ret, err);
+        if (r < 0 || !choice->set)
+                return r;
+        /* A set of packages that was never built has a name that no image has. */
+        snprintf(key, sizeof(key), "%016" PRIx64, package_set_key(choice->set, ret));
+        _cleanup_free_ char *name = read_note(reader->store, "set", key);
+        if (name && image_name_valid(name))
+                snprintf(ret, IMAGE_NAME_SIZE, "%s", name);
+        else
+                snprintf(ret, IMAGE_NAME_SIZE, "set-%s", key);
+        return 0;
+}
+
+/* The lock belongs to the open file, which the monitor gets: it outlives this process. */
+static int open_locked(int store, const char *name, struct error *err)
+{
+        _cleanup_close_ int dir = openat(store, name,
+                                         O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        struct stat st;
+
+        if (store < 0 || (dir < 0 && errno == ENOENT))
+                return error_set(
+                        err, ENOENT,
+                        "there is no image '%s' (make it with 'cloister image build --name %s')",
+                        name, name);
+        if (dir < 0)
+                return error_errno(err, errno, "image %s", name);
+        /* Refused while it is being removed; it may also have been removed between the two calls. */
+        if (flock(dir, LOCK_SH | LOCK_NB) < 0 || fstat(dir, &st) < 0 || st.st_nlink == 0)
+                return error_errno(err, ENOENT, "image %s", name);
+        return take_fd(dir);
+}
+
+static int read_info(int dir, struct image_info *info, struct error *err)
+{
+        _cleanup_free_ char *text = NULL;
+        size_t length = 0;
+
+        _cleanup_close_ int fd = open_regular(dir, "image.json", err);
+        if (fd < 0)
+                return fd;
+        /* When the image was last used. Without the right to set it, the read below does. */
+        futimens(fd, (struct timespec[]){{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}});
+        int r = fd_read_whole(fd, IMAGE_JSON_MAX, &text, &length, err);
+        if (r < 0)
+                return error_context(err, "image.json");
+        r = image_info_parse(text, length, info, err);
+        info->packages = NULL;
+        info->n_packages = 0;
+        return r;
+}
+
+static int find(const struct image_reader *reader, struct reply *reply, int fds[FDS])
+{
+        struct error *err = &reply->error;
+        int r = find_name(reader, reply->name, err);
+
+        if (r < 0)
+                return r;
+        _cleanup_close_ int dir = open_locked(reader->store, reply->name, err);
+        if (dir < 0)
+                return dir;
+        r = read_info(dir, &reply->info, err);
+        if (r < 0)
+                return error_context(err, "image %s", reply->name);
+        int root = openat(dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (root < 0)
+                return error_errno(err, errno, "image %s: root", reply->name);
+        fds[FD_DIRECTORY] = take_fd(dir);
+        fds[FD_ROOT] = root;
+        return 0;
+}
+
+static int give_up_privilege(const struct upstream_user *user, struct error *err)
+{
+        _cleanup_close_ int filter = filter_compile(FILTER_READER, err);
+
+        if (filter < 0)
+                return filter;
+        int r = upstream_become(user, err);
+        if (r >= 0)
+                r = ids_drop_capabilities(err);
+        if (r < 0)
+                return r;
+        /* A change of ids has reset both. */
+        prctl(PR_SET_DUMPABLE, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_errno(err, errno, "no_new_privs");
+        return filter_load(filter, err);
+}
+
+static size_t run(void *argument, void *data, int fds[CHILD_TASK_FDS])
+{
+        struct image_reader *reader = argument;
+        struct reply *reply = data;
+
+        if (give_up_privilege(reader->user, &reply->error) < 0)
+                return 0;
+        return find(reader, reply, fds) < 0 ? 0 : FDS;
+}
+
+/* Whether a descriptor is the directory `below` of the store. Asks no file system. */
+static bool is_in_store(int fd, int store, const char *below)
+{
+        char link[64], real[PATH_MAX], expected[PATH_MAX];
+
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", store);
+        ssize_t n = readlink(link, expected, sizeof(expected) - 1);
+        if (n < 0 || (size_t)snprintf(expected + n, sizeof(expected) - (size_t)n, "/%s", below) >=
+                             sizeof(expected) - (size_t)n)
+                return false;
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = readlink(link, real, sizeof(real) - 1);
+        if (n < 0)
+                return false;
+        real[n] = '\0';
+        return strcmp(real, expected) == 0;
+}
+
+/* From the kernel's cache: a file system in user space is not asked. */
+static int stat_directory(int fd, struct statx *ret)
+{
+        if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, ret) < 0)
+                return -errno;
+        return S_ISDIR(ret->stx_mode) ? 0 : -ENOTDIR;
+}
+
+/* Images in use stay locked while this process lives: sessions of a template that has ended may
+ * still run in them. */
+static int keep_locked(int dir)
+{
+        static struct {
+                dev_t device;
+                uint64_t inode;
+        } held[LOCKS_MAX];
+        static size_t n;
+        struct statx st;
+        int r = stat_directory(dir, &st);
+
+        if (r < 0)
+                return r;
+        dev_t device = makedev(st.stx_dev_major, st.stx_dev_minor);
+        for (size_t i = 0; i < n; i++)
+                if (held[i].device == device && held[i].inode == st.stx_ino)
+                        return 0;
+        if (n == LOCKS_MAX)
+                return -EMFILE;
+        if (fcntl(dir, F_DUPFD_CLOEXEC, 0) < 0)
+                return -errno;
+        held[n].device = device;
+        held[n++].inode = st.stx_ino;
+        return 0;
+}
+
+static int check_found(const struct reply *reply, int store, const int *fds, size_t n_fds,
+                       struct error *err)
+{
+        char root[IMAGE_NAME_SIZE + 8];
+        struct statx st;
+
+        if (n_fds != FDS || !image_info_valid(&reply->info))
+                return error_set(err, EPROTO, "the image reader sent an answer that is not valid");
+        snprintf(root, sizeof(root), "%s/root", reply->name);
+        if (!is_in_store(fds[FD_DIRECTORY], store, reply->name) ||
+            !is_in_store(fds[FD_ROOT], store, root) || stat_directory(fds[FD_ROOT], &st) < 0)
+                return error_set(err, EAGAIN, "image %s changed while it was opened", reply->name);
+        int r = keep_locked(fds[FD_DIRECTORY]);
+        return r < 0 ? error_errno(err, -r, "image %s", reply->name) : 0;
+}
+
+/* Takes the child's answer over, as far as it is valid. */
+static int take_reply(const struct image_reader *reader, struct reply *reply, int *fds,
+                      size_t n_fds, struct image_found *found, struct error *err)
+{
+        *found = (struct image_found){.root = -1};
+        reply->name[sizeof(reply->name) - 1] = '\0';
+        if (image_name_valid(reply->name))
+                memcpy(found->name, reply->name, sizeof(found->name));
+        if (error_is_set(&reply->error)) {
+                error_sanitize(&reply->error);
+                *err = reply->error;
+                /* ESTALE tells the broker that the config has changed. */
+                if (err->code == ESTALE)
+                        err->code = EIO;
+                return -err->code;
+        }
+        if (!*found->name)
+                return error_set(err, EPROTO, "the image reader sent a name that is not valid");
+        int r = check_found(reply, reader->store, fds, n_fds, err);
+        if (r < 0)
+                return r;
+        found->info = reply->info;
+        found->info.packages = NULL;
+        found->info.n_packages = 0;
+        found->root = take_fd(fds[FD_ROOT]);
+        return 0;
+}
+
+static void reader_free(struct image_reader *reader)
+{
+        if (reader->store >= 0)
+                close(reader->store);
+        free(reader);
+}
+
+static void on_answer(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
+                      size_t n_fds)
+{
+        struct image_reader *reader = data;
+        struct image_found found = {.root = -1};
+        struct error failed = {};
+
+        if (error)
+                failed = *error;
+        else
+                take_reply(reader, reply, fds, n_fds, &found, &failed);
+        if (error)
+                error_context(&failed, "image store %s", reader->choice.store);
+        reader->done(reader->data, error_is_set(&failed) ? &failed : NULL, &found);
+        if (found.root >= 0)
+                close(found.root);
+        reader_free(reader);
+}
+
+static int reader_new(const struct image_choice *choice, const struct upstream_user *user,
+                      struct image_reader **ret, struct error *err)
+{
+        /* Its path is not the store owner's to choose. */
+        _cleanup_close_ int store = open(choice->store, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        if (store < 0 && errno != ENOENT)
+                return error_errno(err, errno, "image store %s", choice->store);
+        struct image_reader *reader = calloc(1, sizeof(*reader));
+        if (!reader)
+                return error_errno(err, ENOMEM, "image reader");
+        reader->choice = *choice;
+        reader->user = user;
+        reader->store = take_fd(store);
+        *ret = reader;
+        return 0;
+}
+
+static struct child_task_spec describe(struct image_reader *reader)
+{
+        return (struct child_task_spec){.name = "image reader",
+                                        .keep = {reader->store},
+                                        .n_keep = 1,
+                                        .reply_size = sizeof(struct reply),
+                                        .timeout_ms = IMAGE_READ_MS,
+                                        .run = run,
+                                        .argument = reader};
+}
+
+int image_reader_start(struct child_tasks *tasks, const struct image_choice *choice,
+                       const struct upstream_user *user, image_reader_done *done, void *data,
+                       struct image_reader **ret, struct error *err)
+{
+        struct image_reader *reader;
+        int r = reader_new(choice, user, &reader, err);
+
+        if (r < 0)
+                return r;
+        reader->done = done;
+        reader->data = data;
+        struct child_task_spec spec = describe(reader);
+        r = child_task_start(tasks, &spec, on_answer, reader, &reader->task, err);
+        if (r < 0) {
+                reader_free(reader);
+                return r;
+        }
+        *ret = reader;
+        return 0;
+}
+
+struct image_reader *image_reader_cancel(struct image_reader *reader)
+{
+        if (reader) {
+                child_task_cancel(reader->task);
+                reader_free(reader);
+        }
+        return NULL;
+}
+
+int image_read(const struct image_choice *choice, const struct upstream_user *user,
+               struct image_found *found, struct error *err)
+{
+        struct image_reader *reader;
+        struct reply reply = {};
+        int fds[CHILD_TASK_FDS];
+        size_t n_fds = 0;
+        int r = reader_new(choice, user, &reader, err);
+
+        if (r < 0)
+                return r;
+        struct child_task_spec spec = describe(reader);
+        r = child_task_run(&spec, &reply, fds, &n_fds, err);
+        if (r < 0)
+                error_context(err, "image store %s", choice->store);
+        else
+                r = take_reply(reader, &reply, fds, n_fds, found, err);
+        fd_close_many(fds, n_fds);
+        reader_free(reader);
+        return r;
+}
