@@ -217,9 +217,9 @@ static void route(struct hub_call *call)
         if (s->state == SERVER_READY)
                 send_call(call);
         else if (s->state == SERVER_FAILED && now < s->retry_at)
-                fail(call, HUB_UNAVAILABLE, "server \"%s\": %s (tried %u times, again in %.0f s)",
+                fail(call, HUB_UNAVAILABLE, "server \"%s\": %s (tried %u times, again in %llu s)",
                      s->config->name, s->error.text, s->failures,
-                     (double)(s->retry_at - now) / 1e6 + 0.5);
+                     (unsigned long long)((s->retry_at - now + 999999) / 1000000));
         else
                 wait_for_server(call);
 }

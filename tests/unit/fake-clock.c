@@ -14,9 +14,9 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms);
 int poll(struct pollfd *fds, unsigned long n, int timeout_ms);
 int __poll_chk(struct pollfd *fds, unsigned long n, int timeout_ms, size_t size);
 
-static int64_t offset_ns; /* of the real time, while time passes */
-static int64_t frozen_ns; /* the time, while it stands */
-static bool skips_idle;
+static int64_t offset_ns;  /* of the real time, while time passes */
+static int64_t stopped_ns; /* the time, while it stands */
+static bool stands, skips_idle;
 
 static int64_t real_ns(clockid_t id)
 {
@@ -28,15 +28,22 @@ static int64_t real_ns(clockid_t id)
 
 void fake_clock_advance_ms(uint64_t ms)
 {
-        *(skips_idle ? &frozen_ns : &offset_ns) += (int64_t)ms * 1000000;
+        *(stands ? &stopped_ns : &offset_ns) += (int64_t)ms * 1000000;
+}
+
+void fake_clock_stop(bool on)
+{
+        if (on && !stands)
+                stopped_ns = real_ns(CLOCK_MONOTONIC) + offset_ns;
+        else if (!on && stands)
+                offset_ns = stopped_ns - real_ns(CLOCK_MONOTONIC);
+        stands = on;
+        skips_idle = false;
 }
 
 void fake_clock_skip_idle(bool on)
 {
-        if (on && !skips_idle)
-                frozen_ns = real_ns(CLOCK_MONOTONIC) + offset_ns;
-        else if (!on && skips_idle)
-                offset_ns = frozen_ns - real_ns(CLOCK_MONOTONIC);
+        fake_clock_stop(on);
         skips_idle = on;
 }
 
@@ -45,7 +52,7 @@ int clock_gettime(clockid_t id, struct timespec *ret)
         /* The coarse one is libevent's. */
         if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_COARSE)
                 return (int)syscall(SYS_clock_gettime, id, ret);
-        int64_t ns = skips_idle ? frozen_ns : real_ns(id) + offset_ns;
+        int64_t ns = stands ? stopped_ns : real_ns(id) + offset_ns;
         *ret = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
         return 0;
 }

@@ -14,6 +14,10 @@
  *        fake_clock_advance_ms(60000);
  *        run_until(&call.done);
  *
+ *    fake_clock_stop(true) makes the clock stand still but for that, so that no timer fires because
+ *    the machine is slow. Waits for descriptors are real; guard a test against waiting for ever
+ *    with alarm().
+ *
  *  - All peers are in the test's own process and thread (socket pairs, fake peers): call
  *    fake_clock_skip_idle(true) first. From then on the clock stands still, and where epoll_wait()
  *    or poll() would wait, it jumps to the end of the wait instead. A test that runs the loop for an
@@ -29,5 +33,6 @@
 
 void fake_clock_advance_ms(uint64_t ms);
 
-/* false: time passes again, from where the clock stands. */
+/* The later call counts; false: time passes again, from where the clock stands. */
+void fake_clock_stop(bool on);
 void fake_clock_skip_idle(bool on);

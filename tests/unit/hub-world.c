@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"
 
-enum { TOO_LONG_S = 20 };
+enum { TOO_LONG_S = 60 };
 
 static struct world *current;
 static int real_stderr = -1;
@@ -27,6 +28,13 @@ static void show_log(int signal_number)
         (void)signal_number;
         if (n > 0 && write(real_stderr, text, (size_t)n) < 0)
                 _exit(1);
+}
+
+/* The clock of a test stands still, so that this one is the kernel's. */
+static void on_alarm(int signal_number)
+{
+        (void)signal_number;
+        abort();
 }
 
 static void start_in_child(struct world *w, uint32_t index, int pipes[3][2])
@@ -138,6 +146,9 @@ void world_init(struct world *w)
         real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
         dup2(w->log_fd, STDERR_FILENO);
         signal(SIGABRT, show_log);
+        signal(SIGALRM, on_alarm);
+        alarm(TOO_LONG_S);
+        fake_clock_stop(true);
         w->config.servers = w->servers;
         w->base = event_base_new();
         check(w->base);
@@ -192,7 +203,7 @@ void world_reload(struct world *w, const struct config *config)
 void world_shut(struct world *w)
 {
         /* What is due by event_base_once() needs the hub. */
-        world_run_ms(w, 1);
+        world_turn(w);
         event_del(&w->child);
         w->hub = hub_free(w->hub);
         for (uint32_t i = 0; i < w->n_runs; i++) {
@@ -223,51 +234,60 @@ void world_done(struct world *w)
         close(w->dir_fd);
         nftw(w->dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
         signal(SIGABRT, SIG_DFL);
-}
-
-static void too_long(evutil_socket_t fd, short what, void *data)
-{
-        (void)fd;
-        (void)what;
-        test_fail_("%s", (const char *)data);
+        alarm(0);
 }
 
 void world_until(struct world *w, const bool *done)
 {
-        const struct timeval most = {.tv_sec = TOO_LONG_S};
-        struct event guard;
-
-        evtimer_assign(&guard, w->base, too_long, (char *)"what was awaited did not come");
-        evtimer_add(&guard, &most);
         while (!*done)
                 check(event_base_loop(w->base, EVLOOP_ONCE) >= 0);
-        evtimer_del(&guard);
 }
 
-static void set_true(evutil_socket_t fd, short what, void *data)
+void world_turn(struct world *w)
 {
-        (void)fd;
-        (void)what;
-        *(bool *)data = true;
+        for (int i = 0; i < 10; i++)
+                check(event_base_loop(w->base, EVLOOP_NONBLOCK) >= 0);
 }
 
-void world_run_ms(struct world *w, unsigned ms)
+void world_pass_ms(struct world *w, unsigned ms)
 {
-        const struct timeval in = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
-        bool done = false;
-
-        event_base_once(w->base, -1, EV_TIMEOUT, set_true, &done, &in);
-        world_until(w, &done);
+        /* What is written meanwhile belongs to the time before. */
+        world_turn(w);
+        fake_clock_advance_ms(ms);
+        world_turn(w);
 }
 
 void world_until_state(struct world *w, const char *server, const char *state)
 {
-        for (int i = 0; i < TOO_LONG_S * 100; i++) {
-                if (strcmp(world_member(w, server, "state"), state) == 0)
+        while (strcmp(world_member(w, server, "state"), state) != 0)
+                check(event_base_loop(w->base, EVLOOP_ONCE) >= 0);
+}
+
+void world_until_tools(struct world *w, const char *server, size_t n)
+{
+        while (world_tools(w, server) != n)
+                check(event_base_loop(w->base, EVLOOP_ONCE) >= 0);
+}
+
+void world_until_runs(struct world *w, unsigned n)
+{
+        while (w->n_runs < n)
+                check(event_base_loop(w->base, EVLOOP_ONCE) >= 0);
+        world_turn(w);
+}
+
+void world_until_log(struct world *w, const char *part)
+{
+        static char text[64 * 1024];
+
+        for (;;) {
+                ssize_t n = pread(w->log_fd, text, sizeof(text) - 1, 0);
+                check(n >= 0);
+                text[n] = '\0';
+                if (strstr(text, part))
                         return;
-                world_run_ms(w, 10);
+                check(event_base_loop(w->base, EVLOOP_ONCE) >= 0);
         }
-        test_fail_("%s is %s, not %s", server, world_member(w, server, "state"), state);
 }
 
 static char *text_of(yyjson_val *value)
@@ -334,6 +354,12 @@ struct told *world_call(struct world *w, const char *server, const char *tool,
         world_begin(w, told, server, tool, arguments, 0);
         world_until(w, &told->done);
         return told;
+}
+
+void world_settle(struct world *w, const char *server)
+{
+        told_free(world_call(w, server, "lists", "{}"));
+        world_turn(w);
 }
 
 struct told *told_free(struct told *told)

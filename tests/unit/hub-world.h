@@ -60,11 +60,27 @@ void world_reload(struct world *w, const struct config *config);
 void world_shut(struct world *w);
 void world_done(struct world *w);
 
-/* Runs the loop until *done, at most 20 s; a test fails after that. */
+/*
+ * The clock of a world stands still (tests/unit/fake-clock.h): no timer of the hub fires unless the
+ * test lets time pass. These run the loop until something is so; a test that lasts a real minute
+ * fails, with the log.
+ */
 void world_until(struct world *w, const bool *done);
-void world_run_ms(struct world *w, unsigned ms);
-/* Until the server is in this state of the catalogue. */
+/* The server is in this state of the catalogue. */
 void world_until_state(struct world *w, const char *server, const char *state);
+/* The catalogue has so many tools of it. */
+void world_until_tools(struct world *w, const char *server, size_t n);
+/* So many processes were started. */
+void world_until_runs(struct world *w, unsigned n);
+/* The log has the text, which stays there. */
+void world_until_log(struct world *w, const char *part);
+
+/* Does what can be done without waiting. */
+void world_turn(struct world *w);
+/* The same, before and after so much time has passed. */
+void world_pass_ms(struct world *w, unsigned ms);
+/* Calls the server once: all that it was sent before is answered then. */
+void world_settle(struct world *w, const char *server);
 
 void world_begin(struct world *w, struct told *told, const char *server, const char *tool,
                  const char *arguments, uint32_t timeout_ms);

@@ -55,6 +55,28 @@ static void test_advance(void)
         event_base_free(base);
 }
 
+static void test_stop(void)
+{
+        const struct timeval soon = clock_timeval_ms(1);
+        struct event_base *base = event_base_new();
+        int fired = 0;
+
+        fake_clock_stop(true);
+        uint64_t before = clock_us();
+        event_base_once(base, -1, EV_TIMEOUT, on_timer, &fired, &soon);
+        usleep(2000);
+        check_eq_int(event_base_loop(base, EVLOOP_NONBLOCK), 0);
+        check_eq_int(fired, 0);
+        fake_clock_advance_ms(1);
+        check_eq_int(clock_us() - before, 1000);
+        event_base_loop(base, EVLOOP_NONBLOCK);
+        check_eq_int(fired, 1);
+        fake_clock_stop(false);
+        usleep(2000);
+        check(clock_us() - before >= 3000);
+        event_base_free(base);
+}
+
 static void test_skip_idle(void)
 {
         const struct timeval in = clock_timeval_ms(HOUR_MS), soon = clock_timeval_ms(30);
@@ -99,6 +121,7 @@ int main(void)
 {
         run(test_time_passes);
         run(test_advance);
+        run(test_stop);
         run(test_skip_idle);
         return 0;
 }

@@ -1,4 +1,5 @@
 /* The hub under another config, and under profiles. */
+#include "supervisor/hub/server.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 
@@ -41,8 +42,8 @@ static void test_reload_keeps(void)
         world_open(&w);
         wait_for_all(&w);
         check_eq_int(w.n_runs, 2);
-        world_begin(&w, &slow, "b", "slow", "{\"seconds\":0.5}", 0);
-        world_run_ms(&w, 100);
+        world_begin(&w, &slow, "b", "hold", "{}", 0);
+        world_turn(&w);
         world_add(&w, "c", NULL);
         servers[0] = w.servers[1];
         servers[0].name = (char *)"renamed";
@@ -54,9 +55,11 @@ static void test_reload_keeps(void)
         check_eq_int(w.n_stops, 1);
         check_eq_str(world_member(&w, "a", "state"), "");
         check_eq_str(world_member(&w, "renamed", "state"), "ready");
+        told_free(world_call(&w, "renamed", "release", "{}"));
         world_until(&w, &slow.done);
         check_eq_int(slow.outcome, HUB_OK);
         free(slow.result);
+        world_pass_ms(&w, 20);
         check(w.n_changed > changed);
         /* What is new is asked for its tools. */
         world_until_state(&w, "c", "ready");
@@ -65,7 +68,7 @@ static void test_reload_keeps(void)
         check_call(&w, "a", "echo", HUB_NOT_FOUND, "there is no server \"a\"");
         /* Its new time. */
         world_begin(&w, &slow, "renamed", "hang", "{}", 0);
-        world_until(&w, &slow.done);
+        world_pass_ms(&w, 300);
         check_eq_int(slow.outcome, HUB_TIMEOUT);
         world_done(&w);
 }
@@ -84,7 +87,7 @@ static void test_reload_ends(void)
         check_call(&w, "s", "echo", HUB_OK, "\"n\":1");
         world_begin(&w, &hangs, "s", "hang", "{}", 0);
         world_begin(&w, &waits, "mute", "echo", "{}", 0);
-        world_run_ms(&w, 100);
+        world_turn(&w);
         /* Another program under the same name; the other one is disabled. */
         servers[0] = w.servers[0];
         servers[0].key += 0x100;
@@ -204,13 +207,15 @@ static void test_versions_of_views(void)
         hub_catalogue(w.hub, NULL, &whole);
         hub_catalogue(w.hub, &one, &before);
         told_free(world_call(&w, "t", "change", "{\"name\":\"late\",\"times\":1}"));
-        world_run_ms(&w, 500);
+        world_pass_ms(&w, HUB_RELIST_MS);
+        world_settle(&w, "t");
         hub_catalogue(w.hub, NULL, &after);
         check(after > whole);
         hub_catalogue(w.hub, &one, &after);
         check_eq_int(after, before);
         told_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":1}"));
-        world_run_ms(&w, 500);
+        world_pass_ms(&w, HUB_RELIST_MS);
+        world_settle(&w, "s");
         hub_catalogue(w.hub, &one, &after);
         check(after > before);
         world_done(&w);

@@ -77,6 +77,7 @@ class Server:
         self.removed = []
         self.asked = {}  # what we asked the client: id -> [event, answer]
         self.cancelled = []
+        self.held = []  # ids of the calls of `hold`
         self.lists = 0
         self.calls = 0
         self.listen = None  # id of subscriptions/listen
@@ -346,6 +347,16 @@ class Server:
 
     def tool_slow(self, id, arguments):
         threading.Timer(arguments["seconds"], answer, (id, text_result("slow"))).start()
+
+    def tool_hold(self, id, arguments):
+        """Answers when `release` is called."""
+        self.held.append(id)
+
+    def tool_release(self, id, arguments):
+        held, self.held = self.held, []
+        for call in held:
+            answer(call, text_result("held"))
+        answer(id, text_result("released"))
 
     def tool_hang(self, id, arguments):
         pass
