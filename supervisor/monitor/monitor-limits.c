@@ -69,9 +69,9 @@ static int open_cgroups(struct monitor *m, bool is_ours, struct error *why, stru
                 r = cgroups_open(is_ours, &m->cgroups, why, err);
         if (r < 0)
                 return r;
-        if (cgroups_version(m->cgroups) != CGROUP_NONE)
-                cgroups_sweep(m->cgroups);
-        else if (m->n_janitors > before && (!*m->control.path || is_ours))
+        /* At the start only: it waits, and there is no loop yet. */
+        if (cgroups_version(m->cgroups) == CGROUP_NONE && m->n_janitors > before &&
+            !*m->control.path && !is_ours)
                 dismiss_janitor(m);
         return 0;
 }
@@ -106,6 +106,13 @@ enum monitor_usage monitor_limits_facts(const struct monitor *m)
                                       : MONITOR_USAGE_PROC;
 }
 
+static int set_loop(struct monitor *m, struct error *err)
+{
+        int r = cgroups_set_loop(m->cgroups, m->base);
+
+        return r < 0 ? error_errno(err, -r, "cgroups") : 0;
+}
+
 /* In a scope of our own by now, or not. */
 static int enter_scope(struct monitor *m, struct error *why, struct error *err)
 {
@@ -118,7 +125,7 @@ static int enter_scope(struct monitor *m, struct error *why, struct error *err)
         m->cgroups = cgroups_free(m->cgroups);
         r = open_cgroups(m, true, why, err);
         m->sandbox_host.cgroups = m->cgroups;
-        return r;
+        return r < 0 ? r : set_loop(m, err);
 }
 
 static void on_scope_answer(evutil_socket_t fd, short what, void *data)
@@ -146,7 +153,7 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
 int monitor_limits_watch(struct monitor *m, struct error *err)
 {
         if (m->scope_pid == 0)
-                return 0;
+                return set_loop(m, err);
         m->scope_answer = event_new(m->base, m->scope, EV_READ, on_scope_answer, m);
         if (!m->scope_answer || event_add(m->scope_answer, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch for a scope");

@@ -316,13 +316,15 @@ class End(harness.Case):
             self.ends(server)
 
     def test_sigkill_of_any_one_process_of_ours(self):
-        # Whichever dies, the rest follows or goes on; at the end nothing is left.
+        # Whichever is killed, the others end or go on, and nothing is left at the end. Without a janitor root's empty
+        # groups at the top of a hierarchy (mode 0555) stay until the next start.
         for kill in range(6):
             server = rawmcp.RawServer("--config", self.config())
             self.addCleanup(server.free)
             server.initialize()
             server.cell("1")
-            below = sorted(harness.descendants(server.process.pid))
+            names = harness.descendants(server.process.pid)
+            below = sorted(names)
             if kill < len(below):
                 os.kill(below[kill], signal.SIGKILL)
                 time.sleep(0.2)
@@ -331,20 +333,44 @@ class End(harness.Case):
                     server.process.stdin.close()
                 except BrokenPipeError:
                     pass
+            if kill < len(below) and "janito" in names[below[kill]]:
+                server.process.wait(5)
+                self.assertEqual(self.serving().close(), 0)
             self.ends(server, 5)
 
-    def test_the_next_start_sweeps_what_nobody_could(self):
-        # Both are killed at once, the supervisor and who cleans up after it: control groups stay, until somebody starts.
+    def serving(self):
         server = rawmcp.RawServer("--config", self.config())
         self.addCleanup(server.free)
         server.initialize()
-        server.cell("1")
-        below = harness.descendants(server.process.pid)
-        for pid in [pid for pid, name in below.items() if "janitor" in name[:15]]:
-            os.kill(pid, signal.SIGKILL)
-        server.process.kill()
+        server.cell("x = 1")
+        return server
+
+    def test_the_next_start_removes_what_a_killed_monitor_and_janitor_left(self):
+        living, server = self.serving(), self.serving()
+        pid = server.process.pid
+        (socket,) = harness.control_sockets(pid)
+        groups = lambda of: {os.path.join(at, name) for at, names, _ in os.walk("/sys/fs/cgroup") for name in names
+                             if name.startswith(f"cloister-{of}-")}
+        kept, left = groups(living.process.pid), groups(pid)
+        janitors = [below for below, name in harness.descendants(pid).items() if "janito" in name]  # comm has 15 bytes
+        self.assertEqual(len(janitors), 1)
+        # Stopped first, or the janitor could act on the end of the monitor before it is killed itself.
+        for process in (janitors[0], pid):
+            os.kill(process, signal.SIGSTOP)
+        for process in (janitors[0], pid):
+            os.kill(process, signal.SIGKILL)
         server.process.wait(5)
-        self.assertEqual(self.run_cloister("run", "--config", self.config(), "-c", "1").returncode, 0)
+        # The control: nobody else removes them.
+        self.assertTrue(os.path.exists(socket))
+        self.assertEqual(groups(pid), left)
+        self.assertEqual(self.serving().close(), 0)
+        self.assertTrue(harness.wait_until(lambda: not groups(pid)), groups(pid))
+        self.assertTrue(harness.wait_until(lambda: not os.path.exists(socket)))
+        # What belongs to a living monitor stays.
+        self.assertEqual(groups(living.process.pid), kept)
+        self.assertEqual(len(harness.control_sockets(living.process.pid)), 1)
+        self.assertEqual(living.cell("x")["value"]["repr"], "1")
+        self.assertEqual(living.close(), 0)
         self.assertEqual(self.residue.settle(), {})
 
     def test_a_client_that_vanishes(self):

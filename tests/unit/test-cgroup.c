@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/cgroup/janitor.h"
+#include "supervisor/monitor/cgroup/stale.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 #include "tests/unit/test.h"
@@ -41,7 +42,6 @@ static void test_none_says_why(void)
         check_eq_int(cgroups_paths(cgroups, paths, 4), 0);
         limits_default(&limits);
         check(cgroup_new(cgroups, 1, &limits, &cgroup, &err) < 0);
-        cgroups_sweep(cgroups);
         check(!cgroups_free(cgroups));
 }
 
@@ -416,18 +416,8 @@ static int have_no_candidates(void)
         return n;
 }
 
-/* A janitor that dies before it has a twin is one that never was. */
-static void await_twin(pid_t janitor)
-{
-        char path[64], text[64];
-
-        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", janitor, janitor);
-        for (int i = 0; i < 500 && cgroup_read(AT_FDCWD, path, text, sizeof(text)) == 0; i++)
-                usleep(10 * 1000);
-}
-
 /* As a monitor ends in good order: privilege dropped, then free, then the janitor. */
-static int end_in_order(bool kill_janitor)
+static int end_in_good_order(void)
 {
         const char *paths[JANITOR_PATHS_MAX];
         char copies[JANITOR_PATHS_MAX][512];
@@ -444,25 +434,11 @@ static int end_in_order(bool kill_janitor)
         struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 10);
         run_inside(cgroup, sleep_long);
         cgroup_free(cgroup);
-        if (kill_janitor) {
-                await_twin(pid);
-                kill(pid, SIGKILL);
-        }
         cgroups_free(cgroups);
         janitor_finish(pid, janitor);
         for (size_t i = 0; i < n; i++)
                 left += !gone_within(copies[i], 3000);
         return left;
-}
-
-static int end_in_good_order(void)
-{
-        return end_in_order(false);
-}
-
-static int end_without_the_janitor(void)
-{
-        return end_in_order(true);
 }
 
 static void check_child(int (*fn)(void))
@@ -480,7 +456,6 @@ static void test_good_order(void)
 
         check_child(end_in_good_order);
         check(now_ms() - before < 1000);
-        check_child(end_without_the_janitor); /* its twin does it */
 }
 
 static void test_janitor(void)
@@ -493,44 +468,83 @@ static void test_janitor(void)
         check(is_dead(sleeper));
 }
 
-static void test_sweep(void)
+static void parent_directory(const char *path, char ret[512])
 {
-        char path[512];
-        pid_t sleeper;
-        struct cgroups *living = open_cgroups();
-        const char *own[1];
-
-        killed_monitor(false, path, &sleeper);
-        check(exists(path)); /* the control: without the janitor it stays */
-        check_eq_int(cgroups_paths(living, own, 1), 1);
-        /* What a busy machine has not taken apart in time goes with the next one. */
-        for (int i = 0; i < 60 && !gone_within(path, i * 10); i++)
-                cgroups_sweep(living);
-        check(!exists(path));
-        check(is_dead(sleeper));
-        check(exists(own[0]));
-        cgroups_free(living);
+        snprintf(ret, 512, "%.*s", (int)(strrchr(path, '/') - path), path);
 }
 
-/* A monitor in another pid namespace, whose pid means nothing here: the lock tells. */
-static void test_sweep_leaves_what_is_held(void)
+static void test_next_janitor_removes_stale_groups(void)
+{
+        char path[512];
+        const char *own[JANITOR_PATHS_MAX];
+        struct error err = {0};
+        pid_t sleeper;
+        struct cgroups *living = open_cgroups();
+        int janitor;
+
+        size_t n = cgroups_paths(living, own, JANITOR_PATHS_MAX);
+        struct cgroup *leaf = new_leaf(living, 64 << 20, 10);
+        pid_t inside = run_inside(leaf, sleep_long);
+        killed_monitor(false, path, &sleeper);
+        check(exists(path)); /* the control: without a janitor it stays */
+        pid_t pid = janitor_start(own, n, NULL, &janitor, &err);
+        check_ok(pid);
+        check(gone_within(path, 5000));
+        check(is_dead(sleeper));
+        /* The group of a living monitor and its process are untouched. */
+        for (size_t i = 0; i < n; i++)
+                check(exists(own[i]));
+        check(!is_dead(inside));
+        cgroup_free(leaf);
+        check_eq_int(WTERMSIG(wait_for(inside)), SIGKILL);
+        cgroups_free(living);
+        janitor_finish(pid, janitor);
+}
+
+/* The group of a monitor in another pid namespace: its pid means nothing here, the lock does. */
+static void test_locked_groups_are_not_stale(void)
 {
         struct cgroups *cgroups = open_cgroups();
         const char *own[1];
-        char path[512];
+        char path[600], directory[512];
 
         check_eq_int(cgroups_paths(cgroups, own, 1), 1);
-        snprintf(path, sizeof(path), "%.*s/cloister-999999999-5",
-                 (int)(strrchr(own[0], '/') - own[0]), own[0]);
+        parent_directory(own[0], directory);
+        snprintf(path, sizeof(path), "%s/cloister-999999999-5", directory);
         check_eq_int(mkdir(path, 0755), 0);
         int held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         check_eq_int(flock(held, LOCK_EX | LOCK_NB), 0);
-        cgroups_sweep(cgroups);
+        stale_groups_remove(directory);
         check(exists(path));
         close(held);
-        cgroups_sweep(cgroups);
+        stale_groups_remove(directory);
         check(!exists(path));
         cgroups_free(cgroups);
+}
+
+/* A leaf whose process ends later than cgroup_free() is removed by the loop's timer. */
+static void test_busy_leaf_is_removed_later(void)
+{
+        struct event_base *base = event_base_new();
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *leaf = new_leaf(cgroups, 64 << 20, 10);
+        const char *paths[JANITOR_PATHS_MAX];
+        char path[600];
+
+        cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
+        snprintf(path, sizeof(path), "%s/s-7-1", paths[0]);
+        check_eq_int(cgroups_set_loop(cgroups, base), 0);
+        check(exists(path));
+        pid_t pid = run_inside(leaf, sleep_long);
+        int64_t before = now_ms();
+        cgroup_free(leaf);
+        check(now_ms() - before < 50);
+        check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
+        for (int i = 0; i < 500 && exists(path); i++)
+                event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK), usleep(1000);
+        check(!exists(path));
+        cgroups_free(cgroups);
+        event_base_free(base);
 }
 
 int main(void)
@@ -544,6 +558,7 @@ int main(void)
         run(test_pids_are_bounded);
         run(test_cpu_is_bounded_and_counted);
         run(test_kill_and_free);
+        run(test_busy_leaf_is_removed_later);
         run(test_freeze);
         run(test_free_removes_directories);
         run(test_candidates);
@@ -552,8 +567,8 @@ int main(void)
         run(test_janitor);
         /* Where every opening goes one group deeper, the next one does not see the last one's. */
         if (!getenv("CLOISTER_TEST_OURS")) {
-                run(test_sweep);
-                run(test_sweep_leaves_what_is_held);
+                run(test_next_janitor_removes_stale_groups);
+                run(test_locked_groups_are_not_stale);
         }
         return 0;
 }

@@ -47,8 +47,10 @@ struct cgroups {
         bool is_lent;
         int view; /* our parent directory as a template may hold it, see cgroup-members.c; -1 */
         bool has_view;    /* it was tried */
-        char **leftovers; /* names of leaves that would not go yet, tried again with the next one */
+        char **leftovers; /* names of leaves to remove once their processes have ended */
         size_t n_leftovers;
+        struct event *retry; /* removes leftovers; NULL before cgroups_set_loop() */
+        int retry_ms;        /* until the next try */
 };
 
 extern const struct cgroup_operations cgroup1_operations, cgroup2_operations;

@@ -122,7 +122,9 @@ static int remove_level(int parent_fd, const char *name, int depth)
         return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
-int cgroup_nap(int waited_ms, int timeout_ms)
+/* Sleeps a little longer each time. Returns the time slept in all, or -ETIMEDOUT when the next sleep
+ * would exceed the timeout. */
+static int nap(int waited_ms, int timeout_ms)
 {
         int nap_ms = waited_ms < 50 ? waited_ms / 2 + 1 : 25;
 
@@ -140,7 +142,7 @@ int cgroup_tree_remove(int parent_fd, const char *name, int timeout_ms)
                 int r = remove_level(parent_fd, name, 0);
                 if (r != -EBUSY)
                         return r;
-                waited = cgroup_nap(waited, timeout_ms);
+                waited = nap(waited, timeout_ms);
                 if (waited < 0)
                         return r;
         }

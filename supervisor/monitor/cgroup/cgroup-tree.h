@@ -24,7 +24,3 @@ uint64_t cgroup_read_key(int dir_fd, const char *file, const char *key);
  * processes and leaves may be gone, but not it. That it is gone already is success.
  */
 int cgroup_tree_remove(int parent_fd, const char *name, int timeout_ms);
-
-/* Sleeps a little longer each time. Returns what was waited in all, or -ETIMEDOUT when it would be
- * too long. */
-int cgroup_nap(int waited_ms, int timeout_ms);

@@ -1,16 +1,15 @@
 /*
  * Control groups, behind one interface.
  *
- * Theory of operation. Below our own cgroup (version 2 as root: below the mount's root where ours
- * cannot hold children) lies one parent directory a hierarchy, cloister-<pid>-<start time>, and in
- * it one leaf a sandbox. The parent is locked by flock() for as long as we live: cgroups_sweep()
- * takes away only what nobody holds, also where a pid means another process (another pid namespace)
- * or none.
+ * Theory of operation. In each hierarchy, below our own cgroup (version 2 as root: below the mount's
+ * root where ours cannot have children), lies one parent directory, cloister-<pid>-<start time>, and
+ * in it one leaf for each sandbox. The parent is locked with flock() as long as the monitor lives,
+ * so that stale_groups_remove() of a monitor in another pid namespace, where the pid means nothing,
+ * leaves it alone.
  *
  * A leaf that was killed is never used again: the kernel would kill every process cloned into it.
- * Removing one is a matter of microseconds when its processes are gone, and waits for at most
- * REMOVE_MS when not; what is busy then is tried again with the next leaf, and at last by the
- * janitor.
+ * Its directory can be removed when its processes have ended, which mostly is the case at once.
+ * Otherwise a timer tries again, then cgroups_free(), then the janitor.
  */
 #include "supervisor/monitor/cgroup/cgroup.h"
 
@@ -28,38 +27,15 @@
 #include "base/cleanup.h"
 #include "supervisor/monitor/cgroup/cgroup-internal.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/stale.h"
 
-enum { REMOVE_MS = 100, REMOVE_ALL_MS = 500, LEFTOVERS_MAX = 64 };
-
-static const char parent_prefix[] = "cloister-";
+enum { REMOVE_ALL_MS = 500, RETRY_MIN_MS = 1, RETRY_MAX_MS = 512, LEFTOVERS_MAX = 1024 };
 
 /* ---- the parent ---- */
 
-/* Field 22 of /proc/PID/stat; 0 when there is no such process. */
-static unsigned long long start_time(pid_t pid)
-{
-        char path[32], text[1024];
-        unsigned long long value = 0;
-
-        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-        if (cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0)
-                return 0;
-        const char *rest = strrchr(text, ')');
-        if (rest)
-                sscanf(rest,
-                       ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                       &value);
-        return value;
-}
-
-static void name_parents(char *name, size_t size)
-{
-        snprintf(name, size, "%s%d-%llu", parent_prefix, getpid(), start_time(getpid()));
-}
-
 static int make_parent(struct hierarchy *h, const char *name)
 {
-        /* A second round: somebody's sweep took the directory before it was locked. */
+        /* Twice: a janitor may have removed the directory as stale before it was locked. */
         for (int i = 0; i < 2; i++) {
                 if (mkdirat(h->base_fd, name, 0755) < 0 && errno != EEXIST)
                         return -errno;
@@ -178,7 +154,7 @@ int cgroups_candidates(char ***ret, struct error *err)
         char **list = calloc(2 * places->count + 1, sizeof(char *));
         if (!list)
                 return error_errno(err, ENOMEM, "cgroup");
-        name_parents(name, sizeof(name));
+        stale_group_name(name, sizeof(name));
         for (size_t i = 0; i < places->count && r >= 0; i++) {
                 const char *bases[] = {places->items[i].own, places->items[i].mount};
                 size_t most = strcmp(bases[0], bases[1]) == 0 ? 1 : 2;
@@ -218,7 +194,7 @@ int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct e
                 return error_errno(err, ENOMEM, "cgroup");
         cgroups->is_ours = is_ours;
         cgroups->view = -1;
-        name_parents(cgroups->name, sizeof(cgroups->name));
+        stale_group_name(cgroups->name, sizeof(cgroups->name));
         r = try_version(cgroups, &cgroup2_operations, cgroup2_open, places, &local);
         bool v2 = r != -EOPNOTSUPP;
         if (!v2)
@@ -237,6 +213,8 @@ struct cgroups *cgroups_free(struct cgroups *cgroups)
 {
         if (!cgroups)
                 return NULL;
+        if (cgroups->retry)
+                event_free(cgroups->retry);
         cleanup_close(&cgroups->view);
         forget_hierarchies(cgroups);
         for (size_t i = 0; i < cgroups->n_leftovers; i++)
@@ -270,46 +248,6 @@ size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t m
         return n;
 }
 
-/* ---- what others left ---- */
-
-/* cloister-<pid>-<start>: nobody holds it, and no such process is here (it may be about to take the
- * lock). */
-static bool is_abandoned(const struct hierarchy *h, const char *name)
-{
-        unsigned long long started;
-        int pid, end = 0;
-
-        if (sscanf(name, "cloister-%d-%llu%n", &pid, &started, &end) != 2 || name[end] != '\0')
-                return false;
-        if (pid <= 0 || start_time(pid) == started)
-                return false;
-        _cleanup_close_ int fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
-}
-
-static void sweep_hierarchy(const struct hierarchy *h)
-{
-        int fd = openat(h->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-        struct dirent *entry;
-
-        if (!dir) {
-                cleanup_close(&fd);
-                return;
-        }
-        while ((entry = readdir(dir))) {
-                if (entry->d_type == DT_DIR && is_abandoned(h, entry->d_name))
-                        cgroup_tree_remove(h->base_fd, entry->d_name, REMOVE_MS);
-        }
-        closedir(dir);
-}
-
-void cgroups_sweep(struct cgroups *cgroups)
-{
-        for (size_t i = 0; i < cgroups->count; i++)
-                sweep_hierarchy(&cgroups->items[i]);
-}
-
 /* ---- leaves ---- */
 
 static bool try_remove(const struct cgroups *cgroups, const char *name)
@@ -321,16 +259,13 @@ static bool try_remove(const struct cgroups *cgroups, const char *name)
         return gone;
 }
 
-static bool remove_leaf(const struct cgroups *cgroups, const char *name)
+/* Waits longer each time, in vain for a process in an uninterruptible sleep. */
+static void plan_retry(struct cgroups *cgroups)
 {
-        int waited = 0;
-
-        while (!try_remove(cgroups, name)) {
-                waited = cgroup_nap(waited, REMOVE_MS);
-                if (waited < 0)
-                        return false;
-        }
-        return true;
+        if (!cgroups->retry || cgroups->n_leftovers == 0)
+                return;
+        event_add(cgroups->retry, &(struct timeval){.tv_usec = cgroups->retry_ms * 1000});
+        cgroups->retry_ms = cgroups->retry_ms < RETRY_MAX_MS ? cgroups->retry_ms * 2 : RETRY_MAX_MS;
 }
 
 static void retry_leftovers(struct cgroups *cgroups)
@@ -347,16 +282,33 @@ static void retry_leftovers(struct cgroups *cgroups)
         cgroups->n_leftovers = left;
 }
 
-static void remember_leftover(struct cgroups *cgroups, const char *name)
+static void on_retry(evutil_socket_t fd, short what, void *data)
 {
-        /* Beyond this many the janitor has them. */
+        (void)fd;
+        (void)what;
+        retry_leftovers(data);
+        plan_retry(data);
+}
+
+int cgroups_set_loop(struct cgroups *cgroups, struct event_base *base)
+{
+        cgroups->retry = evtimer_new(base, on_retry, cgroups);
+        return cgroups->retry ? 0 : -ENOMEM;
+}
+
+static void add_leftover(struct cgroups *cgroups, const char *name)
+{
+        /* More than these are removed with their parent, in cgroups_free(). */
         if (cgroups->n_leftovers == LEFTOVERS_MAX)
                 return;
         if (!cgroups->leftovers)
                 cgroups->leftovers = calloc(LEFTOVERS_MAX, sizeof(char *));
         char *copy = cgroups->leftovers ? strdup(name) : NULL;
-        if (copy)
-                cgroups->leftovers[cgroups->n_leftovers++] = copy;
+        if (!copy)
+                return;
+        cgroups->leftovers[cgroups->n_leftovers++] = copy;
+        cgroups->retry_ms = RETRY_MIN_MS;
+        plan_retry(cgroups);
 }
 
 static int make_leaf(struct cgroup *cgroup, struct error *err)
@@ -409,8 +361,8 @@ struct cgroup *cgroup_free(struct cgroup *cgroup)
         (void)cgroup_kill(cgroup);
         for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
                 cleanup_close(&cgroup->fds[i]);
-        if (!remove_leaf(cgroup->owner, cgroup->name))
-                remember_leftover(cgroup->owner, cgroup->name);
+        if (!try_remove(cgroup->owner, cgroup->name))
+                add_leftover(cgroup->owner, cgroup->name);
         free(cgroup);
         return NULL;
 }

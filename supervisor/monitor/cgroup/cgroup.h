@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -32,8 +33,9 @@ enum cgroup_version cgroups_version(const struct cgroups *cgroups);
 bool cgroups_bounds_cpu(
         const struct cgroups *cgroups); /* memory and pids are bounded in any case */
 
-/* Removes what a process of ours that was killed left behind; called at start. */
-void cgroups_sweep(struct cgroups *cgroups);
+/* From now on a timer removes the leaves whose processes had not ended in cgroup_free(). The base
+ * must outlive the cgroups. 0 or -ENOMEM. */
+int cgroups_set_loop(struct cgroups *cgroups, struct event_base *base);
 
 /* The paths of our parent directories (absolute, at most `most`), for the janitor that outlives us.
  */
@@ -48,7 +50,8 @@ void cgroups_candidates_free(char **list);
 /* A leaf with these limits set; NULL: without any. */
 int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
                struct cgroup **ret, struct error *err);
-struct cgroup *cgroup_free(struct cgroup *cgroup); /* kills what is left in it and removes it */
+/* Kills all processes in it and removes it, without waiting for them. */
+struct cgroup *cgroup_free(struct cgroup *cgroup);
 
 /* Moves a process into the leaf, in all hierarchies in a row. What was lent is taken back first. */
 int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);

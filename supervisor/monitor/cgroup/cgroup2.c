@@ -117,7 +117,7 @@ static pid_t parent_of(pid_t pid)
         return rest && sscanf(rest, ") %*c %d", &parent) == 1 ? (pid_t)parent : 0;
 }
 
-/* We, the janitor and its twin. */
+/* The monitor or a child of it: its janitor, and the process that asks for a scope. */
 static bool is_one_of_us(pid_t pid)
 {
         for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {

@@ -1,10 +1,13 @@
 /*
  * The janitor.
  *
- * Theory of operation: a monitor that is killed cannot clean up, and control groups, unlike
- * namespaces and processes with a parent-death signal, do not go by themselves. The janitor holds
- * nothing but the read end of a pipe and a few paths, and sleeps in read() until the kernel closes
- * the other end. When the monitor ended in good order, there is nothing left to remove.
+ * Theory of operation. A monitor that is killed cannot clean up, and the kernel removes no control
+ * group by itself, unlike namespaces and processes with a parent-death signal. The janitor holds
+ * one descriptor, the read end of a pipe, and sleeps in read() until the kernel closes the write
+ * end. After a monitor that was not killed it finds nothing to remove.
+ *
+ * One janitor is enough: when both are killed, the janitor of the next monitor removes the groups
+ * and the socket of this one.
  */
 #include "supervisor/monitor/cgroup/janitor.h"
 
@@ -13,6 +16,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/pidfd.h>
@@ -24,25 +28,39 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/stale.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 
 enum { JANITOR_TIMEOUT_MS = 2000, FINISH_TIMEOUT_MS = 1000 };
 
-static int remove_path(const char *path, int timeout_ms)
+static const char *directory_of(const char *path, char ret[PATH_MAX])
 {
-        char parent[PATH_MAX];
-        const char *name = strrchr(path, '/');
-
-        if (!name || (size_t)(name - path) >= sizeof(parent))
-                return -EINVAL;
-        memcpy(parent, path, (size_t)(name - path));
-        parent[name - path] = '\0';
-        _cleanup_close_ int fd = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        return fd < 0 ? -errno : cgroup_tree_remove(fd, name + 1, timeout_ms);
+        snprintf(ret, PATH_MAX, "%.*s", (int)(strrchr(path, '/') - path), path);
+        return ret;
 }
 
-/* All of them at once, then what takes longer: the same processes are in each hierarchy. */
+static void remove_stale(const char *const *paths, size_t n, const char *socket)
+{
+        char directory[PATH_MAX];
+
+        for (size_t i = 0; i < n; i++)
+                stale_groups_remove(directory_of(paths[i], directory));
+        if (socket)
+                stale_sockets_remove(directory_of(socket, directory));
+}
+
+static int remove_path(const char *path, int timeout_ms)
+{
+        char directory[PATH_MAX];
+
+        _cleanup_close_ int fd = open(directory_of(path, directory),
+                                      O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 ? -errno : cgroup_tree_remove(fd, strrchr(path, '/') + 1, timeout_ms);
+}
+
+/* One try for each first: the hierarchies hold the same processes, which are then killed in all of
+ * them before the first wait. */
 static void clean(const char *const *paths, size_t n)
 {
         for (size_t i = 0; i < n; i++)
@@ -59,25 +77,20 @@ _Noreturn static void run(int pipe_fd, const char *const *paths, size_t n, const
         child_close_all_but(&pipe_fd, 1);
         setsid();
         child_hide("cloister-janitor");
-        /* Whoever ends the monitor's process group or session must not end this one. */
+        /* A signal to the monitor's process group or session must not end the janitor. */
         sigfillset(&all);
         sigprocmask(SIG_BLOCK, &all, NULL);
-        /* The root directory of a cgroup mount has mode 0555: root itself needs this to remove what
-         * lies in it. */
+        /* The root directory of a cgroup mount has mode 0555: root needs CAP_DAC_OVERRIDE to remove
+         * directories in it. */
         (void)ids_keep_capabilities(UINT64_C(1) << CAP_DAC_OVERRIDE, NULL);
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         (void)!chdir("/");
-        /* Ignored, so that a twin that is killed leaves no zombie and wait() below returns when
-         * there is none. */
-        signal(SIGCHLD, SIG_IGN);
-        pid_t twin = fork();
+        remove_stale(paths, n, socket);
         while (read(pipe_fd, &byte, 1) < 0 && errno == EINTR)
                 ;
         if (socket)
                 path_remove_with_directory(socket);
         clean(paths, n);
-        while (twin > 0 && wait(NULL) < 0 && errno == EINTR)
-                ;
         _exit(0);
 }
 

@@ -1,7 +1,10 @@
 /*
- * What cleans up when the monitor was killed: a process of ours that sleeps until its pipe ends,
- * then kills what is left in our control groups and removes their directories, and the control
+ * The process that removes what a killed monitor leaves: it sleeps until its pipe is closed, then
+ * kills what is left in the monitor's control groups and removes their directories and the control
  * socket.
+ *
+ * When it starts, it removes what earlier monitors left whose janitors were killed as well
+ * (stale.h).
  */
 #pragma once
 
@@ -13,10 +16,10 @@
 enum { JANITOR_PATHS_MAX = 16 };
 
 /*
- * Starts it for these directories (absolute; copied), and the name of a socket or NULL. Returns its
- * pid (a child of the caller, who need not reap it before its own end). *pipe_fd is what it waits
- * on: O_CLOEXEC, owned by the caller, to be held by nobody else; closing it makes the janitor work
- * and exit. Call it early, before descriptors and secrets pile up.
+ * Forks the janitor for these control group directories (absolute; copied), which need not exist
+ * yet, and the path of the control socket or NULL. Returns its pid, a child of the caller. *pipe_fd
+ * is the write end of its pipe: O_CLOEXEC, owned by the caller; no other process may hold it. Call
+ * it early: the janitor closes what it inherits, but shares the caller's memory.
  */
 pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int *pipe_fd,
                     struct error *err);

@@ -1,0 +1,18 @@
+/*
+ * What monitors leave behind when they are killed together with their janitors: control groups and
+ * control sockets. The janitor of the next monitor removes them.
+ */
+#pragma once
+
+#include <stddef.h>
+
+/* The pid and start time in the name of a monitor's group: cloister-PID-START. */
+void stale_group_name(char *ret, size_t size);
+
+/* Removes from this cgroup directory every group of a monitor that has ended, with all processes
+ * in it. A monitor lives while the process of that pid and start time exists, or, in another pid
+ * namespace, while the group's directory is locked with flock(). */
+void stale_groups_remove(const char *directory);
+
+/* Removes the sockets PID.sock on which nobody listens and whose process has ended. */
+void stale_sockets_remove(const char *directory);
