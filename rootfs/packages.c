@@ -290,7 +290,7 @@ static bool is_shared(const char *directory, const char *name)
         snprintf(path, sizeof(path), "%s/%s", directory, name);
         if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
                 return false;
-        strcat(path, "/__init__.py");
+        snprintf(path, sizeof(path), "%s/%s/__init__.py", directory, name);
         return access(path, F_OK) < 0 && !strstr(name, ".dist-info") && !strstr(name, ".libs");
 }
 

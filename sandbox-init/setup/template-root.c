@@ -225,7 +225,8 @@ static int exec_worker(const struct template_root *t, int worker, struct error *
 static int exec_interpreter(const struct template_root *t, int module, struct error *err)
 {
         const char *const environment[] = LAYOUT_ENVIRONMENT;
-        const char *const arguments[] = {t->plan.python, "-I", "-S", "-c", CREATE_MODULE, NULL};
+        static const char create_module[] = CREATE_MODULE;
+        const char *const arguments[] = {t->plan.python, "-I", "-S", "-c", create_module, NULL};
 
         int r = place(module, LAYOUT_MODULE_FD);
         if (r < 0)

@@ -19,7 +19,7 @@
 
 /* clang-format off */
 struct python_api py = {
-#define X(name) .name = &name,
+#define X(name) .name = &name, /* NOLINT(bugprone-macro-parentheses) */
         PYTHON_API(X)
 #undef X
 };
