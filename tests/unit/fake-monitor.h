@@ -1,4 +1,7 @@
-/* A monitor and a worker for tests of sessions: the test plays both, by hand. */
+/*
+ * A monitor and a worker for tests of sessions: the test is both. All runs in the test's own process,
+ * so the clock stands still (fake-clock.h) and moves only in fake_run_ms() and fake_until().
+ */
 #pragma once
 
 #include <event2/event.h>
@@ -12,6 +15,7 @@
 #include "base/fd.h"
 #include "rpc/frame.h"
 #include "supervisor/session/sessions.h"
+#include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-hub.h"
 
 /* A config that is good. */
@@ -82,6 +86,7 @@ static inline void fake_open(struct fake *f)
         const struct sessions_host host = {f, fake_create, fake_interrupt, fake_kill, fake_freeze};
         struct error err = {};
 
+        fake_clock_skip_idle(true);
         *f = (struct fake){.rpc = -1, .out = -1, .err = -1, .cpu = -1, .memory = -1};
         signal(SIGPIPE, SIG_IGN);
         buffer_init(&f->in, 256 * 1024 * 1024);
@@ -121,14 +126,22 @@ static inline void fake_spin(struct fake *f)
                 event_base_loop(f->base, EVLOOP_NONBLOCK);
 }
 
-/* Runs the loop until the expression holds, 10 s at most. */
+/* Runs the loop for a time of the fake clock, a millisecond in each turn. */
+static inline void fake_run_ms(struct fake *f, int ms)
+{
+        for (int i = 0; i < ms; i++) {
+                fake_clock_advance_ms(1);
+                event_base_loop(f->base, EVLOOP_NONBLOCK);
+        }
+        fake_spin(f);
+}
+
+/* Runs the loop until the expression holds, for at most 20 s of the fake clock. */
 #define fake_until(f, expr)                                                                        \
         do {                                                                                       \
-                for (int i_ = 0; i_ < 10000 && !(expr); i_++) {                                    \
-                        fake_spin(f);                                                              \
-                        if (!(expr))                                                               \
-                                usleep(1000);                                                      \
-                }                                                                                  \
+                fake_spin(f);                                                                      \
+                for (int i_ = 0; i_ < 20000 && !(expr); i_++)                                      \
+                        fake_run_ms(f, 1);                                                         \
                 check(expr);                                                                       \
         } while (0)
 

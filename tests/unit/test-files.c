@@ -85,8 +85,7 @@ static void test_thaws(void)
         read_file(&f, &got, "x", 100);
         check_eq_int(f.thaws, 1);
         struct frame_header header = fake_read(&f, NULL, 0);
-        usleep(60 * 1000);
-        fake_spin(&f);
+        fake_run_ms(&f, 10 * 30);
         check_eq_int(f.freezes, 1);
         answer(&f, header.id, "x", 1, true, "v");
         check_eq_int(got.count, 1);
@@ -256,10 +255,9 @@ static void test_busy(void)
         uint64_t cell = fake_take_exec(&f, NULL, 0);
         read_file(&f, &got, "x", 100);
         uint64_t id = fake_read(&f, NULL, 0).id;
-        for (int i = 0; i < 200 && got.count == 0; i++) {
-                usleep(100000);
-                fake_spin(&f);
-        }
+        fake_run_ms(&f, FILES_WAIT_MS - 1000);
+        check_eq_int(got.count, 0);
+        fake_run_ms(&f, 1000);
         check_eq_int(got.code, EBUSY);
         check_has(got.error, "session \"default\" is busy");
         answer(&f, id, "1", 1, true, "v");

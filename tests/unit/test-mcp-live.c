@@ -204,10 +204,7 @@ static void test_silence_after_cancel(void)
         say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":"
             "1}}");
         print(f.out, "late\n", 5);
-        for (int i = 0; i < 150; i++) {
-                fake_spin(&f);
-                usleep(10000);
-        }
+        fake_run_ms(&f, 10 * LIVE_HEARTBEAT_MS);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
         check_silence();
         close_server();
@@ -227,10 +224,7 @@ static void test_slow_reader(void)
                                         ",\"progressToken\":1,"
                                         "\"io.modelcontextprotocol/logLevel\":\"debug\""));
         print(f.out, "one\n", 4);
-        for (int i = 0; i < 150; i++) {
-                fake_spin(&f);
-                usleep(10000);
-        }
+        fake_run_ms(&f, LIVE_HEARTBEAT_MS / 2);
         check_silence();
         /* What it missed is counted. */
         server->host.congested = NULL;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "supervisor/session/pool-size.h"
 #include "tests/unit/fake-client.h"
+#include "tests/unit/fake-clock.h"
 
 enum { SANDBOXES = 32, EARLY = 30 };
 
@@ -47,11 +48,12 @@ static void on_kill(void *data, uint32_t target)
         w->sandbox[target].killed = true;
 }
 
+/* Runs the loop for a time of the fake clock, a millisecond in each turn. */
 static void spin(struct world *w, int ms)
 {
         for (int i = 0; i < ms; i++) {
                 event_base_loop(w->base, EVLOOP_NONBLOCK);
-                usleep(1000);
+                fake_clock_advance_ms(1);
         }
         event_base_loop(w->base, EVLOOP_NONBLOCK);
 }
@@ -75,6 +77,7 @@ static void open_world(struct world *w, const char *config, uint32_t sessions_ma
         struct error err = {};
 
         *w = (struct world){};
+        fake_clock_skip_idle(true);
         for (int i = 0; i < SANDBOXES; i++)
                 w->sandbox[i].rpc = -1;
         signal(SIGPIPE, SIG_IGN);

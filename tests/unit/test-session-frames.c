@@ -285,8 +285,7 @@ static void test_calls_bound(void)
                 check_eq_int(frame_append(&b, FRAME_CALL, i, call, sizeof(call) - 1), 0);
         fake_send_bytes(&f, buffer_bytes(&b), b.length);
         fake_until(&f, fake_hub.n_calls == CALLS_MAX);
-        usleep(50000);
-        fake_spin(&f);
+        fake_run_ms(&f, 1000);
         check_eq_int(fake_hub.n_calls, CALLS_MAX);
         fake_hub_answer("{\"content\":[]}");
         fake_until(&f, fake_hub.n_calls == CALLS_MAX && fake_hub.calls->next);

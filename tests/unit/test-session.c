@@ -416,8 +416,7 @@ static void test_freeze(void)
                 check_eq_int(f.thaws, i);
                 check(!f.sessions->first->freezing.done);
                 uint64_t cell = fake_take_exec(&f, NULL, 0);
-                usleep(60 * 1000);
-                fake_spin(&f);
+                fake_run_ms(&f, 10 * 30);
                 check_eq_int(f.freezes, i);
                 fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
                 check_eq_int(end.state, CELL_STATE_KEPT);

@@ -68,8 +68,7 @@ static bool is_stale_socket(const char *directory, const char *name)
                              name) >= sizeof(address.sun_path))
                 return false;
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        return fd >= 0 &&
-               connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
+        return fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
                errno == ECONNREFUSED;
 }
 
