@@ -224,7 +224,7 @@ static void test_slow_reader(void)
                                         ",\"progressToken\":1,"
                                         "\"io.modelcontextprotocol/logLevel\":\"debug\""));
         print(f.out, "one\n", 4);
-        fake_run_ms(&f, LIVE_HEARTBEAT_MS / 2);
+        fake_run_ms(&f, LIVE_PROGRESS_MS * 3 / 2);
         check_silence();
         /* What it missed is counted. */
         server->host.congested = NULL;
