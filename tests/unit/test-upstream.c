@@ -15,10 +15,13 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "supervisor/monitor/upstream/upstream-env.h"
+#include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"
 
 static char marker[32]; /* a number of seconds that only our sleeping processes have */
 static char directory[64];
+
+static bool skips_grace; /* of the reapers of servers that start now */
 
 struct run {
         struct upstream *upstream;
@@ -43,7 +46,9 @@ static int try_start(struct run *r, char **argv, char **env, char *cwd,
         while (env && env[server.n_env])
                 server.n_env++;
         *r = (struct run){.fds = {-1, -1, -1}};
+        fake_clock_skip_idle(skips_grace);
         int result = upstream_start(&server, user ? user : &self, &r->upstream, r->fds, err);
+        fake_clock_skip_idle(false);
         if (result < 0)
                 return result;
         struct pollfd polled = {.fd = upstream_exec_fd(r->upstream), .events = POLLIN};
@@ -70,6 +75,16 @@ static struct run start_as(const char *script, char **env, const struct upstream
 static struct run start(const char *script)
 {
         return start_as(script, NULL, NULL);
+}
+
+/* A server whose reaper does not wait between SIGTERM and SIGKILL: the reaper is forked from this process
+ * and has its clock. test_sigterm_ignored() measures the wait. */
+static struct run start_without_grace(const char *script)
+{
+        skips_grace = true;
+        struct run r = start(script);
+        skips_grace = false;
+        return r;
 }
 
 static int finish(struct run *r)
@@ -360,8 +375,10 @@ static void test_sigterm_ignored(void)
 
 static void test_stopped_process(void)
 {
-        struct run r = start("$SLEEP & sleep 0.3; kill -STOP $!; $SLEEP");
+        struct run r = start("$SLEEP & sleep 0.05; kill -STOP $!; echo stopped; $SLEEP");
+        char line[16];
 
+        check_eq_int(read(r.fds[1], line, sizeof(line)), 8);
         await_marked(2);
         upstream_stop(r.upstream);
         check(ended_within(&r, 1500));
@@ -381,7 +398,7 @@ static void test_main_ends_by_itself(void)
 
 static void test_forks_away(void)
 {
-        struct run r = start("trap '' TERM; while :; do ($SLEEP & sleep 0.01); done");
+        struct run r = start_without_grace("trap '' TERM; while :; do ($SLEEP & sleep 0.01); done");
 
         for (int i = 0; i < 300 && count_marked() < 5; i++)
                 nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
@@ -420,8 +437,9 @@ static void test_monitor_killed(void)
 
         if (pid == 0) {
                 /* Two: the second reaper must not hold the first one's socket. */
-                (void)start("trap '' TERM; $SLEEP & (setsid sh -c \"$SLEEP & exit\"); $SLEEP");
-                (void)start("$SLEEP & $SLEEP");
+                (void)start_without_grace(
+                        "trap '' TERM; $SLEEP & (setsid sh -c \"$SLEEP & exit\"); $SLEEP");
+                (void)start_without_grace("$SLEEP & $SLEEP");
                 await_marked(5);
                 raise(SIGKILL);
         }
