@@ -16,9 +16,18 @@ MONITOR = "supervisor/monitor/"
 RULES = [
     ("base", ["base/"]),
     ("policy", ["base/", "policy/"]),
+    ("policy/seccomp", ["base/", "policy/seccomp/"]),
     ("rpc", ["base/", "policy/limits.h", "policy/template-link.h", "rpc/"]),
     ("rootfs", ["base/", "policy/", "rootfs/"]),
-    ("sandbox-init", ["base/", "policy/", "rpc/frame.h", "rpc/sandbox-messages.h", "sandbox-init/"]),
+    ("sandbox-init", ["base/", "sandbox-init/"]),
+    ("sandbox-init/setup", ["base/", "rpc/sandbox-messages.h", "sandbox-init/raw.h", "sandbox-init/setup/"]),
+    ("sandbox-init/init", ["base/", "rpc/sandbox-messages.h", "sandbox-init/setup/template-root.h", "sandbox-init/init/"]),
+    (
+        "sandbox-init/worker",
+        ["base/", "rpc/frame.h", "rpc/sandbox-messages.h", "sandbox-init/raw.h", "sandbox-init/setup/", "sandbox-init/worker/"],
+    ),
+    ("sandbox-init/freestanding", ["base/", "sandbox-init/raw.h", "sandbox-init/freestanding/"]),
+    ("sandbox-init/python", []),
     ("supervisor/config", ["base/", "policy/", "supervisor/config/"]),
     # What runs with the host's privilege. Its parts do not know the whole.
     ("supervisor/monitor", ["base/", "policy/", "rpc/", "supervisor/config/", MONITOR]),

@@ -1,5 +1,6 @@
 """What the pages promise: a section for each finding of doctor's, snippets that a client can read."""
 
+import importlib.util
 import json
 import os
 import re
@@ -41,6 +42,36 @@ class Troubleshooting(unittest.TestCase):
             # What is to be typed: settings and options, which have an equals sign.
             for word in re.findall(r"[\w./-]+=[\w./-]+", fix)[:2]:
                 self.assertIn(word, sections[name], name)
+
+
+class Folders(unittest.TestCase):
+    """One table of folders, in two pages and in the rules of the include graph; each folder says what lives in it."""
+
+    PAGES = ("docs/architecture.md", "HACKING.md")
+
+    def table(self, page):
+        return re.findall(r"^\| `([\w/-]+)/` \| (.+) \|$", read(page), re.M)
+
+    def test_the_table_is_the_same_everywhere(self):
+        spec = importlib.util.spec_from_file_location("include_graph", os.path.join(HERE, "include-graph.py"))
+        graph = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(graph)
+        rules = {folder for folder, _ in graph.RULES}
+        tables = [self.table(page) for page in self.PAGES]
+        self.assertEqual(tables[0], tables[1])
+        self.assertEqual({folder for folder, _ in tables[0]}, rules)
+
+    def test_files_that_pages_name_exist(self):
+        for page in (*self.PAGES, "README.md", "SECURITY.md"):
+            for path in re.findall(r"`((?:base|policy|rpc|rootfs|sandbox-init|supervisor|tests|docs|bench|examples)/[\w/.-]+\.\w+)`", read(page)):
+                self.assertTrue(os.path.exists(os.path.join(ROOT, path)), f"{page}: {path}")
+            for path in re.findall(r"\]\(([\w./-]+)\)", read(page)):
+                self.assertTrue(os.path.exists(os.path.join(ROOT, os.path.dirname(page), path)), f"{page}: {path}")
+
+    def test_what_the_readme_shows_fits_a_terminal(self):
+        for text in re.findall(r"^```sh\n(.*?)^```", read("README.md"), re.S | re.M):
+            for line in text.splitlines():
+                self.assertLessEqual(len(line), 80, line)
 
 
 class Clients(unittest.TestCase):
