@@ -113,7 +113,7 @@ static void on_template_ended(void *data, const struct error *error)
 
         p->template = template_free(p->template);
         /* A session that it was just making has no name yet. */
-        children_sweep(p->monitor->children);
+        children_kill_unknown(p->monitor->children);
         if (p->n_waiting == 0 || ++p->template_deaths > TEMPLATE_DEATHS_MAX) {
                 p->template_deaths = 0;
                 fail_waiting(p, &why);

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -363,6 +364,34 @@ class Many(Templates):
         self.assertEqual([self.ok(server, "x", session=n) for n in names], [5] * 8)
         self.assertEqual(self.ok(server, "7", session="again", profile="p0"), 7)
         self.assertLessEqual(len(self.templates(server)), 5)
+
+
+class Children(harness.Case):
+    """Only processes that no template was asked for are killed."""
+
+    def test_several_templates_at_once(self):
+        profiles = {name: {"agent": True} for name in "abc"}
+        for _ in range(4):
+            server = rawmcp.RawServer("--config", self.config(profiles=profiles, pool=4))
+            self.addCleanup(server.free)
+            server.initialize()
+            calls = [server.start_call("1", session=f"{name}{i}", profile=name) for i in range(4) for name in profiles]
+            for call in calls:
+                cell = call.result(2 * harness.PATIENCE)["structuredContent"]
+                self.assertEqual((cell["status"], cell["state"]), ("ok", "new"), cell)
+            self.assertNotIn("did not ask for", server.log())
+            self.assertEqual(server.close(), 0)
+
+    def test_a_process_that_a_shell_left_before_its_exec(self):
+        script = 'sleep 300 >&- 2>&- & echo $! > pid; exec "$0" run --config "$1" -c "print(1)"'
+        done = subprocess.run(["/bin/sh", "-c", script, harness.CLOISTER, self.config()], cwd=self.dir, env=harness.environment(),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60)
+        with open(self.path("pid"), encoding="ascii") as f:
+            pid = int(f.read())
+        self.addCleanup(os.kill, pid, signal.SIGKILL)
+        self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
+        self.assertNotIn(b"did not ask for", done.stderr)
+        self.assertTrue(harness.alive(pid))
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ static void test_unasked_children_are_killed(void)
                 _exit(0);
         }
         check(children_is_new(f.children, unasked));
-        check_eq_int(children_sweep(f.children), 1);
+        check_eq_int(children_kill_unknown(f.children), 1);
         check(kill(unasked, 0) < 0 && errno == ESRCH);
 }
 
@@ -252,7 +252,7 @@ static void test_killed_template(void)
                 while (f.template)
                         event_base_loop(f.base, EVLOOP_ONCE);
                 check_eq_int(f.told, ESTALE);
-                children_sweep(f.children);
+                children_kill_unknown(f.children);
         }
 }
 

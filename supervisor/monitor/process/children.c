@@ -1,9 +1,10 @@
-/* Our children, by intent. */
+/* The children that the monitor asked for. */
 #include "supervisor/monitor/process/children.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -13,19 +14,85 @@
 #include "base/fd.h"
 #include "base/log.h"
 
+enum {
+        LIST_SIZE_MAX = 1024 * 1024, /* bytes: the pids of all sessions, servers and helpers */
+        REQUESTS_MAX = 256,          /* open at once, one for each template */
+        SEEN_MAX = 64,
+};
+
+/* A child that is not known, and the newest request when it was first seen. */
+struct seen {
+        pid_t pid;
+        uint64_t request;
+};
+
 struct children {
         pid_t *pids;
         size_t n, allocated;
+        uint64_t last_request;
+        uint64_t open[REQUESTS_MAX]; /* in no order */
+        size_t n_open;
+        struct seen seen[SEEN_MAX];
+        size_t n_seen;
+        unsigned int abandoned; /* requests closed without a child */
 };
 
-/* Enough for the pids of every session, server and helper that the limits allow. */
-enum { LIST_SIZE_MAX = 1024 * 1024 };
+static void forget_seen(struct children *c, pid_t pid)
+{
+        for (size_t i = 0; i < c->n_seen; i++) {
+                if (c->seen[i].pid == pid)
+                        c->seen[i] = c->seen[--c->n_seen];
+        }
+}
+
+static int read_list(char **ret, struct error *err)
+{
+        char path[64];
+        size_t length;
+
+        snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return error_errno(err, errno, "open %s", path);
+        return fd_read_whole(fd, LIST_SIZE_MAX, ret, &length, err);
+}
+
+/* The next pid of a list; 0 at its end. */
+static pid_t next_pid(const char **list)
+{
+        char *end;
+        long pid = strtol(*list, &end, 10);
+
+        if (end == *list)
+                return 0;
+        *list = end;
+        return (pid_t)pid;
+}
+
+static int add_existing(struct children *c, struct error *err)
+{
+        _cleanup_free_ char *list = NULL;
+        pid_t pid;
+
+        int r = read_list(&list, err);
+        for (const char *p = list; r >= 0 && (pid = next_pid(&p)) > 0;) {
+                r = children_add(c, pid);
+                if (r < 0)
+                        error_errno(err, -r, "list of children");
+        }
+        return r;
+}
 
 int children_new(struct children **ret, struct error *err)
 {
         struct children *c = calloc(1, sizeof(*c));
         if (!c)
                 return error_errno(err, ENOMEM, "list of children");
+        int r = add_existing(c, err);
+        if (r < 0) {
+                children_free(c);
+                return r;
+        }
         *ret = c;
         return 0;
 }
@@ -49,6 +116,7 @@ int children_add(struct children *c, pid_t pid)
                 c->allocated = size;
         }
         c->pids[c->n++] = pid;
+        forget_seen(c, pid);
         return 0;
 }
 
@@ -79,53 +147,103 @@ int children_is_new(const struct children *c, pid_t pid)
                info.si_pid == 0;
 }
 
-static int read_list(char **ret, struct error *err)
+uint64_t children_request(struct children *c)
 {
-        char path[64];
-        size_t length;
-
-        snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-                return error_errno(err, errno, "open %s", path);
-        return fd_read_whole(fd, LIST_SIZE_MAX, ret, &length, err);
+        c->last_request++;
+        /* Without room its child may be killed, and the session is then made anew. */
+        if (c->n_open < REQUESTS_MAX)
+                c->open[c->n_open++] = c->last_request;
+        return c->last_request;
 }
 
-/* Returns how many there were. The living are left alone with WNOHANG, and killed without. */
-static int reap_unknown(struct children *c, int options)
+void children_request_close(struct children *c, uint64_t *request, bool has_come)
+{
+        if (*request == 0)
+                return;
+        for (size_t i = 0; i < c->n_open; i++) {
+                if (c->open[i] == *request)
+                        c->open[i] = c->open[--c->n_open];
+        }
+        c->abandoned += !has_come;
+        *request = 0;
+}
+
+static uint64_t oldest_open(const struct children *c)
+{
+        uint64_t oldest = UINT64_MAX;
+
+        for (size_t i = 0; i < c->n_open; i++)
+                oldest = c->open[i] < oldest ? c->open[i] : oldest;
+        return oldest;
+}
+
+/* Whether a request that was open when this child was first seen is open still. */
+static bool may_be_requested(struct children *c, pid_t pid)
+{
+        if (c->n_open == 0)
+                return false;
+        for (size_t i = 0; i < c->n_seen; i++) {
+                if (c->seen[i].pid == pid)
+                        return oldest_open(c) <= c->seen[i].request;
+        }
+        if (c->n_seen == SEEN_MAX)
+                return false;
+        c->seen[c->n_seen++] = (struct seen){pid, c->last_request};
+        return true;
+}
+
+/* Whether the child of a request that was closed without one can account for this child. */
+static bool take_abandoned(struct children *c)
+{
+        if (c->abandoned == 0)
+                return false;
+        c->abandoned--;
+        return true;
+}
+
+/* Returns how many were never requested. With WNOHANG none is killed. */
+static int end_unknown(struct children *c, int options)
 {
         _cleanup_free_ char *list = NULL;
         struct error error = {};
-        int reaped = 0;
+        bool all = true;
+        int unasked = 0;
+        pid_t pid;
 
         int r = read_list(&list, &error);
         if (r < 0)
                 return r;
-        for (char *p = list, *end;; p = end) {
-                pid_t pid = (pid_t)strtol(p, &end, 10);
-                if (end == p)
-                        break;
+        for (const char *p = list; (pid = next_pid(&p)) > 0;) {
                 if (find(c, pid) >= 0)
                         continue;
-                /* It is our child and not reaped, so that the pid is still its own. */
+                bool spared = !(options & WNOHANG) && may_be_requested(c, pid);
+                all = all && !spared;
+                if (spared)
+                        continue;
+                /* It has not been reaped, so that its pid cannot be another process. */
                 if (!(options & WNOHANG))
                         kill(pid, SIGKILL);
                 if (waitpid(pid, NULL, options) != pid)
                         continue;
+                forget_seen(c, pid);
+                if (take_abandoned(c))
+                        continue;
                 if (!(options & WNOHANG))
                         log_warning("killed process %d, which the monitor did not ask for",
                                     (int)pid);
-                reaped++;
+                unasked++;
         }
-        return reaped;
+        if (all && !(options & WNOHANG))
+                c->abandoned = 0;
+        return unasked;
 }
 
-int children_sweep(struct children *c)
+int children_kill_unknown(struct children *c)
 {
-        return reap_unknown(c, 0);
+        return end_unknown(c, 0);
 }
 
-int children_bury(struct children *c)
+int children_reap_unknown(struct children *c)
 {
-        return reap_unknown(c, WNOHANG);
+        return end_unknown(c, WNOHANG);
 }

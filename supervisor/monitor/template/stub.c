@@ -186,7 +186,7 @@ static void wait_for_end(struct stub *s)
         struct pollfd end = {.fd = pidfd, .events = POLLIN};
 
         while (waitpid(s->pid, NULL, WNOHANG) == 0) {
-                children_bury(s->children);
+                children_reap_unknown(s->children);
                 poll(&end, 1, MOMENT_MS);
         }
 }

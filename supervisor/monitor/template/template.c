@@ -65,6 +65,7 @@ struct template
         bool try_again; /* another one may do what this one could not */
         struct stub *stub;
         struct cgroup *cgroup; /* version 2: beside its sessions', so that it can clone into them */
+        uint64_t request;      /* for the session that was asked for, until it has come; or 0 */
         bool lends;            /* as far as is known it can */
         pid_t pid;
         int control, messages; /* messages: what it says on standard error */
@@ -137,6 +138,7 @@ static void next(struct template *t)
                 give_up(t);
                 return;
         }
+        t->request = children_request(t->host->children);
         t->state = TEMPLATE_ASKED;
         set_deadline(t, SESSION_SECONDS);
 }
@@ -148,6 +150,7 @@ static int handle_here(struct template *t, pid_t pid)
         int r = sandbox_adopt(t->line[0].sandbox, pid, t->stub, &t->error);
         if (r < 0)
                 return r;
+        children_request_close(t->host->children, &t->request, true);
         /* Refused once, it would be again. */
         t->lends = t->lends && sandbox_is_placed(t->line[0].sandbox);
         r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
@@ -161,7 +164,8 @@ static int handle_session_end(struct template *t, const struct error *error)
 {
         event_del(t->deadline);
         t->state = TEMPLATE_IDLE;
-        int r = children_sweep(t->host->children);
+        children_request_close(t->host->children, &t->request, false);
+        int r = children_kill_unknown(t->host->children);
         if (r > 0)
                 return error_set(&t->error, EPROTO,
                                  "the template made processes that nobody asked for");
@@ -437,7 +441,8 @@ struct template *template_free(struct template *t)
                 children_remove(t->host->children, t->pid);
                 /* A session that it had begun and that was refused: its pid namespace does not end
                  * while one of ours in it is not reaped. */
-                children_sweep(t->host->children);
+                children_request_close(t->host->children, &t->request, false);
+                children_kill_unknown(t->host->children);
         }
         stub_unref(t->stub);
         cgroup_free(t->cgroup);

@@ -1,0 +1,156 @@
+/* Which children of the monitor are killed: those that it did not ask for, and no others. */
+#include "supervisor/monitor/process/children.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/test.h"
+
+static pid_t make_child(void)
+{
+        pid_t pid = fork();
+
+        check(pid >= 0);
+        if (pid == 0) {
+                pause();
+                _exit(0);
+        }
+        return pid;
+}
+
+static bool lives(pid_t pid)
+{
+        return kill(pid, 0) == 0;
+}
+
+static void end(pid_t pid)
+{
+        check_eq_int(kill(pid, SIGKILL), 0);
+        check_eq_int(waitpid(pid, NULL, 0), pid);
+}
+
+static struct children *make(void)
+{
+        struct children *c;
+        struct error err = {};
+
+        check_ok(children_new(&c, &err));
+        return c;
+}
+
+static void test_unknown_is_killed(void)
+{
+        struct children *c = make();
+        pid_t known = make_child(), unknown = make_child();
+
+        check_eq_int(children_add(c, known), 0);
+        check(!children_is_new(c, known));
+        check(children_is_new(c, unknown));
+        check_eq_int(children_kill_unknown(c), 1);
+        check(!lives(unknown));
+        check(lives(known));
+        end(known);
+        children_free(c);
+}
+
+/* A shell's background process stays a child of the program that the shell execs. */
+static void test_what_was_there_before_is_left_alone(void)
+{
+        pid_t before = make_child();
+        struct children *c = make();
+
+        check_eq_int(children_kill_unknown(c), 0);
+        check(lives(before));
+        end(before);
+        children_free(c);
+}
+
+/* Two templates make a session each; the first is done while the second one's is on its way. */
+static void test_child_of_another_open_request_lives(void)
+{
+        struct children *c = make();
+        uint64_t one = children_request(c), two = children_request(c);
+        pid_t first = make_child(), second = make_child();
+
+        check_eq_int(children_add(c, first), 0);
+        children_request_close(c, &one, true);
+        check_eq_int(one, 0);
+        check_eq_int(children_kill_unknown(c), 0);
+        check(lives(second));
+        check(children_is_new(c, second));
+        check_eq_int(children_add(c, second), 0);
+        children_request_close(c, &two, true);
+        check_eq_int(children_kill_unknown(c), 0);
+        check(lives(second));
+        end(first);
+        end(second);
+        children_free(c);
+}
+
+/* Requests that follow each other without a pause save no child for ever. */
+static void test_later_requests_do_not_save_a_child(void)
+{
+        struct children *c = make();
+        uint64_t one = children_request(c);
+        pid_t unknown = make_child(), asked = make_child();
+
+        check_eq_int(children_kill_unknown(c), 0);
+        uint64_t two = children_request(c);
+        check_eq_int(children_kill_unknown(c), 0);
+        check(lives(unknown));
+        check_eq_int(children_add(c, asked), 0);
+        children_request_close(c, &one, true);
+        check_eq_int(children_kill_unknown(c), 1);
+        check(!lives(unknown));
+        children_request_close(c, &two, false);
+        end(asked);
+        children_free(c);
+}
+
+/* A template that ends while it makes a session: its child is killed, and was asked for. */
+static void test_child_of_a_request_that_failed(void)
+{
+        struct children *c = make();
+        uint64_t request = children_request(c);
+        pid_t child = make_child(), another;
+
+        children_request_close(c, &request, false);
+        check_eq_int(children_kill_unknown(c), 0);
+        check(!lives(child));
+        /* It accounts for one child, once. */
+        another = make_child();
+        check_eq_int(children_kill_unknown(c), 1);
+        check(!lives(another));
+        request = children_request(c);
+        children_request_close(c, &request, false);
+        check_eq_int(children_kill_unknown(c), 0);
+        another = make_child();
+        check_eq_int(children_kill_unknown(c), 1);
+        children_free(c);
+}
+
+static void test_reap(void)
+{
+        struct children *c = make();
+        pid_t living = make_child(), dead = make_child();
+
+        check_eq_int(kill(dead, SIGKILL), 0);
+        check_eq_int(waitid(P_PID, (id_t)dead, &(siginfo_t){}, WEXITED | WNOWAIT), 0);
+        check_eq_int(children_reap_unknown(c), 1);
+        check(!lives(dead));
+        check(lives(living));
+        end(living);
+        children_free(c);
+}
+
+int main(void)
+{
+        run(test_unknown_is_killed);
+        run(test_what_was_there_before_is_left_alone);
+        run(test_child_of_another_open_request_lives);
+        run(test_later_requests_do_not_save_a_child);
+        run(test_child_of_a_request_that_failed);
+        run(test_reap);
+        return 0;
+}
