@@ -73,7 +73,7 @@ static void on_limits(void *data, uint32_t facts)
         struct broker *broker = data;
 
         broker->hello.facts = facts;
-        broker->sessions->hello.facts = facts;
+        sessions_set_usage(broker->sessions, (enum monitor_usage)facts);
 }
 
 static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
@@ -268,8 +268,8 @@ static int make_parts(struct broker *broker, struct error *err)
         };
         const struct hub_host hub_host = {broker, ask_upstream_start, ask_upstream_stop,
                                           on_catalogue_changed};
-        const struct sessions_host sessions_host = {broker, ask_create, ask_interrupt, ask_kill,
-                                                    ask_freeze};
+        const struct sandbox_requests requests = {broker, ask_create, ask_interrupt, ask_kill,
+                                                  ask_freeze};
 
         broker->base = event_base_new();
         if (!broker->base)
@@ -284,7 +284,7 @@ static int make_parts(struct broker *broker, struct error *err)
         const struct tool_provider tools = broker_tool_provider(broker->hub);
         if (r >= 0)
                 r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
-                                 &tools, &sessions_host, err);
+                                 &tools, &requests, err);
         if (r >= 0 && broker->options.control_fd >= 0)
                 r = control_new(&broker->control, broker->base, broker->options.control_fd,
                                 broker->sessions, err);

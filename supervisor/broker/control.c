@@ -14,7 +14,6 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/session/session-list.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 
@@ -48,10 +47,12 @@ static void client_free(struct client *client)
 static int answer_list(struct control *control, yyjson_val *params, struct buffer *result,
                        struct error *err)
 {
-        int r = buffer_printf(result, "{\"sessions_max\":%u,\"ready\":%zu,\"sessions\":",
-                              control->sessions->hello.sessions_max,
-                              pool_ready(control->sessions->pool));
+        struct sessions_count count;
 
+        sessions_count(control->sessions, &count);
+        int r = buffer_printf(result,
+                              "{\"sessions_max\":%zu,\"ready\":%zu,\"sessions\":", count.max,
+                              count.spares_ready);
         if (r >= 0)
                 r = sessions_append_list(control->sessions, result);
         if (r >= 0)

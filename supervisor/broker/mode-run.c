@@ -14,6 +14,7 @@
 #include "supervisor/broker/run-out.h"
 #include "supervisor/broker/terminal.h"
 #include "supervisor/broker/writer.h"
+#include "supervisor/session/session.h"
 
 enum {
         STATUS_TIMEOUT = 124,   /* as timeout(1) */
@@ -66,7 +67,7 @@ static void balance(struct mode_run *mode)
 
         for (int i = 0; i < CELL_STREAMS; i++)
                 full = full || writer_is_full(&mode->outputs[i].writer);
-        if (mode->session && mode->session->paused != full)
+        if (mode->session)
                 session_pause_output(mode->session, full);
 }
 

@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "rpc/file-stream.h"
 #include "supervisor/broker/writer.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/files.h"
 
 struct run_out {
         struct session *session;

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result.h"
-#include "supervisor/session/files.h"
+#include "supervisor/session/file-read.h"
 
 static const struct caching caching = {.ttl_ms = 0, .scope = "private"};
 

@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "supervisor/session/cell.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/session-name.h"
 
 enum { RESOURCE_URI_MAX = 1024, RESOURCE_PATH_MAX = 255 };
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "supervisor/session/sessions.h"
+#include "supervisor/session/session-internal.h"
 #include "supervisor/session/tool-provider.h"
 
 enum { WAIT_MAX_MS = 10000, RETURN_OVERHEAD = 4096 };
@@ -206,12 +206,12 @@ static int parse_object(const struct frame_header *header, const char *payload, 
 int calls_on_call(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err)
 {
-        const struct tool_provider *tools = &session->set->tools;
+        const struct tool_provider *tools = &session->context->tools;
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct error why = {};
         struct tool_call *call;
 
-        if (session->dead)
+        if (session->state == SESSION_DRAINING)
                 return 0;
         int r = parse_object(header, payload, &doc, err);
         if (r < 0)
@@ -266,12 +266,12 @@ void tool_wait_done(struct tool_call *call)
 int calls_on_query(struct session *session, const struct frame_header *header, const char *payload,
                    struct error *err)
 {
-        const struct tool_provider *tools = &session->set->tools;
+        const struct tool_provider *tools = &session->context->tools;
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct tool_call *call;
         int64_t wait_ms = 0;
 
-        if (session->dead)
+        if (session->state == SESSION_DRAINING)
                 return 0;
         int r = parse_object(header, payload, &doc, err);
         if (r < 0)
@@ -303,7 +303,7 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
 
 static void drop(struct tool_call *call)
 {
-        const struct tool_provider *tools = &call->session->set->tools;
+        const struct tool_provider *tools = &call->session->context->tools;
 
         if (call->handle)
                 tools->drop(call->handle);

@@ -104,12 +104,14 @@ struct cell_outcome {
         uint64_t memory_peak; /* bytes, 0: unknown */
 };
 
+void cell_outcome_done(struct cell_outcome *outcome);
+
 struct cell {
         struct session *session;
         struct cell *next;
         struct buffer payload; /* of EXEC; empty once sent */
         uint32_t timeout_ms;   /* 0: none */
-        bool reset, reset_done, cancelled;
+        bool reset, cancelled;
         char profile[IMAGE_NAME_SIZE]; /* name; "": the config's usual one */
         bool profile_asked;            /* by the call itself: a session under another refuses it */
         char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
@@ -158,3 +160,10 @@ struct cell_call *cell_call_begin(struct cell *cell, const char *server, const c
 /* Notes how a call ended. slot may be NULL. */
 void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
                    uint64_t duration_us);
+
+/* Stops a cell: it leaves the queue, or it is interrupted and, if it still runs after
+ * SESSION_GRACE_MS, its sandbox is killed. done() follows with the status cancelled. */
+void cell_cancel(struct cell *cell);
+
+/* The same, but the sandbox of a running cell is killed at once. */
+void cell_kill(struct cell *cell);

@@ -7,7 +7,6 @@
 
 #include "base/base64.h"
 #include "base/file-path.h"
-#include "supervisor/session/session.h"
 
 static bool is_token(char c)
 {
@@ -82,19 +81,6 @@ int cell_take_display(struct cell_outcome *outcome, const char *payload, size_t 
         return keep(outcome, mime, text ? text : data, text ? n_text : n_data, text, err);
 }
 
-int display_on_frame(struct session *session, const struct frame_header *header,
-                     const char *payload, struct error *err)
-{
-        struct cell *cell = session_current(session);
-
-        if (header->id > session->last_number)
-                return error_set(err, EPROTO, "DISPLAY for cell %llu, which has not begun",
-                                 (unsigned long long)header->id);
-        if (!cell || header->id != cell->number)
-                return 0;
-        return cell_take_display(&cell->outcome, payload, header->length, err);
-}
-
 static int take_file(yyjson_val *item, struct cell_file *file, struct error *err)
 {
         size_t n_path = 0, n_mime = 0;
@@ -139,15 +125,4 @@ int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, si
         *n = count;
         *total = told > (int64_t)count ? (size_t)told : count;
         return 0;
-}
-
-void display_done(struct cell_outcome *outcome)
-{
-        for (size_t i = 0; i < outcome->n_displays; i++)
-                buffer_done(&outcome->displays[i].data);
-        free(outcome->displays);
-        free(outcome->files);
-        outcome->displays = NULL;
-        outcome->files = NULL;
-        outcome->n_displays = outcome->n_files = 0;
 }

@@ -7,16 +7,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "rpc/frame.h"
 #include "supervisor/session/cell.h"
 
 /* type/subtype in lower case, without parameters. */
 bool mime_type_valid(const char *text, size_t n);
-
-/* Handler of the frame table. What comes late, from a thread or task of an earlier cell, is passed
- * over. */
-int display_on_frame(struct session *session, const struct frame_header *header,
-                     const char *payload, struct error *err);
 
 /* Takes the payload of a DISPLAY; beyond the bounds of cell.h it is only counted. Returns 0,
  * -EBADMSG when it is not of its shape, -ENOMEM. */
@@ -27,6 +21,3 @@ int cell_take_display(struct cell_outcome *outcome, const char *payload, size_t 
  * files. *files (n of them) is the caller's to free. Returns 0, -EBADMSG or -ENOMEM. */
 int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, size_t *n,
                    size_t *total, struct error *err);
-
-/* Frees both. */
-void display_done(struct cell_outcome *outcome);

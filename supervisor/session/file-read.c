@@ -1,10 +1,13 @@
-/* A whole file of a session, piece by piece. */
+/* Whole files of a session, in pieces. */
+#include "supervisor/session/file-read.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file-path.h"
 #include "supervisor/session/files.h"
+#include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
 
 struct file_read {
@@ -58,21 +61,12 @@ static void on_piece(void *data, const struct file_answer *answer, const struct 
                 read_end(read, r < 0 ? &err : NULL);
 }
 
-static struct session *find_session(struct sessions *sessions, const char *name)
-{
-        for (struct session *s = sessions->first; s; s = s->next) {
-                if (strcmp(s->name, name) == 0)
-                        return s;
-        }
-        return NULL;
-}
-
 int session_file_read(struct sessions *sessions, const char *name, const char *path, size_t most,
                       session_file_fn *done, void *data, struct error *err)
 {
-        struct session *session = find_session(sessions, name);
+        struct session *session = sessions_find(sessions, name);
 
-        if (!session || session->state == SESSION_NONE)
+        if (!session || session_state(session) == SESSION_NONE)
                 return error_set(err, ENOENT, "there is no session \"%.64s\"", name);
         if (!file_path_valid(path, strlen(path)))
                 return error_set(err, EINVAL, "\"%.255s\" is no path below /workspace/out", path);

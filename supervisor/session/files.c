@@ -9,8 +9,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "supervisor/session/display.h"
-#include "supervisor/session/freeze.h"
-#include "supervisor/session/sessions.h"
+#include "supervisor/session/session-internal.h"
 
 enum { PAYLOAD_MAX = 2 * FILES_CHUNK, MESSAGE_MAX = 200 };
 
@@ -64,8 +63,7 @@ static void on_timeout(evutil_socket_t fd, short what, void *data)
 
 static int check_alive(const struct session *s, struct error *err)
 {
-        if (s->state != SESSION_IDLE && s->state != SESSION_RUNNING &&
-            s->state != SESSION_INTERRUPTING)
+        if (!session_is_usable(s))
                 return error_set(err, ENOENT, "session \"%s\" is gone, and its files with it",
                                  s->name);
         if (s->files.n >= FILES_REQUESTS_MAX)
@@ -87,8 +85,8 @@ static int ask(struct session *s, const struct file_request *what, const struct 
         *request = *what;
         request->session = s;
         request->number = s->files.last_number + 1;
-        request->timer = evtimer_new(s->set->base, on_timeout, request);
-        freeze_end(s);
+        request->timer = evtimer_new(s->context->base, on_timeout, request);
+        session_thaw(s);
         int r = request->timer ? channel_send(&s->channel, request->question.type, request->number,
                                               buffer_bytes(payload), payload->length)
                                : -ENOMEM;

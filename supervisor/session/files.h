@@ -17,7 +17,6 @@
 #include "supervisor/session/cell.h"
 
 struct session;
-struct sessions;
 struct file_request;
 
 enum {
@@ -64,23 +63,12 @@ void file_answer_done(struct file_answer *answer);
 typedef void files_done_fn(void *data, const struct file_answer *answer, const struct error *error);
 
 /* Each asks the worker of a session: 0, or negative errno when nobody can be asked. Paths are
- * relative to /workspace (showing.h); the list is that of /workspace/out. */
+ * relative to /workspace (base/file-path.h); the list is that of /workspace/out. */
 int files_fetch(struct session *session, const char *path, uint64_t offset, size_t length,
                 files_done_fn *done, void *data, struct error *err);
 int files_list(struct session *session, files_done_fn *done, void *data, struct error *err);
 int files_put(struct session *session, const char *path, uint64_t offset, const void *bytes,
               size_t n, files_done_fn *done, void *data, struct error *err);
-
-/* content is NULL when error is not; it may be taken. Called as above. */
-typedef void session_file_fn(void *data, struct buffer *content, const struct error *error);
-
-/*
- * Reads a whole file of at most `most` bytes (FILES_READ_MAX at most) below /workspace/out of the
- * session of this name. Returns 0, or negative errno: no such session, a path that cannot be one,
- * too many requests.
- */
-int session_file_read(struct sessions *sessions, const char *session, const char *path, size_t most,
-                      session_file_fn *done, void *data, struct error *err);
 
 /* Handler of the frame table. */
 int files_on_data(struct session *session, const struct frame_header *header, const char *payload,

@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "supervisor/session/calls.h"
-#include "supervisor/session/display.h"
 #include "supervisor/session/files.h"
+#include "supervisor/session/session-internal.h"
 
 #define IN(state) (1u << (state))
 
@@ -18,15 +18,16 @@ struct frame_rule {
 };
 
 enum {
-        WITH_CELL = IN(SESSION_RUNNING) | IN(SESSION_INTERRUPTING),
-        ALIVE = IN(SESSION_IDLE) | WITH_CELL,
+        WITH_CELL = IN(SESSION_RUNNING) | IN(SESSION_INTERRUPTING) | IN(SESSION_DRAINING),
+        ALIVE = IN(SESSION_IDLE) | IN(SESSION_FREEZING) | IN(SESSION_FROZEN) |
+                IN(SESSION_SETTLING) | WITH_CELL,
 };
 
 /* PROGRESS and ASK are reserved: legal in no state yet. */
 static const struct frame_rule rules[] = {
         {FRAME_RESULT, WITH_CELL, session_on_result}, {FRAME_CALL, ALIVE, calls_on_call},
         {FRAME_QUERY, ALIVE, calls_on_query},         {FRAME_DROP, ALIVE, calls_on_drop},
-        {FRAME_LOG, ALIVE, session_on_log},           {FRAME_DISPLAY, ALIVE, display_on_frame},
+        {FRAME_LOG, ALIVE, session_on_log},           {FRAME_DISPLAY, ALIVE, session_on_display},
         {FRAME_DATA, ALIVE, files_on_data},
 };
 

@@ -1,13 +1,13 @@
 /* How a cell ended: its worker's word, the kernel's, or what we did to it. */
 #include "supervisor/session/outcome.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "supervisor/session/sessions.h"
 #include "supervisor/session/usage.h"
 
 /* Seconds for a person: "120 s", "0.5 s". */
@@ -24,7 +24,7 @@ void outcome_describe_stop(const struct session *s, const struct cell *cell, cha
 {
         char text[32];
 
-        if (s->stopping_as == CELL_TIMEOUT)
+        if (s->stop_status == CELL_TIMEOUT)
                 snprintf(to, CELL_WHY_MAX, "the call reached its timeout of %s",
                          outcome_seconds(cell->timeout_ms, text));
         else
@@ -36,9 +36,9 @@ void outcome_alive(const struct session *s, struct cell *cell)
 {
         struct cell_outcome *o = &cell->outcome;
 
-        if (s->state != SESSION_INTERRUPTING)
+        if (s->stop_status == CELL_OK)
                 return;
-        o->status = s->stopping_as;
+        o->status = s->stop_status;
         o->has_exit_code = false;
         outcome_describe_stop(s, cell, o->why);
 }
@@ -68,7 +68,7 @@ static void describe_death(const struct session *s, const struct monitor_ended *
                 o->status = CELL_OOM;
                 snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
                          (unsigned long long)((s->profile ? s->profile->limits.memory
-                                                          : s->set->hello.memory_max) >>
+                                                          : s->context->hello.memory_max) >>
                                               20));
                 return;
         }
@@ -82,13 +82,14 @@ static void describe_death(const struct session *s, const struct monitor_ended *
         snprintf(o->why, sizeof(o->why), "the interpreter was killed by SIG%s", name ? name : "?");
 }
 
-/* The code closed the channel, unless the worker's death came first and explains it. */
-static bool closed_by_code(const struct session *s, const struct monitor_ended *ended)
+/* Whether SIGKILL, which was our kill, ended the worker. If it died of something else before that,
+ * its death explains why the channel ended. */
+static bool died_of_our_kill(const struct monitor_ended *ended)
 {
-        return s->end == END_CLOSED && s->state == SESSION_ENDING &&
-               (ended->wait_status == -1 ||
-                (WIFSIGNALED(ended->wait_status) && WTERMSIG(ended->wait_status) == SIGKILL)) &&
-               ended->oom_kills == 0 && !evtimer_pending(s->timer, NULL);
+        int status = ended->wait_status;
+
+        return ended->oom_kills == 0 &&
+               (status == -1 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
 }
 
 /* How the sandbox ended; o is a cell's or one of its own. */
@@ -98,17 +99,18 @@ void outcome_dead(const struct session *s, const struct monitor_ended *ended,
         static const enum cell_status by_end[] = {
                 [END_TIMEOUT] = CELL_TIMEOUT, [END_CANCELLED] = CELL_CANCELLED,
                 [END_RESET] = CELL_KILLED,    [END_IDLE] = CELL_KILLED,
-                [END_CHANNEL] = CELL_KILLED,  [END_CLOSED] = CELL_KILLED,
+                [END_PROTOCOL] = CELL_KILLED, [END_CLOSED] = CELL_KILLED,
                 [END_OWNER] = CELL_KILLED,
         };
+        static_assert(ARRAY_SIZE(by_end) == SESSION_END_MAX, "a status for each end");
 
         o->state = CELL_STATE_LOST;
-        if (s->end == END_NONE || (s->end == END_CLOSED && !closed_by_code(s, ended))) {
+        if (s->end == END_NONE || (s->end == END_CLOSED && !died_of_our_kill(ended))) {
                 describe_death(s, ended, o);
-                if (s->state != SESSION_INTERRUPTING)
+                if (s->stop_status == CELL_OK)
                         return;
-                /* Told to stop, the code ended everything: it stopped. */
-                o->status = s->stopping_as;
+                /* The code answered the interrupt by ending the process. */
+                o->status = s->stop_status;
                 outcome_describe_stop(s, s->cells, o->why);
                 return;
         }
@@ -119,7 +121,7 @@ void outcome_dead(const struct session *s, const struct monitor_ended *ended,
 void outcome_take_usage(struct session *s, struct cell *cell, const struct monitor_ended *ended)
 {
         struct cell_outcome *o = &cell->outcome;
-        enum monitor_usage kind = (enum monitor_usage)s->set->hello.facts;
+        enum monitor_usage kind = session_usage_kind(s);
         uint64_t cpu, peak;
 
         if (ended) {

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "supervisor/session/session.h"
+#include "supervisor/session/session-internal.h"
 
 #define OUTCOME_CLOSED "the code closed Cloister's channel"
 
@@ -16,9 +16,9 @@ void outcome_describe_stop(const struct session *s, const struct cell *cell, cha
 /* A cell whose worker answered: its own word, unless it was told to stop. */
 void outcome_alive(const struct session *s, struct cell *cell);
 
-/* How the sandbox ended; o is the cell's, or one of its own. */
+/* A sandbox that has ended. outcome: of the cell that ran in it, else any other one. */
 void outcome_dead(const struct session *s, const struct monitor_ended *ended,
-                  struct cell_outcome *o);
+                  struct cell_outcome *outcome);
 
 /* The facts of a cell at its end; ended: the sandbox is gone, and the monitor has read them; else
  * NULL. */

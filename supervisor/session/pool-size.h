@@ -1,8 +1,9 @@
 /*
- * How many ready sandboxes a profile wants, computed from when its sessions began.
+ * How many spare sandboxes a profile should have, computed from the times at which its sessions
+ * took one.
  *
- * A bucket is filled by one with each session and leaks as fast as sandboxes are made. Its level is
- * the number of spares with which none would have waited.
+ * A leaky bucket: each session adds one, and it drains at the rate at which sandboxes are made. Its
+ * level is the number of spares with which no session would have waited.
  */
 #pragma once
 
@@ -14,27 +15,28 @@
 #include "policy/image.h"
 
 enum {
-        POOL_SIZE_AGAIN_MS = 250, /* after a spare's death; doubled with each in a row */
+        POOL_SIZE_AGAIN_MS =
+                250, /* delay after the death of a spare, doubled with each one in a row */
         POOL_SIZE_AGAIN_MAX_MS = 64000,
-        POOL_SIZE_LONG_LIFE_US = 60000000, /* a death after it is not in a row with others */
+        POOL_SIZE_LONG_LIFE_US = 60000000, /* a spare that lived longer begins a new row */
 };
 
 struct pool_size {
         char name[IMAGE_NAME_SIZE]; /* of the profile */
-        bool expected;              /* somebody said that sessions will come */
-        bool suspended;             /* no sandbox could be made */
-        double level;
+        bool expected;              /* sessions are expected */
+        bool suspended;             /* the last request failed */
+        double level;               /* of the bucket, at level_us */
         uint64_t level_us;
-        unsigned int peak, peak_before; /* of this period, of the one before */
-        uint64_t first_us;              /* the first sandbox was there; 0: none was */
+        unsigned int peak, peak_before; /* highest level in this period and the one before */
+        uint64_t first_us;              /* when the first sandbox was there; 0: none was */
         unsigned int deaths;            /* in a row */
-        uint64_t not_before_us;         /* the next is made */
+        uint64_t not_before_us;         /* the next sandbox is not requested before */
 };
 
-/* A session begins. make_us: how long one takes to make. */
-void pool_size_note(struct pool_size *d, uint64_t now_us, double make_us);
-/* A period is over. Whether there was any demand in it or the one before. */
-bool pool_size_look_back(struct pool_size *d, uint64_t now_us, double make_us);
-size_t pool_size_wanted(const struct pool_size *d, const struct config_pool *bounds);
-/* A spare has died, which had lived for so long. */
-void pool_size_note_death(struct pool_size *d, uint64_t now_us, uint64_t lived_us);
+/* A session takes a sandbox. make_us: how long it takes to make one. */
+void pool_size_note(struct pool_size *size, uint64_t now_us, double make_us);
+/* Ends a period. Returns whether a session took a sandbox in it or in the one before. */
+bool pool_size_end_period(struct pool_size *size, uint64_t now_us, double make_us);
+size_t pool_size_wanted(const struct pool_size *size, const struct config_pool *limits);
+/* A spare has died after it had lived for lived_us. */
+void pool_size_note_death(struct pool_size *size, uint64_t now_us, uint64_t lived_us);

@@ -1,4 +1,4 @@
-/* Ready sandboxes. */
+/* Spare sandboxes. */
 #include "supervisor/session/pool.h"
 
 #include <errno.h>
@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "policy/image.h"
 #include "supervisor/session/pool-size.h"
-#include "supervisor/session/sessions.h"
 
 enum {
         MAKE_US = 10000, /* taken for granted until one was made */
@@ -23,53 +22,69 @@ enum {
 };
 
 enum spare_state {
-        SPARE_COMING,
+        SPARE_COMING,     /* requested */
+        SPARE_DISCARDING, /* requested; killed as soon as it exists */
+        SPARE_EARLY,      /* ready, but its template had not imported everything */
         SPARE_READY,
-        SPARE_ENDING,
+        SPARE_ENDING, /* the monitor was asked to kill it */
 };
 
 struct spare {
         TAILQ_ENTRY(spare) link;
         struct pool *pool;
         enum spare_state state;
-        bool unwanted; /* coming, and to be ended then */
-        bool early;    /* its template had not imported all by then */
         uint32_t serial, target;
-        struct config *config; /* referenced */
         size_t profile;
         int fds[SESSION_FDS];
-        struct event *spoke;
+        struct event *readable;
         uint64_t asked_us, ready_us;
 };
 
 struct pool {
-        struct sessions *set;
-        bool open; /* somebody expects sessions */
+        struct event_base *base;
+        const struct config *config; /* borrowed; of all spares that are not to be ended */
+        struct sandbox_requests requests;
+        struct pool_owner owner;
+        size_t n_live, n_waiting, sessions_max; /* sessions */
+        uint64_t active_us;                     /* a cell was last queued, started or ended */
+
+        bool expected; /* sessions of some profile are */
         TAILQ_HEAD(, spare) spares;
-        struct pool_size demand[CONFIG_PROFILES_MAX];
-        double make_us;
+        struct pool_size sizes[CONFIG_PROFILES_MAX];
+        double make_us; /* mean time in which a sandbox is made */
         struct event *timer, *period;
-        uint64_t patient_us; /* how long it lets cells go first */
+        uint64_t latest_us; /* a request is delayed until then at most */
 };
 
 static size_t n_profiles(const struct pool *p)
 {
-        size_t n = p->set->config->n_profiles;
+        size_t n = p->config->n_profiles;
 
-        return n > 0 ? n : 1; /* a config without any, as tests make */
+        return n > 0 ? n : 1; /* the configs of some tests have none */
 }
 
 static const struct config_pool *settings_of(const struct pool *p, size_t profile)
 {
-        const struct config *config = p->set->config;
+        const struct config *config = p->config;
 
         return config->n_profiles > 0 ? &config->profiles[profile].pool : &config->top.pool;
 }
 
-static bool is_current(const struct spare *spare, size_t profile)
+/* It exists, and a session may take it. */
+static bool is_ready(const struct spare *spare)
 {
-        return spare->config == spare->pool->set->config && spare->profile == profile &&
-               !spare->unwanted;
+        return spare->state == SPARE_EARLY || spare->state == SPARE_READY;
+}
+
+/* The monitor has not answered yet. */
+static bool is_requested(const struct spare *spare)
+{
+        return spare->state == SPARE_COMING || spare->state == SPARE_DISCARDING;
+}
+
+static bool is_for(const struct spare *spare, size_t profile)
+{
+        return spare->profile == profile && (is_ready(spare) || spare->state == SPARE_COMING);
 }
 
 static size_t count(const struct pool *p, enum spare_state state)
@@ -78,37 +93,31 @@ static size_t count(const struct pool *p, enum spare_state state)
         size_t n = 0;
 
         TAILQ_FOREACH (spare, &p->spares, link)
-                n += spare->state == state && !spare->unwanted;
+                n += spare->state == state;
         return n;
-}
-
-size_t pool_count(const struct pool *p)
-{
-        return count(p, SPARE_COMING) + count(p, SPARE_READY);
 }
 
 size_t pool_ready(const struct pool *p)
 {
-        return count(p, SPARE_READY);
+        return count(p, SPARE_EARLY) + count(p, SPARE_READY);
+}
+
+size_t pool_count(const struct pool *p)
+{
+        return count(p, SPARE_COMING) + pool_ready(p);
 }
 
 size_t pool_ending(const struct pool *p)
 {
-        const struct spare *spare;
-        size_t n = 0;
-
-        TAILQ_FOREACH (spare, &p->spares, link)
-                n += spare->state == SPARE_ENDING || spare->unwanted;
-        return n;
+        return count(p, SPARE_DISCARDING) + count(p, SPARE_ENDING);
 }
 
 static struct spare *spare_free(struct spare *spare)
 {
         TAILQ_REMOVE(&spare->pool->spares, spare, link);
-        if (spare->spoke)
-                event_free(spare->spoke);
+        if (spare->readable)
+                event_free(spare->readable);
         fd_close_many(spare->fds, SESSION_FDS);
-        config_free(spare->config);
         free(spare);
         return NULL;
 }
@@ -117,7 +126,7 @@ static struct spare *spare_free(struct spare *spare)
 
 static size_t wanted(const struct pool *p, size_t profile)
 {
-        return pool_size_wanted(&p->demand[profile], settings_of(p, profile));
+        return pool_size_wanted(&p->sizes[profile], settings_of(p, profile));
 }
 
 static size_t have(const struct pool *p, size_t profile)
@@ -126,46 +135,149 @@ static size_t have(const struct pool *p, size_t profile)
         size_t n = 0;
 
         TAILQ_FOREACH (spare, &p->spares, link)
-                n += spare->state != SPARE_ENDING && is_current(spare, profile) && !spare->early;
+                n += is_for(spare, profile) && spare->state != SPARE_EARLY;
         return n;
 }
 
-/* A config that says "idle": 1 means it of its spares, too. */
+/* The config's limit for idle sessions holds for spares too. */
 static void start_period(struct pool *p)
 {
-        uint64_t ms = p->set->config->session_idle_ms;
+        uint64_t ms = p->config->session_idle_ms;
         struct timeval t = clock_timeval_ms(ms < POOL_PERIOD_MS ? ms : POOL_PERIOD_MS);
 
         if (!evtimer_pending(p->period, NULL))
                 evtimer_add(p->period, &t);
 }
 
+/* ---- making one ---- */
+
+/* The profile that lacks a spare and may get one first; *at: not before then. -1: none. */
+static int next_profile(const struct pool *p, uint64_t *at)
+{
+        int found = -1;
+
+        for (size_t i = 0; i < n_profiles(p); i++) {
+                const struct pool_size *size = &p->sizes[i];
+                if (size->suspended || have(p, i) >= wanted(p, i) ||
+                    (found >= 0 && size->not_before_us >= *at))
+                        continue;
+                found = (int)i;
+                *at = size->not_before_us;
+        }
+        return found;
+}
+
+/* Whether a request is possible now. Whatever makes it possible calls request_soon(). */
+static bool may_request(const struct pool *p)
+{
+        return p->n_waiting == 0 && count(p, SPARE_COMING) + count(p, SPARE_DISCARDING) == 0 &&
+               p->n_live + pool_count(p) + pool_ending(p) < p->sessions_max;
+}
+
+static void set_timer(struct pool *p, uint64_t ms)
+{
+        struct timeval t = clock_timeval_ms(ms);
+
+        evtimer_add(p->timer, &t);
+}
+
+/* Requests a sandbox from a timer, if one is wanted. */
+static void request_soon(struct pool *p)
+{
+        uint64_t at = 0, now;
+
+        if (!p->expected || evtimer_pending(p->timer, NULL) || !may_request(p) ||
+            next_profile(p, &at) < 0)
+                return;
+        now = clock_us();
+        uint64_t delay = at > now ? (at - now) / 1000 + 1 : 0;
+        p->latest_us = now + (delay + POOL_PATIENCE_MS) * 1000;
+        set_timer(p, delay > POOL_QUIET_MS ? delay : POOL_QUIET_MS);
+}
+
+static int request(struct pool *p, size_t profile)
+{
+        struct spare *spare = calloc(1, sizeof(*spare));
+
+        if (!spare)
+                return -ENOMEM;
+        *spare = (struct spare){
+                .pool = p, .state = SPARE_COMING, .profile = profile, .asked_us = clock_us()};
+        for (size_t i = 0; i < SESSION_FDS; i++)
+                spare->fds[i] = -1;
+        TAILQ_INSERT_TAIL(&p->spares, spare, link);
+        int r = p->requests.create(p->requests.data, (uint32_t)profile, &spare->serial);
+        if (r < 0)
+                spare_free(spare);
+        return r;
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+        struct pool *p = data;
+        uint64_t now = clock_us(), at = 0;
+
+        if (!may_request(p))
+                return;
+        int profile = next_profile(p, &at);
+        if (profile < 0)
+                return;
+        if (at > now)
+                request_soon(p);
+        else if (now < p->active_us + POOL_QUIET_MS * 1000 && now < p->latest_us)
+                set_timer(p, POOL_QUIET_MS);
+        else if (request(p, (size_t)profile) < 0)
+                p->sizes[profile].suspended = true;
+}
+
+void pool_set_sessions(struct pool *p, size_t n_live, size_t n_waiting)
+{
+        p->n_live = n_live;
+        p->n_waiting = n_waiting;
+        request_soon(p);
+}
+
+void pool_note_activity(struct pool *p, uint64_t now)
+{
+        p->active_us = now;
+}
+
 /* ---- ends ---- */
 
-/* Its place is free once the monitor says so. */
+/* Its place is free once the monitor has reported its end. */
 static void end_spare(struct spare *spare)
 {
-        struct sessions_host *host = &spare->pool->set->host;
+        struct pool *p = spare->pool;
 
         if (spare->state == SPARE_COMING) {
-                spare->unwanted = true;
+                spare->state = SPARE_DISCARDING;
                 return;
         }
-        if (spare->spoke)
-                event_del(spare->spoke);
+        if (spare->readable)
+                event_del(spare->readable);
         spare->state = SPARE_ENDING;
-        host->kill(host->data, spare->target);
+        p->requests.kill(p->requests.data, spare->target);
+}
+
+/* The worker lives and has sent nothing. */
+static bool is_silent(const struct spare *spare)
+{
+        char byte;
+
+        return recv(spare->fds[SESSION_RPC], &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+               errno == EAGAIN;
 }
 
 static void note_death(const struct spare *spare)
 {
         uint64_t now = clock_us();
 
-        pool_size_note_death(&spare->pool->demand[spare->profile], now, now - spare->ready_us);
+        pool_size_note_death(&spare->pool->sizes[spare->profile], now, now - spare->ready_us);
 }
 
-/* It says something, or its channel ends: both before a cell has begun. */
-static void on_spoke(evutil_socket_t fd, short what, void *data)
+/* The worker has sent something, or its channel has ended. Neither may happen before the first
+ * cell. */
+static void on_readable(evutil_socket_t fd, short what, void *data)
 {
         struct spare *spare = data;
         char byte;
@@ -174,11 +286,11 @@ static void on_spoke(evutil_socket_t fd, short what, void *data)
         if (n < 0 && errno == EAGAIN)
                 return;
         if (n > 0)
-                log_warning("sandbox %u spoke before it was asked anything: it is ended",
+                log_warning("sandbox %u sent data before its first cell: it is ended",
                             spare->target);
         note_death(spare);
         end_spare(spare);
-        pool_look(spare->pool);
+        request_soon(spare->pool);
 }
 
 bool pool_give_up(struct pool *p)
@@ -186,11 +298,11 @@ bool pool_give_up(struct pool *p)
         struct spare *spare, *least = NULL;
 
         TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state == SPARE_ENDING || spare->unwanted)
+                if (!is_for(spare, spare->profile))
                         continue;
-                /* One that lives goes at once; better one of a profile that nobody expects. */
-                if (!least || spare->state > least->state ||
-                    (spare->state == least->state && p->demand[least->profile].expected))
+                /* A ready one leaves its place sooner. Prefer a profile that is not expected. */
+                if (!least || is_ready(spare) > is_ready(least) ||
+                    (is_ready(spare) == is_ready(least) && p->sizes[least->profile].expected))
                         least = spare;
         }
         if (!least)
@@ -199,7 +311,7 @@ bool pool_give_up(struct pool *p)
         return true;
 }
 
-/* What is more than is wanted by now. */
+/* Ends the spares above the number that is wanted now. */
 static void trim(struct pool *p)
 {
         for (size_t i = 0; i < n_profiles(p); i++) {
@@ -207,10 +319,9 @@ static void trim(struct pool *p)
                 size_t most = wanted(p, i), n = have(p, i);
                 for (spare = TAILQ_FIRST(&p->spares); spare && n > most; spare = next) {
                         next = TAILQ_NEXT(spare, link);
-                        if (spare->state != SPARE_READY || !is_current(spare, i))
+                        if (!is_ready(spare) || spare->profile != i)
                                 continue;
-                        log_debug("sandbox %u was ready and nobody came: it is ended",
-                                  spare->target);
+                        log_debug("sandbox %u is not needed any more: it is ended", spare->target);
                         end_spare(spare);
                         n--;
                 }
@@ -224,272 +335,175 @@ static void on_period(evutil_socket_t fd, short what, void *data)
         bool again = false;
 
         for (size_t i = 0; i < n_profiles(p); i++) {
-                if (pool_size_look_back(&p->demand[i], now, p->make_us))
+                if (pool_size_end_period(&p->sizes[i], now, p->make_us))
                         again = true;
         }
         trim(p);
         if (again)
                 start_period(p);
-        pool_look(p);
-}
-
-/* ---- making one ---- */
-
-static bool is_one_coming(const struct pool *p)
-{
-        const struct spare *spare;
-
-        TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state == SPARE_COMING)
-                        return true;
-        }
-        return false;
-}
-
-/* The profile that lacks one and may have it first; *at: from when on. -1: none does. */
-static int next_profile(const struct pool *p, uint64_t *at)
-{
-        int found = -1;
-
-        for (size_t i = 0; i < n_profiles(p); i++) {
-                const struct pool_size *d = &p->demand[i];
-                if (d->suspended || have(p, i) >= wanted(p, i) ||
-                    (found >= 0 && d->not_before_us >= *at))
-                        continue;
-                found = (int)i;
-                *at = d->not_before_us;
-        }
-        return found;
-}
-
-static bool has_room(const struct pool *p)
-{
-        return p->set->n_live + pool_count(p) + pool_ending(p) < p->set->hello.sessions_max;
-}
-
-static void look_in(struct pool *p, uint64_t ms)
-{
-        struct timeval t = clock_timeval_ms(ms);
-
-        evtimer_add(p->timer, &t);
-}
-
-void pool_look(struct pool *p)
-{
-        uint64_t at = 0, now;
-
-        if (!p->open || evtimer_pending(p->timer, NULL) || p->set->n_creating > 0 || !has_room(p) ||
-            is_one_coming(p) || next_profile(p, &at) < 0)
-                return;
-        now = clock_us();
-        uint64_t wait = at > now ? (at - now) / 1000 + 1 : 0;
-        p->patient_us = now + (wait + POOL_PATIENCE_MS) * 1000;
-        look_in(p, wait > POOL_QUIET_MS ? wait : POOL_QUIET_MS);
-}
-
-static int ask_for_one(struct pool *p, size_t profile)
-{
-        struct sessions *set = p->set;
-        struct spare *spare = calloc(1, sizeof(*spare));
-
-        if (!spare)
-                return -ENOMEM;
-        *spare = (struct spare){.pool = p,
-                                .state = SPARE_COMING,
-                                .config = config_ref(set->config),
-                                .profile = profile,
-                                .asked_us = clock_us()};
-        for (size_t i = 0; i < SESSION_FDS; i++)
-                spare->fds[i] = -1;
-        TAILQ_INSERT_TAIL(&p->spares, spare, link);
-        int r = set->host.create(set->host.data, (uint32_t)profile, &spare->serial);
-        if (r < 0)
-                spare_free(spare);
-        return r;
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *data)
-{
-        struct pool *p = data;
-        uint64_t now = clock_us(), at = 0;
-
-        /* Whatever is in the way calls pool_look() when it is not any more. */
-        if (p->set->n_creating > 0 || !has_room(p) || is_one_coming(p))
-                return;
-        int profile = next_profile(p, &at);
-        if (profile < 0)
-                return;
-        if (at > now)
-                pool_look(p);
-        else if (now < p->set->active_us + POOL_QUIET_MS * 1000 && now < p->patient_us)
-                look_in(p, POOL_QUIET_MS);
-        else if (ask_for_one(p, (size_t)profile) < 0)
-                p->demand[profile].suspended = true;
+        request_soon(p);
 }
 
 /* ---- taking one ---- */
-
 void pool_expect(struct pool *p, size_t profile)
 {
-        struct pool_size *d = &p->demand[profile];
-        bool first = !p->open;
+        struct pool_size *size = &p->sizes[profile];
 
-        if (p->open && d->expected)
+        if (size->expected)
                 return;
-        d->expected = true;
-        p->open = true;
-        if (first) {
-                p->patient_us = clock_us();
-                look_in(p, POOL_FIRST_MS);
+        size->expected = true;
+        if (!p->expected) {
+                p->expected = true;
+                p->latest_us = clock_us();
+                set_timer(p, POOL_FIRST_MS);
         }
-        pool_look(p);
+        request_soon(p);
 }
 
-/* A worker that has died meanwhile is no good, nor is one that has spoken. */
-static bool is_silent(const struct spare *spare)
-{
-        char byte;
-
-        return recv(spare->fds[SESSION_RPC], &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-               errno == EAGAIN;
-}
-
-static enum pool_answer take(struct pool *p, size_t profile, struct pool_taken *ret)
+static enum sandbox_offer take(struct pool *p, size_t profile, struct sandbox_offered *ret)
 {
         struct spare *spare, *next;
 
         for (spare = TAILQ_FIRST(&p->spares); spare; spare = next) {
                 next = TAILQ_NEXT(spare, link);
-                if (spare->state != SPARE_READY || !is_current(spare, profile))
+                if (!is_ready(spare) || spare->profile != profile)
                         continue;
                 if (!is_silent(spare)) {
-                        on_spoke(spare->fds[SESSION_RPC], EV_READ, spare);
+                        on_readable(spare->fds[SESSION_RPC], EV_READ, spare);
                         continue;
                 }
                 ret->target = spare->target;
                 for (size_t i = 0; i < SESSION_FDS; i++)
                         ret->fds[i] = take_fd(spare->fds[i]);
-                event_free(spare->spoke);
-                spare->spoke = NULL;
-                p->demand[profile].deaths = 0;
+                p->sizes[profile].deaths = 0;
                 spare_free(spare);
-                return POOL_READY;
+                return SANDBOX_READY;
         }
         TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state != SPARE_COMING || !is_current(spare, profile))
+                if (spare->state != SPARE_COMING || spare->profile != profile)
                         continue;
                 ret->serial = spare->serial;
                 spare_free(spare);
-                return POOL_COMING;
+                return SANDBOX_COMING;
         }
-        return POOL_NOTHING;
+        return SANDBOX_NONE;
 }
 
-enum pool_answer pool_take(struct pool *p, size_t profile, struct pool_taken *ret)
+enum sandbox_offer pool_take(struct pool *p, size_t profile, struct sandbox_offered *ret)
 {
-        if (!p->open)
-                return POOL_NOTHING;
-        enum pool_answer answer = take(p, profile, ret);
-        pool_size_note(&p->demand[profile], clock_us(), p->make_us);
+        if (!p->expected)
+                return SANDBOX_NONE;
+        enum sandbox_offer offer = take(p, profile, ret);
+        pool_size_note(&p->sizes[profile], clock_us(), p->make_us);
         start_period(p);
-        if (answer == POOL_READY)
-                pool_look(p);
-        return answer;
+        if (offer == SANDBOX_READY)
+                request_soon(p);
+        return offer;
 }
 
-static void note_first(struct pool_size *d, uint64_t now)
+static void note_first(struct pool_size *size, uint64_t now)
 {
-        if (d->first_us > 0)
+        if (size->first_us > 0)
                 return;
-        d->first_us = now;
-        d->not_before_us = now + POOL_EARLY_MS * 1000;
+        size->first_us = now;
+        size->not_before_us = now + POOL_EARLY_MS * 1000;
 }
 
 void pool_note_made(struct pool *p, size_t profile)
 {
-        p->demand[profile].suspended = false;
-        note_first(&p->demand[profile], clock_us());
+        p->sizes[profile].suspended = false;
+        note_first(&p->sizes[profile], clock_us());
 }
 
-/* ---- the monitor's events ---- */
+/* ---- the monitor's answers ---- */
 
-/* A template goes on importing for a moment once it can make a session: who was born before does it
- * by itself. Others come later, and take the place of one of these. */
-static void note_birth(struct pool *p, struct spare *born)
+/* A template goes on importing for a moment after it has become able to make sessions. A sandbox
+ * made before that imports the rest itself, so later ones replace it. */
+static void replace_early(struct pool *p, struct spare *made)
 {
-        struct pool_size *d = &p->demand[born->profile];
+        struct pool_size *size = &p->sizes[made->profile];
         struct spare *spare, *next;
+        bool early = size->first_us == 0 || made->ready_us < size->first_us + POOL_EARLY_MS * 1000;
 
-        born->early = d->first_us == 0 || born->ready_us < d->first_us + POOL_EARLY_MS * 1000;
-        note_first(d, born->ready_us);
-        for (spare = TAILQ_FIRST(&p->spares); spare && !born->early; spare = next) {
+        made->state = early ? SPARE_EARLY : SPARE_READY;
+        note_first(size, made->ready_us);
+        for (spare = TAILQ_FIRST(&p->spares); spare && !early; spare = next) {
                 next = TAILQ_NEXT(spare, link);
-                if (spare->early && spare->state == SPARE_READY && spare->profile == born->profile)
+                if (spare->state == SPARE_EARLY && spare->profile == made->profile)
                         end_spare(spare);
         }
 }
 
-static void watch(struct spare *spare, const int fds[SESSION_FDS])
+static void note_duration(struct pool *p, const struct spare *spare)
+{
+        double us = (double)(spare->ready_us - spare->asked_us);
+
+        us = us < MAKE_LEAST_US ? MAKE_LEAST_US : us > MAKE_MOST_US ? MAKE_MOST_US : us;
+        p->make_us += (us - p->make_us) / 4;
+}
+
+static void take_made(struct spare *spare, const int fds[SESSION_FDS])
 {
         struct pool *p = spare->pool;
+        bool discard = spare->state == SPARE_DISCARDING;
 
         memcpy(spare->fds, fds, sizeof(spare->fds));
         spare->ready_us = clock_us();
         spare->state = SPARE_READY;
-        spare->spoke = event_new(p->set->base, fds[SESSION_RPC], EV_READ | EV_PERSIST, on_spoke,
-                                 spare);
-        if (spare->unwanted || !spare->spoke || event_add(spare->spoke, NULL) < 0) {
-                spare->unwanted = false;
+        spare->readable = event_new(p->base, fds[SESSION_RPC], EV_READ | EV_PERSIST, on_readable,
+                                    spare);
+        if (discard || !spare->readable || event_add(spare->readable, NULL) < 0)
                 end_spare(spare);
-        } else {
-                note_birth(p, spare);
+        else
+                replace_early(p, spare);
+        note_duration(p, spare);
+}
+
+static struct spare *find_requested(struct pool *p, uint32_t serial)
+{
+        struct spare *spare;
+
+        TAILQ_FOREACH (spare, &p->spares, link) {
+                if (is_requested(spare) && spare->serial == serial)
+                        return spare;
         }
-        double took = (double)(spare->ready_us - spare->asked_us);
-        took = took < MAKE_LEAST_US ? MAKE_LEAST_US : took > MAKE_MOST_US ? MAKE_MOST_US : took;
-        p->make_us += (took - p->make_us) / 4;
+        return NULL;
 }
 
 bool pool_started(struct pool *p, uint32_t serial, uint32_t target, const int fds[SESSION_FDS])
 {
-        struct spare *spare;
+        struct spare *spare = find_requested(p, serial);
 
-        TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state != SPARE_COMING || spare->serial != serial)
-                        continue;
-                spare->target = target;
-                watch(spare, fds);
-                log_debug("sandbox %u is ready", target);
-                pool_look(p);
-                return true;
-        }
-        return false;
+        if (!spare)
+                return false;
+        spare->target = target;
+        take_made(spare, fds);
+        log_debug("sandbox %u is ready", target);
+        request_soon(p);
+        return true;
 }
 
-/* A place is free. */
 static void leave(struct spare *spare)
 {
-        struct sessions *set = spare->pool->set;
+        struct pool *p = spare->pool;
 
         spare_free(spare);
-        sessions_room(set);
-        pool_look(set->pool);
+        p->owner.place_free(p->owner.data);
+        request_soon(p);
 }
 
 bool pool_failed(struct pool *p, uint32_t serial, const struct error *error)
 {
-        struct spare *spare;
+        struct spare *spare = find_requested(p, serial);
 
-        TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state != SPARE_COMING || spare->serial != serial)
-                        continue;
-                if (error->code != ESTALE && is_current(spare, spare->profile)) {
-                        p->demand[spare->profile].suspended = true;
-                        log_error("%s", error->text);
-                }
-                leave(spare);
-                return true;
+        if (!spare)
+                return false;
+        if (error->code != ESTALE && spare->state == SPARE_COMING) {
+                p->sizes[spare->profile].suspended = true;
+                log_error("%s", error->text);
         }
-        return false;
+        leave(spare);
+        return true;
 }
 
 bool pool_ended(struct pool *p, uint32_t target)
@@ -497,12 +511,11 @@ bool pool_ended(struct pool *p, uint32_t target)
         struct spare *spare;
 
         TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state == SPARE_COMING || spare->target != target)
+                if (is_requested(spare) || spare->target != target)
                         continue;
-                if (spare->state == SPARE_READY) {
+                if (is_ready(spare)) {
                         log_info("sandbox %u, which was ready, has ended", target);
-                        if (is_current(spare, spare->profile))
-                                note_death(spare);
+                        note_death(spare);
                 }
                 leave(spare);
                 return true;
@@ -512,49 +525,58 @@ bool pool_ended(struct pool *p, uint32_t target)
 
 /* ---- the config ---- */
 
-/* What is known of demand stays with a profile's name. Which are expected will be said anew. */
-static void rename_demand(struct pool *p)
+/* A profile keeps its numbers under its name, but whether it is expected is decided anew, and its
+ * template may be another one. */
+static void match_sizes(struct pool *p)
 {
-        const struct config *config = p->set->config;
+        const struct config *config = p->config;
         struct pool_size old[CONFIG_PROFILES_MAX];
 
-        memcpy(old, p->demand, sizeof(old));
-        memset(p->demand, 0, sizeof(p->demand));
+        memcpy(old, p->sizes, sizeof(old));
+        memset(p->sizes, 0, sizeof(p->sizes));
         for (size_t i = 0; i < config->n_profiles; i++) {
-                struct pool_size *d = &p->demand[i];
+                struct pool_size *size = &p->sizes[i];
                 for (size_t k = 0; k < CONFIG_PROFILES_MAX; k++) {
                         if (strcmp(old[k].name, config->profiles[i].name) == 0)
-                                *d = old[k];
+                                *size = old[k];
                 }
-                snprintf(d->name, sizeof(d->name), "%s", config->profiles[i].name);
-                d->expected = d->suspended = false;
-                d->first_us = 0; /* the template may be another one */
+                snprintf(size->name, sizeof(size->name), "%s", config->profiles[i].name);
+                size->expected = size->suspended = false;
+                size->first_us = 0;
         }
 }
 
-void pool_reload(struct pool *p)
+void pool_reload(struct pool *p, const struct config *config, size_t sessions_max)
 {
         struct spare *spare;
 
         TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state != SPARE_ENDING)
+                if (is_for(spare, spare->profile))
                         end_spare(spare);
         }
-        rename_demand(p);
+        p->config = config;
+        p->sessions_max = sessions_max;
+        match_sizes(p);
 }
 
-int pool_new(struct pool **ret, struct sessions *set, struct error *err)
+int pool_new(struct pool **ret, struct event_base *base, const struct config *config,
+             size_t sessions_max, const struct sandbox_requests *requests,
+             const struct pool_owner *owner, struct error *err)
 {
         struct pool *p = calloc(1, sizeof(*p));
 
         if (!p)
                 return error_errno(err, ENOMEM, "pool");
-        p->set = set;
+        p->base = base;
+        p->config = config;
+        p->sessions_max = sessions_max;
+        p->requests = *requests;
+        p->owner = *owner;
         p->make_us = MAKE_US;
         TAILQ_INIT(&p->spares);
-        rename_demand(p);
-        p->timer = evtimer_new(set->base, on_timer, p);
-        p->period = evtimer_new(set->base, on_period, p);
+        match_sizes(p);
+        p->timer = evtimer_new(base, on_timer, p);
+        p->period = evtimer_new(base, on_period, p);
         if (!p->timer || !p->period) {
                 pool_free(p);
                 return error_errno(err, ENOMEM, "pool");

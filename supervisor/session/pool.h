@@ -1,23 +1,21 @@
 /*
- * Sandboxes that are ready and nobody's yet: a session that needs one takes it without a word to
- * the monitor.
+ * Spare sandboxes: ready, and not yet given to a session. A session that needs a sandbox takes one
+ * without a request to the monitor.
  *
- * Theory of operation. A spare is a SESSION_CREATE that was answered and given to no session. The
- * first that a profile needs is asked for once somebody has said that its sessions are expected;
- * others when sessions of it are begun. Sandboxes are made one at a time, when nothing has happened
- * for a moment and no session waits for one of its own; a session that needs one meanwhile takes
- * over the request that is under way.
+ * Theory of operation. To the monitor a spare is a session like any other. The first spare of a
+ * profile is requested once its sessions are expected, more of them when sessions take spares. The
+ * pool requests one sandbox at a time, when no cell has started or ended for a moment and no session
+ * waits for a sandbox of its own. A session that needs a sandbox meanwhile takes over the pending
+ * request.
  *
- * How many: what would have been needed for no session of this period and the one before to wait
- * (demand.h), within the config's bounds. Without demand that falls back to the minimum, and to
- * nothing for a profile that is not expected.
+ * The number of spares is the number with which no session of this period or the one before would
+ * have waited (pool-size.h), within the limits of the config. Without sessions it falls to the
+ * minimum, or to none if the profile's sessions are not expected.
  *
- * A spare counts as a live session until it has gone, and goes when a session needs its place. It
- * goes with the config that it was made under, once the monitor has told of another: until then a
- * session may take it, as one that waited for a sandbox of its own would just have got it. It has
- * nothing to say before its first cell: one that does, or dies, is replaced after a while, which
- * grows from time to time. Where a sandbox could not be made, none is asked for until a session has
- * got one.
+ * A spare takes a place among the live sessions until the monitor has reported its end; it is ended
+ * when a session needs the place. A reload of the config ends all spares. A spare whose worker sends
+ * something or dies is ended and replaced after a delay that grows with each such death. After a
+ * failed request the pool requests no sandbox of that profile until a session has got one.
  */
 #pragma once
 
@@ -28,57 +26,59 @@
 #include "base/error.h"
 #include "policy/config.h"
 #include "rpc/monitor-messages.h"
+#include "supervisor/session/sandbox-requests.h"
 
 struct pool;
-struct sessions;
 
 enum {
-        POOL_QUIET_MS = 5,      /* without a cell's begin or end before a sandbox is made … */
-        POOL_PATIENCE_MS = 100, /* … but no longer than this */
-        POOL_FIRST_MS = 60,     /* after pool_expect(): the client's first words go first */
-        POOL_EARLY_MS = 250,    /* after a profile's first sandbox, no further one is made */
-        POOL_PERIOD_MS = 60000, /* that demand is looked back at, twice */
+        POOL_QUIET_MS = 5, /* a sandbox is requested when no cell has started or ended for this … */
+        POOL_PATIENCE_MS = 100, /* … but the request is delayed no longer than this */
+        POOL_FIRST_MS = 60,  /* after pool_expect(), so that the client's first requests go first */
+        POOL_EARLY_MS = 250, /* after a profile's first sandbox, no further one is requested */
+        POOL_PERIOD_MS = 60000, /* the number of spares follows the last two periods */
 };
 
-int pool_new(struct pool **ret, struct sessions *set, struct error *err);
+struct pool_owner {
+        void *data;
+        /* A spare has ended: a session may have its place. */
+        void (*place_free)(void *data);
+};
+
+/* config is borrowed until pool_reload() or pool_free(). */
+int pool_new(struct pool **ret, struct event_base *base, const struct config *config,
+             size_t sessions_max, const struct sandbox_requests *requests,
+             const struct pool_owner *owner, struct error *err);
 struct pool *pool_free(struct pool *pool);
 
-/* Sessions of this profile of the newest config (its index) are to come. Nothing is made before the
- * first such call. */
+/* Another config is valid from now on. */
+void pool_reload(struct pool *pool, const struct config *config, size_t sessions_max);
+
+/* How many sessions are live, and how many of them wait for a sandbox. */
+void pool_set_sessions(struct pool *pool, size_t n_live, size_t n_waiting);
+
+/* A cell was queued, started or ended at this time. */
+void pool_note_activity(struct pool *pool, uint64_t now_us);
+
+/* Sessions with this profile (its index in the config) are expected. The pool requests nothing
+ * before the first such call. */
 void pool_expect(struct pool *pool, size_t profile);
 
-/* A session begins under a profile of the newest config. */
-enum pool_answer {
-        POOL_NOTHING, /* it has to ask for a sandbox by itself */
-        POOL_READY,   /* ret->target, ret->fds */
-        POOL_COMING,  /* ret->serial: of a request under way, which is the session's from now on */
-};
-struct pool_taken {
-        uint32_t serial, target;
-        int fds[SESSION_FDS];
-};
-enum pool_answer pool_take(struct pool *pool, size_t profile, struct pool_taken *ret);
+/* Takes a spare, or the pending request, for a session with this profile. */
+enum sandbox_offer pool_take(struct pool *pool, size_t profile, struct sandbox_offered *ret);
 
-/* Spares that are there or coming; those that are on their way out; those that a session may take
- * now. Each of the first two has a place among the live sessions. */
+/* How many spares exist or are requested; are being ended; exist. Each of the first two takes a
+ * place among the live sessions. */
 size_t pool_count(const struct pool *pool);
 size_t pool_ending(const struct pool *pool);
 size_t pool_ready(const struct pool *pool);
 
-/* Ends the spare that is needed least. False when there is none. sessions_room() follows when its
- * place is free. */
+/* Ends the spare that is needed least; place_free() follows. False if there is none. */
 bool pool_give_up(struct pool *pool);
 
-/* A sandbox of this profile could be made. */
+/* A session has got a sandbox with this profile from the monitor. */
 void pool_note_made(struct pool *pool, size_t profile);
 
-/* Something happened after which there may be something to make. */
-void pool_look(struct pool *pool);
-
-/* The newest config is another one. */
-void pool_reload(struct pool *pool);
-
-/* The monitor's events; false when they are not about a spare. fds are taken when they are. */
+/* The monitor's answers; false if they are not about a spare. fds are owned by the pool then. */
 bool pool_started(struct pool *pool, uint32_t serial, uint32_t target, const int fds[SESSION_FDS]);
 bool pool_failed(struct pool *pool, uint32_t serial, const struct error *error);
 bool pool_ended(struct pool *pool, uint32_t target);

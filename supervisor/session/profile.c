@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "supervisor/session/sessions.h"
-
 void session_profile_leave(struct session *s)
 {
         s->profile = NULL;
@@ -17,7 +15,7 @@ void session_profile_leave(struct session *s)
  * the call's client gets. One of these that a reload took away counts no more. */
 static int choose_profile(const struct session *s, struct error *err)
 {
-        const struct config *config = s->set->config;
+        const struct config *config = s->context->config;
         const struct cell *cell = s->cells;
 
         if (cell && cell->profile_asked)
@@ -30,7 +28,7 @@ static int choose_profile(const struct session *s, struct error *err)
 
 int session_profile_enter(struct session *s, struct error *err)
 {
-        struct config *config = s->set->config;
+        struct config *config = s->context->config;
         int i = choose_profile(s, err);
 
         if (i < 0)
@@ -42,9 +40,16 @@ int session_profile_enter(struct session *s, struct error *err)
         return i;
 }
 
-size_t session_profile_index(const struct session *s)
+const struct config_profile *session_profile(const struct session *s)
 {
-        return s->profile ? (size_t)(s->profile - s->config->profiles) : 0;
+        return s->profile;
+}
+
+int session_profile_in(const struct session *s, const struct config *config)
+{
+        if (s->config != config)
+                return -1;
+        return s->profile ? (int)(s->profile - config->profiles) : 0;
 }
 
 bool session_profile_is_other(const struct session *s)

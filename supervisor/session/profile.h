@@ -1,13 +1,11 @@
 /* The profile that a session's sandbox is made under. */
 #pragma once
 
-#include "supervisor/session/session.h"
+#include "supervisor/session/session-internal.h"
 
 /* For a sandbox that is about to be asked for: holds the newest config. Returns the index of the
  * profile in it, or -ENOENT for one that the call named and that is not there. */
 int session_profile_enter(struct session *session, struct error *err);
-/* The index of the sandbox's profile in its config. */
-size_t session_profile_index(const struct session *session);
 /* The sandbox is gone, or was not made. */
 void session_profile_leave(struct session *session);
 

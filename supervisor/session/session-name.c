@@ -1,8 +1,6 @@
 /* Names of sessions. */
 #include "supervisor/session/session-name.h"
 
-#include "supervisor/session/session.h"
-
 bool session_name_valid(const char *name, size_t n)
 {
         if (n == 0 || n > SESSION_NAME_MAX)

@@ -1,10 +1,8 @@
 /*
- * A session: a name, the sandbox behind it while there is one, and the cells that wait for it in
- * order.
+ * A session: a name, its sandbox while it has one, and a queue of cells that run one after another.
  *
- *     none -> creating -> idle <-> running -> interrupting -> ending -> none
- *
- * A session outlives its sandbox, so that the next call on its name can say what was lost and why.
+ * A session outlives its sandbox, so that the next call can say what was lost and why. sessions.h
+ * makes and finds sessions and passes the monitor's answers to them.
  */
 #pragma once
 
@@ -12,155 +10,103 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "policy/config.h"
 #include "rpc/monitor-messages.h"
-#include "supervisor/session/calls.h"
-#include "supervisor/session/cell.h"
-#include "supervisor/session/channel.h"
-#include "supervisor/session/files.h"
-#include "supervisor/session/usage.h"
+#include "supervisor/session/sandbox-requests.h"
+#include "supervisor/session/session-name.h"
+#include "supervisor/session/tool-provider.h"
 
-struct sessions;
+struct cell;
+struct session;
 
+/* In this order: the sandbox exists from IDLE on, and its worker is usable up to INTERRUPTING. */
 enum session_state {
         SESSION_NONE,         /* no sandbox */
-        SESSION_CREATING,     /* asked for one */
+        SESSION_QUEUED,       /* waits until a spare sandbox has ended and left its place */
+        SESSION_CREATING,     /* a sandbox is requested */
+        SESSION_DISCARDING,   /* the requested sandbox is killed as soon as it exists */
         SESSION_IDLE,         /* waits for a cell */
-        SESSION_RUNNING,      /* runs the first cell */
-        SESSION_INTERRUPTING, /* the first cell was told to stop */
-        SESSION_ENDING,       /* the sandbox is being killed or has lost its channel */
+        SESSION_FREEZING,     /* idle; the monitor was asked to freeze the sandbox */
+        SESSION_FROZEN,       /* idle; the monitor has frozen the sandbox */
+        SESSION_SETTLING,     /* idle; a late interrupt may still arrive, so no cell is started */
+        SESSION_RUNNING,      /* runs the first cell of the queue */
+        SESSION_INTERRUPTING, /* the running cell was interrupted */
+        SESSION_CLOSED,       /* the channel has ended: the worker is dead, or the code closed it */
+        SESSION_KILLING,      /* the monitor was asked to kill the sandbox */
+        SESSION_DRAINING,     /* the sandbox has ended: its last frames are read */
         SESSION_STATE_MAX,
 };
+/* As the owner of the server sees it: some states share a name. */
 const char *session_state_name(enum session_state state);
 
 enum {
-        SESSION_NAME_MAX = 64,
         SESSION_CELLS_MAX = 64,  /* waiting in one session */
-        SESSION_SETTLE_MS = 50,  /* after a result that an interrupt may have missed */
+        SESSION_SETTLE_MS = 50,  /* between a result and the next cell, for a late interrupt */
         SESSION_GRACE_MS = 1000, /* between interrupt and kill */
-        SESSION_CLOSED_MS = 500, /* between the channel's end and kill: a death is told sooner */
+        SESSION_CLOSED_MS = 500, /* between the end of the channel and kill: the monitor reports the
+                                    death of a worker sooner */
 };
 
-/* Why a sandbox was told to end. */
-enum session_end {
-        END_NONE,
-        END_TIMEOUT,
-        END_CANCELLED,
-        END_RESET,
-        END_IDLE,
-        END_CHANNEL,
-        END_CLOSED,
-        END_OWNER
+/* The owner's functions. They must not free the session. */
+struct session_owner {
+        void *data;
+        /* Gets a sandbox of this profile of the newest config. Returns an enum sandbox_offer, after
+         * SANDBOX_NONE followed by session_place_free(); or negative errno. */
+        int (*get_sandbox)(void *data, size_t profile, struct sandbox_offered *ret,
+                           struct error *err);
+        void (*state_changed)(void *data, const struct session *session, enum session_state before);
 };
 
-struct session_stream {
-        struct session *session;
-        int fd; /* read end of the pipe, -1: none or at its end */
-        struct event *event;
-        struct capture stray; /* what came while no cell ran */
+/* What the sessions of one owner share; the owner keeps it up to date. */
+struct session_context {
+        struct event_base *base;
+        struct config *config; /* the newest: sandboxes are made under it */
+        struct monitor_hello hello;
+        struct sandbox_requests requests;
+        struct tool_provider tools;
+        struct session_owner owner;
 };
 
-struct session {
-        struct sessions *set;
-        struct session *next;
-        struct session *same_bucket; /* by name, in sessions.c */
-        char name[SESSION_NAME_MAX + 1];
-        enum session_state state;
-        uint32_t serial; /* of the request, while creating; 0: it waits for a spare's place */
-        uint32_t target; /* the monitor's number of the sandbox, from idle on */
-        struct config
-                *config; /* of the sandbox: a reload does not change it; NULL: there is none */
-        const struct config_profile *profile; /* in it; NULL: a config without any */
-        char last_profile[IMAGE_NAME_SIZE];   /* name of the last sandbox's, which the next one gets
-                                                 unless the call says otherwise */
-        bool fresh;                           /* the sandbox has run no cell */
-        bool dead;     /* the worker is gone: its last words are being read */
-        bool paused;   /* its output is not read */
-        bool settling; /* an interrupt may still arrive: no cell is started */
-        struct session_freezing {
-                bool next;  /* the timer of an idle session is for this, not for its end */
-                bool asked; /* it is to be frozen, and perhaps is already */
-                bool done;  /* the monitor said so */
-        } freezing;
-
-        struct channel channel;
-        struct session_stream streams[CELL_STREAMS];
-        int cpu_fd, peak_fd, memory_fd; /* facts */
-        struct usage_peak peak;
-        struct calls calls;
-        struct files files;
-        uint64_t catalogue; /* version that the worker has */
-
-        struct cell *cells; /* the first is the current one once its number is not 0 */
-        size_t n_cells;
-        uint64_t last_number;
-
-        /* For the owner. */
-        uint64_t born_us, used_us; /* the sandbox; the end of its last cell */
-        uint64_t n_run;            /* cells that it has begun */
-        struct session_last {
-                char code[CELL_EXCERPT_MAX + 1];
-                enum cell_status status;
-                uint64_t started_us, duration_us;
-        } last;
-        bool wanted;   /* a sandbox is to be made though no cell waits */
-        bool unwanted; /* the one that is being made is to be ended */
-
-        struct event *kick;
-        struct event *timer; /* deadline, grace, idleness or wait for death, by state */
-        enum cell_status stopping_as;
-        enum session_end end;
-        char why[CELL_WHY_MAX];  /* why the sandbox is being ended */
-        char lost[CELL_WHY_MAX]; /* why the last one is gone; told to the next call */
-};
-
-int session_new(struct session **ret, struct sessions *set, const char *name, struct error *err);
+int session_new(struct session **ret, const struct session_context *context, const char *name,
+                struct error *err);
+/* Frees waiting cells without calling their done(). */
 struct session *session_free(struct session *session);
 
-/* Queues a cell; takes it. */
+const char *session_name(const struct session *session);
+enum session_state session_state(const struct session *session);
+bool session_has_cells(const struct session *session);
+bool session_is_full(const struct session *session); /* SESSION_CELLS_MAX cells wait */
+/* The profile of the sandbox, or NULL. */
+const struct config_profile *session_profile(const struct session *session);
+/* Whether the answer to the request with this serial is for this session. */
+bool session_awaits(const struct session *session, uint32_t serial);
+/* Whether its sandbox has this number. */
+bool session_has_target(const struct session *session, uint32_t target);
+/* The index of the profile of a sandbox that is requested under this config, else -1. */
+int session_profile_in(const struct session *session, const struct config *config);
+
+/* Queues a cell; takes ownership. */
 void session_push(struct session *session, struct cell *cell);
 
-/* The monitor's answers. fds (taken): rpc, stdout, stderr, cpu, memory. */
+/* The monitor's answers; those that do not fit the state are ignored. Takes ownership of fds. */
 void session_started(struct session *session, uint32_t target, const int fds[SESSION_FDS]);
 void session_failed(struct session *session, const struct error *error);
 void session_ended(struct session *session, const struct monitor_ended *ended);
+void session_frozen(struct session *session);
 
-/* It waited for a place, and now there may be one. */
-void session_retry(struct session *session);
+/* A session that is QUEUED asks for a sandbox again. */
+void session_place_free(struct session *session);
 
-/* Ends the sandbox now, or as soon as it is made; again: and has another made. */
-void session_end_by_owner(struct session *session, bool again);
+/* Ends the sandbox now, or as soon as it exists. restart: another sandbox is made then. */
+void session_end_by_owner(struct session *session, bool restart);
 
-/* Handler of the frame table. */
-int session_on_result(struct session *session, const struct frame_header *header,
-                      const char *payload, struct error *err);
-int session_on_log(struct session *session, const struct frame_header *header, const char *payload,
-                   struct error *err);
+/* Sends the catalogue to the worker if a cell runs there and its version is older. */
+void session_catalogue_changed(struct session *session);
 
-/* Sends the catalogue when the worker's is older. */
-void session_send_catalogue(struct session *session);
+/* Appends a JSON object with the session's state (sessions_append_list()). */
+int session_append_status(const struct session *session, struct buffer *to);
 
-/* The cell that runs, or NULL. */
-static inline struct cell *session_current(const struct session *session)
-{
-        return session->cells && session->cells->number != 0 ? session->cells : NULL;
-}
-
-/* For the log; cell may be NULL. */
-static inline struct log_ids session_log_ids(const struct session *session, const struct cell *cell)
-{
-        return (struct log_ids){.session = session->name,
-                                .request = cell && *cell->request ? cell->request : NULL,
-                                .cell = cell ? cell->number : 0};
-}
-
-/* Stops a cell: it leaves the queue, or is interrupted and, when that does not help, killed. done()
- * follows with status cancelled. */
-void cell_cancel(struct cell *cell);
-
-/* The same without waiting. */
-void cell_kill(struct cell *cell);
-
-/* Whether the session's output is read; for live output that its reader does not take. */
+/* Stops or resumes reading the session's output, for a reader that is slower than the code. */
 void session_pause_output(struct session *session, bool paused);

@@ -1,30 +1,135 @@
-/* The set of sessions. */
+/* The set of sessions, and how they and the pool share the places for sandboxes. */
 #include "supervisor/session/sessions.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
-#include "supervisor/session/freeze.h"
+#include "supervisor/session/pool.h"
+#include "supervisor/session/session.h"
 
-enum { FORGOTTEN_AFTER = 1024 }; /* names without a sandbox that are remembered */
+enum {
+        BUCKETS = 2048,
+        DEAD_NAMES_MAX = 1024, /* names without a sandbox that are kept */
+};
+
+struct entry {
+        TAILQ_ENTRY(entry) link;
+        struct entry *same_bucket;
+        struct session *session;
+};
+
+struct sessions {
+        struct session_context context;
+        TAILQ_HEAD(, entry) entries; /* the oldest first */
+        struct entry *buckets[BUCKETS];
+        size_t n, n_in[SESSION_STATE_MAX]; /* n_in: of those, how many are in a state */
+        struct pool *pool;
+        bool servers_started;
+};
+
+static size_t n_live(const struct sessions *sessions)
+{
+        return sessions->n - sessions->n_in[SESSION_NONE];
+}
+
+static size_t n_without_sandbox(const struct sessions *sessions)
+{
+        return sessions->n_in[SESSION_QUEUED] + sessions->n_in[SESSION_CREATING] +
+               sessions->n_in[SESSION_DISCARDING];
+}
+
+/* ---- what sessions and the pool ask for ---- */
+
+/* 1: one more sandbox may be requested. 0: a spare one ends first. */
+static int find_place(struct sessions *sessions, struct error *err)
+{
+        size_t most = sessions->context.hello.sessions_max;
+        struct pool *pool = sessions->pool;
+
+        if (n_live(sessions) + pool_count(pool) >= most && !pool_give_up(pool))
+                return error_set(
+                        err, EBUSY,
+                        "%zu sessions are live, the most allowed: use one of them, or wait until an idle one is dropped",
+                        most);
+        return n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
+                       pool_ending(pool) <
+               most;
+}
+
+static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, struct error *err)
+{
+        struct sessions *sessions = data;
+        const struct sandbox_requests *requests = &sessions->context.requests;
+
+        enum sandbox_offer offer = pool_take(sessions->pool, profile, ret);
+        if (offer != SANDBOX_NONE)
+                return offer;
+        int r = find_place(sessions, err);
+        if (r > 0)
+                r = requests->create(requests->data, (uint32_t)profile, &ret->serial);
+        else if (r == 0)
+                return SANDBOX_NONE;
+        return r < 0 ? r : SANDBOX_COMING;
+}
+
+static void state_changed(void *data, const struct session *session, enum session_state before)
+{
+        struct sessions *sessions = data;
+        enum session_state now = session_state(session);
+
+        sessions->n_in[before]--;
+        sessions->n_in[now]++;
+        if (before == SESSION_RUNNING || now == SESSION_RUNNING)
+                pool_note_activity(sessions->pool, clock_us());
+        if (before < SESSION_IDLE || now == SESSION_NONE)
+                pool_set_sessions(sessions->pool, n_live(sessions), n_without_sandbox(sessions));
+        if (now == SESSION_RUNNING && !sessions->servers_started) {
+                const struct tool_provider *tools = &sessions->context.tools;
+                sessions->servers_started = true;
+                tools->start(tools->data, session_profile(session), TOOL_SERVERS_ALL);
+        }
+}
+
+/* A spare sandbox has left its place. */
+static void on_place_free(void *data)
+{
+        struct sessions *sessions = data;
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (session_state(entry->session) == SESSION_QUEUED) {
+                        session_place_free(entry->session);
+                        return;
+                }
+        }
+}
+
+/* ---- life ---- */
 
 int sessions_new(struct sessions **ret, struct event_base *base, struct config *config,
                  const struct monitor_hello *hello, const struct tool_provider *tools,
-                 const struct sessions_host *host, struct error *err)
+                 const struct sandbox_requests *requests, struct error *err)
 {
         struct sessions *sessions = calloc(1, sizeof(*sessions));
 
         if (!sessions)
                 return error_errno(err, ENOMEM, "sessions");
-        *sessions = (struct sessions){.base = base,
-                                      .config = config_ref(config),
-                                      .hello = *hello,
-                                      .tools = *tools,
-                                      .host = *host};
-        sessions->end = &sessions->first;
-        int r = pool_new(&sessions->pool, sessions, err);
+        sessions->context = (struct session_context){
+                .base = base,
+                .config = config_ref(config),
+                .hello = *hello,
+                .requests = *requests,
+                .tools = *tools,
+                .owner = {sessions, get_sandbox, state_changed},
+        };
+        TAILQ_INIT(&sessions->entries);
+        const struct pool_owner owner = {sessions, on_place_free};
+        int r = pool_new(&sessions->pool, base, config, hello->sessions_max, requests, &owner, err);
         if (r < 0) {
                 sessions_free(sessions);
                 return r;
@@ -33,74 +138,85 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
         return 0;
 }
 
-struct sessions *sessions_free(struct sessions *sessions)
-{
-        if (!sessions)
-                return NULL;
-        while (sessions->first) {
-                struct session *session = sessions->first;
-                sessions->first = session->next;
-                session_free(session);
-        }
-        pool_free(sessions->pool);
-        config_free(sessions->config);
-        free(sessions);
-        return NULL;
-}
-
-/* Names are their client's own: one that makes them collide slows down its own calls alone. FNV-1a.
- */
-static struct session **bucket_of(struct sessions *sessions, const char *name)
+/* Where the session of this name hangs in its bucket, or would. FNV-1a: a client that makes its
+ * own names collide slows down its own calls only. */
+static struct entry **find(struct sessions *sessions, const char *name)
 {
         uint32_t hash = 2166136261;
 
         for (const unsigned char *c = (const unsigned char *)name; *c; c++)
                 hash = (hash ^ *c) * 16777619;
-        return &sessions->buckets[hash % SESSIONS_BUCKETS];
-}
-
-/* Where the session of this name hangs in its bucket, or would. */
-static struct session **find(struct sessions *sessions, const char *name)
-{
-        struct session **at = bucket_of(sessions, name);
-
-        while (*at && strcmp((*at)->name, name) != 0)
+        struct entry **at = &sessions->buckets[hash % BUCKETS];
+        while (*at && strcmp(session_name((*at)->session), name) != 0)
                 at = &(*at)->same_bucket;
         return at;
+}
+
+static void remove_entry(struct sessions *sessions, struct entry *entry)
+{
+        struct entry **in_bucket = find(sessions, session_name(entry->session));
+
+        *in_bucket = entry->same_bucket;
+        TAILQ_REMOVE(&sessions->entries, entry, link);
+        session_free(entry->session);
+        sessions->n_in[SESSION_NONE]--;
+        sessions->n--;
+        free(entry);
+}
+
+struct sessions *sessions_free(struct sessions *sessions)
+{
+        if (!sessions)
+                return NULL;
+        while (!TAILQ_EMPTY(&sessions->entries))
+                remove_entry(sessions, TAILQ_FIRST(&sessions->entries));
+        pool_free(sessions->pool);
+        config_free(sessions->context.config);
+        free(sessions);
+        return NULL;
 }
 
 /* Forgets the oldest name that has no sandbox and no cell. */
 static void forget_one(struct sessions *sessions)
 {
-        for (struct session **at = &sessions->first; *at; at = &(*at)->next) {
-                struct session *session = *at;
-                if (session->state != SESSION_NONE || session->cells)
-                        continue;
-                struct session **in_bucket = find(sessions, session->name);
-                *in_bucket = session->same_bucket;
-                *at = session->next;
-                if (!*at)
-                        sessions->end = at;
-                sessions->n--;
-                session_free(session);
-                return;
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (session_state(entry->session) == SESSION_NONE &&
+                    !session_has_cells(entry->session)) {
+                        remove_entry(sessions, entry);
+                        return;
+                }
         }
+}
+
+struct session *sessions_find(struct sessions *sessions, const char *name)
+{
+        struct entry *entry = *find(sessions, name);
+
+        return entry ? entry->session : NULL;
 }
 
 static int find_or_make(struct sessions *sessions, const char *name, struct session **ret,
                         struct error *err)
 {
-        struct session **at = find(sessions, name);
+        struct entry **at = find(sessions, name);
 
         if (!*at) {
-                int r = session_new(at, sessions, name, err);
-                if (r < 0)
+                struct entry *entry = calloc(1, sizeof(*entry));
+                if (!entry)
+                        return error_errno(err, ENOMEM, "session");
+                int r = session_new(&entry->session, &sessions->context, name, err);
+                if (r < 0) {
+                        free(entry);
                         return r;
-                *sessions->end = *at;
-                sessions->end = &(*at)->next;
+                }
+                *at = entry;
+                TAILQ_INSERT_TAIL(&sessions->entries, entry, link);
                 sessions->n++;
+                sessions->n_in[SESSION_NONE]++;
         }
-        *ret = *at;
+        *ret = (*at)->session;
         return 0;
 }
 
@@ -110,12 +226,12 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         struct session *session;
         struct cell *cell;
 
-        if (sessions->n > sessions->n_live + FORGOTTEN_AFTER)
+        if (sessions->n_in[SESSION_NONE] > DEAD_NAMES_MAX)
                 forget_one(sessions);
         int r = find_or_make(sessions, name, &session, err);
         if (r < 0)
                 return r;
-        if (session->n_cells >= SESSION_CELLS_MAX)
+        if (session_is_full(session))
                 return error_set(
                         err, EBUSY,
                         "%d calls wait in session \"%s\" already: wait for one to end, or use another session",
@@ -123,9 +239,34 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         r = cell_new(&cell, request, err);
         if (r < 0)
                 return r;
+        pool_note_activity(sessions->pool, cell->asked_us);
         session_push(session, cell);
         *ret = cell;
         return 0;
+}
+
+/* ---- the monitor's answers ---- */
+
+static struct session *find_awaiting(struct sessions *sessions, uint32_t serial)
+{
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (session_awaits(entry->session, serial))
+                        return entry->session;
+        }
+        return NULL;
+}
+
+static struct session *find_target(struct sessions *sessions, uint32_t target)
+{
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (session_has_target(entry->session, target))
+                        return entry->session;
+        }
+        return NULL;
 }
 
 int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
@@ -133,99 +274,129 @@ int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target
 {
         if (pool_started(sessions->pool, serial, target, fds))
                 return 0;
-        for (struct session *s = sessions->first; s; s = s->next) {
-                if (s->state == SESSION_CREATING && s->serial == serial) {
-                        session_started(s, target, fds);
-                        return 0;
-                }
+        struct session *session = find_awaiting(sessions, serial);
+        if (!session) {
+                for (int i = 0; i < SESSION_FDS; i++)
+                        close(fds[i]);
+                return -ENOENT;
         }
-        for (int i = 0; i < SESSION_FDS; i++)
-                close(fds[i]);
-        return -ENOENT;
+        int profile = session_profile_in(session, sessions->context.config);
+        if (profile >= 0)
+                pool_note_made(sessions->pool, (size_t)profile);
+        session_started(session, target, fds);
+        return 0;
 }
 
 int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error)
 {
         if (pool_failed(sessions->pool, serial, error))
                 return 0;
-        for (struct session *s = sessions->first; s; s = s->next) {
-                if (s->state == SESSION_CREATING && s->serial == serial) {
-                        session_failed(s, error);
-                        return 0;
-                }
-        }
-        return -ENOENT;
+        struct session *session = find_awaiting(sessions, serial);
+        if (!session)
+                return -ENOENT;
+        session_failed(session, error);
+        return 0;
 }
 
 int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended)
 {
         if (pool_ended(sessions->pool, target))
                 return 0;
-        for (struct session *s = sessions->first; s; s = s->next) {
-                if (s->state >= SESSION_IDLE && s->target == target) {
-                        session_ended(s, ended);
-                        return 0;
-                }
-        }
-        return -ENOENT;
+        struct session *session = find_target(sessions, target);
+        if (!session)
+                return -ENOENT;
+        session_ended(session, ended);
+        return 0;
 }
 
 void sessions_frozen(struct sessions *sessions, uint32_t target)
 {
-        for (struct session *s = sessions->first; s; s = s->next) {
-                if (s->state == SESSION_IDLE && s->target == target)
-                        freeze_done(s);
-        }
+        struct session *session = find_target(sessions, target);
+
+        if (session)
+                session_frozen(session);
 }
+
+/* ---- config and catalogue ---- */
 
 void sessions_reload(struct sessions *sessions, struct config *config,
                      const struct monitor_hello *hello)
 {
-        config_free(sessions->config);
-        sessions->config = config_ref(config);
-        sessions->hello = *hello;
-        pool_reload(sessions->pool);
+        config_free(sessions->context.config);
+        sessions->context.config = config_ref(config);
+        sessions->context.hello = *hello;
+        pool_reload(sessions->pool, config, hello->sessions_max);
+}
+
+void sessions_set_usage(struct sessions *sessions, enum monitor_usage kind)
+{
+        sessions->context.hello.facts = kind;
 }
 
 void sessions_expect(struct sessions *sessions, const struct config_profile *profile)
 {
-        int i = profile ? config_find_profile(sessions->config, profile->name, NULL) : 0;
+        int i = profile ? config_find_profile(sessions->context.config, profile->name, NULL) : 0;
 
         if (i >= 0)
                 pool_expect(sessions->pool, (size_t)i);
 }
 
-int sessions_find_room(struct sessions *sessions, struct error *err)
-{
-        size_t most = sessions->hello.sessions_max;
-        struct pool *pool = sessions->pool;
-
-        if (sessions->n_live + pool_count(pool) >= most && !pool_give_up(pool))
-                return error_set(
-                        err, EBUSY,
-                        "%zu sessions are live, the most allowed: use one of them, or wait until an idle one is dropped",
-                        most);
-        return sessions->n_live - sessions->n_awaiting + pool_count(pool) + pool_ending(pool) <
-               most;
-}
-
-void sessions_room(struct sessions *sessions)
-{
-        if (sessions->n_awaiting == 0)
-                return;
-        for (struct session *s = sessions->first; s; s = s->next) {
-                if (s->state == SESSION_CREATING && s->serial == 0) {
-                        session_retry(s);
-                        return;
-                }
-        }
-}
-
-/* Idle workers get it with their next cell. */
 void sessions_catalogue_changed(struct sessions *sessions)
 {
-        for (struct session *s = sessions->first; s; s = s->next) {
-                if (s->state == SESSION_RUNNING || s->state == SESSION_INTERRUPTING)
-                        session_send_catalogue(s);
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link)
+                session_catalogue_changed(entry->session);
+}
+
+/* ---- for the owner of the server ---- */
+
+void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
+{
+        *ret = (struct sessions_count){
+                .names = sessions->n,
+                .live = n_live(sessions),
+                .max = sessions->context.hello.sessions_max,
+                .spares_ready = pool_ready(sessions->pool),
+                .spares_ending = pool_ending(sessions->pool),
+        };
+        ret->spares_coming = pool_count(sessions->pool) - ret->spares_ready;
+}
+
+int sessions_append_list(const struct sessions *sessions, struct buffer *to)
+{
+        struct entry *entry;
+        bool first = true;
+
+        int r = buffer_append(to, "[", 1);
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (session_state(entry->session) == SESSION_NONE)
+                        continue;
+                if (r >= 0 && !first)
+                        r = buffer_append(to, ",", 1);
+                first = false;
+                if (r >= 0)
+                        r = session_append_status(entry->session, to);
         }
+        return r < 0 ? r : buffer_append(to, "]", 1);
+}
+
+static int end(struct sessions *sessions, const char *name, bool restart, struct error *err)
+{
+        struct session *session = sessions_find(sessions, name);
+
+        if (!session || session_state(session) == SESSION_NONE)
+                return error_set(err, ENOENT, "no live session is called \"%s\"", name);
+        session_end_by_owner(session, restart);
+        return 0;
+}
+
+int sessions_end(struct sessions *sessions, const char *name, struct error *err)
+{
+        return end(sessions, name, false, err);
+}
+
+int sessions_reset(struct sessions *sessions, const char *name, struct error *err)
+{
+        return end(sessions, name, true, err);
 }

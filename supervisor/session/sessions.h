@@ -1,85 +1,87 @@
 /*
  * All sessions of one client, by name.
  *
- * Names are made by use. Sandboxes are bounded (monitor_hello.sessions_max), idle ones are dropped,
- * and what was lost is remembered for a bounded number of names.
+ * A name comes into being when it is first used. The number of sandboxes is limited
+ * (monitor_hello.sessions_max) and idle ones are ended; the reason why a sandbox was lost is kept
+ * for a limited number of names.
  */
 #pragma once
 
 #include <event2/event.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
+#include "base/error.h"
 #include "policy/config.h"
 #include "rpc/monitor-messages.h"
-#include "supervisor/session/pool.h"
+#include "supervisor/session/cell.h"
+#include "supervisor/session/sandbox-requests.h"
 #include "supervisor/session/session-name.h"
-#include "supervisor/session/session.h"
 #include "supervisor/session/tool-provider.h"
 
-/* What the sessions need of the link to the monitor; the answers come by sessions_started() and its
- * kin. */
-struct sessions_host {
-        void *data;
-        /* Asks for a sandbox of this profile of the newest config. Returns 0 with the serial of the
-         * request, or negative errno. */
-        int (*create)(void *data, uint32_t profile, uint32_t *serial);
-        void (*interrupt)(void *data, uint32_t target);
-        void (*kill)(void *data, uint32_t target);
-        /* Or to go on. Where it cannot be done, it goes on as it was. */
-        void (*freeze)(void *data, uint32_t target, bool frozen);
-};
-
-enum { SESSIONS_BUCKETS = 2048 };
-
-struct sessions {
-        struct event_base *base;
-        struct config *config; /* what sessions made from now on get */
-        struct monitor_hello hello;
-        struct tool_provider tools;
-        struct sessions_host host;
-        struct session *first, **end;              /* the oldest first */
-        struct session *buckets[SESSIONS_BUCKETS]; /* the same by name */
-        struct pool *pool;
-        size_t n_live;                 /* with a sandbox, or asking for one */
-        size_t n_creating, n_awaiting; /* asking for one; waiting for a spare's place */
-        size_t n;
-        uint64_t active_us; /* when a cell last came, began or ended */
-        bool servers_started;
-};
+struct session;
+struct sessions;
 
 int sessions_new(struct sessions **ret, struct event_base *base, struct config *config,
                  const struct monitor_hello *hello, const struct tool_provider *tools,
-                 const struct sessions_host *host, struct error *err);
-/* Frees without calling anybody: cells that wait are gone. */
+                 const struct sandbox_requests *requests, struct error *err);
+/* Frees waiting cells without calling their done(). */
 struct sessions *sessions_free(struct sessions *sessions);
 
-/* Queues a cell in the session of this name, which is made when there is none. *ret is valid until
+/* Queues a cell in the session of this name, which is made if there is none. *ret is valid until
  * done(). */
 int sessions_run(struct sessions *sessions, const char *name, const struct cell_request *request,
                  struct cell **ret, struct error *err);
 
-/* The monitor's events. A failure with ESTALE is of a config that was reloaded meanwhile: the
- * sandbox is asked for again. A serial or target of nobody's is -ENOENT; fds are taken in any case.
- */
+/* The session of this name, or NULL. */
+struct session *sessions_find(struct sessions *sessions, const char *name);
+
+/* The monitor's answers. A failure with ESTALE means that the config was reloaded meanwhile: the
+ * sandbox is requested again. Return -ENOENT for an unknown serial or target. sessions_started()
+ * takes ownership of fds in any case. */
 int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
                      const int fds[SESSION_FDS]);
 int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error);
 int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended);
 void sessions_frozen(struct sessions *sessions, uint32_t target);
 
-/* There is another config from now on. Sessions that have a sandbox keep it. */
+/* Another config is valid from now on. Sessions that have a sandbox keep theirs. */
 void sessions_reload(struct sessions *sessions, struct config *config,
                      const struct monitor_hello *hello);
+/* The monitor has found out which kernel counters it can pass. */
+void sessions_set_usage(struct sessions *sessions, enum monitor_usage kind);
 
-/* Sessions of this profile of the newest config (NULL: a config without any) are to come: from the
- * first such call on sandboxes are kept ready for them. */
+/* Sessions with this profile of the newest config are expected (NULL: the config has none): from
+ * the first such call on, sandboxes are kept ready. */
 void sessions_expect(struct sessions *sessions, const struct config_profile *profile);
-
-/* A place among the live ones, for a session: 1; 0 when a spare is about to leave one, and
- * sessions_room() follows; -EBUSY. */
-int sessions_find_room(struct sessions *sessions, struct error *err);
-/* The pool's: a place among the live ones is free. */
-void sessions_room(struct sessions *sessions);
 
 /* The catalogue of tools has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);
+
+/* For the owner of the server (`cloister sessions`). */
+
+struct sessions_count {
+        size_t names;
+        size_t live; /* have a sandbox, or wait for one */
+        size_t max;  /* the limit of live sessions */
+        size_t spares_coming, spares_ready, spares_ending;
+};
+void sessions_count(const struct sessions *sessions, struct sessions_count *ret);
+
+/*
+ * Appends an array of the live sessions in the order in which they were made:
+ *
+ *     {"name", "profile"?, "state": "idle" | "frozen" | …, "age_ms", "idle_ms"?, "memory_bytes",
+ *      "memory_peak_bytes", "cells", "waiting", "last"?: {"code", "status"?, "duration_ms"}}
+ *
+ * idle_ms is present while no cell runs. Memory is as the kernel counts it, 0 if unknown. code is
+ * the first line of the last cell, truncated; status is absent while that cell runs.
+ */
+int sessions_append_list(const struct sessions *sessions, struct buffer *to);
+
+/* Ends a session's sandbox at once, also while a cell runs; the result of the next call says so.
+ * -ENOENT: no live session has this name. */
+int sessions_end(struct sessions *sessions, const char *name, struct error *err);
+
+/* The same; a new sandbox is made at once. */
+int sessions_reset(struct sessions *sessions, const char *name, struct error *err);

@@ -9,7 +9,6 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/session/sessions.h"
 
 enum { READ_AT_ONCE = 64 * 1024, PIPE_DEFAULT = 64 * 1024 };
 
@@ -64,12 +63,12 @@ static int open_one(struct session_stream *stream, struct session *session, int 
 {
         *stream = (struct session_stream){.session = session, .fd = fd};
         capture_init(&stream->stray);
-        stream->event = event_new(session->set->base, fd, EV_READ | EV_PERSIST, on_readable,
+        stream->event = event_new(session->context->base, fd, EV_READ | EV_PERSIST, on_readable,
                                   stream);
         int r = fd_set_nonblocking(fd, 1);
         if (r < 0 || !stream->event)
                 return error_errno(err, r < 0 ? -r : ENOMEM, "output of a sandbox");
-        if (!session->paused)
+        if (!session->output_paused)
                 event_add(stream->event, NULL);
         return 0;
 }
@@ -162,7 +161,9 @@ void streams_begin(struct session *session, struct cell *cell)
 
 void session_pause_output(struct session *session, bool paused)
 {
-        session->paused = paused;
+        if (session->output_paused == paused)
+                return;
+        session->output_paused = paused;
         for (int i = 0; i < CELL_STREAMS; i++) {
                 struct event *event = session->streams[i].event;
                 if (event && paused)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/session-internal.h"
 
 /* Takes both descriptors in any case. */
 int streams_open(struct session *session, int out, int err_fd, struct error *err);

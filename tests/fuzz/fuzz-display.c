@@ -40,7 +40,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         assert(outcome.n_displays == (r == 0));
         if (r == 0)
                 check_rendered(&outcome);
-        display_done(&outcome);
+        cell_outcome_done(&outcome);
         return r == 0;
 }
 

@@ -57,6 +57,10 @@ RULES = [
     ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
+# Folders whose modules include each other downwards only.
+LAYERED = ("supervisor/session",)
+# Uses of an internal header from another folder.
+INTERNAL_USERS = {("supervisor/cli/config-import.c", "policy/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
@@ -76,6 +80,8 @@ def allowed_for(path):
 
 def fault(root, path, target):
     """What is wrong with one include, or None."""
+    if target.endswith("-internal.h") and os.path.dirname(target) != os.path.dirname(path) and (path, target) not in INTERNAL_USERS:
+        return f'"{target}" is for the files of its own folder'
     if target in GENERATED:
         return None
     generated = target.endswith(".inc")
@@ -89,6 +95,36 @@ def fault(root, path, target):
     return None
 
 
+def modules(root, folder):
+    """The modules of a folder, and which of them each includes. x.c and x.h are one module, and so are all files that
+    share an x-internal.h."""
+    includes = {}
+    for path in (p for p in sources(root) if os.path.dirname(p) == folder):
+        with open(os.path.join(root, path), encoding="utf-8") as f:
+            found = {match.group(1) for match in map(INCLUDE.match, f) if match}
+        stem = path.rsplit(".", 1)[0]
+        includes.setdefault(stem, set()).update(t[:-2] for t in found if os.path.dirname(t) == folder)
+    module = {stem: min((t for t in used if t.endswith("-internal")), default=stem) for stem, used in includes.items()}
+    graph = {}
+    for stem, used in includes.items():
+        graph.setdefault(module[stem], set()).update(module.get(t, t) for t in used)
+    return {name: used - {name} for name, used in graph.items()}
+
+
+def circles(root, folder):
+    """A line for each module that includes itself by way of others."""
+    graph = modules(root, folder)
+    for start in sorted(graph):
+        seen, rest = set(), list(graph[start])
+        while rest:
+            name = rest.pop()
+            if name not in seen:
+                seen.add(name)
+                rest.extend(graph.get(name, ()))
+        if start in seen:
+            yield f"{start}: includes itself by way of others: {', '.join(sorted(graph[start]))}"
+
+
 def check(root):
     faults = []
     for path in sorted(sources(root)):
@@ -98,6 +134,8 @@ def check(root):
                 wrong = match and fault(root, path, match.group(1))
                 if wrong:
                     faults.append(f"{path}:{number}: {wrong}")
+    for folder in LAYERED:
+        faults.extend(circles(root, folder))
     return faults
 
 

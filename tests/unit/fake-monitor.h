@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "rpc/frame.h"
+#include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-hub.h"
@@ -79,11 +80,13 @@ static inline void fake_freeze(void *data, uint32_t target, bool frozen)
         *(frozen ? &f->freezes : &f->thaws) += 1;
 }
 
+static const struct monitor_hello fake_hello = {
+        .facts = MONITOR_USAGE_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
+
 static inline void fake_open(struct fake *f)
 {
-        const struct monitor_hello hello = {
-                .facts = MONITOR_USAGE_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
-        const struct sessions_host host = {f, fake_create, fake_interrupt, fake_kill, fake_freeze};
+        const struct sandbox_requests requests = {f, fake_create, fake_interrupt, fake_kill,
+                                                  fake_freeze};
         struct error err = {};
 
         fake_clock_skip_idle(true);
@@ -94,7 +97,8 @@ static inline void fake_open(struct fake *f)
         f->config = config_new();
         check(f->base && f->config);
         fake_hub_reset("{\"servers\":[]}");
-        check_ok(sessions_new(&f->sessions, f->base, f->config, &hello, &fake_tools, &host, &err));
+        check_ok(sessions_new(&f->sessions, f->base, f->config, &fake_hello, &fake_tools, &requests,
+                              &err));
 }
 
 static inline void fake_close_worker(struct fake *f)
@@ -118,6 +122,15 @@ static inline void fake_done(struct fake *f)
         buffer_done(&f->in);
         check_eq_int(fake_hub.n_calls, 0);
         buffer_done(&fake_hub.catalogue);
+}
+
+/* The session that most tests use. */
+static inline struct session *fake_session(struct fake *f)
+{
+        struct session *session = sessions_find(f->sessions, "default");
+
+        check(session);
+        return session;
 }
 
 static inline void fake_spin(struct fake *f)
@@ -145,7 +158,7 @@ static inline void fake_run_ms(struct fake *f, int ms)
                 check(expr);                                                                       \
         } while (0)
 
-static inline void fake_set_fact(int fd, const char *text)
+static inline void fake_set_counter(int fd, const char *text)
 {
         check_eq_int(ftruncate(fd, 0), 0);
         check_eq_int(pwrite(fd, text, strlen(text), 0), (ssize_t)strlen(text));
@@ -165,8 +178,8 @@ static inline void fake_start(struct fake *f)
         f->err = err_pipe[1];
         f->cpu = memfd_create("cpu", MFD_CLOEXEC);
         f->memory = memfd_create("memory", MFD_CLOEXEC);
-        fake_set_fact(f->cpu, "1000000\n");
-        fake_set_fact(f->memory, "1048576\n");
+        fake_set_counter(f->cpu, "1000000\n");
+        fake_set_counter(f->memory, "1048576\n");
         f->target = f->serial + 100;
         const int fds[SESSION_FDS] = {pair[0],     out[0],         err_pipe[0],
                                       dup(f->cpu), dup(f->memory), dup(f->memory)};

@@ -1,6 +1,8 @@
 /* Displays and lists of files: their form, and what there may be of them. */
 #include "supervisor/session/display.h"
 
+#include "rpc/frame.h"
+
 #include <errno.h>
 
 #include "base/file-path.h"
@@ -66,7 +68,7 @@ static void test_displays(void)
         check_eq_int(show(&o, "[]"), -EBADMSG);
         check_eq_int(show(&o, "{"), -EBADMSG);
         check_eq_int(o.displays_total, 2);
-        display_done(&o);
+        cell_outcome_done(&o);
 }
 
 /* Beyond each bound displays are counted, no more. */
@@ -80,7 +82,7 @@ static void test_display_bounds(void)
                 check_eq_int(show(&many, "{\"mime\":\"a/b\",\"text\":\"\"}"), 0);
         check_eq_int(many.n_displays, CELL_DISPLAYS_MAX);
         check_eq_int(many.displays_total, CELL_DISPLAYS_MAX + 5);
-        display_done(&many);
+        cell_outcome_done(&many);
 
         buffer_printf(&b, "{\"mime\":\"a/b\",\"data\":\"");
         for (size_t i = 0; i < CELL_DISPLAY_BYTES_MAX / 4 - 1; i++)
@@ -92,7 +94,7 @@ static void test_display_bounds(void)
         check_eq_int(show(&large, "{\"mime\":\"a/b\",\"data\":\"AAAA\"}"), 0);
         check_eq_int(large.n_displays, 2);
         check_eq_int(large.displays_total, 4);
-        display_done(&large);
+        cell_outcome_done(&large);
 }
 
 static int take(const char *json, size_t most, size_t *n, size_t *total)

@@ -1,4 +1,5 @@
 /* Files of a session: what is asked of its worker, and what becomes of each kind of answer. */
+#include "supervisor/session/file-read.h"
 #include "supervisor/session/files.h"
 
 #include <errno.h>
@@ -296,7 +297,7 @@ static void test_list_and_put(void)
 
         fake_open(&f);
         warm_up(&f);
-        check_ok(files_list(f.sessions->first, on_list, &got, &err));
+        check_ok(files_list(fake_session(&f), on_list, &got, &err));
         struct frame_header header = fake_read(&f, text, sizeof(text));
         check_eq_str(text, "{\"list\":10000}");
         fake_send(&f, FRAME_DATA, header.id,
@@ -304,7 +305,7 @@ static void test_list_and_put(void)
                   "\"files_total\":3}");
         check(got.count == 1 && got.n == 1 && got.total == 3);
         check_eq_str(got.first, "p");
-        check_ok(files_put(f.sessions->first, "in.bin", 6, "\0\1", 2, on_list, &got, &err));
+        check_ok(files_put(fake_session(&f), "in.bin", 6, "\0\1", 2, on_list, &got, &err));
         header = fake_read(&f, text, sizeof(text));
         check_eq_str(frame_type_name(header.type), "PUT");
         check_eq_str(text, "{\"path\":\"in.bin\",\"offset\":6,\"data\":\"AAE=\"}");

@@ -43,7 +43,7 @@ static void check_json(yyjson_val *root, const char *pointer, const char *expect
 
 static void done(struct cell_outcome *o)
 {
-        display_done(o);
+        cell_outcome_done(o);
         yyjson_doc_free(rendered);
         rendered = NULL;
 }

@@ -1,6 +1,8 @@
 /* What a worker says to its session: legal or not, calls, questions and output. */
 #include "supervisor/session/sessions.h"
 
+#include "supervisor/session/calls.h"
+
 #include "tests/unit/fake-client.h"
 
 /* The frames that are not legal: each ends the session, with its reason. */
@@ -307,7 +309,7 @@ static void test_output_of_enlarged_pipe(void)
         warm_up(&f);
         ask(&f, &end, "print()");
         uint64_t cell = fake_take_exec(&f, NULL, 0);
-        session_pause_output(f.sessions->first, true);
+        session_pause_output(fake_session(&f), true);
         check(fcntl(f.out, F_SETPIPE_SZ, 1024 * 1024) >= 1024 * 1024);
         memset(text, 'x', sizeof(text));
         check_eq_int(write(f.out, text, sizeof(text)), sizeof(text));
@@ -317,7 +319,7 @@ static void test_output_of_enlarged_pipe(void)
         check_eq_int(end.count, 1);
         check_has(end.out, "\nthe end\n");
         check_eq_str(end.err, "warning\n");
-        session_pause_output(f.sessions->first, false);
+        session_pause_output(fake_session(&f), false);
         fake_done(&f);
 }
 

@@ -9,7 +9,7 @@ static const char two[] = "{\"profile\": \"a\", \"profiles\": {\"a\": {}, \"b\":
 
 static void reload(struct fake *f, const char *text)
 {
-        const struct monitor_hello hello = f->sessions->hello;
+        const struct monitor_hello hello = fake_hello;
         struct config *config = fake_config(text);
 
         sessions_reload(f->sessions, config, &hello);
@@ -103,11 +103,11 @@ static void test_reload(void)
         check_eq_int(f.profile, 2);
         fake_start(&f);
         run_it(&f, &end);
-        const struct config_profile *before = f.sessions->first->profile;
+        const struct config_profile *before = session_profile(sessions_find(f.sessions, "s"));
 
         /* The sandbox keeps the config that it was made under. */
         reload(&f, "{\"profiles\": {\"a\": {}}}");
-        check(f.sessions->first->profile == before);
+        check(session_profile(sessions_find(f.sessions, "s")) == before);
         check_eq_str(before->name, "b");
         ask_for(&f, &end, NULL, false, false);
         run_it(&f, &end);

@@ -28,7 +28,7 @@ static void test_ok(void)
 
         check_eq_int(write(f.out, "h\xc3\xa9\n", 4), 4);
         check_eq_int(write(f.err, "warning\n", 8), 8);
-        fake_set_fact(f.cpu, "4000000\n");
+        fake_set_counter(f.cpu, "4000000\n");
         fake_send(&f, FRAME_RESULT, cell,
                   "{\"status\":\"ok\",\"value\":{\"repr\":\"2\",\"json\":2}}");
         check_eq_int(end.count, 1);
@@ -362,6 +362,33 @@ static void test_create_under_an_old_config_is_asked_again(void)
         fake_done(&f);
 }
 
+/* The owner resets a session whose sandbox does not exist yet: it is replaced. */
+static void test_reset_while_being_made(void)
+{
+        struct fake f;
+        struct end end;
+        struct error err = {};
+
+        fake_open(&f);
+        cell_cancel(ask(&f, &end, "1"));
+        check_ok(sessions_reset(f.sessions, "default", &err));
+        fake_spin(&f);
+        check_eq_int(end.status, CELL_CANCELLED);
+        fake_start(&f);
+        check_eq_int(f.kills, 1);
+        fake_end(&f, SIGKILL, 0);
+        check_eq_int(f.creates, 2);
+        fake_start(&f);
+        check_eq_int(f.kills, 1);
+
+        /* Control: one that is only ended is not replaced. */
+        check_ok(sessions_end(f.sessions, "default", &err));
+        check_eq_int(f.kills, 2);
+        fake_end(&f, SIGKILL, 0);
+        check_eq_int(f.creates, 2);
+        fake_done(&f);
+}
+
 static void test_sessions_max(void)
 {
         struct fake f;
@@ -411,10 +438,10 @@ static void test_freeze(void)
                 fake_until(&f, f.freezes == i);
                 check_eq_int(f.thaws, i - 1);
                 sessions_frozen(f.sessions, f.target);
-                check(f.sessions->first->freezing.done);
+                check_eq_int(session_state(fake_session(&f)), SESSION_FROZEN);
                 ask(&f, &end, "x");
                 check_eq_int(f.thaws, i);
-                check(!f.sessions->first->freezing.done);
+                check(session_state(fake_session(&f)) != SESSION_FROZEN);
                 uint64_t cell = fake_take_exec(&f, NULL, 0);
                 fake_run_ms(&f, 10 * 30);
                 check_eq_int(f.freezes, i);
@@ -422,7 +449,7 @@ static void test_freeze(void)
                 check_eq_int(end.state, CELL_STATE_KEPT);
                 /* A word that comes late is about the time before. */
                 sessions_frozen(f.sessions, f.target);
-                check(!f.sessions->first->freezing.done);
+                check(session_state(fake_session(&f)) != SESSION_FROZEN);
         }
         /* A reset needs no thaw: what is frozen can be killed. */
         fake_until(&f, f.freezes == 3);
@@ -481,6 +508,14 @@ static void test_names(void)
         check(!session_name_valid("\xc3\xa9", 2));
 }
 
+static size_t n_names(const struct fake *f)
+{
+        struct sessions_count count;
+
+        sessions_count(f->sessions, &count);
+        return count.names;
+}
+
 /* Names are found again, however many there are, and the oldest without a sandbox are forgotten. */
 static void test_many_names(void)
 {
@@ -496,16 +531,14 @@ static void test_many_names(void)
                 ask_on(&f, &end, name, "1", 0, false);
                 fake_spin(&f);
                 check_eq_int(end.count, 1);
-                check(f.sessions->n <= REMEMBERED + 2);
+                check(n_names(&f) <= REMEMBERED + 2);
         }
-        size_t before = f.sessions->n;
+        size_t before = n_names(&f);
         ask_on(&f, &end, "s1499", "1", 0, false);
         fake_spin(&f);
-        check(f.sessions->n <= before);
-        size_t n = 0;
-        for (const struct session *s = f.sessions->first; s; s = s->next)
-                n += strcmp(s->name, "s1499") == 0;
-        check_eq_int(n, 1);
+        check(n_names(&f) <= before);
+        check(sessions_find(f.sessions, "s1499"));
+        check(!sessions_find(f.sessions, "s0"));
         fake_done(&f);
 }
 
@@ -524,6 +557,7 @@ int main(void)
         run(test_reset);
         run(test_create_fails);
         run(test_create_under_an_old_config_is_asked_again);
+        run(test_reset_while_being_made);
         run(test_sessions_max);
         run(test_idle);
         run(test_freeze);

@@ -1,0 +1,81 @@
+/* RESULT: how the worker says that a cell ended. */
+#include <errno.h>
+#include <string.h>
+
+#include "supervisor/session/cell.h"
+#include "supervisor/session/display.h"
+
+static bool has_string(yyjson_val *object, const char *key)
+{
+        return yyjson_is_str(yyjson_obj_get(object, key));
+}
+
+static bool value_fits(yyjson_val *value)
+{
+        return yyjson_is_obj(value) && has_string(value, "repr");
+}
+
+static bool error_fits(yyjson_val *error)
+{
+        return yyjson_is_obj(error) && has_string(error, "type") && has_string(error, "message") &&
+               has_string(error, "traceback");
+}
+
+/* exit_code: a process's, 0 to 255; sys.exit(0) is no failure. */
+static int take_exit(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
+{
+        int64_t code = 0;
+
+        if (json_int64(yyjson_obj_get(root, "exit_code"), &code) < 0)
+                return error_set(err, EBADMSG, "RESULT with status exit and no exit_code");
+        outcome->exit_code = (int)(code & 0xff);
+        outcome->has_exit_code = outcome->exit_code != 0;
+        outcome->status = outcome->exit_code == 0 ? CELL_OK : CELL_EXIT;
+        return 0;
+}
+
+static int take_status(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
+{
+        const char *status = json_string(root, "status", NULL);
+
+        if (!status)
+                return error_set(err, EBADMSG, "RESULT without a status");
+        if (strcmp(status, "exit") == 0)
+                return take_exit(outcome, root, err);
+        outcome->interrupted = strcmp(status, "interrupted") == 0;
+        if (strcmp(status, "ok") == 0)
+                outcome->status = CELL_OK;
+        else if (strcmp(status, "error") == 0 || strcmp(status, "interrupted") == 0)
+                outcome->status = CELL_ERROR;
+        else
+                return error_set(err, EBADMSG, "RESULT with the unknown status \"%.40s\"", status);
+        return 0;
+}
+
+int cell_take_result(struct cell *cell, const char *payload, size_t n, struct error *err)
+{
+        struct cell_outcome *outcome = &cell->outcome;
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        int r = json_parse(payload, n, &doc, err);
+        if (r < 0)
+                return error_context(err, "RESULT");
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        if (!yyjson_is_obj(root))
+                return error_set(err, EBADMSG, "RESULT is no object");
+        yyjson_val *value = yyjson_obj_get(root, "value"), *error = yyjson_obj_get(root, "error");
+        if (value && !yyjson_is_null(value) && !value_fits(value))
+                return error_set(err, EBADMSG, "RESULT with a malformed value");
+        if (error && !yyjson_is_null(error) && !error_fits(error))
+                return error_set(err, EBADMSG, "RESULT with a malformed error");
+        if (file_list_take(root, CELL_FILES_MAX, &outcome->files, &outcome->n_files,
+                           &outcome->files_total, err) < 0)
+                return error_context(err, "RESULT");
+        r = take_status(outcome, root, err);
+        if (r < 0)
+                return r;
+        outcome->value = yyjson_is_obj(value) ? value : NULL;
+        outcome->error = yyjson_is_obj(error) ? error : NULL;
+        outcome->result = take_ptr(doc);
+        return 0;
+}

@@ -1,0 +1,152 @@
+/* A session's queue of cells. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "supervisor/session/display.h"
+#include "supervisor/session/session-internal.h"
+#include "supervisor/session/streams.h"
+
+bool session_has_cells(const struct session *s)
+{
+        return s->cells != NULL;
+}
+
+bool session_is_full(const struct session *s)
+{
+        return s->n_cells >= SESSION_CELLS_MAX;
+}
+
+void session_end_cell(struct session *s, struct cell *cell)
+{
+        for (struct cell **at = &s->cells; *at; at = &(*at)->next) {
+                if (*at == cell) {
+                        *at = cell->next;
+                        break;
+                }
+        }
+        s->n_cells--;
+        const struct log_ids ids = session_log_ids(s, cell);
+        log_event(LOG_LEVEL_INFO, &ids, "cell ended: %s in %llu ms%s%s",
+                  cell_status_name(cell->outcome.status),
+                  (unsigned long long)(cell->outcome.duration_us / 1000),
+                  *cell->outcome.why ? ", " : "", cell->outcome.why);
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_finish(&cell->outcome.streams[i]);
+        cell->done(cell->data, cell);
+        cell_free(cell);
+}
+
+void session_refuse_cell(struct session *s, struct cell *cell, enum cell_status status,
+                         const char *type, const char *why)
+{
+        cell->outcome.status = status;
+        cell->outcome.state = s->state < SESSION_IDLE ? CELL_STATE_NONE : CELL_STATE_KEPT;
+        cell->outcome.error_type = type;
+        snprintf(cell->outcome.why, sizeof(cell->outcome.why), "%s", why);
+        session_end_cell(s, cell);
+}
+
+void session_drop_cancelled(struct session *s)
+{
+        struct cell *next;
+
+        for (struct cell *cell = s->cells; cell; cell = next) {
+                next = cell->next;
+                if (cell->cancelled && cell->number == 0)
+                        session_refuse_cell(s, cell, CELL_CANCELLED, NULL,
+                                            "the call was cancelled before it began");
+        }
+}
+
+/* A cell without a file name is called by its number. */
+static int complete_payload(struct cell *cell)
+{
+        if (buffer_bytes(&cell->payload)[cell->payload.length - 1] != '\0')
+                return 0;
+        int r = buffer_append_text(&cell->payload, "<cell ");
+        if (r >= 0)
+                r = buffer_append_number(&cell->payload, (int64_t)cell->number);
+        return r < 0 ? r : buffer_append_text(&cell->payload, ">");
+}
+
+static void note_start(struct session *s, struct cell *cell)
+{
+        bool fresh = session_is_fresh(s);
+
+        cell->outcome.state = fresh ? CELL_STATE_NEW : CELL_STATE_KEPT;
+        if (fresh)
+                snprintf(cell->outcome.before, sizeof(cell->outcome.before), "%s", s->lost);
+        s->lost[0] = '\0';
+        cell->number = ++s->last_number;
+        cell->started_us = clock_us();
+        s->n_run++;
+        s->last.started_us = cell->started_us;
+        memcpy(s->last.code, cell->excerpt, sizeof(s->last.code));
+        const struct log_ids ids = session_log_ids(s, cell);
+        log_event(LOG_LEVEL_DEBUG, &ids, "cell begins");
+}
+
+int session_send_cell(struct session *s)
+{
+        struct cell *cell = s->cells;
+
+        streams_begin(s, cell);
+        session_send_catalogue(s);
+        note_start(s, cell);
+        int r = complete_payload(cell);
+        if (r >= 0)
+                r = channel_send(&s->channel, FRAME_EXEC, cell->number,
+                                 buffer_bytes(&cell->payload), cell->payload.length);
+        /* Read while the worker wakes up: it has used almost no CPU time for the cell by then. */
+        cell->cpu_before_us = usage_cpu_us(session_usage_kind(s), s->cpu_fd);
+        buffer_done(&cell->payload);
+        return r;
+}
+
+void session_send_catalogue(struct session *s)
+{
+        const struct tool_provider *tools = &s->context->tools;
+        uint64_t version = 0;
+        const struct buffer *catalogue = tools->catalogue(tools->data, s->profile, &version);
+
+        if (!catalogue || version <= s->catalogue)
+                return;
+        int r = channel_send(&s->channel, FRAME_CATALOG, version, buffer_bytes(catalogue),
+                             catalogue->length);
+        if (r < 0)
+                log_warning("session %s: catalogue of %zu bytes not sent: %s", s->name,
+                            catalogue->length, strerror(-r));
+        else
+                s->catalogue = version;
+}
+
+/* Idle workers get the catalogue with their next cell. */
+void session_catalogue_changed(struct session *s)
+{
+        if (s->state == SESSION_RUNNING || s->state == SESSION_INTERRUPTING)
+                session_send_catalogue(s);
+}
+
+/* A DISPLAY of an earlier cell, from a thread or task that it left behind, is dropped. */
+int session_on_display(struct session *s, const struct frame_header *header, const char *payload,
+                       struct error *err)
+{
+        struct cell *cell = session_current(s);
+
+        if (header->id > s->last_number)
+                return error_set(err, EPROTO, "DISPLAY for cell %llu, which has not begun",
+                                 (unsigned long long)header->id);
+        if (!cell || header->id != cell->number)
+                return 0;
+        return cell_take_display(&cell->outcome, payload, header->length, err);
+}
+
+int session_on_log(struct session *s, const struct frame_header *header, const char *payload,
+                   struct error *err)
+{
+        log_debug("session %s: worker: %.*s", s->name,
+                  header->length > 500 ? 500 : (int)header->length, payload);
+        return 0;
+}

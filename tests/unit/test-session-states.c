@@ -1,0 +1,291 @@
+/* Every event in every state of a session: the state that follows, by table. */
+#include "supervisor/session/session-internal.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/unit/fake-hub.h"
+
+enum { TARGET = 7, SERIAL = 3 };
+
+struct world {
+        struct session_context context;
+        struct session *session;
+        int offer;           /* what get_sandbox() returns */
+        int rpc, out, error; /* the worker's ends */
+        int done, kills, freezes, thaws;
+        enum session_state told; /* by state_changed() */
+};
+
+static void on_interrupt(void *data, uint32_t target)
+{
+        check_eq_int(target, TARGET);
+}
+
+static void on_kill(void *data, uint32_t target)
+{
+        struct world *w = data;
+
+        check_eq_int(target, TARGET);
+        w->kills++;
+}
+
+static void on_freeze(void *data, uint32_t target, bool frozen)
+{
+        struct world *w = data;
+
+        check_eq_int(target, TARGET);
+        *(frozen ? &w->freezes : &w->thaws) += 1;
+}
+
+static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, struct error *err)
+{
+        struct world *w = data;
+
+        ret->serial = SERIAL;
+        return w->offer;
+}
+
+static void state_changed(void *data, const struct session *session, enum session_state before)
+{
+        struct world *w = data;
+
+        check_eq_int(before, w->told);
+        w->told = session_state(session);
+}
+
+static void spin(struct world *w)
+{
+        for (int i = 0; i < 3; i++)
+                event_base_loop(w->context.base, EVLOOP_NONBLOCK);
+}
+
+static void on_done(void *data, struct cell *cell)
+{
+        struct world *w = data;
+
+        w->done++;
+}
+
+static struct cell *push_cell(struct world *w)
+{
+        const struct cell_request request = {
+                .code = "1", .code_length = 1, .done = on_done, .data = w};
+        struct error err = {};
+        struct cell *cell;
+
+        check_ok(cell_new(&cell, &request, &err));
+        session_push(w->session, cell);
+        return cell;
+}
+
+static void start_sandbox(struct world *w)
+{
+        int pair[2], out[2], error[2];
+
+        check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        check_eq_int(pipe2(out, O_CLOEXEC), 0);
+        check_eq_int(pipe2(error, O_CLOEXEC), 0);
+        const int fds[SESSION_FDS] = {pair[0],      out[0],       error[0],
+                                      dup(pair[0]), dup(pair[0]), dup(pair[0])};
+        if (w->rpc >= 0) { /* an event that is ignored */
+                close(pair[1]);
+                close(out[1]);
+                close(error[1]);
+        } else {
+                w->rpc = pair[1];
+                w->out = out[1];
+                w->error = error[1];
+        }
+        session_started(w->session, TARGET, fds);
+}
+
+static void open_world(struct world *w)
+{
+        struct error err = {};
+
+        *w = (struct world){.rpc = -1, .out = -1, .error = -1};
+        fake_hub_reset("{\"servers\":[]}");
+        w->context = (struct session_context){
+                .base = event_base_new(),
+                .config = config_new(),
+                .hello = {.facts = MONITOR_USAGE_CGROUP1, .memory_max = 512 << 20},
+                .requests = {w, NULL, on_interrupt, on_kill, on_freeze},
+                .tools = fake_tools,
+                .owner = {w, get_sandbox, state_changed},
+        };
+        w->context.config->top.freeze_ms = 1000;
+        check_ok(session_new(&w->session, &w->context, "s", &err));
+}
+
+static void close_world(struct world *w)
+{
+        session_free(w->session);
+        check_eq_int(w->told, SESSION_NONE);
+        int fds[] = {w->rpc, w->out, w->error};
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+                if (fds[i] >= 0)
+                        close(fds[i]);
+        config_free(w->context.config);
+        event_base_free(w->context.base);
+        buffer_done(&fake_hub.catalogue);
+}
+
+/* Brings a new session into this state, the way it gets there in life. */
+static void reach(struct world *w, enum session_state state)
+{
+        struct session *s = w->session;
+
+        w->offer = state == SESSION_QUEUED ? SANDBOX_NONE : SANDBOX_COMING;
+        if (state == SESSION_NONE)
+                return;
+        session_end_by_owner(s, true); /* a sandbox without a cell */
+        session_dispatch(s, EVENT_WAKE, NULL);
+        if (state == SESSION_QUEUED || state == SESSION_CREATING)
+                return;
+        if (state == SESSION_DISCARDING) {
+                session_end_by_owner(s, false);
+                return;
+        }
+        start_sandbox(w);
+        spin(w);
+        if (state == SESSION_IDLE)
+                return;
+        if (state == SESSION_FREEZING || state == SESSION_FROZEN) {
+                session_dispatch(s, EVENT_TIMER, NULL);
+                if (state == SESSION_FROZEN)
+                        session_frozen(s);
+                return;
+        }
+        struct cell *cell = push_cell(w);
+        spin(w);
+        if (state == SESSION_SETTLING || state == SESSION_INTERRUPTING)
+                cell_cancel(cell);
+        if (state == SESSION_SETTLING)
+                session_dispatch(s, EVENT_RESULT, NULL);
+        if (state == SESSION_CLOSED)
+                session_dispatch(s, EVENT_CLOSED,
+                                 &(struct session_details){.error = &(struct error){}});
+        if (state == SESSION_KILLING)
+                cell_kill(cell);
+        if (state == SESSION_DRAINING) /* it is left within one call */
+                s->state = w->told = SESSION_DRAINING;
+}
+
+enum column {
+        WAKE,
+        CELL, /* a wake with a cell in the queue */
+        PLACE,
+        STARTED,
+        FAILED,
+        ENDED,
+        FROZEN,
+        TIMER,
+        RESULT,
+        CLOSED,
+        BROKEN, /* closed, with an error */
+        CANCEL,
+        KILL,
+        OWNER_END,
+        NEEDED,
+        COLUMNS
+};
+
+static void post(struct world *w, enum column column)
+{
+        static const enum session_event events[COLUMNS] = {
+                [WAKE] = EVENT_WAKE,           [CELL] = EVENT_WAKE,     [PLACE] = EVENT_PLACE,
+                [FAILED] = EVENT_FAILED,       [ENDED] = EVENT_ENDED,   [FROZEN] = EVENT_FROZEN,
+                [TIMER] = EVENT_TIMER,         [RESULT] = EVENT_RESULT, [CLOSED] = EVENT_CLOSED,
+                [BROKEN] = EVENT_CLOSED,       [CANCEL] = EVENT_CANCEL, [KILL] = EVENT_KILL,
+                [OWNER_END] = EVENT_OWNER_END, [NEEDED] = EVENT_NEEDED,
+        };
+        const struct monitor_ended ended = {.wait_status = SIGKILL};
+        const struct error none = {}, error = {.code = EPROTO, .text = "no frame"};
+        const struct session_details details = {
+                .ended = &ended,
+                .error = column == BROKEN || column == FAILED ? &error : &none,
+        };
+
+        if (column == STARTED) {
+                start_sandbox(w);
+                return;
+        }
+        if (column == CELL)
+                push_cell(w);
+        session_dispatch(w->session, events[column], &details);
+}
+
+/* One letter for each state, in their order. */
+static const char letters[] = "NQCDIzZSRXLKG";
+static_assert(sizeof(letters) - 1 == SESSION_STATE_MAX, "a letter for each state");
+
+static const char *const expected[SESSION_STATE_MAX] = {
+        /* WAKE CELL PLACE STARTED FAILED ENDED FROZEN TIMER RESULT CLOSED BROKEN CANCEL KILL
+         * OWNER_END NEEDED */
+        [SESSION_NONE] = /*         */ "NCNNNNNNNNNNNNN",
+        [SESSION_QUEUED] = /*       */ "QQNQQQQQQQQQQQQ",
+        [SESSION_CREATING] = /*     */ "CCCINCCCCCCCCDC",
+        [SESSION_DISCARDING] = /*   */ "DDDKNDDDDDDDDDD",
+        [SESSION_IDLE] = /*         */ "IRIIINIzILKIIKI",
+        [SESSION_FREEZING] = /*     */ "zRzzzNZKzLKzzKI",
+        [SESSION_FROZEN] = /*       */ "ZRZZZNZKZLKZZKI",
+        [SESSION_SETTLING] = /*     */ "SSSSSNSISLKSSKS",
+        [SESSION_RUNNING] = /*      */ "RRRRRNRXILKXKKR",
+        [SESSION_INTERRUPTING] = /* */ "XXXXXNXKSLKXKKX",
+        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLLL",
+        [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKK",
+        [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGG",
+};
+
+static void test_every_event_in_every_state(void)
+{
+        for (enum session_state state = 0; state < SESSION_STATE_MAX; state++) {
+                check_eq_int(strlen(expected[state]), COLUMNS);
+                for (enum column column = 0; column < COLUMNS; column++) {
+                        struct world w;
+
+                        open_world(&w);
+                        reach(&w, state);
+                        check_eq_int(session_state(w.session), state);
+                        post(&w, column);
+                        char letter = letters[session_state(w.session)];
+                        if (letter != expected[state][column])
+                                test_fail_("state %d, event %d: %c instead of %c", state, column,
+                                           letter, expected[state][column]);
+                        check_eq_int(w.told, session_state(w.session));
+                        spin(&w);
+                        check(session_state(w.session) < SESSION_STATE_MAX);
+                        check(session_state_name(session_state(w.session)));
+                        close_world(&w);
+                }
+        }
+}
+
+/* What the monitor is asked on the way. */
+static void test_requests(void)
+{
+        struct world w;
+
+        open_world(&w);
+        reach(&w, SESSION_FROZEN);
+        check_eq_int(w.freezes, 1);
+        post(&w, NEEDED);
+        check_eq_int(w.thaws, 1);
+        post(&w, NEEDED); /* thawed once */
+        check_eq_int(w.thaws, 1);
+        post(&w, OWNER_END);
+        post(&w, OWNER_END);
+        check_eq_int(w.kills, 1); /* killed once */
+        close_world(&w);
+}
+
+int main(void)
+{
+        signal(SIGPIPE, SIG_IGN);
+        run(test_every_event_in_every_state);
+        run(test_requests);
+        return 0;
+}
