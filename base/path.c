@@ -1,10 +1,63 @@
 /* Files and directories by path. */
 #include "base/path.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+static int make_directory(const char *path, mode_t mode)
+{
+        return mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+int path_make_parents(const char *path, mode_t mode)
+{
+        char part[PATH_MAX];
+
+        if (*path == '\0')
+                return -ENOENT;
+        if (snprintf(part, sizeof(part), "%s", path) >= (int)sizeof(part))
+                return -ENAMETOOLONG;
+        for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                int r = make_directory(part, mode);
+                if (r < 0)
+                        return r;
+                *slash = '/';
+        }
+        return 0;
+}
+
+int path_make_directories(const char *path, mode_t mode)
+{
+        int r = path_make_parents(path, mode);
+
+        return r < 0 ? r : make_directory(path, mode);
+}
+
+int path_in_base(const char *base, const char *home, const char *fallback, const char *below,
+                 char *ret, size_t size)
+{
+        int n;
+
+        if (base && base[0] == '/')
+                n = snprintf(ret, size, "%s/%s", base, below);
+        else if (home && home[0] == '/')
+                n = snprintf(ret, size, "%s/%s/%s", home, fallback, below);
+        else
+                return -ENOENT;
+        return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+int path_in_user_directory(const char *variable, const char *fallback, const char *below, char *ret,
+                           size_t size)
+{
+        return path_in_base(getenv(variable), getenv("HOME"), fallback, below, ret, size);
+}
 
 void path_remove_with_directory(const char *path)
 {

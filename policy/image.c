@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/path.h"
 
 bool image_name_valid(const char *name)
 {
@@ -362,20 +363,18 @@ int image_store_path(uid_t euid, const struct image_store_env *env, char *ret, s
                      struct error *err)
 {
         static const char below[] = "cloister/images";
-        int n;
+        int n = 0, r = 0;
 
         if (env->store && env->store[0] == '/')
                 n = snprintf(ret, size, "%s", env->store);
         else if (euid == 0)
                 n = snprintf(ret, size, "/var/lib/%s", below);
-        else if (env->data_home && env->data_home[0] == '/')
-                n = snprintf(ret, size, "%s/%s", env->data_home, below);
-        else if (env->home && env->home[0] == '/')
-                n = snprintf(ret, size, "%s/.local/share/%s", env->home, below);
         else
+                r = path_in_base(env->data_home, env->home, ".local/share", below, ret, size);
+        if (r == -ENOENT)
                 return error_set(err, ENOENT,
                                  "no place for images: neither XDG_DATA_HOME nor HOME is set");
-        if (n < 0 || (size_t)n >= size)
+        if (r < 0 || n < 0 || (size_t)n >= size)
                 return error_errno(err, ENAMETOOLONG, "path of the image store");
         return 0;
 }

@@ -13,33 +13,19 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/path.h"
 
 #define TEMPORARY ".tmp-"
 #define LOCK      ".lock-"
 
 enum { DEPTH_MAX = 512, LIST_MAX = 10000 };
 
-static int make_directories(const char *path)
-{
-        char part[PATH_MAX];
-
-        if (snprintf(part, sizeof(part), "%s", path) >= (int)sizeof(part))
-                return -ENAMETOOLONG;
-        for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-                *slash = '\0';
-                if (mkdir(part, 0755) < 0 && errno != EEXIST)
-                        return -errno;
-                *slash = '/';
-        }
-        return mkdir(part, 0755) < 0 && errno != EEXIST ? -errno : 0;
-}
-
 int store_open(const char *path, bool make, struct error *err)
 {
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (fd < 0 && errno == ENOENT && make) {
-                int r = make_directories(path);
+                int r = path_make_directories(path, 0755);
                 if (r < 0)
                         return error_errno(err, -r, "make the image store %s", path);
                 fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

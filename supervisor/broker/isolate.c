@@ -32,6 +32,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/capabilities.h"
 #include "base/cleanup.h"
 #include "base/filter-load.h"
 #include "base/landlock.h"
@@ -72,23 +73,10 @@ static int become(const struct isolation *how, struct error *err)
 
 static int drop_capabilities(struct error *err)
 {
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct sets[2] = {};
-
-        /* Without CAP_SETPCAP the bounding set stays; no_new_privs then keeps it from mattering. */
-        for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-                prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        if (syscall(SYS_capset, &header, sets) < 0)
-                return error_errno(err, errno, "drop capabilities");
-        if (syscall(SYS_capget, &header, sets) < 0)
-                return error_errno(err, errno, "read capabilities");
-        for (int i = 0; i < 2; i++) {
-                if (sets[i].effective || sets[i].permitted || sets[i].inheritable)
-                        return error_set(err, EPERM,
-                                         "capabilities are still there after dropping them");
-        }
-        return 0;
+        /* Without CAP_SETPCAP the bounding set stays, which no_new_privs makes harmless. */
+        (void)capabilities_bound(0);
+        int r = capabilities_keep(0);
+        return r < 0 ? error_errno(err, -r, "drop capabilities") : 0;
 }
 
 static int no_new_privileges(struct error *err)

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/path.h"
 #include "policy/did-you-mean.h"
 #include "supervisor/cli/import.h"
 
@@ -49,7 +50,7 @@ static const struct source {
 
 static int path_of(const struct source *source, char ret[PATH_MAX])
 {
-        const char *home = getenv("HOME"), *xdg = getenv("XDG_CONFIG_HOME");
+        const char *home = getenv("HOME");
         const char *moved = source->environment ? getenv(source->environment) : NULL;
         const char *last = strrchr(source->path, '/');
         int n;
@@ -58,13 +59,13 @@ static int path_of(const struct source *source, char ret[PATH_MAX])
                 n = snprintf(ret, PATH_MAX, "%s/%s", moved, last ? last + 1 : source->path);
         else if (source->base == HERE)
                 n = getcwd(ret, PATH_MAX) ? (int)strlen(ret) : PATH_MAX;
-        else if (source->base == CONFIG_HOME && xdg && xdg[0] == '/')
-                n = snprintf(ret, PATH_MAX, "%s/%s", xdg, source->path);
+        else if (source->base == CONFIG_HOME)
+                return path_in_user_directory("XDG_CONFIG_HOME", ".config", source->path, ret,
+                                              PATH_MAX);
         else if (!home || home[0] != '/')
                 return -ENOENT;
         else
-                n = snprintf(ret, PATH_MAX, "%s/%s%s", home,
-                             source->base == CONFIG_HOME ? ".config/" : "", source->path);
+                n = snprintf(ret, PATH_MAX, "%s/%s", home, source->path);
         if (source->base == HERE && n < PATH_MAX)
                 n += snprintf(ret + n, PATH_MAX - (size_t)n, "/%s", source->path);
         return n > 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;

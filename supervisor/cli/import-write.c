@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "policy/config-lines.h"
 #include "supervisor/cli/import.h"
 
@@ -112,20 +113,6 @@ int import_text(const struct import *import, struct buffer *to, struct error *er
         return r < 0 ? error_errno(err, -r, "import") : 0;
 }
 
-static int make_directories(char *path, struct error *err)
-{
-        for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-                *slash = '\0';
-                int r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
-                if (r < 0)
-                        error_errno(err, -r, "%s", path);
-                *slash = '/';
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
 static int write_temporary(char *name, const struct buffer *text, mode_t mode, struct error *err)
 {
         _cleanup_close_ int fd = mkostemp(name, O_CLOEXEC);
@@ -155,9 +142,9 @@ int import_write(const char *path, const struct buffer *text, bool private, stru
                 name = NULL;
                 return error_errno(err, ENOMEM, "import");
         }
-        int r = make_directories(target, err);
+        int r = path_make_parents(target, 0700);
         if (r < 0)
-                return r;
+                return error_errno(err, -r, "make the directory of %s", target);
         mode_t mode = !private && stat(target, &st) == 0 ? st.st_mode & 0777 : 0600;
         r = write_temporary(name, text, mode, err);
         if (r >= 0 && rename(name, target) < 0)

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/capabilities.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/landlock.h"
@@ -172,16 +173,11 @@ void receiver_serve(int socket, int directory)
         send(socket, &reply, sizeof(reply), MSG_NOSIGNAL);
 }
 
-/* Root keeps the right to write into the directories of others, which it has without asking. */
+/* Root keeps CAP_DAC_OVERRIDE: it may write into the directories of others. */
 static void drop_capabilities(void)
 {
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct sets[2] = {}, old[2] = {};
-
-        if (syscall(SYS_capget, &header, old) < 0)
-                _exit(1);
-        sets[0].permitted = sets[0].effective = old[0].permitted & (1U << CAP_DAC_OVERRIDE);
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_capset, &header, sets) < 0)
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            capabilities_keep(UINT64_C(1) << CAP_DAC_OVERRIDE) < 0)
                 _exit(1);
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }

@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/path.h"
 
 struct config_file {
         char *path;
@@ -203,17 +204,8 @@ static int add_named(struct config_files *files, const char *path, struct config
 
 bool config_files_user_path(char *ret, size_t size)
 {
-        const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-        int n;
-
-        /* A relative path is to be ignored (XDG Base Directory Specification). */
-        if (base && base[0] == '/')
-                n = snprintf(ret, size, "%s/cloister/config.json", base);
-        else if (home && home[0] == '/')
-                n = snprintf(ret, size, "%s/.config/cloister/config.json", home);
-        else
-                return false;
-        return n > 0 && (size_t)n < size;
+        return path_in_user_directory("XDG_CONFIG_HOME", ".config", "cloister/config.json", ret,
+                                      size) == 0;
 }
 
 static int add_default(struct config_files *files, struct config *config, struct error *err)

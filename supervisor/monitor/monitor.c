@@ -38,6 +38,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/program.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/broker-launch.h"
@@ -91,21 +92,15 @@ static int choose_user(struct monitor *m, struct error *err)
  * up. */
 static void make_state(struct monitor *m)
 {
-        const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
         char *path = m->state_path;
         size_t size = sizeof(m->state_path);
 
         if (m->ids.mode != SANDBOX_ROOTLESS)
                 snprintf(path, size, "/var/lib/cloister/state");
-        else if (state && *state == '/')
-                snprintf(path, size, "%s/cloister", state);
-        else if (home && *home == '/')
-                snprintf(path, size, "%s/.local/state/cloister", home);
-        for (char *slash = strchr(path + 1, '/'); *path && slash; slash = strchr(slash + 1, '/')) {
-                *slash = '\0';
-                mkdir(path, 0755);
-                *slash = '/';
-        }
+        else if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister", path, size) <
+                 0)
+                *path = '\0';
+        (void)path_make_parents(path, 0755);
         /* In the privileged modes it is the broker's of today; what another left there is just not
          * used. */
         bool there = *path && (mkdir(path, 0700) == 0 || errno == EEXIST);

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/path.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/template/mount-source.h"
@@ -102,15 +103,12 @@ static int guard_config_files(const struct monitor *m, struct mount_guards *guar
 
 static int guard_config_directory(struct mount_guards *guards, struct error *err)
 {
-        const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
         char path[PATH_MAX];
 
-        if (base && base[0] == '/')
-                snprintf(path, sizeof(path), "%s/cloister", base);
-        else if (home && home[0] == '/')
-                snprintf(path, sizeof(path), "%s/.config/cloister", home);
-        else
-                return 0;
+        int r = path_in_user_directory("XDG_CONFIG_HOME", ".config", "cloister", path,
+                                       sizeof(path));
+        if (r < 0)
+                return r == -ENOENT ? 0 : error_errno(err, -r, "Cloister's config");
         return mount_guards_add(guards, path, "Cloister's config", false, err);
 }
 

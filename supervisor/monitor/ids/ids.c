@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/capabilities.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/monitor/ids/ids-range.h"
@@ -330,36 +331,6 @@ int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, stru
 
 /* ---- privilege ---- */
 
-/* Permitted and effective; inheritable and ambient become empty. */
-static int set_capabilities(uint64_t keep)
-{
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct data[2];
-
-        if (syscall(SYS_capget, &header, data) < 0)
-                return -errno;
-        for (int i = 0; i < 2; i++) {
-                uint32_t part = (uint32_t)(keep >> (32 * i));
-                data[i].permitted &= part;
-                data[i].effective = data[i].permitted;
-                data[i].inheritable = 0;
-        }
-        return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
-}
-
-/* Needs CAP_SETPCAP; who has it not keeps what he has, which an exec by uid 0 would regain: see the
- * callers. */
-static bool bound_capabilities(uint64_t keep)
-{
-        bool all = true;
-
-        for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
-                if (!(keep & (UINT64_C(1) << cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-                        all = false;
-        }
-        return all;
-}
-
 /* From now on uid 0 gains nothing by an exec. Works without CAP_SETPCAP only when it is so already.
  */
 static void lock_root(void)
@@ -380,11 +351,10 @@ int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *er
                         keep |= UINT64_C(1) << CAP_CHOWN;
                 if (setgroups(0, NULL) < 0)
                         return error_errno(err, errno, "drop supplementary groups");
-                bound_capabilities(keep);
+                capabilities_bound(keep);
                 lock_root();
         }
-        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        int r = set_capabilities(keep);
+        int r = capabilities_keep(keep);
         if (r < 0)
                 return error_errno(err, -r, "drop capabilities");
         return 0;
@@ -392,10 +362,9 @@ int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *er
 
 int ids_keep_capabilities(uint64_t keep, struct error *err)
 {
-        bound_capabilities(keep);
+        capabilities_bound(keep);
         lock_root();
-        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        int r = set_capabilities(keep);
+        int r = capabilities_keep(keep);
         if (r < 0)
                 return error_errno(err, -r, "drop capabilities");
         /* What the two above could not bound for want of CAP_SETPCAP, an exec by uid 0 would get

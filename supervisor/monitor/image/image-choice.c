@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/path.h"
 
 static int look(const char *path, struct image_stamp *ret)
 {
@@ -85,30 +86,14 @@ int image_choose_set(const struct package_set *set, const char *python, struct i
         return choose_place(python, ret, err);
 }
 
-static int make_directories(char *path, struct error *err)
-{
-        for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-                if (slash)
-                        *slash = '\0';
-                int r = mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
-                if (slash)
-                        *slash = '/';
-                if (r < 0)
-                        return error_errno(err, -r, "create %s", path);
-                if (!slash)
-                        return 0;
-        }
-}
-
 int image_store_create(const struct image_choice *choice, const struct upstream_user *user,
                        struct error *err)
 {
-        char path[sizeof(choice->store)];
+        const char *path = choice->store;
 
-        memcpy(path, choice->store, sizeof(path));
-        int r = make_directories(path, err);
+        int r = path_make_directories(path, 0755);
         if (r < 0)
-                return r;
+                return error_errno(err, -r, "create %s", path);
         /* Only what is root's is given away, so that a link put there cannot name another's
          * directory. */
         _cleanup_close_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

@@ -1,0 +1,13 @@
+/* Giving up capabilities, see capabilities(7). Sets are bits: UINT64_C(1) << CAP_CHOWN. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Keeps at most these in the permitted and effective set; empties the inheritable and the ambient
+ * one. Returns 0 or negative errno. */
+int capabilities_keep(uint64_t keep);
+
+/* Removes all others from the bounding set, which an exec by uid 0 would otherwise regain. Returns
+ * false where that lacks CAP_SETPCAP: then set no_new_privs. */
+bool capabilities_bound(uint64_t keep);
