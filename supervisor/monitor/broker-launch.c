@@ -28,7 +28,6 @@
 #include "base/log.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/monitor/ids/userns.h"
-#include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child.h"
 
 enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, FIRST_FREE_FD = 1000 };
@@ -66,8 +65,8 @@ static const struct place {
 /* 0 to 2, those with a place (-1: none), and what is passed on; everything else is closed. */
 static int place_descriptors(const struct broker_launch *how, const int placed[])
 {
-        int keep[3 + ARRAY_SIZE(places) + MONITOR_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO,
-                                                                   STDERR_FILENO};
+        int keep[3 + ARRAY_SIZE(places) + BROKER_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO,
+                                                                  STDERR_FILENO};
         int *high = keep + 3, *passed = high + ARRAY_SIZE(places);
 
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {

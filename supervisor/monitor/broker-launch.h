@@ -8,9 +8,11 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/children.h"
 
+enum { BROKER_PASS_FDS_MAX = 8 };
+
 struct broker_launch {
         const struct ids *ids;
-        const char *program;    /* path of `cloister` */
+        const char *program;    /* path of `cloister-broker` */
         int filter_fd;          /* FILTER_BROKER (borrowed) */
         int control_fd;         /* listens for the owner (borrowed), or -1 */
         const char *state_path; /* directory that the broker may write, or NULL */

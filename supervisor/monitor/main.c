@@ -54,7 +54,7 @@ static int take_pass_fd(void *to, const char *value)
 
         if (*end != '\0' || fd < 64 || fd >= 1000)
                 return -EINVAL;
-        if (o->n_pass_fds == MONITOR_PASS_FDS_MAX)
+        if (o->n_pass_fds == BROKER_PASS_FDS_MAX)
                 return -E2BIG;
         o->pass_fds[o->n_pass_fds++] = (int)fd;
         return 0;
@@ -124,7 +124,7 @@ static int parse(char **argv, struct monitor_options *o, struct error *err)
 /* Nothing that our caller left open reaches a server or a sandbox. */
 static void close_others(const struct monitor_options *o)
 {
-        int keep[3 + MONITOR_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+        int keep[3 + BROKER_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
 
         for (size_t i = 0; i < o->n_pass_fds; i++) {
                 keep[3 + i] = o->pass_fds[i];

@@ -97,7 +97,7 @@ void monitor_send_config(struct monitor *m)
                           .mode = m->ids.mode,
                           .facts = monitor_limits_facts(m),
                           .sessions_max = m->sessions_max,
-                          .memory_max = m->early_profile->limits.memory},
+                          .memory_max = profiles_early_limits(m->profiles)->memory},
         };
 
         monitor_send(m, &hello, NULL, 0);
@@ -130,7 +130,7 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
         struct config_files *before = m->files;
 
         m->files = files;
-        int r = profiles_load(m, config, err);
+        int r = monitor_sessions_load(m, config, err);
         if (r < 0) {
                 m->files = before;
                 return r;

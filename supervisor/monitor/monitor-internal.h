@@ -20,7 +20,7 @@
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
-#include "supervisor/monitor/profile.h"
+#include "supervisor/monitor/profiles.h"
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/upstream/upstream.h"
 
@@ -57,12 +57,10 @@ struct monitor {
         int scope;       /* its answer */
         int scope_asked_ms;
         struct event *scope_answer;
-        bool prepare_later; /* sessions wait until it is known what bounds them */
         struct control_socket control;
         uint32_t sessions_max;
         struct upstream_user user;
-        /* our executables, opened while we may still read them */
-        int worker_file, module_file, init_file;
+        struct template_files template_files;
         char program[512];        /* path of `cloister`, which builds images */
         char broker_program[512]; /* path of `cloister-broker` */
         char state_path[512];     /* "": none */
@@ -77,12 +75,8 @@ struct monitor {
         struct image_choice image; /* of `image build`; whose store all share */
         struct image_job *image_job;
         struct event *early; /* makes the template before it is asked for */
-        struct event *sweep; /* ends what is not used any more */
-        struct profile *profiles[CONFIG_PROFILES_MAX]; /* as in the config */
-        size_t n_profiles;
-        struct profile *early_profile, *retired;
-        int filters[FILTER_KIND_MAX];               /* compiled, or -1 */
-        int worker_memfd, module_memfd, init_memfd; /* sealed copies, or -1 */
+        struct profiles *profiles;
+        struct profile_host profile_host;
         struct sandbox_host sandbox_host;
         struct sandbox *
                 *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
@@ -116,18 +110,18 @@ enum monitor_usage monitor_limits_facts(const struct monitor *m);
 /* monitor-sessions.c */
 int monitor_sessions_init(struct monitor *m, struct error *err);
 void monitor_sessions_done(struct monitor *m);
-void monitor_sessions_prepare(
-        struct monitor *m);                     /* image and template, ahead of the first request */
-void monitor_sessions_go_on(struct monitor *m); /* with what waited for its bounds */
-/* A sandbox in a free slot, in the line of the profile's template. */
-int monitor_make(struct profile *profile, uint32_t serial, struct error *err);
-/* Frees its slot and ends it. */
-void monitor_release(struct monitor *m, struct sandbox *sandbox);
+/* The profiles of a config, in place of those that there are; on failure they stay. */
+int monitor_sessions_load(struct monitor *m, struct config *config, struct error *err);
+/* Starts the early profile's template. */
+void monitor_sessions_prepare(struct monitor *m);
 void monitor_session_create(struct monitor *m, const struct monitor_request *request);
 void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request);
 void monitor_session_freeze(struct monitor *m, const struct monitor_request *request);
 void monitor_session_thaw(struct monitor *m, const struct monitor_request *request);
+
+/* monitor-mounts.c; data: struct monitor */
+int monitor_mount_guards(void *data, struct mount_guards *guards, struct error *err);
 
 /* monitor-upstreams.c */
 void monitor_upstreams_done(struct monitor *m);

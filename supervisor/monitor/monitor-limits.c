@@ -146,8 +146,7 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
                 log_debug("systemd gave a scope after %d ms", now_ms() - m->scope_asked_ms);
         struct monitor_event event = {.kind = MONITOR_LIMITS, .target = monitor_limits_facts(m)};
         monitor_send(m, &event, NULL, 0);
-        if (m->prepare_later)
-                monitor_sessions_go_on(m);
+        profiles_bounds_known(m->profiles);
 }
 
 int monitor_limits_watch(struct monitor *m, struct error *err)

@@ -1,4 +1,5 @@
-/* The monitor's sessions: what lives, and what the broker may do with it. profile.c makes them. */
+/* The monitor's sessions: the slots, the broker's requests about them, and what profiles need to
+ * make them. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +10,6 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-internal.h"
-#include "supervisor/monitor/profile-template.h"
 
 static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
 {
@@ -20,56 +20,73 @@ static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
         return NULL;
 }
 
-void monitor_release(struct monitor *m, struct sandbox *sandbox)
+static void release(void *data, struct sandbox *sandbox)
 {
-        *slot_of(m, sandbox_handle(sandbox)) = NULL;
+        *slot_of(data, sandbox_handle(sandbox)) = NULL;
         sandbox_free(sandbox);
 }
 
 static void on_sandbox_ended(void *data, struct sandbox *sandbox, const struct monitor_ended *how)
 {
-        struct monitor *m = data;
         struct monitor_event event = {
                 .kind = MONITOR_SESSION_ENDED, .target = sandbox_handle(sandbox), .ended = *how};
 
-        monitor_release(m, sandbox);
-        monitor_send(m, &event, NULL, 0);
+        release(data, sandbox);
+        monitor_send(data, &event, NULL, 0);
 }
 
-int monitor_make(struct profile *p, uint32_t serial, struct error *err)
+/* ---- What profiles need (profile.h) ---- */
+
+static bool bounds_known(void *data)
 {
-        struct monitor *m = p->monitor;
+        const struct monitor *m = data;
+
+        return m->scope_pid == 0;
+}
+
+static int make(void *data, const struct profile_session *session, struct error *err)
+{
+        struct monitor *m = data;
         uint32_t i = 0;
 
         while (i < m->sessions_max && m->sandboxes[i])
                 i++;
         if (i == m->sessions_max)
                 return error_set(err, EAGAIN, "%u sessions live already", m->sessions_max);
-        uint32_t id = p->ids.count == 1 ? 0 : i + 1;
-        int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, serial, &p->limits,
-                            &m->sandboxes[i], err);
+        uint32_t id = session->ids->count == 1 ? 0 : i + 1;
+        int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, session->serial,
+                            session->limits, &m->sandboxes[i], err);
         if (r < 0)
                 return r;
-        r = template_make(p->template, m->sandboxes[i], &p->limits,
+        r = template_make(session->template, m->sandboxes[i], session->limits,
                           cgroups_version(m->cgroups) == CGROUP_NONE, err);
         if (r < 0)
                 m->sandboxes[i] = sandbox_free(m->sandboxes[i]);
         return r;
 }
 
+static void started(void *data, struct sandbox *sandbox, const int fds[SESSION_FDS])
+{
+        struct monitor_event event = {.kind = MONITOR_SESSION_STARTED,
+                                      .serial = sandbox_serial(sandbox),
+                                      .target = sandbox_handle(sandbox)};
+
+        monitor_send(data, &event, fds, SESSION_FDS);
+}
+
+static void failed(void *data, uint32_t serial, const struct error *error)
+{
+        monitor_send_failed(data, serial, error);
+}
+
+/* ---- Requests of the broker ---- */
+
 void monitor_session_create(struct monitor *m, const struct monitor_request *request)
 {
-        struct error error = {};
-
         if (monitor_refuse_stale(m, request))
                 return;
         event_del(m->early);
-        if (request->target >= m->n_profiles)
-                error_set(&error, ENOENT, "there is no profile %u", request->target);
-        if (error_is_set(&error))
-                monitor_send_failed(m, request->serial, &error);
-        else
-                profile_request(m->profiles[request->target], request->serial);
+        profiles_request(m->profiles, request->target, request->serial);
 }
 
 static void answer(struct monitor *m, const struct monitor_request *request, int r,
@@ -110,7 +127,7 @@ void monitor_session_kill(struct monitor *m, const struct monitor_request *reque
 {
         struct sandbox **slot = slot_of(m, request->target);
 
-        /* One that has just ended by itself is told of by its own event. */
+        /* The broker gets MONITOR_SESSION_ENDED for one that has just ended by itself. */
         if (slot)
                 sandbox_kill(*slot);
         monitor_send_done(m, request->serial);
@@ -118,18 +135,7 @@ void monitor_session_kill(struct monitor *m, const struct monitor_request *reque
 
 void monitor_sessions_prepare(struct monitor *m)
 {
-        profile_prepare(m->early_profile);
-}
-
-void monitor_sessions_go_on(struct monitor *m)
-{
-        m->prepare_later = false;
-        for (size_t i = 0; i < m->n_profiles; i++) {
-                if (m->profiles[i]->n_waiting > 0 || m->profiles[i]->is_early)
-                        profile_go_on(m->profiles[i]);
-        }
-        for (struct profile *p = m->retired; p; p = p->next)
-                profile_go_on(p);
+        profiles_prepare(m->profiles);
 }
 
 static void on_early(evutil_socket_t fd, short what, void *data)
@@ -139,6 +145,18 @@ static void on_early(evutil_socket_t fd, short what, void *data)
         monitor_sessions_prepare(data);
 }
 
+int monitor_sessions_load(struct monitor *m, struct config *config, struct error *err)
+{
+        const struct monitor_options *o = m->options;
+        const struct profile_choice choice = {
+                .image = o->image,
+                .python = o->python,
+                .set = package_set_empty(&o->set) ? NULL : &o->set,
+        };
+
+        return profiles_load(m->profiles, config, o->profile, &choice, err);
+}
+
 int monitor_sessions_init(struct monitor *m, struct error *err)
 {
         m->sandbox_host = (struct sandbox_host){.base = m->base,
@@ -146,14 +164,32 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .cgroups = m->cgroups,
                                                 .ended = on_sandbox_ended,
                                                 .data = m};
+        m->profile_host = (struct profile_host){.base = m->base,
+                                                .children = m->children,
+                                                .tasks = m->tasks,
+                                                .cgroups = &m->cgroups,
+                                                .ids = &m->ids,
+                                                .files = &m->template_files,
+                                                .user = &m->user,
+                                                .builder = m->program,
+                                                .quiet = m->options->quiet,
+                                                .sessions_max = m->sessions_max,
+                                                .data = m,
+                                                .bounds_known = bounds_known,
+                                                .make = make,
+                                                .started = started,
+                                                .failed = failed,
+                                                .release = release,
+                                                .guards = monitor_mount_guards};
         m->sandboxes = calloc(m->sessions_max, sizeof(struct sandbox *));
         m->early = evtimer_new(m->base, on_early, m);
         if (!m->sandboxes || !m->early)
                 return error_errno(err, ENOMEM, "sessions");
-        return profiles_load(m, m->config, err);
+        int r = profiles_new(&m->profile_host, &m->profiles, err);
+        return r < 0 ? r : monitor_sessions_load(m, m->config, err);
 }
 
-/* Together: each waits for the kernel to take it apart, and all do that at the same time. */
+/* Killed together, since the kernel takes a while to end each. */
 static void kill_all(struct monitor *m)
 {
         for (uint32_t i = 0; i < m->sessions_max; i++) {
@@ -168,8 +204,7 @@ void monitor_sessions_done(struct monitor *m)
                 event_free(m->early);
         if (m->sandboxes)
                 kill_all(m);
-        profiles_done(m);
-        profile_shared_done(m);
+        profiles_free(m->profiles);
         for (uint32_t i = 0; m->sandboxes && i < m->sessions_max; i++)
                 sandbox_free(m->sandboxes[i]);
         free(m->sandboxes);

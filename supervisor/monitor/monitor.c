@@ -44,7 +44,6 @@
 #include "supervisor/monitor/broker-launch.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-internal.h"
-#include "supervisor/monitor/profile-template.h"
 
 enum {
         WATCH_MS = 250,        /* the config is watched from then on */
@@ -244,20 +243,6 @@ static int watch(struct monitor *m, struct error *err)
         return 0;
 }
 
-/* Before privilege goes: a build tree below a home directory is closed to a root without
- * CAP_DAC_OVERRIDE. */
-static int open_programs(struct monitor *m, struct error *err)
-{
-        m->worker_file = program_open("cloister-worker", err);
-        if (m->worker_file < 0)
-                return m->worker_file;
-        m->module_file = program_open("cloister-module.so", err);
-        if (m->module_file < 0)
-                return m->module_file;
-        m->init_file = program_open("cloister-init", err);
-        return m->init_file < 0 ? m->init_file : 0;
-}
-
 static int set_up(struct monitor *m, struct error *err)
 {
         m->base = event_base_new();
@@ -270,7 +255,7 @@ static int set_up(struct monitor *m, struct error *err)
                 r = program_path("cloister-broker", m->broker_program, sizeof(m->broker_program),
                                  err);
         if (r >= 0)
-                r = open_programs(m, err);
+                r = template_files_open(&m->template_files, err);
         if (r >= 0)
                 r = monitor_load_config(m, err);
         if (r >= 0)
@@ -333,10 +318,11 @@ static void done(struct monitor *m)
                 if (events[i])
                         event_free(events[i]);
         }
-        int fds[] = {m->link, m->broker_pidfd, m->worker_file, m->module_file, m->init_file};
+        int fds[] = {m->link, m->broker_pidfd};
         child_tasks_free(m->tasks);
         monitor_limits_done(m);
         fd_close_many(fds, ARRAY_SIZE(fds));
+        template_files_done(&m->template_files);
         upstream_user_done(&m->user);
         children_free(m->children);
         config_watch_free(m->config_watch);
@@ -350,15 +336,12 @@ static void done(struct monitor *m)
 static void monitor_init(struct monitor *m, const struct monitor_options *options)
 {
         *m = (struct monitor){.options = options,
-                              .worker_file = -1,
-                              .module_file = -1,
-                              .init_file = -1,
                               .control = {.fd = -1},
                               .scope = -1,
                               .broker_pidfd = -1,
                               .link = -1,
                               .exit_status = 1};
-        profile_shared_init(m);
+        template_files_init(&m->template_files);
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);
         signal(SIGPIPE, SIG_IGN);

@@ -11,8 +11,7 @@
 #include "base/error.h"
 #include "policy/package-set.h"
 #include "supervisor/config/config-files.h"
-
-enum { MONITOR_PASS_FDS_MAX = 8 };
+#include "supervisor/monitor/broker-launch.h"
 
 struct monitor_options {
         const char *configs[CONFIG_PATHS_MAX];
@@ -23,7 +22,7 @@ struct monitor_options {
         const char *rootfs;         /* `image build` alone: what the image is made from, or NULL */
         struct package_set set;     /* what the image is to have besides; `image build` alone takes
                                        it with a name */
-        int pass_fds[MONITOR_PASS_FDS_MAX];
+        int pass_fds[BROKER_PASS_FDS_MAX];
         size_t n_pass_fds;
         const char *log_file; /* or NULL: standard error */
         int log_level;        /* enum log_level, which the config does not change; negative: none */

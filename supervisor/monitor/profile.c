@@ -1,6 +1,30 @@
-/* Profiles: images, templates and who waits for them. */
+/*
+ * A profile as the monitor holds it.
+ *
+ * Theory of operation. Its state says what it waits for:
+ *
+ *     state      event           does                                            next
+ *     unused     wanted          starts the image reader                         reading
+ *     unused     wanted          nothing while it is unknown what bounds it      held
+ *     held       bounds known    starts the image reader                         reading
+ *     reading    image found     starts the template                             serving
+ *     reading    image missing   builds the image, unless another profile does   building
+ *     reading    failed          fails all waiting requests                      unused
+ *     building   built           starts the image reader                         reading
+ *     building   failed          fails all waiting requests                      unused
+ *     serving    wanted          asks the template for the sessions that wait    serving
+ *     serving    template ended  starts the image reader when requests wait      reading
+ *     serving    template ended  nothing when none waits                         unused
+ *
+ * "wanted" in held, reading or building only adds to what waits. Where a step fails at once, the
+ * event "failed" follows in the new state.
+ *
+ * The first session of a template has its network checked by a child. Sessions that are made
+ * meanwhile wait for the answer, which holds for all sessions of that template.
+ */
 #include "supervisor/monitor/profile.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,452 +33,477 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-internal.h"
-#include "supervisor/monitor/profile-template.h"
-#include "supervisor/monitor/template/network-check.h"
+#include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/image/image-reader.h"
+#include "supervisor/monitor/template/network-gate.h"
 
-enum {
-        /* A template that dies so often without a session in between is not made again for the same
-         * requests. */
-        TEMPLATE_DEATHS_MAX = 3,
-        SWEEP_SECONDS = 30, /* between looks for what is not used any more */
+/* A template that ends so often without a session in between is not started again for the same
+ * requests. */
+enum { TEMPLATE_DEATHS_MAX = 3 };
+
+enum profile_state {
+        PROFILE_UNUSED,
+        PROFILE_HELD,
+        PROFILE_READING,
+        PROFILE_BUILDING,
+        PROFILE_SERVING,
+        PROFILE_STATE_MAX,
 };
+
+static const char *const state_names[] = {
+        [PROFILE_UNUSED] = "unused",   [PROFILE_HELD] = "held",
+        [PROFILE_READING] = "reading", [PROFILE_BUILDING] = "building",
+        [PROFILE_SERVING] = "serving",
+};
+static_assert(ARRAY_SIZE(state_names) == PROFILE_STATE_MAX, "one name per state");
+
+enum profile_event {
+        EVENT_WANTED,
+        EVENT_BOUNDS_KNOWN,
+        EVENT_IMAGE_FOUND,
+        EVENT_IMAGE_MISSING,
+        EVENT_BUILT,
+        EVENT_FAILED,
+        EVENT_TEMPLATE_ENDED,
+        EVENT_MAX,
+};
+
+struct profile {
+        const struct profile_host *host;
+        const struct profile_set *set;
+        struct config *config; /* holds the settings */
+        const struct config_profile *settings;
+        bool is_early;
+        struct limits limits; /* fitted */
+        struct ids ids;       /* one id where its sandboxes mount host directories */
+        struct image_choice image;
+        struct error problem;           /* why it has no image to look for */
+        int sources[CONFIG_MOUNTS_MAX]; /* opened with privilege; -1: when the template starts */
+        struct error source_problem;    /* why one of them could not be opened */
+
+        enum profile_state state;
+        struct image_reader *image_reader; /* reading */
+        struct image_job *image_job;       /* building, unless another profile builds */
+        bool was_built;                    /* since a template last started */
+        struct template_host template_host;
+        struct template *template;    /* serving */
+        unsigned int template_deaths; /* since a session was last made */
+        uint64_t used;
+
+        uint32_t *waiting; /* serials, at most sessions_max */
+        size_t n_waiting;
+        size_t n_making;              /* in the template's queue */
+        struct network_gate *network; /* sessions that were made wait for it */
+};
+
+static void handle(struct profile *p, enum profile_event event, void *argument);
 
 static uint64_t now_seconds(void)
 {
         return clock_ms() / 1000;
 }
 
-/* Several profiles: which it was is part of the message. */
-static void say_which(const struct profile *p, struct error *error)
+static void enter(struct profile *p, enum profile_state state)
+{
+        log_debug("profile %s: %s, was %s", p->settings->name, state_names[state],
+                  state_names[p->state]);
+        p->state = state;
+}
+
+/* With several profiles, the message names the one that failed. */
+static void add_name(const struct profile *p, struct error *error)
 {
         if (p->config->n_profiles > 1)
                 error_context(error, "profile \"%s\"", p->settings->name);
 }
 
-/* Told to whom it concerns; to the log when that is nobody yet. */
+/* The error is the answer to every waiting request; without one it is logged. */
 static void fail_waiting(struct profile *p, const struct error *error)
 {
-        struct error told = *error;
+        struct error named = *error;
         size_t n = p->n_waiting;
 
-        say_which(p, &told);
+        add_name(p, &named);
         if (n == 0)
-                log_error("%s", told.text);
+                log_error("%s", named.text);
         p->n_waiting = 0;
         for (size_t i = 0; i < n; i++)
-                monitor_send_failed(p->monitor, p->waiting[i], &told);
+                p->host->failed(p->host->data, p->waiting[i], &named);
 }
 
-static bool is_busy(const struct profile *p)
-{
-        return p->n_waiting > 0 || p->n_making > 0 || p->image_reader || p->image_job;
-}
-
-static void fail_one(struct profile *p, struct sandbox *sandbox, struct error *error)
+static void fail_sandbox(struct profile *p, struct sandbox *sandbox, const struct error *error)
 {
         uint32_t serial = sandbox_serial(sandbox);
+        struct error named = *error;
 
-        error_context(error, "start a sandbox");
-        say_which(p, error);
-        monitor_release(p->monitor, sandbox);
-        monitor_send_failed(p->monitor, serial, error);
+        /* ESTALE would tell the broker that the config has changed. */
+        if (named.code == ESTALE)
+                named.code = EIO;
+        error_context(&named, "start a sandbox");
+        add_name(p, &named);
+        p->host->release(p->host->data, sandbox);
+        p->host->failed(p->host->data, serial, &named);
 }
 
-static int open_made(struct profile *p, struct sandbox *sandbox, int fds[SESSION_FDS],
-                     struct error *err)
+/* The request waits for another template, or fails when there were too many. */
+static void try_again(struct profile *p, struct sandbox *sandbox, const struct error *error)
 {
-        if (!p->network_checked) {
-                int r = network_check(sandbox_pid(sandbox), p->settings->network, err);
-                if (r < 0)
-                        return error_context(err, "the sandbox's network");
-                p->network_checked = true;
+        if (p->template_deaths >= TEMPLATE_DEATHS_MAX || p->n_waiting == p->host->sessions_max) {
+                fail_sandbox(p, sandbox, error);
+                return;
         }
-        return sandbox_open_outer(sandbox, fds, err);
+        p->waiting[p->n_waiting++] = sandbox_serial(sandbox);
+        p->host->release(p->host->data, sandbox);
 }
+
+/* ---- Sessions that were made ---- */
+
+static void announce(struct profile *p, struct sandbox *sandbox)
+{
+        int fds[SESSION_FDS];
+        struct error error = {};
+
+        if (sandbox_open_outer(sandbox, fds, &error) < 0) {
+                fail_sandbox(p, sandbox, &error);
+                return;
+        }
+        p->template_deaths = 0;
+        p->used = now_seconds();
+        p->host->started(p->host->data, sandbox, fds);
+        fd_close_many(fds, SESSION_FDS);
+}
+
+static void on_network_passed(void *data, struct sandbox *sandbox)
+{
+        announce(data, sandbox);
+}
+
+static void on_network_refused(void *data, struct sandbox *sandbox, const struct error *error)
+{
+        struct profile *p = data;
+
+        /* Its template has ended before the answer: another template may make the session. */
+        if (!p->template)
+                try_again(p, sandbox, error);
+        else
+                fail_sandbox(p, sandbox, error);
+}
+
+static const struct network_gate_calls gate_calls = {.passed = on_network_passed,
+                                                     .refused = on_network_refused};
 
 static void on_made(void *data, struct sandbox *sandbox, const struct error *error)
 {
         struct profile *p = data;
-        struct error failed = {};
-        int fds[SESSION_FDS];
 
         p->n_making--;
-        if (error && error->code == ESTALE && p->template_deaths < TEMPLATE_DEATHS_MAX) {
-                p->waiting[p->n_waiting++] = sandbox_serial(sandbox);
-                monitor_release(p->monitor, sandbox);
-                return;
-        }
-        if (error)
-                failed = *error;
-        else if (open_made(p, sandbox, fds, &failed) >= 0)
-                failed.code = 0;
-        if (error_is_set(&failed)) {
-                /* To the broker it says that the config is another. */
-                if (failed.code == ESTALE)
-                        failed.code = EIO;
-                fail_one(p, sandbox, &failed);
-                return;
-        }
-        struct monitor_event event = {.kind = MONITOR_SESSION_STARTED,
-                                      .serial = sandbox_serial(sandbox),
-                                      .target = sandbox_handle(sandbox)};
-        p->template_deaths = 0;
-        p->used = now_seconds();
-        monitor_send(p->monitor, &event, fds, SESSION_FDS);
-        fd_close_many(fds, SESSION_FDS);
+        if (error && error->code == ESTALE)
+                try_again(p, sandbox, error);
+        else if (error)
+                fail_sandbox(p, sandbox, error);
+        else
+                network_gate_add(p->network, sandbox, p->settings->network);
 }
 
-/* Its sessions go on; who waits for one gets another template. */
+/* ---- The template ---- */
+
+static int open_sources(const struct profile *p, int *fds, struct error *err)
+{
+        struct mount_guards *guards = calloc(1, sizeof(*guards));
+        int r = guards ? p->host->guards(p->host->data, guards, err)
+                       : error_errno(err, ENOMEM, "mounts");
+
+        for (size_t i = 0; i < p->settings->n_mounts && r >= 0; i++)
+                r = fds[i] = mount_source_open(&p->settings->mounts[i], &p->ids, guards, err);
+        free(guards);
+        return r < 0 ? r : 0;
+}
+
+static int start_template(struct profile *p, const struct image_found *found, struct error *err)
+{
+        struct template_parts parts = {
+                .image = &found->info, .image_fd = found->root, .profile = p->settings};
+        int fresh[CONFIG_MOUNTS_MAX];
+        int r = 0;
+
+        if (error_is_set(&p->source_problem)) {
+                *err = p->source_problem;
+                return -err->code;
+        }
+        memset(fresh, -1, sizeof(fresh));
+        parts.sources = p->sources;
+        if (p->settings->n_mounts > 0 && p->sources[0] < 0) {
+                parts.sources = fresh;
+                r = open_sources(p, fresh, err);
+        }
+        if (r >= 0)
+                r = template_files_get(p->host->files, p->settings, &parts, err);
+        if (r >= 0)
+                r = template_start(&p->template_host, &parts, &p->template, err);
+        fd_close_many(fresh, CONFIG_MOUNTS_MAX);
+        return r;
+}
+
 static void on_template_ended(void *data, const struct error *error)
 {
         struct profile *p = data;
-        struct error why = *error; /* the template's own, which goes with it */
+        struct error why = *error; /* the template's own, which is freed here */
 
         p->template = template_free(p->template);
-        /* A session that it was just making has no name yet. */
-        children_kill_unknown(p->monitor->children);
-        if (p->n_waiting == 0 || ++p->template_deaths > TEMPLATE_DEATHS_MAX) {
-                p->template_deaths = 0;
-                fail_waiting(p, &why);
-                return;
-        }
-        profile_go_on(p);
+        /* A session that it was just making is in no list yet. */
+        children_kill_unknown(p->host->children);
+        network_gate_reset(p->network, &why);
+        handle(p, EVENT_TEMPLATE_ENDED, &why);
 }
 
-static void after_build(struct profile *p, const struct error *error)
-{
-        if (error) {
-                fail_waiting(p, error);
-                return;
-        }
-        profile_go_on(p);
-}
-
-/* One build serves all profiles with that image. */
-static void on_image_built(void *data, const struct error *error)
-{
-        struct profile *p = data;
-        struct monitor *m = p->monitor;
-
-        char name[IMAGE_NAME_SIZE];
-
-        memcpy(name, p->image.name, sizeof(name));
-        p->image_job = image_job_free(p->image_job);
-        after_build(p, error);
-        for (size_t i = 0; i < m->n_profiles; i++) {
-                struct profile *other = m->profiles[i];
-                if (other != p && other->n_waiting > 0 && strcmp(other->image.name, name) == 0)
-                        after_build(other, error);
-        }
-}
-
-static bool is_being_built(const struct profile *p)
-{
-        const struct monitor *m = p->monitor;
-
-        for (size_t i = 0; i < m->n_profiles; i++) {
-                if (m->profiles[i]->image_job &&
-                    strcmp(m->profiles[i]->image.name, p->image.name) == 0)
-                        return true;
-        }
-        return false;
-}
-
-/* Room for another template: the one unused longest goes, if there are many. */
-static void make_room(struct monitor *m)
-{
-        struct profile *oldest = NULL;
-        size_t n = 0;
-
-        for (size_t i = 0; i < m->n_profiles; i++) {
-                struct profile *p = m->profiles[i];
-                if (!p->template || is_busy(p))
-                        continue;
-                n++;
-                if (!p->is_early && (!oldest || p->used < oldest->used))
-                        oldest = p;
-        }
-        if (n < PROFILE_TEMPLATES_MAX || !oldest)
-                return;
-        log_debug("profile %s: its template is ended, to make room", oldest->settings->name);
-        oldest->template = template_free(oldest->template);
-}
-
-static int build_image(struct profile *p, struct error *err)
-{
-        struct monitor *m = p->monitor;
-
-        if (is_being_built(p))
-                return 0;
-        log_info("building the image %s from %s, once", p->image.name, p->image.python);
-        return image_job_start(m->base, m->children, m->program, &p->image, &m->user,
-                               m->options->quiet, on_image_built, p, &p->image_job, err);
-}
+/* ---- The image ---- */
 
 static void on_image_read(void *data, const struct error *error, struct image_found *found)
 {
         struct profile *p = data;
-        struct error failed = {};
-        int r;
+        struct error failed = error ? *error : (struct error){};
 
         p->image_reader = NULL;
         if (*found->name)
                 memcpy(p->image.name, found->name, sizeof(p->image.name));
-        if (!error) {
-                make_room(p->monitor);
-                p->used = now_seconds();
-                r = profile_start_template(p, &found->info, found->root, &failed);
-        } else if (error->code == ENOENT && p->image.is_default && *found->name) {
-                r = build_image(p, &failed);
-        } else {
-                failed = *error;
-                r = -failed.code;
-        }
-        if (r < 0)
-                fail_waiting(p, &failed);
+        if (!error)
+                handle(p, EVENT_IMAGE_FOUND, found);
+        else if (error->code == ENOENT && p->image.is_default && *found->name)
+                handle(p, EVENT_IMAGE_MISSING, NULL);
         else
-                profile_go_on(p);
+                handle(p, EVENT_FAILED, &failed);
 }
 
-static int prepare(struct profile *p, struct error *err)
+static void on_image_built(void *data, const struct error *error)
 {
-        struct monitor *m = p->monitor;
+        struct profile *p = data;
+        struct error failed = error ? *error : (struct error){};
+        char image[IMAGE_NAME_SIZE];
 
-        if (error_is_set(&p->problem)) {
-                *err = p->problem;
-                return -err->code;
+        memcpy(image, p->image.name, sizeof(image));
+        p->image_job = image_job_free(p->image_job);
+        handle(p, error ? EVENT_FAILED : EVENT_BUILT, &failed);
+        p->set->built(p->set->data, image, error ? &failed : NULL);
+}
+
+/* ---- States ---- */
+
+static void do_nothing(struct profile *p, void *argument)
+{
+        (void)p;
+        (void)argument;
+}
+
+static void do_fail(struct profile *p, void *error)
+{
+        p->was_built = false;
+        enter(p, PROFILE_UNUSED);
+        fail_waiting(p, error);
+}
+
+/* An image that was upgraded or built since the last time has another name: it is read each time. */
+static void do_read_image(struct profile *p, void *argument)
+{
+        struct error error = p->problem;
+
+        (void)argument;
+        if (!p->host->bounds_known(p->host->data)) {
+                enter(p, PROFILE_HELD);
+                return;
         }
-        /* An image that was upgraded or built since has another name. */
-        return image_reader_start(m->tasks, &p->image, &m->user, on_image_read, p, &p->image_reader,
-                                  err);
+        enter(p, PROFILE_READING);
+        if (error_is_set(&error) ||
+            image_reader_start(p->host->tasks, &p->image, p->host->user, on_image_read, p,
+                               &p->image_reader, &error) < 0)
+                handle(p, EVENT_FAILED, &error);
+}
+
+static void do_read_built_image(struct profile *p, void *argument)
+{
+        p->was_built = true;
+        do_read_image(p, argument);
+}
+
+static void do_build(struct profile *p, void *argument)
+{
+        struct error error = {};
+
+        (void)argument;
+        if (p->was_built) {
+                error_set(&error, ENOENT, "image %s was built, but the store does not have it",
+                          p->image.name);
+                handle(p, EVENT_FAILED, &error);
+                return;
+        }
+        enter(p, PROFILE_BUILDING);
+        if (p->set->is_building(p->set->data, p->image.name))
+                return;
+        log_info("building the image %s from %s, once", p->image.name, p->image.python);
+        if (image_job_start(p->host->base, p->host->children, p->host->builder, &p->image,
+                            p->host->user, p->host->quiet, on_image_built, p, &p->image_job,
+                            &error) < 0)
+                handle(p, EVENT_FAILED, &error);
+}
+
+static void do_make_sessions(struct profile *p, void *argument)
+{
+        (void)argument;
+        /* A template that cannot be asked ends within make(). */
+        while (p->state == PROFILE_SERVING && p->n_waiting > 0) {
+                struct error error = {};
+                struct profile_session session = {.serial = p->waiting[0],
+                                                  .template = p->template,
+                                                  .ids = &p->ids,
+                                                  .limits = &p->limits};
+
+                memmove(p->waiting, p->waiting + 1, --p->n_waiting * sizeof(p->waiting[0]));
+                p->n_making++;
+                if (p->host->make(p->host->data, &session, &error) >= 0)
+                        continue;
+                p->n_making--;
+                add_name(p, &error);
+                p->host->failed(p->host->data, session.serial, &error);
+        }
+}
+
+static void do_start_template(struct profile *p, void *found)
+{
+        struct error error = {};
+
+        p->set->make_room(p->set->data);
+        p->used = now_seconds();
+        if (start_template(p, found, &error) < 0) {
+                handle(p, EVENT_FAILED, &error);
+                return;
+        }
+        p->was_built = false;
+        enter(p, PROFILE_SERVING);
+        do_make_sessions(p, NULL);
+}
+
+static void do_end(struct profile *p, void *error)
+{
+        enter(p, PROFILE_UNUSED);
+        if (p->n_waiting > 0 && ++p->template_deaths <= TEMPLATE_DEATHS_MAX) {
+                handle(p, EVENT_WANTED, NULL);
+                return;
+        }
+        p->template_deaths = 0;
+        fail_waiting(p, error);
+}
+
+/* What an event does; NULL: it cannot happen in that state. */
+static void (*const transitions[PROFILE_STATE_MAX][EVENT_MAX])(struct profile *, void *) = {
+        [PROFILE_UNUSED] = {[EVENT_WANTED] = do_read_image},
+        [PROFILE_HELD] = {[EVENT_WANTED] = do_nothing, [EVENT_BOUNDS_KNOWN] = do_read_image},
+        [PROFILE_READING] = {[EVENT_WANTED] = do_nothing,
+                             [EVENT_IMAGE_FOUND] = do_start_template,
+                             [EVENT_IMAGE_MISSING] = do_build,
+                             [EVENT_FAILED] = do_fail},
+        [PROFILE_BUILDING] = {[EVENT_WANTED] = do_nothing,
+                              [EVENT_BUILT] = do_read_built_image,
+                              [EVENT_FAILED] = do_fail},
+        [PROFILE_SERVING] = {[EVENT_WANTED] = do_make_sessions, [EVENT_TEMPLATE_ENDED] = do_end},
+};
+
+static void handle(struct profile *p, enum profile_event event, void *argument)
+{
+        void (*action)(struct profile *, void *) = transitions[p->state][event];
+
+        assert(action);
+        action(p, argument);
 }
 
 void profile_prepare(struct profile *p)
 {
-        struct error error = {};
-
-        if (p->monitor->scope_pid > 0)
-                p->monitor->prepare_later = true;
-        if (p->monitor->scope_pid > 0 || p->template || p->image_reader || p->image_job)
-                return;
-        if (prepare(p, &error) < 0)
-                fail_waiting(p, &error);
-}
-
-static void make_waiting(struct profile *p)
-{
-        while (p->template && p->n_waiting > 0) {
-                struct error error = {};
-                uint32_t serial = p->waiting[0];
-
-                memmove(p->waiting, p->waiting + 1, --p->n_waiting * sizeof(p->waiting[0]));
-                p->n_making++;
-                if (monitor_make(p, serial, &error) >= 0)
-                        continue;
-                p->n_making--;
-                say_which(p, &error);
-                monitor_send_failed(p->monitor, serial, &error);
-        }
-}
-
-void profile_go_on(struct profile *p)
-{
-        profile_prepare(p);
-        make_waiting(p);
+        handle(p, EVENT_WANTED, NULL);
 }
 
 void profile_request(struct profile *p, uint32_t serial)
 {
         struct error error = {};
 
-        if (p->n_waiting == p->monitor->sessions_max) {
-                error_set(&error, EAGAIN, "%u sessions are waiting already",
-                          p->monitor->sessions_max);
-                monitor_send_failed(p->monitor, serial, &error);
+        if (p->n_waiting == p->host->sessions_max) {
+                error_set(&error, EAGAIN, "%u sessions are waiting already", p->host->sessions_max);
+                p->host->failed(p->host->data, serial, &error);
                 return;
         }
         p->waiting[p->n_waiting++] = serial;
-        profile_go_on(p);
+        handle(p, EVENT_WANTED, NULL);
 }
 
-static struct profile *profile_free(struct profile *p)
+void profile_bounds_known(struct profile *p)
 {
-        if (!p)
-                return NULL;
-        image_reader_cancel(p->image_reader);
-        image_job_free(p->image_job);
-        template_free(p->template);
-        fd_close_many(p->sources, CONFIG_MOUNTS_MAX);
-        config_free(p->config);
-        free(p->waiting);
-        free(p);
-        return NULL;
+        if (p->state == PROFILE_HELD)
+                handle(p, EVENT_BOUNDS_KNOWN, NULL);
 }
 
-static void choose_image(struct profile *p, const struct monitor_options *options)
+void profile_image_built(struct profile *p, const char *image, const struct error *error)
 {
-        const char *name = p->settings->image, *python = p->settings->python;
+        struct error failed = error ? *error : (struct error){};
 
-        /* What somebody asked for by hand is meant for the profile that is used by hand. */
-        if (p->is_early && options->image)
-                name = options->image;
-        if (p->is_early && options->python)
-                python = options->python;
-        if (p->is_early && !package_set_empty(&options->set))
-                image_choose_set(&options->set, python, &p->image, &p->problem);
-        else
-                image_choose(name, python, &p->image, &p->problem);
+        if (p->state == PROFILE_BUILDING && !p->image_job && strcmp(p->image.name, image) == 0)
+                handle(p, error ? EVENT_FAILED : EVENT_BUILT, &failed);
 }
 
-static int profile_new(struct monitor *m, struct config *config, size_t index, bool is_early,
-                       struct profile **ret, struct error *err)
+void profile_end_template(struct profile *p)
 {
-        struct profile *p = calloc(1, sizeof(*p));
-
-        if (!p)
-                return error_errno(err, ENOMEM, "profile");
-        p->monitor = m;
-        p->config = config_ref(config);
-        p->settings = &config->profiles[index];
-        p->is_early = is_early;
-        /* A user's files are reached by the user's id. */
-        p->ids = p->settings->n_mounts > 0 ? ids_single(&m->ids) : m->ids;
-        memset(p->sources, -1, sizeof(p->sources));
-        p->template_host = (struct template_host){.base = m->base,
-                                                  .children = m->children,
-                                                  .ids = &p->ids,
-                                                  .cgroups = &m->cgroups,
-                                                  .data = p,
-                                                  .made = on_made,
-                                                  .ended = on_template_ended};
-        p->waiting = calloc(m->sessions_max, sizeof(p->waiting[0]));
-        if (!p->waiting) {
-                profile_free(p);
-                return error_errno(err, ENOMEM, "profile");
-        }
-        p->limits = p->settings->limits;
-        limits_fit(&p->limits);
-        choose_image(p, m->options);
-        profile_open_sources(p);
-        *ret = p;
-        return 0;
+        assert(p->state == PROFILE_SERVING && !profile_is_busy(p));
+        p->template = template_free(p->template);
+        network_gate_reset(p->network, NULL);
+        enter(p, PROFILE_UNUSED);
 }
 
-static bool same_text(const char *a, const char *b)
+void profile_kill_template(const struct profile *p)
 {
-        return a == b || (a && b && strcmp(a, b) == 0);
+        if (p->template)
+                template_kill(p->template);
 }
 
-static bool same_list(char *const *a, char *const *b)
+/* ---- What it is ---- */
+
+bool profile_is_early(const struct profile *p)
 {
-        size_t i = 0;
-
-        if (!a || !b)
-                return (!a || !a[0]) && (!b || !b[0]);
-        while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
-                i++;
-        return !a[i] && !b[i];
+        return p->is_early;
 }
 
-/* Whether their sandboxes are alike; which tools they reach is the broker's affair. */
-static bool same_sandbox(const struct config_profile *a, const struct config_profile *b)
+const struct limits *profile_limits(const struct profile *p)
 {
-        if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
-            !same_text(a->python, b->python) || a->network != b->network ||
-            memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
-            !same_list(a->preload, b->preload))
-                return false;
-        for (size_t i = 0; i < a->n_mounts; i++) {
-                if (!same_text(a->mounts[i].source, b->mounts[i].source) ||
-                    !same_text(a->mounts[i].target, b->mounts[i].target) ||
-                    a->mounts[i].writable != b->mounts[i].writable)
-                        return false;
-        }
-        return true;
+        return &p->limits;
 }
 
-/* One that stays, out of the present ones. */
-static struct profile *take_same(struct monitor *m, const struct config_profile *settings,
-                                 bool is_early)
+bool profile_is_busy(const struct profile *p)
 {
-        for (size_t i = 0; i < m->n_profiles; i++) {
-                struct profile *p = m->profiles[i];
-                if (!p || p->is_early != is_early || error_is_set(&p->problem) ||
-                    error_is_set(&p->source_problem) || !same_sandbox(p->settings, settings))
-                        continue;
-                m->profiles[i] = NULL;
-                return p;
-        }
-        return NULL;
+        return p->n_waiting > 0 || p->n_making > 0 || network_gate_waiting(p->network) > 0 ||
+               (p->state != PROFILE_UNUSED && p->state != PROFILE_SERVING);
 }
 
-/* Those that a reload put aside and that have nothing to do any more. */
-static void drop_retired(struct monitor *m)
+bool profile_has_template(const struct profile *p)
 {
-        for (struct profile **at = &m->retired; *at;) {
-                struct profile *p = *at;
-                if (is_busy(p)) {
-                        at = &p->next;
-                        continue;
-                }
-                *at = p->next;
-                profile_free(p);
-        }
+        return p->state == PROFILE_SERVING;
 }
 
-static void on_sweep(evutil_socket_t fd, short what, void *data)
+uint64_t profile_used(const struct profile *p)
 {
-        struct monitor *m = data;
-        uint64_t now = now_seconds();
-
-        (void)fd;
-        (void)what;
-        drop_retired(m);
-        for (size_t i = 0; i < m->n_profiles; i++) {
-                struct profile *p = m->profiles[i];
-                if (!p->template || p->is_early || is_busy(p) ||
-                    now < p->used + m->config->session_idle_ms / 1000)
-                        continue;
-                log_info("profile %s: nobody uses it: its template is ended", p->settings->name);
-                p->template = template_free(p->template);
-        }
+        return p->used;
 }
 
-static int start_sweeps(struct monitor *m, const struct config *config, struct error *err)
+bool profile_is_building(const struct profile *p, const char *image)
 {
-        uint32_t ms = config->session_idle_ms;
-        struct timeval every = {.tv_sec = SWEEP_SECONDS};
-
-        if (ms < SWEEP_SECONDS * 1000)
-                every = (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1};
-        if (!m->sweep)
-                m->sweep = event_new(m->base, -1, EV_PERSIST, on_sweep, m);
-        if (!m->sweep || event_add(m->sweep, &every) < 0)
-                return error_errno(err, ENOMEM, "timer");
-        return 0;
+        return p->image_job && strcmp(p->image.name, image) == 0;
 }
 
-static int early_index(const struct monitor *m, const struct config *config, struct error *err)
+const struct config_profile *profile_settings(const struct profile *p)
 {
-        if (m->options->profile)
-                return config_find_profile(config, m->options->profile, err);
-        return (int)config->profile;
+        return p->settings;
 }
 
-/* Puts what is not NULL aside. */
-static void retire_rest(struct monitor *m)
+bool profile_has_problem(const struct profile *p)
 {
-        for (size_t i = 0; i < m->n_profiles; i++) {
-                struct profile *p = m->profiles[i];
-                if (!p)
-                        continue;
-                p->next = m->retired;
-                m->retired = p;
-        }
+        return error_is_set(&p->problem) || error_is_set(&p->source_problem);
 }
 
-static void keep(struct profile *p, struct config *config, size_t index)
+void profile_set_config(struct profile *p, struct config *config, size_t index)
 {
         struct config *old = p->config;
 
@@ -463,50 +512,74 @@ static void keep(struct profile *p, struct config *config, size_t index)
         config_free(old);
 }
 
-int profiles_load(struct monitor *m, struct config *config, struct error *err)
+static void choose_image(struct profile *p, const struct profile_choice *choice)
 {
-        struct profile *fresh[CONFIG_PROFILES_MAX] = {};
-        int early = early_index(m, config, err);
-        int r = early < 0 ? early : start_sweeps(m, config, err);
+        const char *name = choice->image ? choice->image : p->settings->image;
+        const char *python = choice->python ? choice->python : p->settings->python;
 
-        /* All that are new first: what fails here changes nothing. */
-        for (size_t i = 0; i < config->n_profiles && r >= 0; i++)
-                r = profile_new(m, config, i, (int)i == early, &fresh[i], err);
-        if (r < 0) {
-                for (size_t i = 0; i < config->n_profiles; i++)
-                        profile_free(fresh[i]);
-                return r;
+        if (choice->set)
+                image_choose_set(choice->set, python, &p->image, &p->problem);
+        else
+                image_choose(name, python, &p->image, &p->problem);
+}
+
+/* While privilege lasts. In rootless mode they are opened when the template starts, so that a
+ * directory may be replaced. */
+static void open_sources_early(struct profile *p)
+{
+        if (p->settings->n_mounts > 0 && p->host->ids->mode != SANDBOX_ROOTLESS &&
+            open_sources(p, p->sources, &p->source_problem) < 0)
+                fd_close_many(p->sources, CONFIG_MOUNTS_MAX);
+}
+
+int profile_new(const struct profile_host *host, const struct profile_set *set,
+                struct config *config, size_t index, bool is_early,
+                const struct profile_choice *choice, struct profile **ret, struct error *err)
+{
+        struct profile *p = calloc(1, sizeof(*p));
+
+        if (!p)
+                return error_errno(err, ENOMEM, "profile");
+        p->host = host;
+        p->set = set;
+        p->config = config_ref(config);
+        p->settings = &config->profiles[index];
+        p->is_early = is_early;
+        /* A user's files are accessed with the user's id. */
+        p->ids = p->settings->n_mounts > 0 ? ids_single(host->ids) : *host->ids;
+        memset(p->sources, -1, sizeof(p->sources));
+        p->template_host = (struct template_host){.base = host->base,
+                                                  .children = host->children,
+                                                  .ids = &p->ids,
+                                                  .cgroups = host->cgroups,
+                                                  .data = p,
+                                                  .made = on_made,
+                                                  .ended = on_template_ended};
+        p->waiting = calloc(host->sessions_max, sizeof(p->waiting[0]));
+        if (!p->waiting || network_gate_new(host->tasks, host->sessions_max, &gate_calls, p,
+                                            &p->network, NULL) < 0) {
+                profile_free(p);
+                return error_errno(err, ENOMEM, "profile");
         }
-        for (size_t i = 0; i < config->n_profiles; i++) {
-                struct profile *same = take_same(m, &config->profiles[i], (int)i == early);
-                if (!same)
-                        continue;
-                profile_free(fresh[i]);
-                keep(same, config, i);
-                fresh[i] = same;
-        }
-        retire_rest(m);
-        memcpy(m->profiles, fresh, sizeof(fresh));
-        m->n_profiles = config->n_profiles;
-        m->early_profile = m->profiles[early];
-        drop_retired(m);
+        p->limits = p->settings->limits;
+        limits_fit(&p->limits);
+        choose_image(p, choice);
+        open_sources_early(p);
+        *ret = p;
         return 0;
 }
 
-void profiles_done(struct monitor *m)
+struct profile *profile_free(struct profile *p)
 {
-        if (m->sweep)
-                event_free(m->sweep);
-        /* All at once: each is then waited for. */
-        for (size_t i = 0; i < m->n_profiles; i++)
-                if (m->profiles[i]->template)
-                        template_kill(m->profiles[i]->template);
-        for (size_t i = 0; i < m->n_profiles; i++)
-                profile_free(m->profiles[i]);
-        m->n_profiles = 0;
-        while (m->retired) {
-                struct profile *p = m->retired;
-                m->retired = p->next;
-                profile_free(p);
-        }
+        if (!p)
+                return NULL;
+        network_gate_free(p->network);
+        image_reader_cancel(p->image_reader);
+        image_job_free(p->image_job);
+        template_free(p->template);
+        fd_close_many(p->sources, CONFIG_MOUNTS_MAX);
+        config_free(p->config);
+        free(p->waiting);
+        free(p);
+        return NULL;
 }

@@ -57,8 +57,10 @@ RULES = [
     ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
-# Folders whose modules include each other downwards only.
-LAYERED = ("supervisor/session",)
+# Modules of a folder include each other downwards only, but in these folders.
+WITH_CIRCLES = ("supervisor/doctor", "supervisor/mcp", "supervisor/monitor/upstream")
+# Folders where all files that share an x-internal.h are one module, whatever they are called.
+SHARED_INTERNALS = ("supervisor/hub", "supervisor/session")
 # Uses of an internal header from another folder.
 INTERNAL_USERS = {("supervisor/cli/config-import.c", "policy/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")
@@ -96,7 +98,7 @@ def fault(root, path, target):
 
 
 def modules(root, folder):
-    """The modules of a folder, and which of them each includes. x.c and x.h are one module, and so are all files that
+    """The modules of a folder, and which of them each includes. x.c and x.h are one module, and so are the files x-….c that
     share an x-internal.h."""
     includes = {}
     for path in (p for p in sources(root) if os.path.dirname(p) == folder):
@@ -104,7 +106,10 @@ def modules(root, folder):
             found = {match.group(1) for match in map(INCLUDE.match, f) if match}
         stem = path.rsplit(".", 1)[0]
         includes.setdefault(stem, set()).update(t[:-2] for t in found if os.path.dirname(t) == folder)
-    module = {stem: min((t for t in used if t.endswith("-internal")), default=stem) for stem, used in includes.items()}
+    def belongs(stem, header):
+        return header.endswith("-internal") and (folder in SHARED_INTERNALS or f"{stem}-".startswith(header.removesuffix("internal")))
+
+    module = {stem: min((t for t in used if belongs(stem, t)), default=stem) for stem, used in includes.items()}
     graph = {}
     for stem, used in includes.items():
         graph.setdefault(module[stem], set()).update(module.get(t, t) for t in used)
@@ -134,7 +139,7 @@ def check(root):
                 wrong = match and fault(root, path, match.group(1))
                 if wrong:
                     faults.append(f"{path}:{number}: {wrong}")
-    for folder in LAYERED:
+    for folder in sorted({os.path.dirname(path) for path in sources(root)} - set(WITH_CIRCLES)):
         faults.extend(circles(root, folder))
     return faults
 

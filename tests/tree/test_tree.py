@@ -55,6 +55,22 @@ class IncludeGraph(unittest.TestCase):
             with self.subTest(path=path, target=target):
                 self.assertIn(path, self.crossing(path, target))
 
+    def test_circles_are_found(self):
+        """Between modules of one folder; a module is x.c with x.h and x-internal.h."""
+        chain = {"a.h": [], "a.c": ["a.h", "a-internal.h"], "a-internal.h": ["a.h", "b.h"], "b.h": [], "b.c": ["b.h", "c.h"], "c.h": []}
+        for more, found in (
+            ({}, False),
+            ({"c.c": ["c.h", "a.h"]}, True),
+            ({"b.h": ["a-internal.h"]}, True),
+        ):
+            with self.subTest(more=more), tempfile.TemporaryDirectory() as root:
+                folder = os.path.join(root, "base")
+                os.mkdir(folder)
+                for name, targets in {**chain, **more}.items():
+                    with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                        f.writelines(f'#include "base/{target}"\n' for target in targets)
+                self.assertEqual("includes itself by way of others" in graph(root).stdout, found)
+
     def test_what_is_allowed_is_not_found(self):
         for path, target in (
             ("policy/a.c", "base/b.h"),

@@ -1,9 +1,12 @@
 /* A network namespace that is empty passes; each thing in it that leads anywhere is found. */
 #include "supervisor/monitor/template/network-check.h"
 
+#include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,6 +24,53 @@ static void bring_up_loopback(void)
         if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
                 _exit(1);
         close(fd);
+}
+
+static struct event_base *base;
+static struct children *children;
+static struct child_tasks *tasks;
+static struct {
+        int count;
+        struct error error;
+} answer;
+
+static void on_answer(void *data, const struct error *error)
+{
+        (void)data;
+        answer.count++;
+        answer.error = error ? *error : (struct error){0};
+        event_base_loopbreak(base);
+}
+
+static void set_up(void)
+{
+        base = event_base_new();
+        check_eq_int(children_new(&children, NULL), 0);
+        check_eq_int(child_tasks_new(base, children, &tasks, NULL), 0);
+        answer.count = 0;
+}
+
+static void tear_down(void)
+{
+        child_tasks_free(tasks);
+        children_free(children);
+        event_base_free(base);
+}
+
+static int network_check(pid_t pid, enum config_network network, struct error *err)
+{
+        struct network_check *started;
+
+        set_up();
+        int r = network_check_start(tasks, pid, network, on_answer, NULL, &started, err);
+        if (r >= 0) {
+                event_base_dispatch(base);
+                check_eq_int(answer.count, 1);
+                *err = answer.error;
+                r = -answer.error.code;
+        }
+        tear_down();
+        return r;
 }
 
 /* A process in namespaces of its own, made ready by prepare. */
@@ -91,6 +141,66 @@ static void test_host_network(void)
         check(err.text[0]);
 }
 
+static pid_t only_child(void)
+{
+        char path[64], text[64] = "";
+
+        snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        check(fd_read_full(fd, text, sizeof(text) - 1) > 0);
+        close(fd);
+        return (pid_t)strtol(text, NULL, 10);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *data)
+{
+        (void)fd;
+        (void)what;
+        if (++*(int *)data == 5)
+                event_base_loopbreak(base);
+}
+
+/* While the child is held, the loop serves other events. */
+static void test_held(void)
+{
+        struct timeval every = {.tv_usec = 1000};
+        struct network_check *started;
+        struct error err = {0};
+        int ticks = 0;
+
+        set_up();
+        check_ok(network_check_start(tasks, getpid(), CONFIG_NETWORK_NONE, on_answer, NULL,
+                                     &started, &err));
+        pid_t child = only_child();
+        kill(child, SIGSTOP);
+        check_eq_int(waitpid(child, NULL, WUNTRACED), child);
+        struct event *tick = event_new(base, -1, EV_PERSIST, on_tick, &ticks);
+        event_add(tick, &every);
+        event_base_dispatch(base);
+        check_eq_int(ticks, 5);
+        check_eq_int(answer.count, 0);
+        event_free(tick);
+        kill(child, SIGCONT);
+        event_base_dispatch(base);
+        check_eq_int(answer.count, 1);
+        tear_down();
+}
+
+static void test_cancel(void)
+{
+        struct network_check *started;
+        struct error err = {0};
+
+        set_up();
+        check_ok(network_check_start(tasks, getpid(), CONFIG_NETWORK_NONE, on_answer, NULL,
+                                     &started, &err));
+        check(!network_check_cancel(started));
+        event_base_dispatch(base);
+        check_eq_int(answer.count, 0);
+        tear_down();
+        check_eq_int(waitpid(-1, NULL, WNOHANG), -1);
+}
+
 static void test_no_such_process(void)
 {
         struct error err = {0};
@@ -108,6 +218,8 @@ int main(void)
         run(test_loopback_up);
         run(test_loopback_wanted);
         run(test_host_network);
+        run(test_held);
+        run(test_cancel);
         run(test_no_such_process);
         return 0;
 }

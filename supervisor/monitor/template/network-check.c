@@ -2,7 +2,6 @@
 #include "supervisor/monitor/template/network-check.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <netlink/cache.h>
 #include <netlink/netlink.h>
@@ -11,21 +10,27 @@
 #include <netlink/route/route.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
-#include "supervisor/monitor/process/child.h"
 
-enum { TIMEOUT_S = 1 };
+enum { TIMEOUT_MS = 1000 };
+
+struct network_check {
+        struct child_task *task;
+        int target; /* pidfd of the sandbox's PID 1 */
+        enum config_network network;
+        network_check_done *done;
+        void *data;
+};
 
 /*
- * What the kernel puts into every new network namespace where these modules are loaded on the host
- * (net.core.fb_tunnels_only_for_init_net): they lead nowhere, and up they are an offence like any
- * other.
+ * The kernel puts these into every new network namespace when their modules are loaded on the host
+ * (net.core.fb_tunnels_only_for_init_net). They lead nowhere while they are down; one that is up is
+ * refused like any other interface.
  */
 static bool is_fallback_tunnel(struct rtnl_link *link)
 {
@@ -40,7 +45,6 @@ static bool is_fallback_tunnel(struct rtnl_link *link)
         return false;
 }
 
-/* What was found. */
 struct found {
         enum config_network network;
         int lo; /* the index of the loopback interface */
@@ -82,8 +86,8 @@ static int check_links(struct nl_sock *socket, struct found *found, struct error
         return r;
 }
 
-/* Every way it knows ends on lo. */
-static bool stays_here(struct rtnl_route *route, const struct found *found)
+/* Whether all its next hops are on lo. */
+static bool stays_on_loopback(struct rtnl_route *route, const struct found *found)
 {
         for (int i = 0; i < rtnl_route_get_nnexthops(route); i++) {
                 struct rtnl_nexthop *hop = rtnl_route_nexthop_n(route, i);
@@ -102,7 +106,7 @@ static int check_routes(struct nl_sock *socket, const struct found *found, struc
                 return error_set(err, EIO, "netlink: %s", nl_geterror(r));
         for (struct nl_object *o = nl_cache_get_first(cache); o; o = nl_cache_get_next(o)) {
                 away += found->network == CONFIG_NETWORK_NONE ||
-                        !stays_here((struct rtnl_route *)o, found);
+                        !stays_on_loopback((struct rtnl_route *)o, found);
         }
         nl_cache_free(cache);
         return away == 0 ? 0 : error_set(err, EISCONN, "the sandbox has %d network routes", away);
@@ -124,48 +128,72 @@ static int check_here(enum config_network network, struct error *err)
         return r;
 }
 
-_Noreturn static void run(int target, enum config_network network, int report)
+static size_t run(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 {
-        const int keep[] = {target, report};
-        struct error error = {0};
+        const struct network_check *check = argument;
+        struct error *error = reply;
 
-        child_close_all_but(keep, ARRAY_SIZE(keep));
-        child_reset_signals();
-        alarm(TIMEOUT_S);
-        if (setns(target, CLONE_NEWUSER | CLONE_NEWNET) < 0)
-                error_errno(&error, errno, "join the sandbox's network namespace");
+        (void)fds;
+        if (setns(check->target, CLONE_NEWUSER | CLONE_NEWNET) < 0)
+                error_errno(error, errno, "join the sandbox's network namespace");
         else
-                check_here(network, &error);
-        fd_write_all(report, &error, sizeof(error));
-        _exit(0);
+                check_here(check->network, error);
+        return 0;
 }
 
-int network_check(pid_t pid, enum config_network network, struct error *err)
+static void check_free(struct network_check *check)
 {
-        _cleanup_close_ int target = pidfd_open(pid, 0);
-        _cleanup_close_ int read_end = -1, write_end = -1;
-        struct error found;
-        int ends[2];
+        if (check->target >= 0)
+                close(check->target);
+        free(check);
+}
 
-        if (target < 0 || pipe2(ends, O_CLOEXEC) < 0)
-                return error_errno(err, errno, "network check");
-        read_end = ends[0];
-        write_end = ends[1];
-        pid_t child = fork();
-        if (child < 0)
-                return error_errno(err, errno, "network check: fork");
-        if (child == 0)
-                run(target, network, write_end);
-        close(take_fd(write_end));
-        ssize_t n = fd_read_full(read_end, &found, sizeof(found));
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-                ;
-        if (n != (ssize_t)sizeof(found))
-                return error_set(err, ETIMEDOUT, "network check: no answer within %d s", TIMEOUT_S);
-        if (found.code == 0)
-                return 0;
+static void on_answer(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
+                      size_t n_fds)
+{
+        struct network_check *check = data;
+        struct error found = error ? *error : *(struct error *)reply;
+
+        (void)fds;
+        (void)n_fds;
         error_sanitize(&found);
-        if (err)
-                *err = found;
-        return -found.code;
+        check->done(check->data, error_is_set(&found) ? &found : NULL);
+        check_free(check);
+}
+
+int network_check_start(struct child_tasks *tasks, pid_t pid, enum config_network network,
+                        network_check_done *done, void *data, struct network_check **ret,
+                        struct error *err)
+{
+        struct network_check *check = calloc(1, sizeof(*check));
+
+        if (!check)
+                return error_errno(err, ENOMEM, "network check");
+        *check = (struct network_check){
+                .target = pidfd_open(pid, 0), .network = network, .done = done, .data = data};
+        struct child_task_spec spec = {.name = "network check",
+                                       .keep = {check->target},
+                                       .n_keep = 1,
+                                       .reply_size = sizeof(struct error),
+                                       .timeout_ms = TIMEOUT_MS,
+                                       .run = run,
+                                       .argument = check};
+        int r = check->target < 0
+                        ? error_errno(err, errno, "network check")
+                        : child_task_start(tasks, &spec, on_answer, check, &check->task, err);
+        if (r < 0) {
+                check_free(check);
+                return r;
+        }
+        *ret = check;
+        return 0;
+}
+
+struct network_check *network_check_cancel(struct network_check *check)
+{
+        if (check) {
+                child_task_cancel(check->task);
+                check_free(check);
+        }
+        return NULL;
 }

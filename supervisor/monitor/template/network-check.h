@@ -1,15 +1,28 @@
-/* Verifies, by asking the kernel, that a sandbox has no network but what its profile gives it. */
+/*
+ * Verifies, by asking the kernel over netlink, that a sandbox has no network but what its profile
+ * allows. A child (child-task.h) joins the sandbox's user and network namespace and asks.
+ */
 #pragma once
 
 #include <sys/types.h>
 
 #include "base/error.h"
 #include "policy/config.h"
+#include "supervisor/monitor/process/child-task.h"
+
+struct network_check;
 
 /*
- * Looks into the user and network namespace of a process (a sandbox's PID 1, ours) through a child
- * that joins them; takes a millisecond, one second at most. Returns 0 when there is only lo, with
- * no network: down and without a route, with loopback: up and every route on it; -EISCONN, with
- * what was found; else negative errno when it cannot be told (which is to be treated as a failure).
+ * Called once from the event loop; the check is gone then. error NULL: there is only lo, and it is
+ * down without a route ("none") or up with every route on it ("loopback"). -EISCONN: what else was
+ * found; any other error: it could not be determined, which is a failure too.
  */
-int network_check(pid_t pid, enum config_network network, struct error *err);
+typedef void network_check_done(void *data, const struct error *error);
+
+/* pid: a sandbox's PID 1, our child. */
+int network_check_start(struct child_tasks *tasks, pid_t pid, enum config_network network,
+                        network_check_done *done, void *data, struct network_check **ret,
+                        struct error *err);
+
+/* done() is not called. NULL is allowed. Returns NULL. */
+struct network_check *network_check_cancel(struct network_check *check);
