@@ -221,6 +221,24 @@ class ServerCase(harness.Case):
         self.assertEqual(cell["status"], "ok", cell)
         return cell
 
+    def written(self, name, session=None):
+        """Whether a session has a file of this name in /workspace/out; asked without a cell."""
+        try:
+            self.server.ask("resources/read", {"uri": f"cloister://sessions/{session or self.session}/files/{name}"})
+        except RpcError:
+            return False
+        return True
+
+    def wait_running(self, session=None):
+        """Returns when a cell of the session runs."""
+
+        def running():
+            done = self.run_cloister("sessions", "--json", "--server", str(self.server.process.pid), cwd=self.class_dir)
+            sessions = json.loads(done.stdout)[0]["sessions"]
+            return any(s["name"] == (session or self.session) and s["state"] == "running" for s in sessions)
+
+        self.assertTrue(harness.wait_until(running))
+
     def value(self, code, **arguments):
         """The JSON value of its last expression."""
         cell = self.ok(code, **arguments)

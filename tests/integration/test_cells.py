@@ -58,10 +58,12 @@ ticks = []
 async def tick():
     while True:
         ticks.append(1)
+        if len(ticks) == 6:
+            open("/workspace/out/ticked", "w").close()
         await asyncio.sleep(0.01)
 task = asyncio.ensure_future(tick())
 await asyncio.sleep(0)""")
-        time.sleep(0.4)
+        self.assertTrue(harness.wait_until(lambda: self.written("ticked")))
         self.assertGreater(self.value("len(ticks)"), 5)
 
     def test_stdout_and_stderr_are_apart(self):
@@ -215,8 +217,9 @@ print("parent")"""
         self.assertEqual(self.value(code), [0, 1, 4, 9, 16])
 
     def test_late_output_belongs_to_the_next_cell(self):
-        self.ok("import threading, time\nthreading.Timer(0.2, lambda: print('late', flush=True)).start()")
-        time.sleep(0.6)
+        code = "print('late', flush=True)\n    open('/workspace/out/printed', 'w').close()"
+        self.ok(f"import threading\ndef late():\n    {code}\nthreading.Timer(0.05, late).start()")
+        self.assertTrue(harness.wait_until(lambda: self.written("printed")))
         self.assertIn("late", self.ok("print('own')")["stdout"])
 
 
@@ -443,7 +446,7 @@ class BadInput(rawmcp.ServerCase):
     def test_cancel_interrupts_and_keeps_state(self):
         self.ok("x = 1")
         call = self.server.start_call("import time\ntime.sleep(60)", session=self.session)
-        time.sleep(0.3)
+        self.wait_running()
         self.server.notify("notifications/cancelled", requestId=call.id, reason="test")
         self.assertEqual(self.value("x", wait=5), 1)
 

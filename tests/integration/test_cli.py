@@ -1,5 +1,6 @@
 """The command line: run, tools, image, doctor, help."""
 
+import contextlib
 import json
 import os
 import signal
@@ -104,7 +105,8 @@ class Run(harness.Case):
                              start_new_session=True)
         process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)
-        time.sleep(0.5)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
         process.wait(10)

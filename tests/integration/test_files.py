@@ -62,9 +62,10 @@ display("<svg/>", mime="image/svg+xml")
         self.assertEqual([file["path"] for file in result["structuredContent"]["files"]], ["large-1.png"])
 
     def test_late_displays_go_to_the_next_cell(self):
-        self.ok(f"import threading, time\nshow = threading.Timer(0.3, display, [{PNG!r}])\nshow.start()")
-        harness.time.sleep(0.8)
-        self.assertEqual(kinds(self.call("1")), ["text", "image"])
+        code = f"display({PNG!r})\n    open('/workspace/out/shown', 'w').close()"
+        self.ok(f"import threading\ndef late():\n    {code}\nthreading.Timer(0.05, late).start()")
+        self.assertTrue(harness.wait_until(lambda: self.written("shown")))
+        self.assertEqual(kinds(self.call("1"))[:2], ["text", "image"])
         self.assertEqual(kinds(self.call("2")), ["text"])
 
     def test_what_cannot_be_shown_is_an_error_of_the_cell(self):

@@ -93,7 +93,7 @@ class Freeze(harness.Case):
             pids = self.read(leaf, "cgroup.procs").split()
             self.assertGreaterEqual(len(pids), 2)
             used = [self.ticks(pid) for pid in pids]
-            time.sleep(1.0)
+            self.count_outside(50)
             self.assertEqual(used, [self.ticks(pid) for pid in pids])
             before, now = self.value(server, "import time\nm = n\ntime.sleep(0.3)\n[m, n]")
             self.assertGreater(now, before)
@@ -103,6 +103,12 @@ class Freeze(harness.Case):
         self.wait_frozen(server)
         self.assertEqual(server.close(), 0)
 
+    def count_outside(self, n):
+        """Returns when the sessions' code, run by this process, has counted up to n."""
+        outside = {}
+        exec(COUNTER.replace("while True", f"while n < {n}"), outside)  # pylint: disable=exec-used
+        self.assertTrue(harness.wait_until(lambda: outside["n"] >= n))
+
     def ticks(self, pid):
         """What it has used, and how often it was given the processor."""
         with open(f"/proc/{pid}/schedstat", encoding="utf-8") as f:
@@ -111,8 +117,10 @@ class Freeze(harness.Case):
     def test_off_unless_asked_for(self):
         server = self.serve()
         before = self.value(server, COUNTER + "n")
-        time.sleep(1.5)
-        self.assertGreater(self.value(server, "n"), before + 50 / harness.SLOW)
+        control = self.serve(freeze=0.3)
+        self.value(control, "1")
+        self.assertTrue(harness.wait_until(lambda: "SESSION_FREEZE" in control.log()))
+        self.assertTrue(harness.wait_until(lambda: self.value(server, "n") > before + 50))
         self.assertNotIn("SESSION_FREEZE", server.log())
 
     def test_of_one_profile(self):

@@ -76,17 +76,22 @@ class Pool(harness.Case):
         self.assertIn(before, self.sandboxes(server))
         # Another takes its place, and nothing but one.
         self.wait_ready(server, 1)
-        time.sleep(0.3)
         self.assertEqual(self.requests(server), 3)
         self.assertEqual(len(self.sandboxes(server)), 2)
+        # One more session: one more sandbox.
+        self.assertEqual(self.value(server, "1+1", session="b"), 2)
+        self.wait_ready(server, 1)
+        self.assertEqual(self.requests(server), 4)
         self.assertEqual(server.close(), 0)
 
     def test_without_a_pool(self):
         server = self.serve(pool=0)
-        time.sleep(0.5)
+        control = self.serve(name="control.json")
+        self.settle(control)
         self.assertEqual((self.ready(server), self.requests(server)), (0, 0))
         self.assertEqual(self.value(server, "1+1"), 2)
-        time.sleep(0.5)
+        self.assertEqual(self.value(control, "1+1"), 2)
+        self.wait_ready(control, 1)
         self.assertEqual((self.ready(server), self.requests(server)), (0, 1))
 
     def test_each_is_fresh_and_used_once(self):
@@ -188,10 +193,10 @@ class Pool(harness.Case):
         self.assertEqual(self.ready(server), 0)
         cell = server.cell("1", session="d")
         self.assertIn("3 sessions are live", cell["error"]["message"])
-        time.sleep(0.3)
-        self.assertEqual(self.ready(server), 0)
+        before = self.requests(server)
         self.assertEqual(self.run_cloister("sessions", "end", "a", "--server", str(server.process.pid)).returncode, 0)
         self.wait_ready(server, 1)
+        self.assertEqual(self.requests(server), before + 1)
         self.assertEqual(self.value(server, MARK, session="d")[0], FRESH)
 
     def test_demand_makes_more_up_to_the_most_and_idleness_fewer(self):
@@ -208,9 +213,9 @@ class Pool(harness.Case):
             return most >= 3
 
         self.assertTrue(harness.wait_until(many, 20), most)
-        time.sleep(0.3)
-        self.assertEqual(self.ready(server), 3)
-        self.wait_ready(server, 1)
+        seen = []
+        self.assertTrue(harness.wait_until(lambda: seen.append(self.ready(server)) or seen[-1] == 1, 30), seen)
+        self.assertEqual(max(seen), 3)
 
     def test_run_makes_none(self):
         log = self.path("log")

@@ -145,7 +145,8 @@ class Ends(harness.Case):
     def test_idle_expiry_is_told(self):
         server = self.server(idle=1)
         server.cell("x = 1")
-        time.sleep(1.5)
+        listed = lambda: json.loads(self.run_cloister("sessions", "--json", "--server", str(server.process.pid)).stdout)[0]["sessions"]
+        self.assertTrue(harness.wait_until(lambda: not listed()))
         result = server.call("x")
         self.assertEqual(result["structuredContent"]["state"], "new")
         self.assertIn("idle for 1 s", result["content"][0]["text"])
