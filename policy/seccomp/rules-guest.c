@@ -22,12 +22,6 @@
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
 #endif
-#ifndef PIDFD_SELF_THREAD
-#define PIDFD_SELF_THREAD (-10000)
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
@@ -231,8 +225,6 @@ const struct filter_rule filter_template_only[] = {
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* the next session's, made ahead */
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* once the child is in its cgroup */
         {"sched_setscheduler", ALLOW},
-        /* pages of its own, fetched ahead */
-        {"process_madvise", ALLOW, {EQUAL(0, PIDFD_SELF_THREAD), EQUAL(3, MADV_POPULATE_WRITE)}},
         /* its tree: mounts are added and copied, but what is there keeps its place and its flags,
          * so that not even a hostile image can write to a directory that is mounted read-only */
         {"fsopen fsconfig fsmount move_mount open_tree", ALLOW},

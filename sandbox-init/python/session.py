@@ -22,8 +22,8 @@ from cloister.warmup import repeat
 # Never touched, so it costs no memory.
 RESERVE = 4 * 1024 * 1024
 SPARE_BELOW_CHANNEL = 8  # where stdio's copies go: out of the way of what code opens
-PAUSE_MS = 3  # in which the first cell comes to a session that was made for it
-REHEARSAL = b"1+1\0<cell 1>"
+PAUSE_MS = 3  # a worker that was made for a call gets its first cell earlier
+WARM_UP_CELL = b"1+1\0<cell 1>"
 
 _BUSY = "the cell did not start: a background task of an earlier cell kept the interpreter busy"
 
@@ -34,8 +34,8 @@ def _read(payload):
     return source, filename
 
 
-def _leave_no_trace():
-    """Of a rehearsed cell."""
+def _forget_warm_up():
+    """Removes what a dummy cell leaves behind."""
     vars(builtins).pop("_", None)
     sources.forget()
 
@@ -73,22 +73,34 @@ class Session:
                 prepare()
             except Exception:
                 pass  # what is not prepared each session does by itself
-        repeat(self._practise)
+        repeat(self._warm_up)
 
-    def _practise(self):
+    def _warm_up(self):
+        """Runs a dummy cell through the same code as any other; its result is dropped."""
         try:
-            self._core.practise(REHEARSAL, self._turn)
+            self._core.warm_up(WARM_UP_CELL, self._turn)
         finally:
-            _leave_no_trace()
+            _forget_warm_up()
 
     def run(self):
         """Never returns: the process ends with its channel."""
         stdio.start(max(3, self._core.fileno() - SPARE_BELOW_CHANNEL))
         self._interrupts.start()
         self._files.start()
-        self._rehearse()
+        self._warm_up_idle()
         while True:
             self._turn()
+
+    def _warm_up_idle(self):
+        """If no cell waits yet, the worker warms up, so that the pages that a cell writes to are its own."""
+        if self._core.wait(PAUSE_MS):
+            return
+        try:
+            self._warm_up()
+        except BaseException:
+            pass  # the first cell reports what is wrong
+        # An interrupt that came meanwhile is for the first cell, if that is on its way already.
+        self._interrupts.early |= self._interrupts.arrived
 
     def _turn(self):
         """Waits for a cell and answers it."""
@@ -103,35 +115,6 @@ class Session:
                 self._leave_child(Outcome(error=error))
             if self._current is not None:
                 self._send(Outcome(error=error))
-
-    def _rehearse(self):
-        """While nobody waits: a cell's way once, over nothing that a cell could see. The pages that it writes are then
-        our own, which costs the first cell most of its time."""
-        try:
-            if self._core.wait(PAUSE_MS):
-                self._channel.pump()
-                return
-            self._keep_reserve()
-            self._loops.adopt()
-            self._go_through()
-            stdio.restore_descriptors()
-        except BaseException:
-            pass  # the first cell will tell
-        finally:
-            self._interrupts.stray = False  # an interrupt found no background task, but this
-
-    def _go_through(self):
-        """As a turn goes, with names of its own and nothing sent: the channel is the broker's by now."""
-        try:
-            stdio.restore(self._interrupts.install())
-            cells = Cells({}, self._loops, self._interrupts)
-            outcome = cells.run(*_read(REHEARSAL), self._namespace.prepare)
-            self._finish(outcome)
-            encode_own(describe(outcome, self._interrupts.arrived))
-            stdio.flush(self._core)
-            self._files.changed()
-        finally:
-            _leave_no_trace()
 
     def _keep_reserve(self):
         try:

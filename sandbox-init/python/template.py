@@ -176,6 +176,6 @@ def main():
     sys.modules.pop("_cloister", None)
     gc.freeze()
     gc.enable()
-    _cloister.serve(Rest(worker, shared), session.REHEARSAL)
+    _cloister.serve(Rest(worker, shared))
     reseed()
     worker.run()

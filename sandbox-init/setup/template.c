@@ -25,8 +25,8 @@
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session.h"
 
-/* Without a message, before the time is used for something else; first of all, the session that was
- * made last needs it on its way to its first result. */
+/* How long no message must have come before the template makes the next network namespace, and
+ * before it does its idle work: the session made last is still on its way to its first result. */
 enum { NETWORK_MS = 10, QUIET_MS = 20 };
 
 const struct template_plan *template_plan(void)
@@ -47,7 +47,7 @@ int template_ready(struct error *err)
         struct template_message ready = {.kind = TEMPLATE_READY};
 
         int r = fd_send(TEMPLATE_CONTROL_FD, &ready, sizeof(ready), NULL, 0, 0);
-        return r < 0 ? error_errno(err, -r, "tell the monitor") : 0;
+        return r < 0 ? error_errno(err, -r, "send to the monitor") : 0;
 }
 
 void template_failed(const struct error *error)
@@ -130,38 +130,25 @@ static int answer(const struct session *s, struct error *err)
         return r < 0 ? error_errno(err, -r, "answer the monitor") : 0;
 }
 
-struct leisure {
-        int patience_ms;  /* -1: there is nothing to do any more */
-        bool is_complete; /* idle() has done all */
-};
-
-/* Uses the time until the next message. At first it waits for one: the session that the template
- * was started for, and what its first cell needs of the processor, come before. Returns 1 in the
- * fork that rehearses. */
-static int use_time(const struct template_hooks *hooks, struct leisure *leisure,
-                    struct template_session *ret)
+/* Calls idle() until a message comes or there is no more to do. The first wait is longer: the
+ * session that the template was started for, and its first cell, need the processor now. */
+static bool do_idle_work(const struct template_hooks *hooks, int wait_ms)
 {
         struct pollfd control = {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN};
+        bool is_more = true;
 
-        while (leisure->patience_ms >= 0 && poll(&control, 1, leisure->patience_ms) == 0) {
-                if (!leisure->is_complete) {
-                        leisure->is_complete = !hooks->idle();
-                        leisure->patience_ms = 0;
-                        continue;
-                }
-                int r = hooks->rehearse ? hooks->rehearse(ret) : 0;
-                if (r == 1)
-                        return 1;
-                leisure->patience_ms = r == -EAGAIN ? QUIET_MS : -1;
+        while (is_more && poll(&control, 1, wait_ms) == 0) {
+                is_more = hooks->idle();
+                wait_ms = 0;
         }
-        return 0;
+        return is_more;
 }
 
 int template_serve(const struct template_hooks *hooks, struct template_session *ret,
                    struct error *err)
 {
         struct session session = {};
-        struct leisure leisure = {.patience_ms = hooks->idle ? QUIET_MS : -1};
+        bool is_idle_work_left = hooks->idle;
 
         session.template = template_plan();
         int r = prepare(err);
@@ -170,8 +157,8 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 size_t count = SESSION_FD_MOST;
 
                 prepare_network(&session);
-                if (use_time(hooks, &leisure, ret) == 1)
-                        return 1;
+                if (is_idle_work_left)
+                        is_idle_work_left = do_idle_work(hooks, QUIET_MS);
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
                                        &count, NULL, 0);
                 if (n == 0)
@@ -181,7 +168,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 if (n != sizeof(message) || message.kind != SESSION_CREATE ||
                     count != SESSION_FD_COUNT + (message.session.cgroup ? 1U : 0U)) {
                         fd_close_many(session.fds, count);
-                        return error_set(err, EPROTO, "a message that is none of ours");
+                        return error_set(err, EPROTO, "an unknown message from the monitor");
                 }
                 session.plan = message.session;
                 r = make(hooks, &session, err);

@@ -1,7 +1,6 @@
 /*
- * The template's side of making sessions: serves SESSION_CREATE on the control socket and clones.
- * Runs in cloister-worker, whose interpreter is booted by then; every function here uses raw
- * syscalls between clone and exec.
+ * The template's side of making sessions: receives SESSION_CREATE on the control socket and clones.
+ * Runs in cloister-worker once its interpreter is initialized.
  */
 #pragma once
 
@@ -12,40 +11,35 @@
 
 struct template_session;
 
-/* What the embedding interpreter wants done around the fork of a worker (PyOS_BeforeFork and its
- * kin). */
+/* Callbacks of the embedding interpreter. */
 struct template_hooks {
+        /* Around the fork of a worker: PyOS_BeforeFork() and so on. */
         void (*before_fork)(void);
         void (*after_fork_parent)(void);
         void (*after_fork_child)(void);
-        /* Something to do while nobody asks for a session; returns whether there is more of it.
-         * Whoever asks meanwhile waits for its return. */
+        /* Does a part of the work that an idle template does, such as one import. Returns whether
+         * there is more. A request for a session that comes meanwhile waits until it returns. */
         bool (*idle)(void); /* or NULL */
-        /* Called when there is none of that any more: goes the way of a worker in a fork, to see
-         * which pages that writes. Returns 1 in the fork, -EAGAIN when somebody asked meanwhile. */
-        int (*rehearse)(struct template_session *ret); /* or NULL */
 };
 
-/* What a worker finds: everything else is closed. stdin, stdout and stderr are at 0, 1 and 2
- * already. */
+/* The descriptors of a new worker, beside 0, 1 and 2. All others are closed. */
 struct template_session {
-        int rpc_fd; /* at a high number, O_CLOEXEC */
-        /* beside it: init writes a byte once it is non-dumpable and filtered. Nothing of the
-         * guest's may be read before; -1: there is nothing to wait for */
-        int release_fd;
+        int rpc_fd;     /* at a high number, O_CLOEXEC */
+        int release_fd; /* init writes a byte once it is non-dumpable and filtered. The channel must
+                         * not be read before. -1: there is nothing to wait for */
 };
 
-/* What the monitor wanted; valid until serving, as a worker holds none of it. */
+/* The plan of the monitor. Call before serving: workers do not have its descriptor. */
 const struct template_plan *template_plan(void);
 
-/* Tells the monitor that the template is booted, or why not. */
+/* Report to the monitor that the interpreter is initialized, or why not. */
 int template_ready(struct error *err);
 void template_failed(const struct error *error);
 
 /*
- * Serves until the control socket ends. Returns 1 in each worker, on the stack of this call,
- * filtered and ready for its first frame, and in the fork that rehearses; 0 in the template when
- * the socket ended; negative errno when the template can't go on.
+ * Makes sessions until the control socket is closed. Returns 1 in each worker, which is confined by
+ * then, with its descriptors in *ret; 0 in the template when the socket is closed; negative errno
+ * when the template cannot go on.
  */
 int template_serve(const struct template_hooks *hooks, struct template_session *ret,
                    struct error *err);

@@ -26,7 +26,9 @@ enum {
 
 static struct {
         int fd;
-        int release; /* -1 once it has come */
+        int release;                /* -1 once init has written to it */
+        int own_fd, own_release;    /* the session's, while the channel is diverted */
+        bool is_diverted, was_read; /* was_read: bytes of the session's channel */
         struct buffer in;
         int memfds[MEMFDS_MOST]; /* in the order of their frames; negative errno for a lost one */
         unsigned n_memfds;
@@ -60,6 +62,25 @@ void channel_open(int fd, int release)
         channel.fd = fd;
         channel.release = release;
         owner_claim();
+}
+
+int channel_divert(int fd)
+{
+        if (channel.is_diverted || channel.was_read)
+                return -EBUSY;
+        channel.own_fd = channel.fd;
+        channel.own_release = channel.release;
+        channel.is_diverted = true;
+        channel_open(fd, -1);
+        return 0;
+}
+
+void channel_restore(void)
+{
+        channel.fd = channel.own_fd;
+        channel.release = channel.own_release;
+        channel.is_diverted = false;
+        buffer_consume(&channel.in, channel.in.length);
 }
 
 int channel_fd(void)
@@ -158,6 +179,7 @@ int channel_pull(void)
                         return 0;
                 if (n <= 0)
                         return -EPIPE;
+                channel.was_read |= !channel.is_diverted;
                 buffer_produced(&channel.in, (size_t)n);
                 total += (size_t)n;
                 if ((size_t)n < chunk && missing() == 0)

@@ -16,11 +16,17 @@
 #include "rpc/frame.h"
 #include "sandbox-init/raw.h"
 
-/* Takes the descriptors. Nothing is read before a byte has come from `release` (-1: at once), which
- * init writes when it cannot be looked into any more. */
+/* Takes the descriptors. Nothing is read before a byte has come from `release`, which init writes
+ * when it is non-dumpable and filtered; -1: there is nothing to wait for. */
 void channel_open(int fd, int release);
-void channel_forget(void); /* in a child: closes it, where it is open */
+void channel_forget(void); /* in a child: closes the channel, if it is open */
 int channel_fd(void);      /* -1 when there is none, or in a child */
+
+/* For a warm-up: reads and sends go to this descriptor, which stays the caller's, until
+ * channel_restore(), which also drops bytes that were not consumed. Returns 0, or -EBUSY when the
+ * session's channel was read already or is diverted. */
+int channel_divert(int fd);
+void channel_restore(void);
 
 /* Reads what has arrived. Returns 0, -EPIPE when the other end or the descriptor is gone, -ENOMEM.
  */

@@ -6,12 +6,11 @@
  *     compiled(name, magic)
  *                       its code, marshalled, None when there is none for this magic number
  *     preload()         names of the modules that the profile wants imported, one a line
- *     serve(idle, cell) the template serves here; returns in each worker. Between sessions it calls
- *                       idle() as long as that returns something true. cell: the payload of an
- *                       EXEC, of which a fork of the template then makes a result
- *     practise(cell, turn)
- *                       for idle(): returns turn(), called while a channel is open on which an
- *                       EXEC with this payload has come; what is sent on it nobody reads
+ *     serve(idle)       serves as the template; returns in each worker. Between sessions it calls
+ *                       idle() until that returns something false
+ *     warm_up(cell, turn)
+ *                       returns turn(), called while the channel is a socket pair on which an EXEC
+ *                       with this payload has come; what is sent on it is dropped
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)
  *                       blocks until sent. True: frames may have been read meanwhile
@@ -228,16 +227,13 @@ static PyObject *cloister_preload(PyObject *self, PyObject *args)
         return py.Py_BuildValue("s", template_plan()->preload);
 }
 
-static PyObject *idle, *rehearsed; /* what serve() was given; borrowed */
-static bool in_idle;
+static PyObject *idle; /* argument of serve(); borrowed */
 
 static bool call_idle(void)
 {
         char text[400];
 
-        in_idle = true;
         PyObject *more = py.PyObject_CallObject(idle, NULL);
-        in_idle = false;
         int r = more ? py.PyObject_IsTrue(more) : -1;
 
         if (r < 0) {
@@ -248,22 +244,9 @@ static bool call_idle(void)
         return r == 1;
 }
 
-static PyObject *cloister_practise(PyObject *self, PyObject *args)
+static PyObject *cloister_warm_up(PyObject *self, PyObject *args)
 {
-        if (!in_idle)
-                return py.PyErr_Format(*py.PyExc_RuntimeError, "only an idle template practises");
-        return warm_up_practise(args);
-}
-
-static int rehearse(struct template_session *ret)
-{
-        char *cell;
-        Py_ssize_t n;
-
-        if (py.PyBytes_AsStringAndSize(rehearsed, &cell, &n) == 0)
-                return warm_up(cell, (size_t)n, ret);
-        py.PyErr_Clear();
-        return 0;
+        return warm_up_run(args);
 }
 
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
@@ -278,10 +261,9 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
                 .after_fork_parent = py.PyOS_AfterFork_Parent,
                 .after_fork_child = py.PyOS_AfterFork_Child,
                 .idle = call_idle,
-                .rehearse = rehearse,
         };
 
-        if (!py.PyArg_ParseTuple(args, "OO", &idle, &rehearsed))
+        if (!py.PyArg_ParseTuple(args, "O", &idle))
                 return NULL;
         reported = true;
         int r = template_ready(&error);
@@ -568,7 +550,7 @@ static PyMethodDef methods[] = {
         {"compiled", cloister_compiled, METH_VARARGS, NULL},
         {"preload", cloister_preload, METH_NOARGS, NULL},
         {"serve", cloister_serve, METH_VARARGS, NULL},
-        {"practise", cloister_practise, METH_VARARGS, NULL},
+        {"warm_up", cloister_warm_up, METH_VARARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},
         {"send", FAST(cloister_send), CALL_FAST, NULL},
         {"read", cloister_read, METH_O, NULL},

@@ -212,7 +212,7 @@ class Killed(Templates):
         self.assertIn(usual, self.templates(server), "a profile that had nothing to do with it lost its template")
 
 
-# A template that practises a cell gets it as a session does: from its channel.
+# The dummy cells of a template are lost; those of its workers are not.
 LOSES_CELLS = '''import os
 from cloister.session import Session
 on_exec, forked = Session._on_exec, []
@@ -223,56 +223,45 @@ Session._on_exec = lose
 os.register_at_fork(after_in_child=lambda: forked.append(True))
 '''
 
-# The second fork of a template is the one in which it rehearses.
-SECOND_HANGS = """import mmap, os, time
-count = mmap.mmap(-1, 1)
-def hang():
+# Counts the cells of the template and of all its workers.
+COUNTS_CELLS = """import mmap
+from cloister.session import Session
+on_exec, count = Session._on_exec, mmap.mmap(-1, 1)
+def counted(self, number, payload):
     count[0] += 1
-    if count[0] == 2:
-        time.sleep(600)
-os.register_at_fork(after_in_child=hang)
+    on_exec(self, number, payload)
+Session._on_exec = counted
+"""
+
+# The first cell of a worker, which is its dummy cell if it warms up, takes a second and then gets SIGINT.
+INTERRUPTS_FIRST_CELL = """import os, signal, time
+from cloister.interrupts import Interrupts
+begin, first = Interrupts.begin, []
+def slow(self):
+    begin(self)
+    if first:
+        first.clear()
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+Interrupts.begin = slow
+os.register_at_fork(after_in_child=lambda: first.append(True))
 """
 
 
-class Rehearsal(Templates):
-    """With all imported that it will, a template goes the way of a session in a fork of its own."""
-
-    @staticmethod
-    def faults_of_children(pid):
-        """That it has waited for: no session is one of them."""
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-            return int(f.read().rpartition(")")[2].split()[8])
-
-    @staticmethod
-    def children(pid):
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as f:
-            return f.read().split()
+class WarmUp(Templates):
+    """Dummy cells of an idle template, and of a worker that finds no cell when it starts."""
 
     def test_leaves_nothing_behind(self):
-        server = self.serve(pool=0)
+        server = self.serve(pool=0, **self.preloading(COUNTS_CELLS))
+        count = "import early; early.count[0]"
         self.ok(server, "1 + 1", session="a")
         template = self.template(server)
-        self.assertTrue(harness.wait_until(lambda: self.faults_of_children(template) > 100), "no rehearsal")
-        self.assertTrue(harness.wait_until(lambda: not self.children(template)), "the rehearsal did not end")
+        self.assertTrue(harness.wait_until(lambda: self.ok(server, count, session="a") > 16), "no warm-up")
         self.assertFalse(self.ok(server, "import builtins; hasattr(builtins, '_')", session="b"))
         self.assertEqual(self.ok(server, "6 * 7", session="c"), 42)
         self.assertEqual(self.template(server), template)
 
-    def test_that_hangs_holds_up_no_session(self):
-        server = self.serve(pool=0, **self.preloading(SECOND_HANGS))
-        self.assertEqual(self.ok(server, "import early; early.count[0]", session="a"), 1)
-        template = self.template(server)
-        # The fork alone could still be ended before it has come to its hook, and the next session be the second.
-        self.assertTrue(harness.wait_until(lambda: self.ok(server, "early.count[0]", session="a") == 2), "no rehearsal")
-        started = time.monotonic()
-        self.assertEqual(self.ok(server, "import early; early.count[0]", session="b"), 3)
-        self.assertLess(time.monotonic() - started, harness.patient(5))
-        self.assertEqual(self.template(server), template)
-        # It was cut short for the one that asked, and comes again.
-        self.assertTrue(harness.wait_until(lambda: self.ok(server, "import early; early.count[0]", session="b") == 4))
-        self.assertTrue(harness.wait_until(lambda: not self.children(template)), "the second rehearsal did not end")
-
-    def test_practice_that_loses_its_cell_ends_the_template(self):
+    def test_that_loses_its_cell_ends_the_template(self):
         server = self.serve(pool=0, **self.preloading(LOSES_CELLS))
         # Looked for before the answer: afterwards it may have ended already.
         call = server.start_call("6 * 7", session="a")
@@ -281,6 +270,23 @@ class Rehearsal(Templates):
         self.assertTrue(harness.wait_until(lambda: template not in self.templates(server)), "it waits for ever")
         self.assertEqual(self.ok(server, "6 * 7", session="b"), 42)
         self.assertEqual(self.ok(server, "6 * 7", session="a"), 42)
+
+    def test_an_interrupt_of_it_is_for_the_cell_that_waits(self):
+        settings = self.preloading(INTERRUPTS_FIRST_CELL)
+        server = self.serve(pool=0, profiles={"slow": {"agent": True, "pool": 1, **settings}})
+        server.cell("1", profile="slow", session="a")
+        self.assertTrue(harness.wait_until(lambda: self.sessions(server) == 2), "no session in the pool")
+        cell = server.cell("import time\ntime.sleep(5)", profile="slow", session="b")
+        self.assertEqual(cell.get("error", {}).get("type"), "KeyboardInterrupt", cell)
+        # Without a cell that waits, it is for none.
+        self.assertTrue(harness.wait_until(lambda: self.sessions(server) == 3), "no session in the pool")
+        time.sleep(harness.patient(2))
+        self.ok(server, "1", profile="slow", session="c")
+
+    @staticmethod
+    def sessions(server):
+        """How many there are: each has one process 1 of its own."""
+        return len(Hooks.inits(server))
 
 
 class AlwaysDies(Templates):

@@ -71,10 +71,9 @@ class Later(WorkerTest):
         )
         self.assertEqual(self.value(code), ["CLOISTER_STUB_COLD" not in os.environ] * 4)
 
-    def test_none_of_them_can_practise(self):
-        self.value("1+1")
-        code = EMBEDDED + "core.practise(b'1+1\\0<cell 1>', print)"
-        self.assertEqual(self.error(code)["message"], "only an idle template practises")
+    def test_the_code_of_a_session_cannot_warm_up(self):
+        code = EMBEDDED + "core.warm_up(b'1+1\\0<cell 1>', print)"
+        self.assertEqual(self.error(code)["message"], "the channel was read already")
 
     def test_the_list_names_all_that_it_brings(self):
         done = subprocess.run(

@@ -99,17 +99,17 @@ static void test_fingerprint(void)
 {
         struct filter_entries e;
         struct error err = {};
-        const struct filter_ready *ready = &filters_ready[FILTER_WORKER];
+        const struct filter_ready *ready = &filters_ready[FILTER_INIT]; /* the others take longer */
         struct sock_filter program[BPF_MAXINSNS];
         struct filter_ready changed = *ready;
 
-        check_ok(filter_entries_init(&e, FILTER_WORKER, number, &err));
+        check_ok(filter_entries_init(&e, FILTER_INIT, number, &err));
         check(fingerprint(&e, ready) == ready->fingerprint);
         check(filter_fingerprint(&e, ready->program, ready->n, ~seccomp_arch_native()) !=
               ready->fingerprint);
         changed.n--;
         check(fingerprint(&e, &changed) != ready->fingerprint);
-        changed = (struct filter_ready){FILTER_WORKER, ready->n, program, ready->fingerprint};
+        changed = (struct filter_ready){FILTER_INIT, ready->n, program, ready->fingerprint};
         for (size_t i = 0; i < ready->n; i++)
                 /* A seventh of the bits of each, every bit in seven in a row. */
                 for (size_t bit = i % 7; bit < 64; bit += 7) {
