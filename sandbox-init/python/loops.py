@@ -82,11 +82,13 @@ class Loops:
             return False
         return not self._channel.wait_beside(loop.waker(), -1)
 
-    def run_idle(self):
-        """Background tasks go on until a cell arrives."""
+    def run_idle(self, has_cell):
+        """Runs background tasks until a cell arrives. has_cell() is called once a cell that arrives stops the loop."""
+        loop = self.main()  # may import asyncio, while a thread may read the cell
         self.idle = True
         try:
-            self._run_forever(self.main())
+            if not has_cell():
+                self._run_forever(loop)
         finally:
             self.idle = False
 

@@ -142,8 +142,8 @@ class Session:
             if not self._loops.is_needed():
                 self._core.wait(-1)
                 self._channel.pump()
-            elif not self._loops.rest() and not self._cells_waiting:
-                self._loops.run_idle()
+            elif not self._loops.rest():
+                self._loops.run_idle(lambda: self._cells_waiting)
         except KeyboardInterrupt:
             stdio.complain("cloister: a background task was interrupted\n")
         except SystemExit:
