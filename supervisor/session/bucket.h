@@ -1,4 +1,4 @@
-/* A token bucket: how many frames a session may send, so that none takes the loop from the others.
+/* A token bucket. It limits the frames of a session, so that no session keeps the event loop busy.
  */
 #pragma once
 
@@ -7,7 +7,7 @@
 
 struct bucket {
         uint64_t rate;  /* tokens a second */
-        uint64_t burst; /* most tokens saved up */
+        uint64_t burst; /* most tokens that are saved */
         uint64_t tokens;
         uint64_t filled_us; /* when tokens were last added */
 };
@@ -17,7 +17,7 @@ static inline void bucket_init(struct bucket *b, uint64_t rate, uint64_t burst, 
         *b = (struct bucket){.rate = rate, .burst = burst, .tokens = burst, .filled_us = now_us};
 }
 
-/* Takes one token when there is one. */
+/* Takes a token. Returns false if there is none. */
 static inline bool bucket_take(struct bucket *b, uint64_t now_us)
 {
         uint64_t more = (now_us - b->filled_us) * b->rate / 1000000;

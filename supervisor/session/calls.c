@@ -39,8 +39,7 @@ static struct tool_call **find(struct calls *calls, uint64_t number)
         return NULL;
 }
 
-/* Adds an entry. The worker's numbers are unique among what is under way, else an answer could go
- * astray. */
+/* Adds an entry. Two pending entries with one id would make an answer ambiguous. */
 static int add(struct session *session, uint64_t number, struct tool_call **ret, struct error *err)
 {
         struct calls *calls = &session->calls;
@@ -64,14 +63,14 @@ static int add(struct session *session, uint64_t number, struct tool_call **ret,
         return 0;
 }
 
-static void take_out(struct tool_call *call)
+static void remove_call(struct tool_call *call)
 {
         struct calls *calls = &call->session->calls;
         struct tool_call **at = find(calls, call->number);
 
         *at = call->next;
         calls->n--;
-        calls->n_questions -= call->wait != NULL;
+        calls->n_queries -= call->wait != NULL;
         free(call);
 }
 
@@ -110,7 +109,7 @@ static void send_failure(struct session *session, uint64_t number, const char *k
                 log_warning("session %s: an answer was dropped: %s", session->name, strerror(-r));
 }
 
-/* The result goes as its server wrote it, which was parsed: it is JSON and within the bounds. */
+/* Sends the result as its server wrote it: it was parsed, so it is JSON and within the limits. */
 static void send_success(struct session *session, uint64_t number, const struct tool_result *result)
 {
         static char before[] = "{\"ok\":true,\"result\":", after[] = "}";
@@ -140,8 +139,8 @@ static void send_success(struct session *session, uint64_t number, const struct 
                 send_failure(session, number, "ToolError", strerror(-r), 0, NULL);
 }
 
-/* The slot in the record of the cell that made the call, when that still runs. */
-static struct cell *maker_of(const struct tool_call *call, struct cell_call **slot)
+/* The cell that made the call, if it still runs, and the call's slot in its record. */
+static struct cell *cell_of(const struct tool_call *call, struct cell_call **slot)
 {
         struct cell *cell = session_current(call->session);
 
@@ -154,7 +153,7 @@ static struct cell *maker_of(const struct tool_call *call, struct cell_call **sl
 static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t duration_us)
 {
         struct cell_call *slot;
-        struct cell *cell = maker_of(call, &slot);
+        struct cell *cell = cell_of(call, &slot);
 
         struct log_ids ids = session_log_ids(call->session, cell);
         ids.call = call->number;
@@ -162,7 +161,7 @@ static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t 
         ids.tool = slot ? slot->tool : NULL;
         log_event(LOG_LEVEL_INFO, &ids, "call %s in %llu ms",
                   !sent ? "was not sent"
-                  : ok  ? "ended well"
+                  : ok  ? "succeeded"
                         : "failed",
                   (unsigned long long)(duration_us / 1000));
         if (cell)
@@ -181,7 +180,7 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
         bool ok = !result->error_kind;
 
         note_end(call, result->sent, ok && !is_error(result->result), result->duration_us);
-        take_out(call);
+        remove_call(call);
         if (ok)
                 send_success(session, number, result);
         else
@@ -236,13 +235,14 @@ int calls_on_call(struct session *session, const struct frame_header *header, co
                         &call->handle, &why);
         if (r < 0) {
                 note_end(call, false, false, 0);
-                take_out(call);
+                remove_call(call);
                 send_failure(session, header->id, "ToolError", why.text, 0, NULL);
         }
         return 0;
 }
 
-/* The newest catalogue goes before the answer, so that the code sees it when the answer arrives. */
+/* Sends the newest catalogue before the answer, so that the code sees it when the answer arrives.
+ */
 static void answer_query(struct session *session, uint64_t number)
 {
         char answer[64];
@@ -258,7 +258,7 @@ void tool_wait_done(struct tool_call *call)
         struct session *session = call->session;
         uint64_t number = call->number;
 
-        take_out(call);
+        remove_call(call);
         answer_query(session, number);
         channel_resume(&session->channel);
 }
@@ -283,7 +283,7 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
         json_int64(yyjson_obj_get(root, "wait_ms"), &wait_ms);
 
         session_send_catalogue(session);
-        if (wait_ms <= 0 || session->calls.n_questions >= CALLS_QUESTIONS_MAX) {
+        if (wait_ms <= 0 || session->calls.n_queries >= CALLS_QUERIES_MAX) {
                 answer_query(session, header->id);
                 return 0;
         }
@@ -293,11 +293,11 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
         uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
         call->wait = tools->wait(tools->data, session->profile, most, call);
         if (!call->wait) {
-                take_out(call);
+                remove_call(call);
                 answer_query(session, header->id);
                 return 0;
         }
-        session->calls.n_questions++;
+        session->calls.n_queries++;
         return 0;
 }
 
@@ -311,7 +311,7 @@ static void drop(struct tool_call *call)
                 tools->cancel_wait(call->wait);
 }
 
-/* Whether the answer came, but its memfd did not. */
+/* *lost: the worker got the header of the answer, but not its memfd. */
 static int read_drop(const struct frame_header *header, const char *payload, bool *lost,
                      struct error *err)
 {
@@ -323,7 +323,7 @@ static int read_drop(const struct frame_header *header, const char *payload, boo
         return r;
 }
 
-/* A DROP for what was answered meanwhile is no error: the two crossed. */
+/* A DROP may cross the RETURN: an unknown id is no error. */
 int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err)
 {
@@ -339,11 +339,11 @@ int calls_on_drop(struct session *session, const struct frame_header *header, co
         if (!at)
                 return 0;
         struct tool_call *call = *at;
-        struct cell *cell = maker_of(call, &slot);
+        struct cell *cell = cell_of(call, &slot);
         if (cell && call->handle)
                 cell_call_end(cell, slot, true, false, slot ? clock_us() - slot->started_us : 0);
         drop(call);
-        take_out(call);
+        remove_call(call);
         return 0;
 }
 

@@ -1,7 +1,7 @@
 /*
- * The tool calls and questions of one session that are under way, by the worker's own numbers.
+ * The pending CALLs and QUERYs of one session, by the ids that the worker gave them.
  *
- * Bounded: at CALLS_MAX the session's channel takes no more frames until one is answered.
+ * Their number is limited: at CALLS_MAX the session's channel reads no frame until one is answered.
  */
 #pragma once
 
@@ -18,12 +18,12 @@ struct tool_call;
 enum {
         CALLS_MAX = 10000,
         CALLS_BUCKETS = 1024,
-        CALLS_QUESTIONS_MAX = 64, /* beyond it a QUERY is answered without waiting */
+        CALLS_QUERIES_MAX = 64, /* beyond it a QUERY is answered without waiting */
 };
 
 struct calls {
         struct tool_call **buckets; /* allocated with the first call */
-        size_t n, n_questions;
+        size_t n, n_queries;
 };
 
 static inline bool calls_full(const struct calls *calls)
@@ -31,7 +31,7 @@ static inline bool calls_full(const struct calls *calls)
         return calls->n >= CALLS_MAX;
 }
 
-/* Handlers of the frame table. */
+/* Handlers of frames. */
 int calls_on_call(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err);
 int calls_on_query(struct session *session, const struct frame_header *header, const char *payload,
@@ -39,5 +39,5 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
 int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err);
 
-/* The session ends: nobody waits for any answer. */
+/* Drops all of them because the session ends. */
 void calls_drop_all(struct calls *calls);

@@ -21,7 +21,7 @@ static bool error_fits(yyjson_val *error)
                has_string(error, "traceback");
 }
 
-/* exit_code: a process's, 0 to 255; sys.exit(0) is no failure. */
+/* exit_code is cut to 0 to 255, as the kernel does it; sys.exit(0) counts as ok. */
 static int take_exit(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
 {
         int64_t code = 0;

@@ -1,4 +1,4 @@
-/* One piece of code and what became of it. */
+/* Cells. */
 #include "supervisor/session/cell.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static const char *const status_names[] = {
         [CELL_TIMEOUT] = "timeout", [CELL_CANCELLED] = "cancelled", [CELL_OOM] = "oom",
         [CELL_KILLED] = "killed",
 };
-static_assert(ARRAY_SIZE(status_names) == CELL_STATUS_MAX, "a name a status");
+static_assert(ARRAY_SIZE(status_names) == CELL_STATUS_MAX, "a name for each status");
 
 static const char *const state_names[] = {
         [CELL_STATE_NONE] = "none",
@@ -22,7 +22,7 @@ static const char *const state_names[] = {
         [CELL_STATE_KEPT] = "kept",
         [CELL_STATE_LOST] = "lost",
 };
-static_assert(ARRAY_SIZE(state_names) == CELL_STATE_MAX, "a name a state");
+static_assert(ARRAY_SIZE(state_names) == CELL_STATE_MAX, "a name for each state");
 
 const char *cell_status_name(enum cell_status status)
 {

@@ -1,8 +1,8 @@
 /*
  * A cell: one piece of code for a session, from its request to its outcome.
  *
- * What the worker says counts only about value, error and how the code ended; every other field
- * comes from the broker and the kernel.
+ * The worker is trusted only for the value, the error and how the code ended, displays and files.
+ * Every other field comes from the broker and the kernel.
  */
 #pragma once
 
@@ -30,9 +30,9 @@ enum cell_status {
 };
 const char *cell_status_name(enum cell_status status);
 
-/* What became of the session's state by the end of the call. */
+/* The variables of the session at the end of the call. */
 enum cell_state {
-        CELL_STATE_NONE, /* there was never one: no sandbox could be made */
+        CELL_STATE_NONE, /* there are none: no sandbox could be made */
         CELL_STATE_NEW,
         CELL_STATE_KEPT,
         CELL_STATE_LOST,
@@ -43,12 +43,13 @@ const char *cell_state_name(enum cell_state state);
 enum {
         CELL_CODE_MAX = 16 * 1024 * 1024,
         CELL_CALLS_KEPT = 100,
-        CELL_WHY_MAX = 640, /* bytes of a line that tells why, an error of the monitor's included */
+        CELL_WHY_MAX = 640,    /* bytes of a reason; the text of an error of the monitor fits */
         CELL_NAME_MAX = 128,   /* bytes of a server's or tool's name in the record */
         CELL_EXCERPT_MAX = 72, /* bytes */
-        CELL_REQUEST_MAX = 95, /* bytes of a client's id, for the log; a longer one is left out */
+        CELL_REQUEST_MAX =
+                95, /* bytes of a client's request id in the log; a longer one is left out */
         CELL_MIME_MAX = 127,
-        CELL_DISPLAYS_MAX = 32,                    /* of one cell; more are counted */
+        CELL_DISPLAYS_MAX = 32,                    /* of one cell; more are only counted */
         CELL_DISPLAY_BYTES_MAX = 16 * 1024 * 1024, /* of all displays of one cell */
         CELL_FILES_MAX = 100,                      /* named in one result */
         CELL_PATH_MAX = 255,
@@ -59,20 +60,20 @@ enum cell_stream { CELL_STDOUT, CELL_STDERR, CELL_STREAMS };
 /* A tool call of the cell. */
 struct cell_call {
         char server[CELL_NAME_MAX + 1], tool[CELL_NAME_MAX + 1];
-        bool used;    /* false: it was never sent, nothing to tell */
-        bool pending; /* no answer by the end of the cell */
+        bool used;    /* false: it was never sent and is not reported */
+        bool pending; /* not answered at the end of the cell */
         bool ok;
         uint64_t started_us, duration_us;
 };
 
-/* Something shown by display(): an image, HTML, text. The worker's word, checked for form. */
+/* An argument of display(): an image, HTML, text. From the worker; its format is checked. */
 struct cell_display {
         char mime_type[CELL_MIME_MAX + 1]; /* type/subtype, lower case */
         struct buffer data;                /* text as UTF-8; else base64, without line breaks */
         bool is_text;
 };
 
-/* A file below /workspace/out that this cell made or changed: the worker's word. */
+/* A file below /workspace/out that this cell made or changed, according to the worker. */
 struct cell_file {
         char path[CELL_PATH_MAX + 1]; /* below out/; UTF-8, no component "." or ".." */
         char mime_type[CELL_MIME_MAX + 1];
@@ -82,19 +83,19 @@ struct cell_file {
 struct cell_outcome {
         enum cell_status status;
         enum cell_state state;
-        bool interrupted;                     /* the worker says that it was stopped */
-        struct capture streams[CELL_STREAMS]; /* empty when they were streamed */
+        bool interrupted;                     /* the worker reports that SIGINT ended it */
+        struct capture streams[CELL_STREAMS]; /* empty if output() got the output */
         yyjson_doc *result;                   /* payload of RESULT, or NULL */
-        yyjson_val *value, *error;            /* in it, of the promised shape, or NULL */
-        const char *error_type;               /* an error of ours in place of the code's, or NULL */
+        yyjson_val *value, *error;            /* in it, of the documented form, or NULL */
+        const char *error_type; /* of an error of Cloister's in place of the code's, or NULL */
         bool has_exit_code;
         int exit_code;
         int signal;                /* 0: none */
-        char why[CELL_WHY_MAX];    /* one line on what is unusual about the end, or "" */
+        char why[CELL_WHY_MAX];    /* why the cell did not end normally, in one line, or "" */
         char before[CELL_WHY_MAX]; /* why an earlier state was lost, when this call made a new one,
                                       or "" */
         struct cell_call *calls;   /* CELL_CALLS_KEPT of them, or NULL */
-        size_t n_calls;            /* used slots, those that were not sent included */
+        size_t n_calls;            /* used slots, including calls that were not sent */
         uint64_t calls_total;      /* sent */
         struct cell_display *displays;
         size_t n_displays, displays_total;
@@ -112,8 +113,8 @@ struct cell {
         struct buffer payload; /* of EXEC; empty once sent */
         uint32_t timeout_ms;   /* 0: none */
         bool reset, cancelled;
-        char profile[IMAGE_NAME_SIZE]; /* name; "": the config's usual one */
-        bool profile_asked;            /* by the call itself: a session under another refuses it */
+        char profile[IMAGE_NAME_SIZE]; /* name; "": the config's default */
+        bool profile_asked; /* named by the call: a session with another one refuses the cell */
         char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
         char request[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
         uint64_t number;                    /* the id of its frames */
@@ -121,16 +122,16 @@ struct cell {
 
         struct cell_outcome outcome;
 
-        /* The end, called exactly once; the cell is freed after it. */
+        /* Called exactly once, at the end; the cell is freed after it. */
         void (*done)(void *data, struct cell *cell);
-        /* Live output in place of the capture, or NULL. */
+        /* Gets the output in place of the capture, or NULL. */
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
-        /* The same beside the capture, or NULL. */
+        /* Gets the output besides the capture, or NULL. */
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void *data;
 };
 
-/* What is asked for. */
+/* The arguments of a cell. */
 struct cell_request {
         const char *code; /* UTF-8 */
         size_t code_length;
@@ -138,8 +139,8 @@ struct cell_request {
         yyjson_val *request_id; /* the client's, or NULL */
         uint32_t timeout_ms;
         bool reset;
-        const char *profile; /* for a new sandbox; NULL: the config's usual one */
-        bool profile_asked;  /* a session that lives under another one is not good enough */
+        const char *profile; /* for a new sandbox; NULL: the config's default */
+        bool profile_asked;  /* a session with another profile refuses the cell */
         void (*done)(void *data, struct cell *cell);
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
@@ -151,13 +152,13 @@ struct cell *cell_free(struct cell *cell);
 
 /*
  * Takes the worker's RESULT payload into the outcome. The worker's statuses are "ok", "error",
- * "exit" and "interrupted". Returns 0 or -EBADMSG when it is not of that shape.
+ * "exit" and "interrupted". Returns 0, or -EBADMSG if it has another form.
  */
 int cell_take_result(struct cell *cell, const char *payload, size_t n, struct error *err);
 
-/* Notes a call that begins; NULL when the record is full. */
+/* Records the start of a call; NULL if the record is full. */
 struct cell_call *cell_call_begin(struct cell *cell, const char *server, const char *tool);
-/* Notes how a call ended. slot may be NULL. */
+/* Records the end of a call. slot may be NULL. */
 void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
                    uint64_t duration_us);
 

@@ -9,12 +9,13 @@
 #include "base/fd.h"
 
 enum {
-        READ_FIRST = 64 * 1024,    /* which an empty buffer keeps */
-        READ_AT_ONCE = 256 * 1024, /* of what is longer */
-        FRAMES_AT_ONCE = 128,      /* then other sessions have their turn */
+        READ_FIRST = 64 * 1024,    /* into an empty buffer */
+        READ_AT_ONCE = 256 * 1024, /* of a longer frame */
+        FRAMES_AT_ONCE = 128,      /* then the loop serves other sessions */
         PAUSE_MS = 5,              /* after too many frames */
-        REAP_MS = 20,              /* nothing tells when a memfd has been read */
-        SMALL_RESERVE = 65536, /* of the way out, for errors in place of results that do not fit */
+        REAP_MS = 20,              /* no event says that a memfd has been read */
+        SMALL_RESERVE =
+                65536, /* bytes of `out` for errors, which replace results that do not fit */
 };
 
 static void end(struct channel *c, const struct error *error)
@@ -55,7 +56,7 @@ static size_t unread(const struct channel *c)
         return c->out.length + c->memfds.bytes;
 }
 
-/* Whether the next frame may be taken; else reading stops until something resumes it. */
+/* Whether the next frame may be taken; else reading stops until channel_resume() or a timer. */
 static bool may_take(struct channel *c)
 {
         if (c->memfds.n > 0)
@@ -75,7 +76,7 @@ static bool may_take(struct channel *c)
         return true;
 }
 
-/* Takes one frame. Returns 1 when there was one, 0 when not, negative after an end. */
+/* Takes one frame. Returns 1, 0 if there was none, or negative after the channel has ended. */
 static int take_frame(struct channel *c)
 {
         struct error err = {};
@@ -154,7 +155,7 @@ void channel_drain(struct channel *c)
         }
 }
 
-/* The frame whose header is at the front goes in the stream after all. */
+/* Moves the payload of the memfd frame at the front of `out` into the stream. */
 static int unpack(struct channel *c, struct memfd_frame *frame)
 {
         struct buffer whole = BUFFER_INIT(CHANNEL_OUT_MAX);
@@ -183,7 +184,8 @@ static int unpack(struct channel *c, struct memfd_frame *frame)
         return 0;
 }
 
-/* A header and its descriptor. Returns bytes written, negative errno; 0: it goes without. */
+/* Sends a header and its memfd. Returns bytes written or negative errno; 0: the payload was moved
+ * into the stream. */
 static ssize_t write_memfd(struct channel *c, struct memfd_frame *frame)
 {
         int r = fd_send(c->fd, buffer_bytes(&c->out), FRAME_HEADER_SIZE, &frame->fd, 1,
@@ -193,8 +195,7 @@ static ssize_t write_memfd(struct channel *c, struct memfd_frame *frame)
                 frame->sent = true;
                 return FRAME_HEADER_SIZE;
         }
-        /* Too many descriptors are on their way (ETOOMANYREFS), which others of our uid may have
-         * brought about. */
+        /* ETOOMANYREFS counts the descriptors in flight of all processes with our uid. */
         return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? r : unpack(c, frame);
 }
 
@@ -218,7 +219,7 @@ static int write_out(struct channel *c)
         return 1;
 }
 
-/* A worker that has closed its end is noticed by reading; what it no longer takes is dropped. */
+/* Drops the output if the worker has closed its end; reading then ends the channel. */
 static void flush(struct channel *c)
 {
         int r = write_out(c);
@@ -244,7 +245,7 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
                 channel_resume(c);
 }
 
-/* Whether a payload of n bytes may wait too. */
+/* Whether a payload of n bytes may be queued. */
 static int check_room(struct channel *c, size_t n)
 {
         if (c->fd < 0 || c->ended)
@@ -268,7 +269,7 @@ int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *paylo
         return r;
 }
 
-/* Returns 0, or negative errno when it has to go in the stream. */
+/* Returns 0, or negative errno: the payload has to go in the stream. */
 static int append_memfd(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
                         size_t n, size_t length)
 {

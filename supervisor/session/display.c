@@ -37,7 +37,7 @@ static size_t bytes_kept(const struct cell_outcome *outcome)
         return bytes;
 }
 
-/* Keeps it when it fits. */
+/* Keeps the display if it is within the limits. */
 static int keep(struct cell_outcome *outcome, const char *mime, const char *text, size_t n,
                 bool is_text, struct error *err)
 {
@@ -106,7 +106,7 @@ int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, si
         yyjson_val *list = yyjson_obj_get(object, "files"), *item;
         _cleanup_free_ struct cell_file *taken = NULL;
         size_t count = yyjson_arr_size(list), i, max;
-        int64_t told = 0;
+        int64_t files_total = 0;
 
         if (list && !yyjson_is_arr(list))
                 return error_set(err, EBADMSG, "files that are no list");
@@ -120,9 +120,9 @@ int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, si
                 if (r < 0)
                         return r;
         }
-        json_int64(yyjson_obj_get(object, "files_total"), &told);
+        json_int64(yyjson_obj_get(object, "files_total"), &files_total);
         *files = take_ptr(taken);
         *n = count;
-        *total = told > (int64_t)count ? (size_t)told : count;
+        *total = files_total > (int64_t)count ? (size_t)files_total : count;
         return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * What a cell shows beside its output: displays (DISPLAY frames) and the files below /workspace/out
- * that it made or changed (in RESULT). All of it is the worker's word: form and amount are checked
- * here.
+ * The results of a cell besides its output: displays (DISPLAY frames) and the files below
+ * /workspace/out that it made or changed (in RESULT). Both come from the worker; format and amount
+ * are checked here.
  */
 #pragma once
 
@@ -12,12 +12,12 @@
 /* type/subtype in lower case, without parameters. */
 bool mime_type_valid(const char *text, size_t n);
 
-/* Takes the payload of a DISPLAY; beyond the bounds of cell.h it is only counted. Returns 0,
- * -EBADMSG when it is not of its shape, -ENOMEM. */
+/* Takes the payload of a DISPLAY; beyond the limits in cell.h it is only counted. Returns 0,
+ * -EBADMSG if it is malformed, or -ENOMEM. */
 int cell_take_display(struct cell_outcome *outcome, const char *payload, size_t n,
                       struct error *err);
 
-/* Takes "files" and "files_total" of an object, either of which may be absent; at most `most`
- * files. *files (n of them) is the caller's to free. Returns 0, -EBADMSG or -ENOMEM. */
+/* Takes "files" (at most `most`) and "files_total" of an object; both are optional. The caller
+ * frees *files, which has *n elements. Returns 0, -EBADMSG or -ENOMEM. */
 int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, size_t *n,
                    size_t *total, struct error *err);

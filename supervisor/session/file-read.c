@@ -27,7 +27,7 @@ static void read_end(struct file_read *read, const struct error *error)
         free(read);
 }
 
-/* 1: there is more to read, 0: that was all. */
+/* Returns 1 if there is more to read, 0 if the file is complete. */
 static int take_piece(struct file_read *read, const struct file_answer *answer, struct error *err)
 {
         if (read->content.length == 0)

@@ -1,4 +1,4 @@
-/* Requests for files, by our own numbers. */
+/* Requests for files, by the ids that the broker gave them. */
 #include "supervisor/session/files.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void request_free(struct file_request *request)
         free(request);
 }
 
-static void take_out(struct file_request *request)
+static void remove_request(struct file_request *request)
 {
         struct files *files = &request->session->files;
         struct file_request **at = &files->first;
@@ -44,7 +44,7 @@ static void take_out(struct file_request *request)
 static void finish(struct file_request *request, const struct file_answer *answer,
                    const struct error *error)
 {
-        take_out(request);
+        remove_request(request);
         request->done(request->data, answer, error);
         request_free(request);
 }
@@ -73,8 +73,8 @@ static int check_alive(const struct session *s, struct error *err)
 }
 
 /* Sends a request and remembers it. */
-static int ask(struct session *s, const struct file_request *what, const struct buffer *payload,
-               struct error *err)
+static int send_request(struct session *s, const struct file_request *template,
+                        const struct buffer *payload, struct error *err)
 {
         const struct timeval wait = clock_timeval_ms(FILES_WAIT_MS);
         struct file_request **at = &s->files.first;
@@ -82,7 +82,7 @@ static int ask(struct session *s, const struct file_request *what, const struct 
         struct file_request *request = calloc(1, sizeof(*request));
         if (!request)
                 return error_errno(err, ENOMEM, "file request");
-        *request = *what;
+        *request = *template;
         request->session = s;
         request->number = s->files.last_number + 1;
         request->timer = evtimer_new(s->context->base, on_timeout, request);
@@ -125,7 +125,7 @@ int files_fetch(struct session *s, const char *path, uint64_t offset, size_t len
         r = append_path(&payload, path, offset);
         if (r >= 0)
                 r = buffer_printf(&payload, ",\"length\":%zu}", length);
-        return r < 0 ? error_errno(err, -r, "%s", path) : ask(s, &request, &payload, err);
+        return r < 0 ? error_errno(err, -r, "%s", path) : send_request(s, &request, &payload, err);
 }
 
 int files_list(struct session *s, files_done_fn *done, void *data, struct error *err)
@@ -138,7 +138,7 @@ int files_list(struct session *s, files_done_fn *done, void *data, struct error 
         if (r < 0)
                 return r;
         r = buffer_printf(&payload, "{\"list\":%d}", FILES_LIST_MAX);
-        return r < 0 ? error_errno(err, -r, "files") : ask(s, &request, &payload, err);
+        return r < 0 ? error_errno(err, -r, "files") : send_request(s, &request, &payload, err);
 }
 
 int files_put(struct session *s, const char *path, uint64_t offset, const void *bytes, size_t n,
@@ -158,7 +158,7 @@ int files_put(struct session *s, const char *path, uint64_t offset, const void *
                 r = base64_append(&payload, bytes, n);
         if (r >= 0)
                 r = buffer_append(&payload, "\"}", 2);
-        return r < 0 ? error_errno(err, -r, "%s", path) : ask(s, &request, &payload, err);
+        return r < 0 ? error_errno(err, -r, "%s", path) : send_request(s, &request, &payload, err);
 }
 
 static struct file_request *find(struct session *s, uint64_t number)
@@ -256,10 +256,10 @@ int files_on_data(struct session *s, const struct frame_header *header, const ch
         struct error refusal = {};
 
         if (header->id == 0 || header->id > s->files.last_number)
-                return error_set(err, EPROTO, "DATA for the request %llu, which nobody made",
+                return error_set(err, EPROTO, "DATA for the request %llu, which was not made",
                                  (unsigned long long)header->id);
         if (!request)
-                return 0; /* too late: who asked was told that the session is busy */
+                return 0; /* too late: the request has timed out */
         int r = file_answer_take(&request->question, payload, header->length, &answer, &refusal,
                                  err);
         if (r < 0)

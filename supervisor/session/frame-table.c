@@ -1,5 +1,5 @@
-/* The table of frames. Background tasks go on between cells, so that calls are legal then; a result
- * is not. A display may come late, from a thread of the cell that has just ended. */
+/* The table of frames. Background tasks run between cells, so calls are legal then, but a result is
+ * not. A display may be late, from a thread of the cell that has just ended. */
 #include "supervisor/session/frame-table.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ enum {
                 IN(SESSION_SETTLING) | WITH_CELL,
 };
 
-/* PROGRESS and ASK are reserved: legal in no state yet. */
+/* PROGRESS and ASK are reserved: not legal in any state yet. */
 static const struct frame_rule rules[] = {
         {FRAME_RESULT, WITH_CELL, session_on_result}, {FRAME_CALL, ALIVE, calls_on_call},
         {FRAME_QUERY, ALIVE, calls_on_query},         {FRAME_DROP, ALIVE, calls_on_drop},

@@ -1,4 +1,4 @@
-/* Which frame a worker may send in which state of its session, and who takes it. */
+/* Which frame a worker may send in which state of its session, and which function handles it. */
 #pragma once
 
 #include "rpc/frame.h"

@@ -1,11 +1,12 @@
 /*
  * Large results on their way into a sandbox, each in a memfd (rpc/frame.h, FRAME_IN_MEMFD).
  *
- * Theory of operation. Their pages are ours, not the sandbox's, for as long as anybody holds the
- * memfd: code in the sandbox could keep every one it gets, beyond the end of its memory limit. So
- * the content is sealed, and it can't grow, but it can be cut: a worker that has read it cuts it to
- * nothing, which frees the pages whoever holds it; what a worker has not cut counts as waiting to
- * be read, and what is left at the session's end is cut here. The size is the kernel's word.
+ * Theory of operation. The pages of a memfd are charged to the broker as long as any process has it
+ * open or mapped, so code in the sandbox could hold memory beyond its limit. Therefore the memfd is
+ * sealed against writing and growing, but not against truncation: a worker that has read it
+ * truncates it to 0, which frees the pages whoever holds it. A memfd that is not truncated counts
+ * as unread, and the broker truncates what is left at the end of the session. Sizes come from
+ * fstat().
  */
 #pragma once
 
@@ -17,7 +18,7 @@
 
 enum {
         MEMFD_FRAME_LEAST = 1024 * 1024, /* shorter ones are as fast in the stream */
-        MEMFD_QUEUE_MAX = 8,             /* of a session at a time: each is a descriptor of ours */
+        MEMFD_QUEUE_MAX = 8, /* of a session at a time: each takes a descriptor of the broker */
 };
 
 struct memfd_frame {
@@ -31,24 +32,26 @@ struct memfd_frame {
 
 struct memfd_queue {
         TAILQ_HEAD(, memfd_frame) list; /* in the stream's order */
-        size_t n, bytes;                /* of those whose content is still there */
+        size_t n, bytes;                /* of those that are not truncated */
 };
 
 void memfd_queue_init(struct memfd_queue *p);
-/* Frees all of their memory, also what the worker still holds. */
+/* Frees the memory of all of them, including those that the worker still holds. */
 void memfd_queue_done(struct memfd_queue *p);
 
-/* A memfd of these parts, sealed but for cutting. Returns the descriptor or negative errno. */
+/* Makes a memfd of these parts, sealed except against truncation. Returns the descriptor or
+ * negative errno. */
 int memfd_frame_make(const struct iovec *parts, size_t n);
 
 /* Takes fd in any case. Returns 0 or -ENOMEM. */
 int memfd_queue_add(struct memfd_queue *p, int fd, size_t length, uint64_t id, uint64_t at);
 /* The first that is not sent yet; NULL when there is none. */
 struct memfd_frame *memfd_queue_unsent(const struct memfd_queue *p);
-/* Forgets those that the worker has read. */
+/* Removes those that the worker has read. */
 void memfd_queue_reap(struct memfd_queue *p);
-/* Frees the memory of the one that was sent with this id, where there is one. */
+/* Frees the memory of the one that was sent with this id, if there is one. */
 void memfd_queue_take_back(struct memfd_queue *p, uint64_t id);
-/* This one goes another way: frees it; those behind it move by so many bytes. */
+/* Removes a frame whose payload goes in the stream; the unsent ones after it move by these bytes.
+ */
 void memfd_queue_remove(struct memfd_queue *p, struct memfd_frame *frame);
 void memfd_queue_shift(struct memfd_queue *p, size_t bytes);

@@ -1,4 +1,4 @@
-/* How a cell ended: its worker's word, the kernel's, or what we did to it. */
+/* How a cell ended: according to the worker, to the kernel, or because the broker stopped it. */
 #include "supervisor/session/outcome.h"
 
 #include <assert.h>
@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "supervisor/session/usage.h"
 
-/* Seconds for a person: "120 s", "0.5 s". */
 const char *outcome_seconds(uint64_t ms, char to[32])
 {
         if (ms % 1000 == 0)
@@ -31,7 +30,6 @@ void outcome_describe_stop(const struct session *s, const struct cell *cell, cha
                 snprintf(to, CELL_WHY_MAX, "the call was cancelled");
 }
 
-/* How a cell ended whose worker lives: its own word, unless it was told to stop. */
 void outcome_alive(const struct session *s, struct cell *cell)
 {
         struct cell_outcome *o = &cell->outcome;
@@ -43,7 +41,7 @@ void outcome_alive(const struct session *s, struct cell *cell)
         outcome_describe_stop(s, cell, o->why);
 }
 
-/* What killed the sandbox by the kernel's word, where it was not us. */
+/* How the worker died, from its wait status, if the broker did not kill it. */
 static void describe_death(const struct session *s, const struct monitor_ended *ended,
                            struct cell_outcome *o)
 {
@@ -92,7 +90,6 @@ static bool died_of_our_kill(const struct monitor_ended *ended)
                (status == -1 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
 }
 
-/* How the sandbox ended; o is a cell's or one of its own. */
 void outcome_dead(const struct session *s, const struct monitor_ended *ended,
                   struct cell_outcome *o)
 {

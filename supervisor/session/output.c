@@ -1,4 +1,4 @@
-/* Bounded capture of a stream, and the cut of what goes into a reply. */
+/* Limited capture of a stream, and its truncation for a reply. */
 #include "supervisor/session/output.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ void capture_done(struct capture *c)
         capture_init(c);
 }
 
-/* The tail holds the newest bytes, CAPTURE_KEEP to twice as many, so that what is kept is moved
- * once for each time that as much came; it may begin within a character. */
+/* The tail holds the newest CAPTURE_KEEP to 2 * CAPTURE_KEEP bytes, so that they are moved only
+ * once per CAPTURE_KEEP bytes. It may begin within a character. */
 static int append_tail(struct buffer *tail, const char *text, size_t n)
 {
         if (n > CAPTURE_KEEP) {
@@ -40,7 +40,7 @@ static int take_text(void *data, const char *text, size_t n)
         c->characters += utf8_count(text, n);
         c->text_bytes += n;
 
-        /* Whole characters only: once one did not fit, the head is closed. */
+        /* Whole characters only: the head is complete once one did not fit. */
         size_t room = c->tail.length > 0 ? 0 : CAPTURE_KEEP - c->head.length;
         size_t first = n <= room ? n : room;
         while (first < n && first > 0 && ((unsigned char)text[first] & 0xc0) == 0x80)
@@ -78,7 +78,7 @@ static const char *grouped(uint64_t number, char to[32])
         return to;
 }
 
-/* Moves the end of the head back to the end of a line when one is within an eighth of it. */
+/* Moves the end of the head back to the end of a line if one is within an eighth of it. */
 static size_t snap_head(const char *text, size_t end)
 {
         for (size_t at = end; at > end - end / 8; at--) {
@@ -88,7 +88,7 @@ static size_t snap_head(const char *text, size_t end)
         return end;
 }
 
-/* Moves the begin of the tail on to the begin of a line when one is within an eighth of it. */
+/* Moves the start of the tail forward to the start of a line if one is within an eighth of it. */
 static size_t snap_tail(const char *text, size_t begin, size_t n)
 {
         for (size_t at = begin; at < begin + (n - begin) / 8; at++) {
@@ -119,7 +119,7 @@ static int append_cut(const struct pieces *p, size_t most, struct buffer *to)
 {
         size_t head_end = snap_head(p->head, utf8_skip(p->head, p->n_head, most / 2));
 
-        /* The last characters may begin in the head when nothing was lost between the pieces. */
+        /* If nothing is missing between the pieces, the last characters may begin in the head. */
         size_t wanted = most - most / 2;
         size_t tail_begin = utf8_skip_back(p->tail, p->n_tail, &wanted);
         size_t middle = utf8_skip_back(p->head, p->n_head, &wanted);

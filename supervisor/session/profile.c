@@ -11,8 +11,8 @@ void session_profile_leave(struct session *s)
         s->config = config_free(s->config);
 }
 
-/* Under which profile a sandbox is made: what the call names, else what the session had, else what
- * the call's client gets. One of these that a reload took away counts no more. */
+/* The profile that the call names, else that of the session's last sandbox, else that of the call's
+ * client, else the config's default. Only the first one must still exist. */
 static int choose_profile(const struct session *s, struct error *err)
 {
         const struct config *config = s->context->config;

@@ -32,7 +32,7 @@ static void take(struct session_stream *stream, const char *bytes, size_t n)
                 log_warning("session %s: output was dropped: out of memory", stream->session->name);
 }
 
-/* Reads once. Returns the bytes, 0 when there are none now or at the end. */
+/* Reads once. Returns the number of bytes; 0: there are none now, or the pipe is at its end. */
 static size_t read_some(struct session_stream *stream)
 {
         char bytes[READ_AT_ONCE] _uninitialized_;
@@ -47,7 +47,7 @@ static size_t read_some(struct session_stream *stream)
                 take(stream, bytes, (size_t)n);
                 return (size_t)n;
         }
-        /* Every writer is gone, which the code may do to itself. */
+        /* There is no writer any more: the code may have closed its own streams. */
         if (n == 0 || errno != EAGAIN)
                 event_del(stream->event);
         return 0;
@@ -95,7 +95,7 @@ void streams_close(struct session *session)
         }
 }
 
-/* The code may have enlarged its pipe, which is asked for only once so much was in it. */
+/* The code may have enlarged its pipe. */
 static size_t size_of(int fd)
 {
         int size = fd < 0 ? 0 : fcntl(fd, F_GETPIPE_SZ);
@@ -103,7 +103,7 @@ static size_t size_of(int fd)
         return size > 0 ? (size_t)size : PIPE_DEFAULT;
 }
 
-/* Most often there is nothing in either, which one call tells of both. */
+/* Usually both are empty: one call checks both. */
 static bool is_any_readable(const struct session *session)
 {
         struct pollfd p[CELL_STREAMS];

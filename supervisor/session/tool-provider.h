@@ -1,7 +1,7 @@
 /*
  * The tools of the user's MCP servers, as sessions and the MCP server use them: a table of
- * functions. The broker fills it with the hub's (supervisor/broker/tool-provider.c), a test with its
- * own.
+ * functions. The broker fills it with the hub's (supervisor/broker/tool-provider.c), a test with
+ * its own.
  *
  * A profile limits the servers and tools; NULL: no limit. No function calls back before it returns.
  */

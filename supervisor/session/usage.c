@@ -1,4 +1,4 @@
-/* Kernel counters of one session. */
+/* Kernel counters of a session. */
 #include "supervisor/session/usage.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *read_text(int fd, char text[TEXT_MAX])
         return text;
 }
 
-/* The decimal number at the front, behind blanks. */
+/* The decimal number at the start, after blanks. */
 static uint64_t number_at(const char *text)
 {
         uint64_t number = 0;
@@ -28,7 +28,7 @@ static uint64_t number_at(const char *text)
         return number;
 }
 
-/* The number behind a key that begins a line, 0 when there is none. */
+/* The number after a key at the start of a line; 0: there is none. */
 static uint64_t number_of(const char *text, const char *key)
 {
         size_t n = strlen(key);
@@ -44,7 +44,7 @@ static uint64_t number_of(const char *text, const char *key)
 /* Fields of /proc/PID/stat (proc_pid_stat(5)). */
 enum { STAT_MINFLT = 10, STAT_MAJFLT = 12, STAT_UTIME = 14, STAT_STIME = 15 };
 
-/* The name in field 2 may hold anything, its last ')' ends it. */
+/* Field 2, the name, may contain anything; it ends at the last ')'. */
 static uint64_t field_of(const char *text, int wanted)
 {
         const char *at = strrchr(text, ')');
@@ -79,7 +79,7 @@ uint64_t usage_cpu_us(enum monitor_usage kind, int fd)
         return cpu_us_of(kind, read_text(fd, text));
 }
 
-/* A file of a control group is the number alone; of /proc, it is in KiB behind its key. */
+/* A cgroup file holds only the number; in /proc it follows a key and is in KiB. */
 static uint64_t bytes_of(enum monitor_usage kind, int fd, const char *key)
 {
         char text[TEXT_MAX] _uninitialized_;
@@ -110,7 +110,7 @@ void usage_at_end(enum monitor_usage kind, int cpu_fd, int peak_fd, struct usage
         *cpu_us = cpu_us_of(kind, text);
         if (kind == MONITOR_USAGE_PROC)
                 faults = field_of(text, STAT_MINFLT) + field_of(text, STAT_MAJFLT);
-        /* The faults were counted first: those since then are seen next time. */
+        /* The faults were read first: later ones are noticed next time. */
         if (faults == 0 || faults != known->faults)
                 *known = (struct usage_peak){faults, usage_memory_peak(kind, peak_fd)};
         *peak = known->bytes;

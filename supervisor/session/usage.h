@@ -1,27 +1,27 @@
-/* What the kernel says a session has used, read from the descriptors of SESSION_STARTED. */
+/* Kernel counters of a session, read from the descriptors of SESSION_STARTED. */
 #pragma once
 
 #include <stdint.h>
 
 #include "rpc/monitor-messages.h"
 
-/* CPU time since the session began; 0 when it cannot be read. */
+/* CPU time since the sandbox started; 0 if it cannot be read. */
 uint64_t usage_cpu_us(enum monitor_usage kind, int fd);
 
-/* Highest memory use since the session began, and the present one, in bytes; 0 when it cannot be
+/* The peak memory use since the sandbox started, and the current one, in bytes; 0 if it cannot be
  * read. */
 uint64_t usage_memory_peak(enum monitor_usage kind, int fd);
 uint64_t usage_memory(enum monitor_usage kind, int fd);
 
-/* The peak as read last, and how many page faults the process had had by then. Zero at first. */
+/* The peak as read last, and the number of page faults before that. Zero at first. */
 struct usage_peak {
         uint64_t faults, bytes;
 };
 
 /*
- * Both as at the end of a cell. Of a process, the peak is read only when it has had a page fault
- * since: its memory does not grow without one, and the kernel takes longer to write that file than
- * all the rest of a short cell takes us.
+ * CPU time and peak at the end of a cell. If they are those of a process, the peak is read again
+ * only after a page fault: without one its memory has not grown, and the kernel takes longer to
+ * format /proc/PID/status than the broker needs for the rest of a short cell.
  */
 void usage_at_end(enum monitor_usage kind, int cpu_fd, int peak_fd, struct usage_peak *known,
                   uint64_t *cpu_us, uint64_t *peak);

@@ -31,7 +31,7 @@ class Log(harness.Case):
         lines = self.lines(server.final_log)
         (cell,) = [line for line in lines if line["message"].startswith("cell ended: ok")]
         self.assertEqual((cell["session"], cell["request"], cell["cell"], cell["level"]), ("work", call.id, 1, "info"))
-        (tool,) = [line for line in lines if line["message"].startswith("call ended well")]
+        (tool,) = [line for line in lines if line["message"].startswith("call succeeded")]
         self.assertEqual((tool["session"], tool["request"], tool["cell"]), ("work", call.id, 1))
         self.assertEqual((tool["server"], tool["tool"]), ("fix", "echo"))
         self.assertGreater(tool["call"], 0)

@@ -40,7 +40,7 @@ static void test_protocol(void)
                  "plain\",\"size\":-1}]"
                  "}",
                  "a file without a size"},
-                {FRAME_DATA, 0, "{\"ok\":true}", "DATA for the request 2, which nobody made"},
+                {FRAME_DATA, 0, "{\"ok\":true}", "DATA for the request 2, which was not made"},
                 {FRAME_EXEC, 0, "{}", "EXEC frame (0x01), which a worker may not send"},
         };
         struct fake f;
