@@ -54,7 +54,7 @@ enum monitor_event_kind {
         MONITOR_READY, /* after the last CONFIG_FILE: the broker may isolate itself and go on; after
                           a reload: the generation holds from now on */
         MONITOR_LIMITS, /* before the first SESSION_STARTED; target: enum monitor_usage, which holds
-                           instead of hello.facts: a control group was given to us meanwhile */
+                           instead of hello.usage: a control group was given to us meanwhile */
         MONITOR_EVENT_MAX,
 };
 
@@ -63,13 +63,13 @@ enum monitor_session_fd {
         SESSION_RPC,
         SESSION_STDOUT,
         SESSION_STDERR,
-        SESSION_CPU, /* and the two below: facts */
+        SESSION_CPU, /* this and the two below: usage */
         SESSION_MEMORY_PEAK,
         SESSION_MEMORY,
         SESSION_FDS,
 };
 
-/* What the facts of a session hold (pread from 0, text): CPU time, highest and present use of
+/* What the usage files of a session hold (pread from 0, text): CPU time, highest and present use of
  * memory. */
 enum monitor_usage {
         MONITOR_USAGE_CGROUP1, /* cpuacct.usage: nanoseconds; memory.max_usage_in_bytes and
@@ -86,7 +86,7 @@ struct monitor_hello {
         uint32_t config_files;
         uint32_t mode; /* enum sandbox_mode */
         uint32_t reserved;
-        uint32_t facts; /* enum monitor_usage */
+        uint32_t usage; /* enum monitor_usage */
         uint32_t sessions_max;
         uint64_t memory_max; /* bytes a session */
 };

@@ -68,12 +68,12 @@ static void on_frozen(void *data, uint32_t target)
         sessions_frozen(broker->sessions, target);
 }
 
-static void on_limits(void *data, uint32_t facts)
+static void on_limits(void *data, uint32_t usage)
 {
         struct broker *broker = data;
 
-        broker->hello.facts = facts;
-        sessions_set_usage(broker->sessions, (enum monitor_usage)facts);
+        broker->hello.usage = usage;
+        sessions_set_usage(broker->sessions, (enum monitor_usage)usage);
 }
 
 static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])

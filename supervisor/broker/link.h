@@ -32,8 +32,8 @@ struct link_events {
         void (*upstream_ended)(void *data, uint32_t instance, int wait_status);
         /* A freeze that was asked for is done. */
         void (*session_frozen)(void *data, uint32_t target);
-        /* From now on the facts of sessions are of this kind, enum monitor_usage. */
-        void (*limits)(void *data, uint32_t facts);
+        /* From now on the usage files of sessions are of this kind, enum monitor_usage. */
+        void (*limits)(void *data, uint32_t usage);
         /* The config was reloaded: what is asked from now on is asked under hello->generation. An
          * upstream that was asked for and not answered yet is not answered any more. */
         void (*reloaded)(void *data, const struct monitor_hello *hello,

@@ -1,4 +1,4 @@
-/* Tells what of each layer works on this machine. */
+/* Reports which layers of the sandbox work on this machine. */
 #include "supervisor/doctor/doctor.h"
 
 #include <unistd.h>
@@ -9,10 +9,10 @@
 
 int doctor_main(bool json, const char *const *configs, size_t n_configs)
 {
-        static struct doctor_facts facts;
-        static struct doctor d = {.facts = &facts};
+        static struct doctor_system state;
+        static struct doctor d = {.system = &state};
 
-        doctor_facts_read(&facts);
+        doctor_system_read(&state);
         doctor_check_kernel(&d);
         doctor_check_host(&d, configs, n_configs);
         int r = json ? doctor_print_json(&d) : doctor_print_table(&d, isatty(STDOUT_FILENO));

@@ -1,6 +1,6 @@
 /*
- * Tells what of each layer works on this machine, by doing it in a child: effective, degraded or
- * missing, with the reason and what to change.
+ * Reports for each layer of the sandbox whether it is effective, degraded or missing on this
+ * machine, with the reason and the remedy. It finds out by trying in a child.
  */
 #pragma once
 

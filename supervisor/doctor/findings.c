@@ -1,4 +1,4 @@
-/* The table of findings. */
+/* The table of known problems. */
 #include "supervisor/doctor/findings.h"
 
 #include <errno.h>
@@ -8,25 +8,25 @@ static bool is_refused(int code)
         return code != 0 && code != DOCTOR_UNTRIED;
 }
 
-static bool userns_sysctl(const struct doctor_facts *f)
+static bool userns_sysctl(const struct doctor_system *f)
 {
         return f->ordinary && f->userns_clone == 0 && is_refused(f->userns);
 }
 
-static bool userns_limit(const struct doctor_facts *f)
+static bool userns_limit(const struct doctor_system *f)
 {
         return f->userns_least == 0 && (is_refused(f->userns) || is_refused(f->others));
 }
 
-static bool apparmor_userns(const struct doctor_facts *f)
+static bool apparmor_userns(const struct doctor_system *f)
 {
         return f->ordinary && f->apparmor_restricts != 0 &&
                (is_refused(f->userns) || is_refused(f->mounting));
 }
 
-/* Docker's default profile, Kubernetes' RuntimeDefault and RestrictNamespaces= of systemd answer
- * EPERM or ENOSYS. */
-static bool container_seccomp(const struct doctor_facts *f)
+/* Docker's default profile, RuntimeDefault of Kubernetes and RestrictNamespaces= of systemd make the
+ * calls fail with EPERM or ENOSYS. */
+static bool container_seccomp(const struct doctor_system *f)
 {
         int code = is_refused(f->userns) ? f->userns : f->others;
 
@@ -34,62 +34,62 @@ static bool container_seccomp(const struct doctor_facts *f)
                !userns_sysctl(f) && !userns_limit(f) && !apparmor_userns(f);
 }
 
-static bool masked_proc(const struct doctor_facts *f)
+static bool masked_proc(const struct doctor_system *f)
 {
         return is_refused(f->proc) && f->proc_masks > 0;
 }
 
-static bool hidden_proc(const struct doctor_facts *f)
+static bool hidden_proc(const struct doctor_system *f)
 {
         return f->ordinary && f->proc_hides > 0;
 }
 
-static bool noexec_store(const struct doctor_facts *f)
+static bool noexec_store(const struct doctor_system *f)
 {
         return f->image == EACCES;
 }
 
-static bool noexec_memfd(const struct doctor_facts *f)
+static bool noexec_memfd(const struct doctor_system *f)
 {
         return f->memfd_noexec >= 2;
 }
 
-static bool no_delegation(const struct doctor_facts *f)
+static bool no_delegation(const struct doctor_system *f)
 {
         return f->limits == DOCTOR_LIMITS_UNDELEGATED;
 }
 
-static bool no_cpu_delegation(const struct doctor_facts *f)
+static bool no_cpu_delegation(const struct doctor_system *f)
 {
         return f->limits == DOCTOR_LIMITS_NO_CPU;
 }
 
-static bool no_cgroup(const struct doctor_facts *f)
+static bool no_cgroup(const struct doctor_system *f)
 {
         return f->limits == DOCTOR_LIMITS_NONE;
 }
 
-static bool no_subordinate_ids(const struct doctor_facts *f)
+static bool no_subordinate_ids(const struct doctor_system *f)
 {
         return f->ordinary && f->own_id;
 }
 
-static bool no_landlock(const struct doctor_facts *f)
+static bool no_landlock(const struct doctor_system *f)
 {
         return f->landlock == 0;
 }
 
-static bool core_socket(const struct doctor_facts *f)
+static bool core_socket(const struct doctor_system *f)
 {
         return f->core_pattern == '@';
 }
 
-static bool open_ptrace(const struct doctor_facts *f)
+static bool open_ptrace(const struct doctor_system *f)
 {
         return f->ptrace_scope == 0;
 }
 
-const struct doctor_kind doctor_kinds[] = {
+const struct doctor_problem doctor_problems[] = {
         {"userns-sysctl", DOCTOR_MISSING, userns_sysctl,
          "kernel.unprivileged_userns_clone is 0: ordinary users may make no user namespace",
          "sysctl -w kernel.unprivileged_userns_clone=1, and the same in /etc/sysctl.d"},
@@ -137,4 +137,4 @@ const struct doctor_kind doctor_kinds[] = {
          "sysctl -w kernel.yama.ptrace_scope=1"},
 };
 
-const size_t doctor_n_kinds = sizeof(doctor_kinds) / sizeof(doctor_kinds[0]);
+const size_t doctor_n_problems = sizeof(doctor_problems) / sizeof(doctor_problems[0]);

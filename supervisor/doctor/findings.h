@@ -1,9 +1,9 @@
 /*
- * What is known to stand in Cloister's way on real machines: one table, with a stable name, a why
- * and a fix each.
+ * Known problems of real machines that keep Cloister from running or weaken it: a table of name,
+ * reason and fix.
  *
- * Whether one holds is computed from facts alone, so that each can be tried without the machine
- * that has it. docs/troubleshooting.md has a section for each name.
+ * Whether one is present is computed from struct doctor_system alone, so that tests need no machine
+ * that has the problem. docs/troubleshooting.md has a section for each name.
  */
 #pragma once
 
@@ -15,15 +15,16 @@
 enum doctor_limits {
         DOCTOR_LIMITS_CGROUP,      /* memory, pids and cpu */
         DOCTOR_LIMITS_NO_CPU,      /* memory and pids */
-        DOCTOR_LIMITS_UNDELEGATED, /* version 2 is there, but no group of ours */
-        DOCTOR_LIMITS_NONE,        /* nor that */
+        DOCTOR_LIMITS_UNDELEGATED, /* version 2 is mounted, but no group was delegated */
+        DOCTOR_LIMITS_NONE,        /* no hierarchy can be used */
 };
 
-/* Codes are positive errno values, 0: it worked, DOCTOR_UNTRIED. */
 enum { DOCTOR_UNTRIED = -1 };
 
-struct doctor_facts {
-        bool ordinary;           /* without privilege over ids: rootless */
+/* The state of this system. Results of a trial are 0 (it worked), a positive errno value or
+ * DOCTOR_UNTRIED. */
+struct doctor_system {
+        bool ordinary;           /* rootless: no privilege over ids */
         bool own_id;             /* all sessions have our own id */
         int userns;              /* making and mapping a user namespace */
         int mounting;            /* a mount in it */
@@ -43,22 +44,21 @@ struct doctor_facts {
         enum doctor_limits limits;
 };
 
-struct doctor_kind {
-        const char *name; /* stable: letters, digits, dashes */
-        enum doctor_state
-                state; /* of what it spoils: missing (Cloister does not run) or degraded */
-        bool (*holds)(const struct doctor_facts *facts);
+struct doctor_problem {
+        const char *name;        /* stable: letters, digits, dashes */
+        enum doctor_state state; /* its effect: missing (Cloister does not run) or degraded */
+        bool (*holds)(const struct doctor_system *system);
         const char *why;
         const char *fix;
 };
 
-extern const struct doctor_kind doctor_kinds[];
-extern const size_t doctor_n_kinds;
+extern const struct doctor_problem doctor_problems[];
+extern const size_t doctor_n_problems;
 
-/* Pure, of files of proc: Seccomp of a status file; mounts below /proc and the hidepid option of
- * /proc itself from a mountinfo file. */
+/* Parsers without system calls: "Seccomp:" in the text of a status file; in that of a mountinfo file
+ * the number of mounts below /proc and the hidepid option of /proc. */
 int doctor_seccomp_mode(const char *status);
 void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides);
 
-/* From this process's own files and sysctls; what a trial finds is left untried. */
-void doctor_facts_read(struct doctor_facts *ret);
+/* Reads sysctls and the files of this process. Results of trials are DOCTOR_UNTRIED. */
+void doctor_system_read(struct doctor_system *ret);

@@ -1,5 +1,4 @@
-/* The doctor's checks of what is set up on this machine: control groups, our programs, Python,
- * image, config. */
+/* The doctor's checks of the machine's set-up: control groups, executables, config, Python, image. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,8 +31,8 @@ static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
 {
         int version = cgroups_version(cgroups) == CGROUP_V1 ? 1 : 2;
 
-        d->facts->limits = cgroups_bounds_cpu(cgroups) ? DOCTOR_LIMITS_CGROUP
-                                                       : DOCTOR_LIMITS_NO_CPU;
+        d->system->limits = cgroups_bounds_cpu(cgroups) ? DOCTOR_LIMITS_CGROUP
+                                                        : DOCTOR_LIMITS_NO_CPU;
 
         if (cgroups_bounds_cpu(cgroups))
                 doctor_add(d, "limits", DOCTOR_EFFECTIVE, true, NULL,
@@ -46,7 +45,7 @@ static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
                         version);
 }
 
-/* As the monitor does: what is here, else a scope from systemd. */
+/* As the monitor does: an existing group, else a scope from systemd. */
 static int open_limits(struct cgroups **ret, struct error *why, struct error *err)
 {
         struct error nobody = {0};
@@ -82,8 +81,8 @@ static void check_limits(struct doctor *d)
                 check_cgroups(d, cgroups);
                 break;
         case CGROUP_NONE:
-                d->facts->limits = cgroups_want_delegation(cgroups) ? DOCTOR_LIMITS_UNDELEGATED
-                                                                    : DOCTOR_LIMITS_NONE;
+                d->system->limits = cgroups_want_delegation(cgroups) ? DOCTOR_LIMITS_UNDELEGATED
+                                                                     : DOCTOR_LIMITS_NONE;
                 doctor_add(
                         d, "limits", DOCTOR_DEGRADED, true,
                         geteuid() == 0
@@ -107,8 +106,8 @@ static void check_programs(struct doctor *d)
 
         for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
                 if (program_path(names[i], path, sizeof(path), &error) < 0) {
-                        doctor_add(d, "programs", DOCTOR_MISSING, true, "install Cloister whole",
-                                   "%s", error.text);
+                        doctor_add(d, "programs", DOCTOR_MISSING, true,
+                                   "install all files of Cloister", "%s", error.text);
                         return;
                 }
         }
@@ -177,8 +176,8 @@ static void check_user(struct doctor *d, enum sandbox_mode mode, const struct co
 
 /* ---- Python and the image ---- */
 
-/* Its version and its shared library, or nothing on the second line. The search is that of the
- * image's build. */
+/* Prints its version, then the path of libpython or an empty line. The image builder searches in the
+ * same way. */
 static const char python_question[] =
         "import os, sys, sysconfig\n"
         "v = lambda n: sysconfig.get_config_var(n) or ''\n"
@@ -204,7 +203,7 @@ _Noreturn static void run_python(const char *python, int out)
         _exit(127);
 }
 
-/* Returns its answer (owned by the caller), NULL when it gave none. */
+/* Returns its output (owned by the caller), or NULL. */
 static char *ask_python(const char *python)
 {
         _cleanup_free_ char *answer = NULL;
@@ -243,7 +242,7 @@ static void check_python(struct doctor *d, const char *python)
                            version, library);
 }
 
-/* Of the store, or of what it will be made in. */
+/* Checks the store, or the nearest directory above it that exists. */
 static bool is_noexec(const char *store)
 {
         char path[PATH_MAX];
@@ -273,7 +272,7 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
                            "apt install python3, or \"python\" in the config", "%s", error.text);
                 return;
         }
-        d->facts->image = is_noexec(choice.store) ? EACCES : 0;
+        d->system->image = is_noexec(choice.store) ? EACCES : 0;
         if (upstream_user_choose(mode, config->user, getenv("SUDO_UID"), &user, NULL) < 0)
                 user = (struct upstream_user){
                         .uid = geteuid(), .gid = getegid(), .drop_capabilities = 1};
@@ -285,7 +284,7 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
                 close(found.root);
                 return;
         }
-        /* Only a build asks for the interpreter. */
+        /* The interpreter is needed for a build only. */
         if (choice.is_default)
                 check_python(d, choice.python);
         if (r == -ENOENT && choice.is_default)

@@ -1,4 +1,4 @@
-/* The doctor's checks of what the kernel gives. */
+/* The doctor's checks of the kernel: version, ids, namespaces, proc, filters, memfd, core dumps. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/ids/ids.h"
 
-/* mount_setattr(2) is of 5.12, cgroup.kill of 5.14. */
+/* mount_setattr(2) came with 5.12, cgroup.kill with 5.14. */
 enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 12, KERNEL_MINOR_KILL = 14 };
 
 static void check_version(struct doctor *d)
@@ -144,8 +144,8 @@ static void check_memfd(struct doctor *d)
                            fd < 0 ? error.text : "it is not executable");
 }
 
-/* A pipe handler is stopped by RLIMIT_CORE 1; one that starts with @ is a socket (6.16), which no
- * limit stops. */
+/* RLIMIT_CORE 1 stops a pipe handler. No limit stops a handler that starts with @, a socket (Linux
+ * 6.16). */
 static void check_core_pattern(struct doctor *d)
 {
         char pattern[256] = "";
@@ -160,18 +160,18 @@ static void check_core_pattern(struct doctor *d)
                    pattern);
 }
 
-static void take_facts(struct doctor_facts *facts, const struct trial *t)
+static void take_results(struct doctor_system *system, const struct trial *t)
 {
         const int others[] = {t->mount_namespace, t->net_namespace,    t->ipc_namespace,
                               t->uts_namespace,   t->cgroup_namespace, t->pid_namespace};
 
-        facts->userns = 0;
-        facts->mounting = t->mount;
-        facts->proc = t->proc ? t->proc : t->proc_subset;
-        facts->landlock = t->landlock_abi;
-        facts->others = 0;
-        for (size_t i = 0; i < ARRAY_SIZE(others) && facts->others == 0; i++)
-                facts->others = others[i];
+        system->userns = 0;
+        system->mounting = t->mount;
+        system->proc = t->proc ? t->proc : t->proc_subset;
+        system->landlock = t->landlock_abi;
+        system->others = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(others) && system->others == 0; i++)
+                system->others = others[i];
 }
 
 static uint32_t ids_needed(void)
@@ -192,18 +192,18 @@ void doctor_check_kernel(struct doctor *d)
         check_version(d);
         if (ids_choose(0, 0, ids_needed(), &ids, &error) < 0) {
                 doctor_add(d, "privilege", DOCTOR_MISSING, true, NULL, "%s", error.text);
-                d->facts->ordinary = geteuid() != 0;
-                d->facts->userns = error.code;
+                d->system->ordinary = geteuid() != 0;
+                d->system->userns = error.code;
         } else {
                 check_privilege(d, &ids);
-                d->facts->ordinary = ids.mode == SANDBOX_ROOTLESS;
-                d->facts->own_id = ids.count == 1;
+                d->system->ordinary = ids.mode == SANDBOX_ROOTLESS;
+                d->system->own_id = ids.count == 1;
                 if (trial_run(&ids, &trial, &error) < 0) {
                         doctor_add(d, "namespaces", DOCTOR_MISSING, true,
                                    ids_namespace_hint(error.code), "%s", error.text);
-                        d->facts->userns = error.code;
+                        d->system->userns = error.code;
                 } else {
-                        take_facts(d->facts, &trial);
+                        take_results(d->system, &trial);
                         check_namespaces(d, &trial);
                         check_proc(d, &trial);
                         check_filters(d, &trial);

@@ -1,4 +1,4 @@
-/* cloister-doctor: started by cloister, not by people. */
+/* cloister-doctor: parses the arguments that `cloister doctor` passes. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What the doctor found, as a table or as JSON. */
+/* The report of the doctor, as a table or as JSON. */
 #include "supervisor/doctor/report.h"
 
 #include <assert.h>
@@ -20,7 +20,8 @@ static const char *const state_names[] = {
         [DOCTOR_DEGRADED] = "degraded",
         [DOCTOR_MISSING] = "missing",
 };
-static_assert(sizeof(state_names) / sizeof(state_names[0]) == DOCTOR_STATE_MAX, "a name for each");
+static_assert(sizeof(state_names) / sizeof(state_names[0]) == DOCTOR_STATE_MAX,
+              "a name for each state");
 
 void doctor_add(struct doctor *d, const char *name, enum doctor_state state, bool required,
                 const char *fix, const char *format, ...)
@@ -37,9 +38,9 @@ void doctor_add(struct doctor *d, const char *name, enum doctor_state state, boo
         va_end(args);
 }
 
-static bool holds(const struct doctor *d, const struct doctor_kind *kind)
+static bool holds(const struct doctor *d, const struct doctor_problem *kind)
 {
-        return d->facts && kind->holds(d->facts);
+        return d->system && kind->holds(d->system);
 }
 
 bool doctor_usable(const struct doctor *d)
@@ -48,8 +49,8 @@ bool doctor_usable(const struct doctor *d)
                 if (d->items[i].required && d->items[i].state == DOCTOR_MISSING)
                         return false;
         }
-        for (size_t i = 0; i < doctor_n_kinds; i++) {
-                if (doctor_kinds[i].state == DOCTOR_MISSING && holds(d, &doctor_kinds[i]))
+        for (size_t i = 0; i < doctor_n_problems; i++) {
+                if (doctor_problems[i].state == DOCTOR_MISSING && holds(d, &doctor_problems[i]))
                         return false;
         }
         return true;
@@ -60,8 +61,8 @@ static int flush(struct buffer *b, int r)
         return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(b), b->length);
 }
 
-/* What came from outside (a file's name, an error's text) must not drive the terminal. */
-static void make_harmless(char *text)
+/* File names and error texts must not control the terminal. */
+static void replace_controls(char *text)
 {
         for (; *text; text++) {
                 if ((unsigned char)*text < 0x20 || *text == 0x7f)
@@ -74,8 +75,8 @@ static int table_row(struct buffer *b, struct doctor_finding f, bool colour)
         static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
         const char *before = colour ? colours[f.state] : "", *after = colour ? "\033[0m" : "";
 
-        make_harmless(f.detail);
-        make_harmless(f.fix);
+        replace_controls(f.detail);
+        replace_controls(f.fix);
         int r = buffer_printf(b, "%-16s %s%-9s%s  %s\n", f.name, before, state_names[f.state],
                               after, f.detail);
         if (r >= 0 && f.fix[0])
@@ -83,7 +84,7 @@ static int table_row(struct buffer *b, struct doctor_finding f, bool colour)
         return r;
 }
 
-static int finding_row(struct buffer *b, const struct doctor_kind *kind)
+static int finding_row(struct buffer *b, const struct doctor_problem *kind)
 {
         return buffer_printf(b, "\n%s: %s.\n    fix: %s\n", kind->name, kind->why, kind->fix);
 }
@@ -91,7 +92,7 @@ static int finding_row(struct buffer *b, const struct doctor_kind *kind)
 static const char *verdict(const struct doctor *d)
 {
         if (!doctor_usable(d))
-                return "Cloister cannot run here before what is missing is there.";
+                return "Cloister cannot run here until the missing layers are available.";
         for (size_t i = 0; i < d->count; i++) {
                 if (d->items[i].state != DOCTOR_EFFECTIVE)
                         return "Cloister can run here; some layers are weaker than they could be.";
@@ -106,9 +107,9 @@ int doctor_print_table(const struct doctor *d, bool colour)
 
         for (size_t i = 0; r >= 0 && i < d->count; i++)
                 r = table_row(&b, d->items[i], colour);
-        for (size_t i = 0; r >= 0 && i < doctor_n_kinds; i++) {
-                if (holds(d, &doctor_kinds[i]))
-                        r = finding_row(&b, &doctor_kinds[i]);
+        for (size_t i = 0; r >= 0 && i < doctor_n_problems; i++) {
+                if (holds(d, &doctor_problems[i]))
+                        r = finding_row(&b, &doctor_problems[i]);
         }
         if (r >= 0)
                 r = buffer_printf(&b, "\n%s\n", verdict(d));
@@ -134,8 +135,8 @@ static int json_row(struct buffer *b, const struct doctor_finding *f, bool first
         return r < 0 ? r : buffer_printf(b, "}");
 }
 
-/* All that is known, so that a page about them can be held against the list. */
-static int json_finding(struct buffer *b, const struct doctor *d, const struct doctor_kind *kind,
+/* All known problems, present or absent, so that a test can compare the documentation with them. */
+static int json_finding(struct buffer *b, const struct doctor *d, const struct doctor_problem *kind,
                         bool first)
 {
         int r = buffer_printf(b, "%s\n  {\"name\": \"%s\", \"state\": \"%s\"", first ? "" : ",",
@@ -157,8 +158,8 @@ int doctor_print_json(const struct doctor *d)
                 r = json_row(&b, &d->items[i], i == 0);
         if (r >= 0)
                 r = buffer_printf(&b, "\n], \"findings\": [");
-        for (size_t i = 0; r >= 0 && i < doctor_n_kinds; i++)
-                r = json_finding(&b, d, &doctor_kinds[i], i == 0);
+        for (size_t i = 0; r >= 0 && i < doctor_n_problems; i++)
+                r = json_finding(&b, d, &doctor_problems[i], i == 0);
         if (r >= 0)
                 r = buffer_printf(&b, "\n]}\n");
         return flush(&b, r);

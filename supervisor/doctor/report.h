@@ -1,4 +1,4 @@
-/* What the doctor found, and how it is told. */
+/* The layers that the doctor checked, and the report about them. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,24 +11,24 @@ enum { DOCTOR_FINDINGS_MAX = 64 };
 struct doctor_finding {
         const char *name; /* a literal */
         enum doctor_state state;
-        bool required; /* missing: Cloister does not run */
+        bool required; /* Cloister does not run when it is missing */
         char detail[600];
-        char fix[300]; /* "" where there is nothing to do */
+        char fix[300]; /* "": none is needed */
 };
 
-struct doctor_facts;
+struct doctor_system;
 
 struct doctor {
         struct doctor_finding items[DOCTOR_FINDINGS_MAX];
         size_t count;
-        struct doctor_facts *facts; /* borrowed: what the findings are computed from; may be NULL */
+        struct doctor_system *system; /* borrowed; NULL: report no known problems */
 };
 
-/* Adds one; what is beyond the maximum is left out. fix may be NULL. */
+/* Adds a layer; at most DOCTOR_FINDINGS_MAX. fix may be NULL. */
 void doctor_add(struct doctor *d, const char *name, enum doctor_state state, bool required,
                 const char *fix, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
-/* No required layer is missing, and no finding holds that keeps Cloister from running. */
+/* No required layer is missing, and no known problem keeps Cloister from running. */
 bool doctor_usable(const struct doctor *d);
 
 /* To standard output. Returns 0 or negative errno. */

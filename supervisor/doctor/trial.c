@@ -1,9 +1,9 @@
 /*
- * What of a sandbox the kernel lets us make.
+ * A trial of namespaces, mounts and filters.
  *
- * A child in a user namespace of its own, mapped as a template is, takes the other namespaces one
- * by one, so that the one that is refused is known. proc needs a process inside the new pid
- * namespace: a second child does the rest.
+ * A child in its own user namespace, with the id map of a template, creates the other namespaces one
+ * by one, so that the report can name the one that is refused. Mounting proc needs a process in the
+ * new pid namespace: a second child does the rest.
  */
 #include "supervisor/doctor/trial.h"
 
@@ -43,7 +43,7 @@ static int try_mount(void)
         return code_of(mount("tmpfs", "/", "tmpfs", MS_NOSUID | MS_NODEV, "size=4k"));
 }
 
-/* Not attached anywhere: the kernel decides when the mount is made. */
+/* The mount is not attached: the kernel checks the permission in fsmount(). */
 static int try_proc(const char *subset)
 {
         _cleanup_close_ int context = fsopen("proc", FSOPEN_CLOEXEC);
@@ -56,7 +56,7 @@ static int try_proc(const char *subset)
         return mounted < 0 ? errno : 0;
 }
 
-/* getppid() is denied with an error that it never gives by itself. */
+/* The filter makes getppid() fail, which never fails by itself. */
 static int try_seccomp(void)
 {
         struct sock_filter code[] = {

@@ -1,4 +1,4 @@
-/* What of a sandbox the kernel lets us make, tried in a child that is thrown away. */
+/* A trial of namespaces, mounts and filters, in a child that then exits. */
 #pragma once
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 enum { TRIAL_NOT_DONE = -1 };
 
-/* Each: 0 when it worked, a positive errno value when not, TRIAL_NOT_DONE. */
+/* Each is 0 (it worked), a positive errno value or TRIAL_NOT_DONE. */
 struct trial {
         int mount_namespace;
         int mount; /* a tmpfs */
@@ -17,12 +17,12 @@ struct trial {
         int uts_namespace;
         int cgroup_namespace;
         int pid_namespace;
-        int proc;        /* a whole proc of its own */
-        int proc_subset; /* one with subset=pid */
+        int proc;        /* a mount of proc */
+        int proc_subset; /* the same with subset=pid */
         int no_new_privs;
-        int seccomp;      /* a filter that denies a call, which was denied */
+        int seccomp;      /* a filter was loaded and denied a call */
         int landlock_abi; /* the version; 0: none */
 };
 
-/* With the ids of a mode that ids_choose() found. */
+/* Tries with the ids that ids_choose() found. */
 int trial_run(const struct ids *ids, struct trial *ret, struct error *err);

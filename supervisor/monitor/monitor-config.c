@@ -95,7 +95,7 @@ void monitor_send_config(struct monitor *m)
                 .hello = {.generation = m->generation,
                           .config_files = (uint32_t)n,
                           .mode = m->ids.mode,
-                          .facts = monitor_limits_facts(m),
+                          .usage = monitor_limits_usage(m),
                           .sessions_max = m->sessions_max,
                           .memory_max = profiles_early_limits(m->profiles)->memory},
         };

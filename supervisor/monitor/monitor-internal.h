@@ -105,7 +105,7 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data);
 int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
 int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */
 void monitor_limits_done(struct monitor *m);                    /* last of all */
-enum monitor_usage monitor_limits_facts(const struct monitor *m);
+enum monitor_usage monitor_limits_usage(const struct monitor *m);
 
 /* monitor-sessions.c */
 int monitor_sessions_init(struct monitor *m, struct error *err);

@@ -97,7 +97,7 @@ int monitor_limits_init(struct monitor *m, struct error *err)
         return r < 0 ? error_errno(err, -r, "scope") : 0;
 }
 
-enum monitor_usage monitor_limits_facts(const struct monitor *m)
+enum monitor_usage monitor_limits_usage(const struct monitor *m)
 {
         enum cgroup_version version = cgroups_version(m->cgroups);
 
@@ -144,7 +144,7 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
                 tell_degraded(&why);
         else
                 log_debug("systemd gave a scope after %d ms", now_ms() - m->scope_asked_ms);
-        struct monitor_event event = {.kind = MONITOR_LIMITS, .target = monitor_limits_facts(m)};
+        struct monitor_event event = {.kind = MONITOR_LIMITS, .target = monitor_limits_usage(m)};
         monitor_send(m, &event, NULL, 0);
         profiles_bounds_known(m->profiles);
 }

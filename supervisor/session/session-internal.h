@@ -116,7 +116,7 @@ static inline struct cell *session_current(const struct session *session)
 
 static inline enum monitor_usage session_usage_kind(const struct session *session)
 {
-        return (enum monitor_usage)session->context->hello.facts;
+        return (enum monitor_usage)session->context->hello.usage;
 }
 
 /* For the log; cell may be NULL. */

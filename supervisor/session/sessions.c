@@ -330,7 +330,7 @@ void sessions_reload(struct sessions *sessions, struct config *config,
 
 void sessions_set_usage(struct sessions *sessions, enum monitor_usage kind)
 {
-        sessions->context.hello.facts = kind;
+        sessions->context.hello.usage = kind;
 }
 
 void sessions_expect(struct sessions *sessions, const struct config_profile *profile)

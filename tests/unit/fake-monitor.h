@@ -81,7 +81,7 @@ static inline void fake_freeze(void *data, uint32_t target, bool frozen)
 }
 
 static const struct monitor_hello fake_hello = {
-        .facts = MONITOR_USAGE_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
+        .usage = MONITOR_USAGE_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
 
 static inline void fake_open(struct fake *f)
 {

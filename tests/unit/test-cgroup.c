@@ -222,7 +222,7 @@ static void test_cpu_is_bounded_and_counted(void)
         struct limits limits;
         struct error err = {0};
         struct cgroup *cgroup;
-        int facts[SESSION_FDS] = {-1, -1, -1, -1, -1, -1};
+        int usage[SESSION_FDS] = {-1, -1, -1, -1, -1, -1};
         char text[256];
 
         check(cgroups_bounds_cpu(cgroups));
@@ -235,18 +235,18 @@ static void test_cpu_is_bounded_and_counted(void)
         if (used <= 10 * 1000 || used >= 180 * 1000) /* 60 ms of 300, a period of slack */
                 test_fail_("%llu us of 300,000", (unsigned long long)used);
 
-        check_ok(cgroup_open_facts(cgroup, facts, &err));
-        check(pread(facts[SESSION_MEMORY_PEAK], text, sizeof(text), 0) > 0);
+        check_ok(cgroup_open_usage(cgroup, usage, &err));
+        check(pread(usage[SESSION_MEMORY_PEAK], text, sizeof(text), 0) > 0);
         uint64_t peak = strtoull(text, NULL, 10);
         check(peak > 0);
-        check(pread(facts[SESSION_MEMORY], text, sizeof(text), 0) > 0);
+        check(pread(usage[SESSION_MEMORY], text, sizeof(text), 0) > 0);
         check(strtoull(text, NULL, 10) <= peak);
-        check(pread(facts[SESSION_CPU], text, sizeof(text), 0) > 0);
+        check(pread(usage[SESSION_CPU], text, sizeof(text), 0) > 0);
         if (cgroups_version(cgroups) == CGROUP_V1)
                 check(strtoull(text, NULL, 10) / 1000 >= used);
         else
                 check_has(text, "usage_usec ");
-        fd_close_many(facts, SESSION_FDS);
+        fd_close_many(usage, SESSION_FDS);
         cgroup_free(cgroup);
         cgroups_free(cgroups);
 }

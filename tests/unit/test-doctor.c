@@ -39,8 +39,8 @@ static char *output_of(void (*fn)(void))
         return text;
 }
 
-static struct doctor_facts facts;
-static struct doctor doctor = {.facts = &facts};
+static struct doctor_system state;
+static struct doctor doctor = {.system = &state};
 
 static const struct doctor_finding *find(const char *name)
 {
@@ -51,30 +51,30 @@ static const struct doctor_finding *find(const char *name)
         return NULL;
 }
 
-static const struct doctor_facts healthy = {.userns_clone = 1,
-                                            .userns_least = 100,
-                                            .ptrace_scope = 1,
-                                            .landlock = 7,
-                                            .core_pattern = 'c'};
+static const struct doctor_system healthy = {.userns_clone = 1,
+                                             .userns_least = 100,
+                                             .ptrace_scope = 1,
+                                             .landlock = 7,
+                                             .core_pattern = 'c'};
 
 /* Which findings hold, by their names and a space each. */
-static const char *found(const struct doctor_facts *f)
+static const char *found(const struct doctor_system *f)
 {
         static char names[512];
 
         names[0] = '\0';
-        for (size_t i = 0; i < doctor_n_kinds; i++) {
-                if (doctor_kinds[i].holds(f))
+        for (size_t i = 0; i < doctor_n_problems; i++) {
+                if (doctor_problems[i].holds(f))
                         snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s ",
-                                 doctor_kinds[i].name);
+                                 doctor_problems[i].name);
         }
         return names;
 }
 
 #define check_found(expected, ...)                                                                 \
         do {                                                                                       \
-                struct doctor_facts facts_ = healthy;                                              \
-                struct doctor_facts *f = &facts_;                                                  \
+                struct doctor_system facts_ = healthy;                                             \
+                struct doctor_system *f = &facts_;                                                 \
                 __VA_ARGS__;                                                                       \
                 check_eq_str(found(f), expected);                                                  \
         } while (0)
@@ -134,18 +134,18 @@ static void test_files_of_proc(void)
 static void test_a_finding_makes_it_unusable(void)
 {
         doctor.count = 0;
-        facts = healthy;
+        state = healthy;
         check(doctor_usable(&doctor));
-        facts.limits = DOCTOR_LIMITS_NONE;
+        state.limits = DOCTOR_LIMITS_NONE;
         check(doctor_usable(&doctor));
-        facts.image = EACCES;
+        state.image = EACCES;
         check(!doctor_usable(&doctor));
-        facts = healthy;
+        state = healthy;
 }
 
 static void test_usable(void)
 {
-        facts = healthy;
+        state = healthy;
         doctor.count = 0;
         doctor_add(&doctor, "a", DOCTOR_EFFECTIVE, true, "no fix is shown", "fine");
         doctor_add(&doctor, "b", DOCTOR_DEGRADED, true, NULL, "weak");

@@ -111,7 +111,7 @@ static void open_world(struct world *w)
         w->context = (struct session_context){
                 .base = event_base_new(),
                 .config = config_new(),
-                .hello = {.facts = MONITOR_USAGE_CGROUP1, .memory_max = 512 << 20},
+                .hello = {.usage = MONITOR_USAGE_CGROUP1, .memory_max = 512 << 20},
                 .requests = {w, NULL, on_interrupt, on_kill, on_freeze},
                 .tools = fake_tools,
                 .owner = {w, get_sandbox, state_changed},

@@ -411,29 +411,31 @@ int cgroup_freeze(struct cgroup *cgroup, bool frozen)
         return r == -ENOENT ? -EOPNOTSUPP : r;
 }
 
-/* ---- facts ---- */
+/* ---- usage ---- */
 
-static int open_fact(struct cgroup *cgroup, int dir, const char *file, int *ret, struct error *err)
+static int open_usage_file(struct cgroup *cgroup, int dir, const char *file, int *ret,
+                           struct error *err)
 {
         *ret = openat(dir, file, O_RDONLY | O_CLOEXEC);
         return *ret < 0 ? error_errno(err, errno, "cgroup: open %s", file) : 0;
 }
 
-int cgroup_open_facts(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err)
+int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err)
 {
         const struct cgroup_operations *o = cgroup->owner->operations;
         int memory = cgroup_leaf_fd(cgroup, o->memory_controller);
 
-        int r = open_fact(cgroup, cgroup_leaf_fd(cgroup, o->cpu_controller), o->cpu_file,
-                          &fds[SESSION_CPU], err);
+        int r = open_usage_file(cgroup, cgroup_leaf_fd(cgroup, o->cpu_controller), o->cpu_file,
+                                &fds[SESSION_CPU], err);
         if (r >= 0)
-                r = open_fact(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY], err);
+                r = open_usage_file(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY], err);
         if (r < 0)
                 return r;
-        r = open_fact(cgroup, memory, o->memory_file, &fds[SESSION_MEMORY_PEAK], err);
+        r = open_usage_file(cgroup, memory, o->memory_file, &fds[SESSION_MEMORY_PEAK], err);
         /* memory.peak is of 5.19; before it, what is used now has to do. */
         if (r == -ENOENT)
-                r = open_fact(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY_PEAK], err);
+                r = open_usage_file(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY_PEAK],
+                                    err);
         return r;
 }
 

@@ -84,7 +84,7 @@ int cgroup_freeze(struct cgroup *cgroup, bool frozen);
 
 /* Opens the descriptors that hold facts (owned by the caller); the others stay as they are. After
  * an error some may be open. */
-int cgroup_open_facts(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);
+int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);
 
 uint64_t cgroup_cpu_usec(struct cgroup *cgroup);
 uint64_t cgroup_memory_peak(struct cgroup *cgroup);

@@ -195,10 +195,10 @@ static int open_proc(pid_t pid, const char *file, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }
 
-static int open_facts(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
+static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
 {
         if (s->cgroup)
-                return cgroup_open_facts(s->cgroup, fds, err);
+                return cgroup_open_usage(s->cgroup, fds, err);
 
         pid_t worker = find_worker(s);
         if (worker <= 0)
@@ -244,7 +244,7 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
 {
         for (int i = 0; i < SESSION_FDS; i++)
                 fds[i] = -1;
-        int r = open_facts(s, fds, err);
+        int r = open_usage(s, fds, err);
         if (r >= 0) {
                 s->end = event_new(s->host->base, s->pidfd, EV_READ, on_end, s);
                 if (!s->end || event_add(s->end, NULL) < 0)

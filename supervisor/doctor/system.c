@@ -1,4 +1,4 @@
-/* The facts that the doctor's findings are computed from. */
+/* The state of the system: sysctls, mounts of proc, the filter of this process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,7 +21,7 @@ int doctor_seccomp_mode(const char *status)
         return line ? atoi(line + strlen("\nSeccomp:")) : 0;
 }
 
-/* Named by systems since 5.8, a number before. */
+/* The kernel shows a name since 5.8, a number before. */
 static int hidepid_of(const char *options)
 {
         static const char *const names[] = {"off", "noaccess", "invisible", NULL, "ptraceable"};
@@ -49,8 +49,8 @@ void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides)
                     sscanf(rest, " - %63s", type) == 1) {
                         if (strcmp(point, "/proc") == 0 && strcmp(type, "proc") == 0)
                                 *hides = hidepid_of(text);
-                        /* binfmt_misc is mounted by hand and by autofs everywhere, and does not
-                         * count: its directory is an empty one made for that. */
+                        /* binfmt_misc is mounted everywhere and does not count: it covers an empty
+                         * directory that exists for it. */
                         else if (strncmp(point, "/proc/", 6) == 0 &&
                                  strcmp(point, "/proc/sys/fs/binfmt_misc") != 0)
                                 ++*masks;
@@ -89,13 +89,13 @@ static char first_of(const char *path)
         return cgroup_read(AT_FDCWD, path, text, sizeof(text)) > 0 ? text[0] : '\0';
 }
 
-void doctor_facts_read(struct doctor_facts *ret)
+void doctor_system_read(struct doctor_system *ret)
 {
         _cleanup_free_ char *mountinfo = NULL;
         char status[8192] = "";
         size_t length;
 
-        *ret = (struct doctor_facts){
+        *ret = (struct doctor_system){
                 .userns = DOCTOR_UNTRIED,
                 .mounting = DOCTOR_UNTRIED,
                 .others = DOCTOR_UNTRIED,
@@ -115,7 +115,7 @@ void doctor_facts_read(struct doctor_facts *ret)
         _cleanup_close_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
         if (fd >= 0 && fd_read_whole(fd, MOUNTINFO_MAX, &mountinfo, &length, NULL) >= 0)
                 doctor_proc_mounts(mountinfo, &ret->proc_masks, &ret->proc_hides);
-        /* A privilege, or the group that the option gid= names, lets us see all the same. */
+        /* Privileged processes and the group of the mount option gid= still see all processes. */
         if (ret->proc_hides && access("/proc/1/status", R_OK) == 0)
                 ret->proc_hides = 0;
 }
