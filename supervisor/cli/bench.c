@@ -1,4 +1,4 @@
-/* `cloister bench`: hands over to the measuring script, which is Python's. */
+/* `cloister bench`: execs bench/run.py. */
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
@@ -11,16 +11,16 @@
 #include "supervisor/cli/commands.h"
 
 const char cli_help_bench[] =
-        "Starts servers of its own, with a config of its own, and measures how long a session, a\n"
-        "call and a tool call take, and how much memory an idle session; beside them, round by\n"
-        "round, bubblewrap and python3 and the container runtimes that are installed. Takes a\n"
-        "minute or two, and means something on a machine that does little else.\n"
+        "Starts servers of its own and measures how long a session, a call and a tool call take,\n"
+        "and how much memory an idle session needs. In the same rounds it measures bubblewrap with\n"
+        "python3 and the container runtimes that are installed. It takes a minute or two, on a\n"
+        "machine that should do nothing else meanwhile.\n"
         "\n"
-        "A ROW is one line of the table, \"own\" all of Cloister's, \"all\" also peers that are not\n"
-        "installed; \"growth\" is how latency grows, and sessions, tools, session-heap,\n"
-        "template-heap, results and parallel are its curves. A row that is held against another\n"
-        "brings that one along. A budget that is missed is a verdict in the table: the exit status\n"
-        "is 0 when the run could be made. Needs a python3 in PATH.\n"
+        "A ROW is one line of the table. \"own\" selects all rows of Cloister, \"all\" also those of\n"
+        "peers that are not installed. \"growth\" selects the curves of latency: sessions, tools,\n"
+        "session-heap, template-heap, results and parallel. The row that a selected row is compared\n"
+        "with is measured too. A missed budget appears in the table; the exit status is 0 when all\n"
+        "rows were measured. Needs a python3 in PATH.\n"
         "\n"
         "Examples:\n"
         "  cloister bench\n"

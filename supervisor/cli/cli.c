@@ -1,4 +1,4 @@
-/* The command line: finds the command, and what is said when there is none. */
+/* The command line: finds the command and runs it. */
 #include "supervisor/cli/cli.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ int cli_fail(int status, const struct error *err)
         bool red = isatty(STDERR_FILENO) == 1;
 
         fprintf(stderr, "%scloister:%s ", red ? "\033[31m" : "", red ? "\033[0m" : "");
-        /* Paths and names in the text are not ours: none may drive the terminal or forge a line. */
+        /* The text may contain names that others chose: escape control characters, so that none
+         * controls the terminal or forges a line. */
         for (const unsigned char *c = (const unsigned char *)err->text; *c; c++) {
                 if (*c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
                         fprintf(stderr, "\\x%02x", *c);

@@ -1,4 +1,4 @@
-/* The commands of `cloister`, and the texts that teach them. */
+/* The table of the commands of `cloister`, with their help texts. */
 #include "supervisor/cli/commands.h"
 
 #include <errno.h>
@@ -20,22 +20,22 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "run",
                 .arguments = "FILE | -c CODE | -",
-                .summary = "run Python in a sandbox, with your MCP servers' tools in reach",
+                .summary = "run Python in a sandbox that can call your MCP servers' tools",
                 .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH | CLI_IN | CLI_OUT,
                 .words_max = 1,
                 .run = cli_run,
-                .help = "Runs a file, a line of code or standard input (-) in a fresh sandbox: no network, no\n"
-                        "files of yours, bounded memory, processes and time. Output appears as it is\n"
-                        "printed; Ctrl-C stops the code. The exit status is the code's: 0, what sys.exit()\n"
-                        "says, 1 after an exception; 124 after a timeout, 125 when Cloister itself failed,\n"
-                        "130 after Ctrl-C, 137 when memory ran out.\n"
+                .help = "Runs a file, a line of code or standard input (-) in a new sandbox: no network, none\n"
+                        "of your files, limited memory, processes and time. Output appears as it is printed;\n"
+                        "Ctrl-C stops the code. The exit status is that of the code: 0, the argument of\n"
+                        "sys.exit(), or 1 after an exception. It is 124 after a timeout, 125 when Cloister\n"
+                        "itself failed, 130 after Ctrl-C, 137 when the code ran out of memory.\n"
                         "\n"
-                        "--in FILE is there as /workspace/FILE's name, or NAME; what the code writes below\n"
-                        "/workspace/out, and images that it displays, are written to --out DIRECTORY, which is\n"
-                        "made if needed; a file of the same name is replaced.\n"
+                        "--in FILE copies a file to /workspace, under its own name or as NAME. Files that the\n"
+                        "code writes to /workspace/out, and images that it displays, are written to --out\n"
+                        "DIRECTORY, which is created if needed; files of the same name are replaced.\n"
                         "\n"
-                        "Tools of the MCP servers in your config are there as coroutines, and a cell may\n"
-                        "await at its top level.\n"
+                        "The tools of the MCP servers in your config are coroutines in the code, which can\n"
+                        "use await at its top level.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister run -c 'print(sum(range(10)))'\n"
@@ -52,7 +52,8 @@ const struct cli_command cli_commands[] = {
                         "serve the tool run_python to an MCP client, over standard input and output",
                 .options = SERVING,
                 .run = cli_mcp,
-                .help = "Started by an MCP client, not by hand. It ends when standard input does. It speaks MCP 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md).\n"
+                .help = "An MCP client starts this command. It ends at the end of standard input. It speaks the\n"
+                        "MCP versions 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md).\n"
                         "\n"
                         "Examples:\n"
                         "  claude mcp add cloister -- cloister mcp\n"
@@ -61,11 +62,11 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "tools",
                 .arguments = "",
-                .summary = "start your MCP servers and list their tools, as code finds them",
+                .summary = "start your MCP servers and list their tools, as code can call them",
                 .options = SERVING | CLI_JSON,
                 .run = cli_tools,
-                .help = "Names each tool with its Python signature, and each server that could not be\n"
-                        "started with the reason. The exit status is 1 when there is such a server.\n"
+                .help = "Prints each tool with its Python signature, and the reason for each server that could\n"
+                        "not be started. In that case the exit status is 1.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister tools\n"
@@ -74,13 +75,13 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "sessions end",
                 .arguments = "NAME",
-                .summary = "end a session of a running server, whatever it does",
+                .summary = "end a session of a running server",
                 .options = CLI_SERVER,
                 .words_max = 1,
                 .run = cli_sessions_end,
-                .help = "Its variables and files are gone; a call that runs in it ends as killed. The next call on\n"
-                        "its name gets a new sandbox and is told why. --server is needed where two servers have a\n"
-                        "session of this name.\n"
+                .help = "Its variables and files are lost; a call that runs in it ends as killed. The next call\n"
+                        "with its name gets a new sandbox and a notice. --server is needed if two servers have\n"
+                        "a session of this name.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister sessions end default\n"
@@ -89,11 +90,11 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "sessions reset",
                 .arguments = "NAME",
-                .summary = "end a session and have a new, empty sandbox made in its place",
+                .summary = "end a session and replace it by a new, empty one",
                 .options = CLI_SERVER,
                 .words_max = 1,
                 .run = cli_sessions_reset,
-                .help = "As 'cloister sessions end', but the new sandbox is made at once.\n"
+                .help = "Like 'cloister sessions end', but the new sandbox is created immediately.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister sessions reset default\n",
@@ -104,9 +105,9 @@ const struct cli_command cli_commands[] = {
                 .summary = "list the live sessions of your running servers",
                 .options = CLI_JSON | CLI_SERVER,
                 .run = cli_sessions,
-                .help = "Each server (cloister mcp) that you run listens on a socket that only you may open. SERVER is\n"
-                        "its process id, LAST how its last call ended, or how long the present one runs, and how it\n"
-                        "begins.\n"
+                .help = "Each server (cloister mcp) that you run listens on a socket that only you can open. SERVER\n"
+                        "is its process id. LAST is how the session's last call ended, or how long the current\n"
+                        "call has been running, and the beginning of its code.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister sessions\n"
@@ -126,10 +127,10 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "config check",
                 .arguments = "",
-                .summary = "find all that is wrong in the config, with file and line",
+                .summary = "report all problems of the config, with file and line",
                 .options = CLI_CONFIG | CLI_JSON,
                 .run = cli_config_check,
-                .help = "Starts nothing. The exit status is 1 when there is an error; a warning is none.\n"
+                .help = "Starts no server. The exit status is 1 if there is an error; warnings do not count.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister config check\n"
@@ -141,9 +142,9 @@ const struct cli_command cli_commands[] = {
                 .summary = "print the config as Cloister understands it, with secrets masked",
                 .options = CLI_CONFIG | CLI_JSON,
                 .run = cli_config_show,
-                .help = "All files together, each profile with what it takes from the top level. Values of\n"
-                        "variables are shown only where they are ${VAR}. With --json each server also has its\n"
-                        "place and its problem.\n"
+                .help = "Prints one config made of all files; each profile includes what it takes from the top\n"
+                        "level. Values of variables are shown only if they are ${VAR}. With --json, each server\n"
+                        "has its file and line, and its problem.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister config show\n"
@@ -152,18 +153,18 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "config import",
                 .arguments = "[CLIENT | FILE]...",
-                .summary = "take over the MCP servers that your other clients have",
+                .summary = "copy MCP servers from the configs of your other clients",
                 .options = CLI_CONFIG | CLI_JSON | CLI_DRY_RUN | CLI_SECRETS,
                 .words_max = CLI_WORDS_MAX,
                 .run = cli_config_import,
                 .help = "Reads the config files of claude-code, claude-desktop, cursor, vscode, codex, gemini,\n"
-                        "qwen, opencode and mcps (~/MCPs/*.json), or those that are named, and adds their servers to\n"
-                        "your config; all that is there stays as it is, comments included. Says what it took,\n"
-                        "and what not and why.\n"
+                        "qwen, opencode and mcps (~/MCPs/*.json), or the named ones, and adds their servers to\n"
+                        "your config. The existing text of the config stays unchanged, comments included. Prints\n"
+                        "which servers were added, and which were left out and why.\n"
                         "\n"
-                        "What looks like a secret is not copied: ${NAME} takes its place, with a line that says\n"
-                        "which variable to set. With --secrets copy, or when you agree, it is copied, and only\n"
-                        "you can read the file.\n"
+                        "A value that looks like a secret is not copied: ${NAME} replaces it, and a line says\n"
+                        "which variable to set. With --secrets copy, or if you agree when asked, it is copied,\n"
+                        "and only you can read the file.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister config import --dry-run\n"
@@ -173,7 +174,7 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image build",
                 .arguments = "",
-                .summary = "make a sandbox image from a Python of this machine, with packages",
+                .summary = "build a sandbox image from a Python of this machine, with packages",
                 .options = COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET |
                            CLI_LINK | CLI_ROOTFS | PACKAGES,
                 .run = cli_image_build,
@@ -182,7 +183,7 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image list",
                 .arguments = "",
-                .summary = "list the images that are there",
+                .summary = "list the images",
                 .options = COMMON | CLI_JSON | CLI_STORE,
                 .run = cli_image_list,
                 .help = cli_help_image_list,
@@ -190,7 +191,7 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image show",
                 .arguments = "NAME",
-                .summary = "show what an image is made of, and its packages with their hashes",
+                .summary = "show the source of an image, and its packages with their hashes",
                 .options = COMMON | CLI_JSON | CLI_STORE,
                 .words_max = 1,
                 .run = cli_image_show,
@@ -199,7 +200,7 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image path",
                 .arguments = "[NAME]",
-                .summary = "print where images are, or where one is",
+                .summary = "print the directory of the image store, or of one image",
                 .options = COMMON | CLI_STORE,
                 .words_max = 1,
                 .run = cli_image_path,
@@ -208,7 +209,7 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image remove",
                 .arguments = "NAME...",
-                .summary = "remove images that nobody uses",
+                .summary = "remove images that are not in use",
                 .options = COMMON | CLI_STORE,
                 .words_max = CLI_WORDS_MAX,
                 .run = cli_image_remove,
@@ -217,7 +218,7 @@ const struct cli_command cli_commands[] = {
         {
                 .name = "image prune",
                 .arguments = "",
-                .summary = "remove images and wheels that nobody will ask for any more",
+                .summary = "remove outdated images and unused wheels",
                 .options = COMMON | CLI_STORE | CLI_QUIET,
                 .run = cli_image_prune,
                 .help = cli_help_image_prune,
@@ -229,8 +230,8 @@ const struct cli_command cli_commands[] = {
                         "show each layer of the sandbox on this machine, and how to fix what is missing",
                 .options = COMMON | CLI_JSON | CLI_CONFIG,
                 .run = cli_doctor,
-                .help = "Tries each layer, and says effective, degraded or missing, with the fix. The exit\n"
-                        "status is 1 when a sandbox can't be made here.\n"
+                .help = "Tries each layer, and reports it as effective, degraded or missing, with the fix. The\n"
+                        "exit status is 1 if no sandbox can be created here.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister doctor\n"
@@ -261,7 +262,7 @@ const struct cli_command cli_commands[] = {
                 .summary = "print the completion script of a shell",
                 .words_max = 1,
                 .run = cli_completion,
-                .help = "An installed Cloister has put it in its place already. From a build tree:\n"
+                .help = "'meson install' installs these scripts. From a build tree:\n"
                         "\n"
                         "Examples:\n"
                         "  source <(cloister completion bash)\n"
@@ -290,52 +291,55 @@ const struct cli_command cli_commands[] = {
                 .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK |
                            CLI_ROOTFS | PACKAGES,
                 .run = cli_image_builder,
-                .help = "Makes one image. 'cloister image build' is what people want.\n",
+                .help = "Builds one image. 'cloister image build' is the command for users.\n",
         },
 };
 const size_t cli_n_commands = ARRAY_SIZE(cli_commands);
 
 const struct cli_option_text cli_option_texts[] = {
-        {CLI_CODE, "-c CODE", "the code itself"},
-        {CLI_IN, "--in FILE[=NAME]", "put the file into /workspace; may be repeated"},
-        {CLI_OUT, "--out DIRECTORY", "write the files of /workspace/out there"},
+        {CLI_CODE, "-c CODE", "the code to run"},
+        {CLI_IN, "--in FILE[=NAME]", "copy the file to /workspace; may be repeated"},
+        {CLI_OUT, "--out DIRECTORY", "write the files of /workspace/out to this directory"},
         {CLI_CONFIG, "--config FILE", "config file, or a directory of *.json; may be repeated"},
-        {CLI_IMAGE, "--image NAME", "image to use, as 'cloister image list' names it"},
-        {CLI_PROFILE, "--profile NAME", "profile of the config to use, instead of its usual one"},
+        {CLI_IMAGE, "--image NAME", "image to use, by its name in 'cloister image list'"},
+        {CLI_PROFILE, "--profile NAME", "profile of the config to use, instead of the default one"},
         {CLI_PYTHON, "--python PATH",
-         "interpreter, or virtual environment, to make the image from"},
-        {CLI_NAME, "--name NAME", "name of the image, instead of default-… or packages-…"},
+         "interpreter or virtual environment that the image is built from"},
+        {CLI_NAME, "--name NAME", "name of the image (default: default-… or packages-…)"},
         {CLI_LINK, "--link WAY",
-         "embed: open its libpython; module: it loads Cloister (default: what suits it)"},
+         "embed: open its libpython; module: it loads Cloister (default: chosen)"},
         {CLI_ROOTFS, "--rootfs DIRECTORY",
-         "a root file system with a Python in it, to make the image from"},
+         "a root file system that contains a Python, to build the image from"},
         {CLI_WITH, "--with PACKAGES",
-         "packages to add: pandas,numpy>=2; may be repeated (run: the image is made once)"},
+         "packages to add: pandas,numpy>=2; may be repeated (run: the image is built once)"},
         {CLI_REQUIREMENTS, "-r, --requirements FILE",
-         "packages to add, in pip's format, hashes honoured; may be repeated"},
-        {CLI_INSTALLER, "--installer NAME", "pip or uv (uv where it is in PATH, else pip)"},
-        {CLI_FIND_LINKS, "--find-links DIRECTORY", "a directory of wheels to take from as well"},
-        {CLI_OFFLINE, "--offline", "no network: wheels of earlier builds and of --find-links"},
-        {CLI_UPGRADE, "--upgrade", "ask the index again, though the set was resolved before"},
-        {CLI_TIMEOUT, "--timeout SECONDS", "stop the code after so long (the config's, 120)"},
+         "packages to add, in pip's format, hashes are checked; may be repeated"},
+        {CLI_INSTALLER, "--installer NAME", "pip or uv (default: uv if it is in PATH, else pip)"},
+        {CLI_FIND_LINKS, "--find-links DIRECTORY", "a directory with additional wheels"},
+        {CLI_OFFLINE, "--offline", "no network: use wheels of earlier builds and of --find-links"},
+        {CLI_UPGRADE, "--upgrade", "ask the index again, even if the set was resolved before"},
+        {CLI_TIMEOUT, "--timeout SECONDS",
+         "stop the code after this time (default: the config's, 120)"},
         {CLI_SERVER, "--server PID",
          "only this server, by the process id that 'cloister sessions' shows"},
-        {CLI_ROUNDS, "--rounds N", "measure so many times over (10; with --quick, once)"},
-        {CLI_QUICK, "--quick", "few calls: to see that it works, not how fast"},
-        {CLI_DRY_RUN, "--dry-run", "write nothing, say what would be written"},
-        {CLI_SECRETS, "--secrets HOW", "copy, or reference: ${NAME} in their place (the default)"},
-        {CLI_JSON, "--json", "for programs"},
-        {CLI_QUIET, "-q, --quiet", "no progress"},
-        {CLI_VERBOSE, "-v, --verbose", "say what is done (twice: all of it)"},
+        {CLI_ROUNDS, "--rounds N", "number of rounds (10; with --quick, 1)"},
+        {CLI_QUICK, "--quick", "few calls: shows that it works, not how fast it is"},
+        {CLI_DRY_RUN, "--dry-run", "write nothing, print what would be written"},
+        {CLI_SECRETS, "--secrets HOW",
+         "copy, or reference: ${NAME} instead of the value (default)"},
+        {CLI_JSON, "--json", "print JSON"},
+        {CLI_QUIET, "-q, --quiet", "print no progress"},
+        {CLI_VERBOSE, "-v, --verbose", "log what is done (twice: in detail)"},
         {CLI_LOG_LEVEL, "--log-level LEVEL", "error, warning, info or debug"},
-        {CLI_LOG_FILE, "--log-file FILE", "append the log to a file; errors appear here as well"},
+        {CLI_LOG_FILE, "--log-file FILE",
+         "append the log to a file; errors are printed here as well"},
         {CLI_LOG_FORMAT, "--log-format FORMAT",
-         "text or json; a file, and 'mcp' without a terminal, get json unless told otherwise"},
-        {CLI_HELP, "-h, --help", "this text"},
+         "text or json (default: json for a file, and for 'mcp' without a terminal)"},
+        {CLI_HELP, "-h, --help", "print this help"},
 };
 const size_t cli_n_option_texts = ARRAY_SIZE(cli_option_texts);
 
-/* Words 0 to n of a command's name. */
+/* Returns how many of the words are the command's name: 0, 1 or 2. */
 static size_t matches(const struct cli_command *command, const char *const *words, size_t n)
 {
         const char *space = strchr(command->name, ' ');
@@ -395,8 +399,8 @@ static int not_found(const char *const *words, size_t n, struct error *err)
                 return not_found_in_group(words, n, err);
         if (access(words[0], R_OK) == 0 && strchr(words[0], '.'))
                 return error_set(err, EINVAL,
-                                 "'%s' is no command: to run the file, 'cloister run %s'", words[0],
-                                 words[0]);
+                                 "'%s' is not a command: to run the file, use 'cloister run %s'",
+                                 words[0], words[0]);
         for (size_t i = 0, k = 2; i < cli_n_commands; i++)
                 if (cli_commands[i].summary)
                         names[k++] = cli_commands[i].name;
@@ -425,7 +429,8 @@ int cli_check_command(const struct cli_command *command, const struct cli_option
         unsigned foreign = options->given & ~(command->options | CLI_HELP);
 
         if (foreign)
-                return error_set(err, EINVAL, "%s is no option of '%s' (see 'cloister %s --help')",
+                return error_set(err, EINVAL,
+                                 "%s is not an option of '%s' (see 'cloister %s --help')",
                                  cli_option_name(foreign & -foreign), command->name, command->name);
         if (n_words > command->words_max)
                 return error_set(
@@ -460,13 +465,13 @@ void cli_help(void)
         puts("");
         heading("Config:");
         puts(" --config FILE, else $XDG_CONFIG_HOME/cloister/config.json (~/.config/…), else\n"
-             "/etc/cloister/config.json; its mcpServers has the shape that other MCP clients use.\n");
+             "/etc/cloister/config.json; its mcpServers has the format of other MCP clients.\n");
         heading("Start here:\n");
         puts("  cloister doctor\n"
              "  cloister run -c 'print(1 + 1)'\n"
              "  claude mcp add cloister -- cloister mcp\n"
              "\n"
-             "'cloister help COMMAND' has more on each.");
+             "'cloister help COMMAND' explains a command.");
 }
 
 bool cli_help_group(const char *word)
@@ -480,7 +485,7 @@ bool cli_help_group(const char *word)
         printf(" cloister %s COMMAND [OPTIONS]\n\n", word);
         heading("Commands:\n");
         print_commands(prefix);
-        printf("\n'cloister help %sCOMMAND' has more on each.\n", prefix);
+        printf("\n'cloister help %sCOMMAND' explains a command.\n", prefix);
         return true;
 }
 

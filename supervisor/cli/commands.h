@@ -1,4 +1,4 @@
-/* The commands of `cloister`: what each allows, does and teaches. */
+/* The commands of `cloister`: their options, handlers and help texts. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@ struct cli_command {
         const char *name;      /* one word, or two: "image build" */
         const char *arguments; /* for the usage line */
         const char *summary;   /* NULL: hidden */
-        unsigned options;      /* CLI_… that it takes, besides --help */
-        size_t words_max;      /* of arguments that are no options */
+        unsigned options;      /* CLI_… that it accepts, besides --help */
+        size_t words_max;      /* arguments that are not options */
         int (*run)(const struct cli_options *options, const char *const *words, size_t n_words);
         const char *help; /* paragraphs and examples below the usage line */
 };
@@ -26,18 +26,18 @@ struct cli_option_text {
 };
 extern const struct cli_option_text cli_option_texts[];
 extern const size_t cli_n_option_texts;
-/* Texts of the image commands. */
+/* Help texts of the image commands. */
 extern const char cli_help_image_build[], cli_help_image_list[], cli_help_image_show[],
         cli_help_image_path[], cli_help_image_remove[], cli_help_image_prune[];
 
 extern const char cli_help_bench[];
 
-/* The command that the words start with, and how many of them name it. NULL, with one line that
- * says what may have been meant. */
+/* Finds the command that the words start with; *used is how many of them are its name. NULL: not
+ * found; the error names the nearest command. */
 const struct cli_command *cli_find_command(const char *const *words, size_t n, size_t *used,
                                            struct error *err);
 
-/* Checks options and words against what the command takes. */
+/* Checks that the command accepts these options and this many words. */
 int cli_check_command(const struct cli_command *command, const struct cli_options *options,
                       size_t n_words, struct error *err);
 
@@ -46,7 +46,7 @@ void cli_help(void);
 void cli_help_command(const struct cli_command *command);
 bool cli_help_group(const char *word);
 
-/* What the commands do. Each returns the exit status. */
+/* The commands. Each returns the exit status. */
 int cli_run(const struct cli_options *o, const char *const *words, size_t n);
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n);
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n);

@@ -1,8 +1,8 @@
 /*
- * Completion scripts, made of the table of commands.
+ * Completion scripts, generated from the table of commands.
  *
- * bash gets a function with all words in it; zsh runs the same function by its own bashcompinit
- * (zshcompsys(1)), so that there is one logic for both; fish gets one line an option.
+ * bash gets a function that contains all words. zsh runs the same function through its bashcompinit
+ * (zshcompsys(1)). fish gets one line for each option.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "supervisor/cli/commands.h"
 
-/* What an argument of this name is completed with: a word of compgen(1)'s actions, or ours. */
+/* How an argument of this name is completed: an action of compgen, or one of ours. */
 static const char *action_of(const char *argument)
 {
         static const char *const actions[][2] = {
@@ -61,7 +61,7 @@ static bool is_first_with(size_t at, size_t length)
         return true;
 }
 
-/* Each first word of the visible commands once. */
+/* Prints the first word of each visible command, without repetitions. */
 static void print_first_words(const char *between)
 {
         bool begun = false;
@@ -102,7 +102,7 @@ static void bash_options(const struct cli_command *command)
         puts("' ;;");
 }
 
-/* Which options take what: by name, since a name means the same everywhere. */
+/* Prints how the argument of each option is completed. An option means the same in each command. */
 static void bash_arguments(void)
 {
         for (size_t i = 0; i < cli_n_option_texts; i++) {
@@ -199,7 +199,7 @@ static void fish_quoted(const char *text)
         putchar('\'');
 }
 
-/* When the command line has this command's words. */
+/* The condition that the command line contains this command's words. */
 static void fish_condition(const char *name)
 {
         const char *space = strchr(name, ' ');
@@ -283,7 +283,7 @@ static void print_fish(void)
                 fish_command(&cli_commands[i]);
                 fish_options(&cli_commands[i]);
         }
-        /* The first word of a group that is no command itself. */
+        /* The first word of a group that is not a command itself. */
         for (size_t i = 0; i < cli_n_commands; i++) {
                 size_t n = strcspn(cli_commands[i].name, " ");
                 if (cli_commands[i].summary && cli_commands[i].name[n] == ' ' &&

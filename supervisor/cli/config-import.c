@@ -1,4 +1,4 @@
-/* cloister config import: what is taken, what is left out, and what is said of it. */
+/* cloister config import: which servers are added or left out, and the report about them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -104,8 +104,8 @@ static bool is_there(const struct import *import, const char *name)
         return yyjson_obj_get(yyjson_obj_get(root, "mcpServers"), name) != NULL;
 }
 
-/* As Cloister reads it: why it could not be used, "" when it can; one that is reached by url can be
- * kept. */
+/* Reads the entry as Cloister will read it. Returns why it cannot be used, "" if it can. An entry
+ * with a url is kept. */
 static int try_entry(const char *name, yyjson_mut_val *entry, char *why, size_t size)
 {
         _cleanup_free_ char *text = yyjson_mut_val_write(entry, 0, NULL);
@@ -188,9 +188,9 @@ int import_take(struct import *import, const struct import_origin *origin, const
                         notes.length > 1 ? buffer_bytes(&notes) : NULL, new, err);
 }
 
-/* ---- what is said ---- */
+/* ---- the report ---- */
 
-/* Names and paths are not ours. */
+/* Names and paths come from other files: escapes control characters. */
 static void say(const char *text)
 {
         for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -296,8 +296,8 @@ static int say_json(const struct import *import, const char *written)
 
 /* ---- the command ---- */
 
-/* Where it is written: the file that --config names, imported.json in the directory that it names,
- * or the user's own. */
+/* The file to write: the file named by --config, imported.json in the directory named by it, or the
+ * user's own config. */
 static int target(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
 {
         struct stat st;
@@ -324,7 +324,7 @@ static size_t count_values(const struct import *import)
         return n;
 }
 
-/* Nobody is asked where nobody can answer. */
+/* Asks only on a terminal. */
 static bool wants_copies(const struct cli_options *o, const struct import *import, const char *path)
 {
         char answer[16] = "";
@@ -347,7 +347,7 @@ static int read_again(struct import *import, const char *path, const char *const
         return r < 0 ? r : import_read(import, words, n, err);
 }
 
-/* What is written is read first as Cloister will read it. */
+/* Parses the new text as Cloister will, before it is written. */
 static int check_text(const struct import *import, const struct buffer *text, const char *path,
                       struct error *err)
 {

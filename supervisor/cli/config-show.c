@@ -1,4 +1,4 @@
-/* The config as Cloister understands it, in the words of a config file. */
+/* Prints the config as Cloister understands it, in the format of a config file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +181,7 @@ static void add_server(yyjson_mut_doc *doc, yyjson_mut_val *servers, const struc
         }
 }
 
-/* A second server of a name is not in use, and no object has a key twice. */
+/* A second server of the same name is not used, and an object must not repeat a key. */
 static bool is_second(const struct config *config, size_t i)
 {
         for (size_t k = 0; k < i; k++)

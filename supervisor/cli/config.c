@@ -12,27 +12,28 @@
 #include "base/cleanup.h"
 #include "supervisor/cli/commands.h"
 
-int config_view_open(struct config_view *view, const struct cli_options *o, struct error *err)
+int checked_config_open(struct checked_config *checked, const struct cli_options *o,
+                        struct error *err)
 {
         struct error why = {};
 
-        *view = (struct config_view){.config = config_new()};
-        if (!view->config)
+        *checked = (struct checked_config){.config = config_new()};
+        if (!checked->config)
                 return error_errno(err, ENOMEM, "config");
-        config_collect(view->config, &view->findings);
-        if (config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, view->config,
-                              &view->files, &why) < 0)
-                config_report(view->config, true, why.text);
-        if (config_finish(view->config, &why) < 0)
-                config_report(view->config, true, why.text);
+        config_collect(checked->config, &checked->findings);
+        if (config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, checked->config,
+                              &checked->files, &why) < 0)
+                config_report(checked->config, true, why.text);
+        if (config_finish(checked->config, &why) < 0)
+                config_report(checked->config, true, why.text);
         return 0;
 }
 
-void config_view_done(struct config_view *view)
+void checked_config_done(struct checked_config *checked)
 {
-        config_files_free(view->files);
-        config_findings_done(&view->findings);
-        config_free(view->config);
+        config_files_free(checked->files);
+        config_findings_done(&checked->findings);
+        config_free(checked->config);
 }
 
 int config_print(yyjson_mut_val *value, bool pretty)
@@ -65,15 +66,16 @@ static void add_place(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct pl
         yyjson_mut_obj_add_str(doc, item, "why", place->why);
 }
 
-static bool is_read(const struct config_view *view, const char *path)
+static bool is_read(const struct checked_config *checked, const char *path)
 {
-        for (size_t i = 0; view->files && i < config_files_count(view->files); i++)
-                if (strcmp(config_files_path(view->files, i), path) == 0)
+        for (size_t i = 0; checked->files && i < config_files_count(checked->files); i++)
+                if (strcmp(config_files_path(checked->files, i), path) == 0)
                         return true;
         return false;
 }
 
-static void add_default(const struct config_view *view, yyjson_mut_doc *doc, yyjson_mut_val *list)
+static void add_default(const struct checked_config *checked, yyjson_mut_doc *doc,
+                        yyjson_mut_val *list)
 {
         char own[PATH_MAX];
         struct place user = {own, "absent", "yours; it would be read if it were there"};
@@ -83,10 +85,10 @@ static void add_default(const struct config_view *view, yyjson_mut_doc *doc, yyj
         if (!config_files_user_path(own, sizeof(own)))
                 user.path = NULL;
         if (there)
-                user = (struct place){own, is_read(view, own) ? "read" : "refused", "yours"};
+                user = (struct place){own, is_read(checked, own) ? "read" : "refused", "yours"};
         if (there && access(CONFIG_SYSTEM_PATH, F_OK) == 0)
                 machine = (struct place){CONFIG_SYSTEM_PATH, "unread", "yours is there instead"};
-        else if (is_read(view, CONFIG_SYSTEM_PATH))
+        else if (is_read(checked, CONFIG_SYSTEM_PATH))
                 machine.state = "read";
         else if (!there && access(CONFIG_SYSTEM_PATH, F_OK) == 0)
                 machine.state = "refused";
@@ -95,8 +97,8 @@ static void add_default(const struct config_view *view, yyjson_mut_doc *doc, yyj
         add_place(doc, list, &machine);
 }
 
-/* What of a directory was read, and what not, as the findings say. */
-static void add_named(const struct config_view *view, const char *path, yyjson_mut_doc *doc,
+/* Which files of a directory were read and which were skipped, according to the findings. */
+static void add_named(const struct checked_config *checked, const char *path, yyjson_mut_doc *doc,
                       yyjson_mut_val *list)
 {
         struct stat st;
@@ -104,12 +106,12 @@ static void add_named(const struct config_view *view, const char *path, yyjson_m
 
         if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
                 add_place(doc, list,
-                          &(struct place){path, is_read(view, path) ? "read" : "refused",
+                          &(struct place){path, is_read(checked, path) ? "read" : "refused",
                                           "named by --config"});
                 return;
         }
-        for (size_t i = 0; view->files && i < config_files_count(view->files); i++) {
-                const char *file = config_files_path(view->files, i);
+        for (size_t i = 0; checked->files && i < config_files_count(checked->files); i++) {
+                const char *file = config_files_path(checked->files, i);
                 if (strncmp(file, path, n) == 0 && file[n] == '/')
                         add_place(doc, list,
                                   &(struct place){file, "read",
@@ -120,35 +122,35 @@ static void add_named(const struct config_view *view, const char *path, yyjson_m
 int cli_config_path(const struct cli_options *o, const char *const *words, size_t n)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = NULL;
-        struct config_view view;
+        struct checked_config checked;
         struct error err = {};
         int status = 0;
 
-        if (config_view_open(&view, o, &err) < 0)
+        if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
         doc = (o->given & CLI_JSON) ? yyjson_mut_doc_new(NULL) : NULL;
         yyjson_mut_val *list = doc ? yyjson_mut_arr(doc) : NULL;
         for (size_t i = 0; i < o->n_configs; i++)
-                add_named(&view, o->configs[i], doc, list);
+                add_named(&checked, o->configs[i], doc, list);
         if (o->n_configs == 0)
-                add_default(&view, doc, list);
+                add_default(&checked, doc, list);
         if (list)
                 status = config_print(list, true);
-        config_view_done(&view);
+        checked_config_done(&checked);
         return status;
 }
 
 /* ---- check ---- */
 
-/* "FILE: line 3: text" as file, line and text, where it begins with the name of a file. */
-static void split_finding(const struct config_view *view, const char *text, const char **file,
+/* Splits "FILE: line 3: text" into file, line and text if it begins with the name of a file. */
+static void split_finding(const struct checked_config *checked, const char *text, const char **file,
                           size_t *line, const char **rest)
 {
         *file = NULL;
         *line = 0;
         *rest = text;
-        for (size_t i = 0; view->files && i < config_files_count(view->files); i++) {
-                const char *path = config_files_path(view->files, i);
+        for (size_t i = 0; checked->files && i < config_files_count(checked->files); i++) {
+                const char *path = config_files_path(checked->files, i);
                 size_t n = strlen(path);
                 if (strncmp(text, path, n) != 0 || strncmp(text + n, ": ", 2) != 0)
                         continue;
@@ -160,22 +162,23 @@ static void split_finding(const struct config_view *view, const char *text, cons
         }
 }
 
-static yyjson_mut_val *findings_json(yyjson_mut_doc *doc, const struct config_view *view)
+static yyjson_mut_val *findings_json(yyjson_mut_doc *doc, const struct checked_config *checked)
 {
         yyjson_mut_val *root = yyjson_mut_obj(doc);
         yyjson_mut_val *files = yyjson_mut_obj_add_arr(doc, root, "files");
 
-        for (size_t i = 0; view->files && i < config_files_count(view->files); i++)
-                yyjson_mut_arr_add_strcpy(doc, files, config_files_path(view->files, i));
-        yyjson_mut_obj_add_uint(doc, root, "errors", view->findings.n_errors);
-        yyjson_mut_obj_add_uint(doc, root, "warnings", view->findings.n - view->findings.n_errors);
+        for (size_t i = 0; checked->files && i < config_files_count(checked->files); i++)
+                yyjson_mut_arr_add_strcpy(doc, files, config_files_path(checked->files, i));
+        yyjson_mut_obj_add_uint(doc, root, "errors", checked->findings.n_errors);
+        yyjson_mut_obj_add_uint(doc, root, "warnings",
+                                checked->findings.n - checked->findings.n_errors);
         yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "findings");
-        for (size_t i = 0; i < view->findings.n; i++) {
-                const struct config_finding *finding = &view->findings.items[i];
+        for (size_t i = 0; i < checked->findings.n; i++) {
+                const struct config_finding *finding = &checked->findings.items[i];
                 yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
                 const char *file, *text;
                 size_t line;
-                split_finding(view, finding->text, &file, &line, &text);
+                split_finding(checked, finding->text, &file, &line, &text);
                 yyjson_mut_obj_add_str(doc, item, "severity",
                                        finding->is_error ? "error" : "warning");
                 if (file)
@@ -187,7 +190,7 @@ static yyjson_mut_val *findings_json(yyjson_mut_doc *doc, const struct config_vi
         return root;
 }
 
-/* Names and texts of a file are not ours: none may drive the terminal. */
+/* Names and texts come from the file: escapes control characters. */
 static void print_line(const char *text)
 {
         for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -199,40 +202,40 @@ static void print_line(const char *text)
         putchar('\n');
 }
 
-static void print_findings(const struct config_view *view)
+static void print_findings(const struct checked_config *checked)
 {
-        size_t n = view->files ? config_files_count(view->files) : 0;
-        size_t n_errors = view->findings.n_errors, n_warnings = view->findings.n - n_errors;
+        size_t n = checked->files ? config_files_count(checked->files) : 0;
+        size_t n_errors = checked->findings.n_errors, n_warnings = checked->findings.n - n_errors;
 
-        for (size_t i = 0; i < view->findings.n; i++) {
-                fputs(view->findings.items[i].is_error ? "error: " : "warning: ", stdout);
-                print_line(view->findings.items[i].text);
+        for (size_t i = 0; i < checked->findings.n; i++) {
+                fputs(checked->findings.items[i].is_error ? "error: " : "warning: ", stdout);
+                print_line(checked->findings.items[i].text);
         }
-        if (view->files && n == 0)
+        if (checked->files && n == 0)
                 puts("no config file is there ('cloister config path' says where it would be)");
         else
                 printf("%zu file%s, %zu server%s: %zu error%s, %zu warning%s\n", n,
-                       n == 1 ? "" : "s", view->config->n_servers,
-                       view->config->n_servers == 1 ? "" : "s", n_errors, n_errors == 1 ? "" : "s",
-                       n_warnings, n_warnings == 1 ? "" : "s");
+                       n == 1 ? "" : "s", checked->config->n_servers,
+                       checked->config->n_servers == 1 ? "" : "s", n_errors,
+                       n_errors == 1 ? "" : "s", n_warnings, n_warnings == 1 ? "" : "s");
 }
 
 int cli_config_check(const struct cli_options *o, const char *const *words, size_t n)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = NULL;
-        struct config_view view;
+        struct checked_config checked;
         struct error err = {};
 
-        if (config_view_open(&view, o, &err) < 0)
+        if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
-        int status = view.findings.n_errors > 0;
+        int status = checked.findings.n_errors > 0;
         if (o->given & CLI_JSON) {
                 doc = yyjson_mut_doc_new(NULL);
-                status |= config_print(findings_json(doc, &view), true);
+                status |= config_print(findings_json(doc, &checked), true);
         } else {
-                print_findings(&view);
+                print_findings(&checked);
         }
-        config_view_done(&view);
+        checked_config_done(&checked);
         return status;
 }
 
@@ -241,22 +244,22 @@ int cli_config_check(const struct cli_options *o, const char *const *words, size
 int cli_config_show(const struct cli_options *o, const char *const *words, size_t n)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        struct config_view view;
+        struct checked_config checked;
         struct error err = {};
         int status = 1;
 
-        if (config_view_open(&view, o, &err) < 0)
+        if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
-        for (size_t i = 0; i < view.findings.n; i++) {
-                if (!view.findings.items[i].is_error)
+        for (size_t i = 0; i < checked.findings.n; i++) {
+                if (!checked.findings.items[i].is_error)
                         continue;
-                error_set(&err, EINVAL, "%s", view.findings.items[i].text);
+                error_set(&err, EINVAL, "%s", checked.findings.items[i].text);
                 cli_fail(1, &err);
         }
-        if (view.findings.n_errors == 0) {
+        if (checked.findings.n_errors == 0) {
                 bool json = o->given & CLI_JSON;
-                status = config_print(config_show(doc, view.config, json), !json);
+                status = config_print(config_show(doc, checked.config, json), !json);
         }
-        config_view_done(&view);
+        checked_config_done(&checked);
         return status;
 }

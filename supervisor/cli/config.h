@@ -1,4 +1,4 @@
-/* What the commands of `cloister config` share. */
+/* Shared by the commands of `cloister config`. */
 #pragma once
 
 #include "base/json.h"
@@ -6,18 +6,19 @@
 #include "supervisor/cli/options.h"
 #include "supervisor/config/config-files.h"
 
-/* A config that is only looked at: with all that is wrong in it. */
-struct config_view {
+/* A config that is only inspected, with all its problems. */
+struct checked_config {
         struct config *config;
         struct config_files *files; /* NULL when they could not be opened */
         struct config_findings findings;
 };
 
-int config_view_open(struct config_view *view, const struct cli_options *o, struct error *err);
-void config_view_done(struct config_view *view);
+int checked_config_open(struct checked_config *checked, const struct cli_options *o,
+                        struct error *err);
+void checked_config_done(struct checked_config *checked);
 
-/* The whole config as a document, its secrets masked. places: with where each server stands, and
- * what is wrong with it. NULL without memory. */
+/* The whole config as a document, with secrets masked. places: adds file, line and problem of each
+ * server. NULL: out of memory. */
 yyjson_mut_val *config_show(yyjson_mut_doc *doc, const struct config *config, bool places);
 
 /* Prints a value on standard output. Returns the exit status. */

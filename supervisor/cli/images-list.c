@@ -22,7 +22,7 @@
 
 enum { MIB = 1024 * 1024 };
 
-/* Where images are, for this user. */
+/* The image store of this user. */
 static int store_path(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
 {
         const char *home = getenv("HOME");
@@ -47,7 +47,7 @@ int images_open(const struct cli_options *o, char path[PATH_MAX], struct error *
         return r < 0 ? r : store_open(path, false, err);
 }
 
-/* When a sandbox was last made of an image: its image.json is read then. */
+/* When a sandbox was last created from an image: the access time of image.json. */
 static void used(int store, const char *name, char *ret, size_t size)
 {
         char path[IMAGE_NAME_SIZE + 16];
@@ -60,7 +60,7 @@ static void used(int store, const char *name, char *ret, size_t size)
                 strftime(ret, size, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&st.st_atim.tv_sec, &t));
 }
 
-/* One image, with what only a look at the store says. */
+/* One image, with its use and whether it is stale. */
 static int append_image(struct buffer *b, int store, const char *path,
                         const struct image_info *image)
 {
@@ -81,7 +81,7 @@ static int append_image(struct buffer *b, int store, const char *path,
                 r = image_info_append(b, image);
         if (r < 0)
                 return r;
-        /* Without its own opening brace and newline it goes on with the object begun above. */
+        /* Continues the object begun above: skips the opening brace and its newline. */
         memmove(buffer_bytes(b) + at, buffer_bytes(b) + at + 1, b->length - at - 1);
         b->length -= 2;
         return 0;
@@ -148,7 +148,7 @@ int cli_image_list(const struct cli_options *o, const char *const *words, size_t
         return 0;
 }
 
-/* The whole of image.json, checked. */
+/* The complete image.json, checked. */
 static int read_whole(int store, const char *name, struct image_info *info, yyjson_doc **ret,
                       struct error *err)
 {

@@ -1,4 +1,4 @@
-/* What the image commands share. */
+/* Shared by the image commands. */
 #pragma once
 
 #include <limits.h>
@@ -6,5 +6,5 @@
 #include "base/error.h"
 #include "supervisor/cli/options.h"
 
-/* Opens the store of this user, and says where it is. -ENOENT: there is none yet. */
+/* Opens the image store of this user; path is its directory. -ENOENT: it does not exist yet. */
 int images_open(const struct cli_options *o, char path[PATH_MAX], struct error *err);

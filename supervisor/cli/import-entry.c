@@ -1,8 +1,8 @@
 /*
- * An entry of another client's file, in Cloister's words.
+ * Translates an entry of another client's file into an entry of Cloister's config.
  *
- * Values are looked at one by one. What may be a secret does not go into a second file: ${NAME}
- * takes its place, and the import says which variable that is (unless its owner wants it copied).
+ * Each value is checked. One that may be a secret is not copied: ${NAME} replaces it, and the
+ * report names the variable (unless the user wants secrets to be copied).
  */
 #include <ctype.h>
 #include <errno.h>
@@ -46,11 +46,11 @@ static int note(struct entry *e, const char *format, ...)
                 return no_memory(e);
         }
         r = buffer_printf(e->notes, "%s%s", e->notes->length ? "; " : "", text);
-        /* What does not fit is not worth more. */
+        /* The rest is cut. */
         return r == -ENOMEM ? no_memory(e) : 0;
 }
 
-/* A string, a number or a boolean as text, which is not terminated where it is a number. */
+/* A string, a number or a boolean as text; a number is not NUL-terminated. */
 static char *text_of(yyjson_val *value)
 {
         if (yyjson_is_bool(value))
@@ -60,7 +60,7 @@ static char *text_of(yyjson_val *value)
         return yyjson_is_str(value) ? strdup(yyjson_get_str(value)) : NULL;
 }
 
-/* LIKE_THIS, for a variable. */
+/* Converts a name to the form of an environment variable: LIKE_THIS. */
 static void upper(const char *text, char ret[NAME_SIZE])
 {
         size_t n = 0;
@@ -104,7 +104,8 @@ static bool is_other(const struct import_secret *secret, const char *value)
         return secret && (!secret->value || strcmp(secret->value, value) != 0);
 }
 
-/* What stands for a secret: its own name, with the server's before it where that is another's. */
+/* Chooses the variable for a secret: its own name, with the server's name as a prefix if another
+ * server uses it. */
 static void variable_for(const struct entry *e, const char *what, const char *value,
                          char ret[NAME_SIZE])
 {
@@ -121,7 +122,8 @@ static void variable_for(const struct entry *e, const char *what, const char *va
                 snprintf(ret, NAME_SIZE, "%.100s_%d", both, i);
 }
 
-/* The value with its secret part, which is between keep and rest bytes, given as a variable. */
+/* The value with a variable in place of the secret part, all but the first keep and last rest
+ * bytes. */
 static char *hide(struct entry *e, const char *what, const char *value, unsigned keep,
                   unsigned rest)
 {
@@ -141,8 +143,8 @@ static char *hide(struct entry *e, const char *what, const char *value, unsigned
                        : ret;
 }
 
-/* A reference of the client's at text. Returns how many bytes it takes, 0 for none; *to is what
- * stands for it here, NULL when nothing can. */
+/* A client's reference to a variable at text. Returns its length, 0 if there is none; *to is the
+ * same reference for Cloister, NULL if there is no equivalent. */
 static size_t reference(const struct entry *e, const char *text, char to[NAME_SIZE + 4],
                         bool *input, const char **value)
 {
@@ -178,7 +180,7 @@ static size_t reference(const struct entry *e, const char *text, char to[NAME_SI
         return n + 1;
 }
 
-/* With the client's own references to variables as Cloister writes them. */
+/* Rewrites the client's references to variables in Cloister's syntax. */
 static char *translated(struct entry *e, const char *what, const char *text)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(VALUE_MAX);
@@ -310,7 +312,7 @@ static int add_pairs(struct entry *e, const char *key, yyjson_val *object)
         return 0;
 }
 
-/* Names of variables that are passed on. */
+/* Names of variables to pass on. */
 static int add_passed(struct entry *e, yyjson_val *list)
 {
         size_t i, n;
@@ -363,7 +365,7 @@ static int add_time(struct entry *e, const char *key, yyjson_val *value, bool mi
                 return add_string(e, key, value);
         if (json_double(value, &number) < 0 || number <= 0 || number > 1e9)
                 return note(e, "%s not taken", key);
-        /* Nobody waits an hour for one call: that is meant in milliseconds. */
+        /* More than an hour for one call: the value is in milliseconds. */
         if (!milliseconds && number <= 3600)
                 snprintf(text, sizeof(text), "%gs", number);
         else
@@ -470,7 +472,7 @@ static int add_member(struct entry *e, const char *key, yyjson_val *value)
         return note(e, "its \"%s\" is not taken", key);
 }
 
-/* A client starts the servers of a project in its folder. */
+/* Clients start the servers of a project in the project's folder. */
 static void add_folder(struct entry *e)
 {
         if (e->origin->folder && yyjson_mut_obj_get(e->to, "command") &&

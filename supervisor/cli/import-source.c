@@ -1,4 +1,4 @@
-/* Where other clients keep their servers, and how the object of servers is found in a file. */
+/* The config files of other clients, and how to find the object of servers in them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,14 +16,14 @@
 
 enum { FILE_MAX = 32 * 1024 * 1024, FILES_IN_DIRECTORY = 64 };
 
-/* What a path begins with. */
+/* The base of a path. */
 enum base { HOME, CONFIG_HOME, HERE };
 
 static const struct source {
         const char *word, *client;
         enum base base;
-        const char *environment; /* a variable that stands for the path up to its last part */
-        const char *path;        /* a directory of *.json when it ends with a slash */
+        const char *environment; /* a variable that replaces the path up to its last component */
+        const char *path;        /* a directory of *.json if it ends with a slash */
         const char *key;         /* of the object of servers */
         unsigned syntax;
 } sources[] = {
@@ -110,7 +110,7 @@ static int take_all(struct import *import, const struct import_origin *origin, y
         return r;
 }
 
-/* Claude Code's servers of single projects. */
+/* Claude Code's servers of projects. */
 static int take_projects(struct import *import, const struct import_origin *origin,
                          yyjson_val *projects, struct error *err)
 {
@@ -127,7 +127,7 @@ static int take_projects(struct import *import, const struct import_origin *orig
         return r;
 }
 
-/* The object of servers, where the file's owner is not known. */
+/* The object of servers in a file of an unknown client. */
 static yyjson_val *find_servers(yyjson_val *root, unsigned *syntax)
 {
         static const struct {
@@ -141,7 +141,7 @@ static yyjson_val *find_servers(yyjson_val *root, unsigned *syntax)
 
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
                 yyjson_val *servers = yyjson_obj_get(root, keys[i].key);
-                /* Also where it is a level deeper, as in VS Code's settings. */
+                /* It may be one level deeper, as in VS Code's settings. */
                 yyjson_val *deeper = yyjson_obj_get(servers, "servers");
                 *syntax = deeper ? 0 : keys[i].syntax;
                 if (yyjson_is_obj(deeper))
@@ -183,7 +183,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
         return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* A file of another client that is broken is that client's matter. */
+/* A client's broken file is reported, not an error. */
 static int read_found(struct import *import, const struct source *source, const char *path,
                       struct error *err)
 {

@@ -1,9 +1,9 @@
 /*
- * TOML, by Python's tomllib.
+ * Reads TOML with Python's tomllib.
  *
- * No parser for TOML in C is part of Debian, and a CPython is on every machine that Cloister runs
- * on: the images are made of it. It gets the file on its standard input, and no code of anybody's
- * (-I: no environment, no directory of the user's; -S: no site-packages).
+ * Debian packages no TOML parser for C, and each machine that runs Cloister has a CPython, from
+ * which the images are built. The interpreter gets the file on standard input and loads no other
+ * code (-I: no environment variables, no user directory; -S: no site-packages).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static const char program[] = "import sys, json\n"
                               "    sys.exit(122)\n"
                               "json.dump(document, sys.stdout, default=str)\n";
 
-/* An ordinary one may be too old; a newer beside it has its version in its name. */
+/* python3 may be too old; a newer interpreter has its version in its name. */
 static const char *const pythons[] = {
         "python3", "python3.14", "python3.13", "python3.12", "python3.11", "/usr/bin/python3",
 };

@@ -1,8 +1,9 @@
 /*
- * Writing a config without rewriting it.
+ * Inserts entries into the text of a config.
  *
- * New entries go right behind the brace that opens mcpServers, or an mcpServers of their own right
- * behind the one that opens the file: every byte that was there stays, with its comments.
+ * New entries are inserted after the brace that opens mcpServers. If there is no mcpServers, a new
+ * one is inserted after the brace that opens the file. No existing byte changes, so that comments
+ * stay.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include "policy/config-lines.h"
 #include "supervisor/cli/import.h"
 
-/* "NAME": {…}, by lines, each with this indentation. */
+/* Writes "NAME": {…}, each line with this indentation. */
 static int append_entry(struct buffer *to, const struct import_item *item, const char *indent)
 {
         _cleanup_free_ char *text = yyjson_mut_val_write(item->entry,
@@ -78,7 +79,7 @@ static int append_new(struct buffer *to, const struct import *import)
         return r < 0 ? r : buffer_append(to, "\n}\n", 3);
 }
 
-/* Into the text that is there, behind the brace at `at`. */
+/* Inserts into the existing text, after the brace at `at`. */
 static int append_into(struct buffer *to, const struct import *import, size_t at, bool whole,
                        bool empty)
 {
@@ -86,7 +87,7 @@ static int append_into(struct buffer *to, const struct import *import, size_t at
 
         if (r >= 0)
                 r = whole ? append_object(to, import, !empty) : append_entries(to, import, !empty);
-        /* What stood on the brace's line, or the other brace, gets its own. */
+        /* What followed the brace on its line gets a line of its own. */
         if (r >= 0 && import->existing[at] != '\n')
                 r = buffer_append(to, empty && !whole ? "\n  " : "\n", empty && !whole ? 3 : 1);
         return r < 0 ? r : buffer_append(to, import->existing + at, import->existing_length - at);
@@ -133,7 +134,7 @@ static int write_temporary(char *name, const struct buffer *text, mode_t mode, s
 
 int import_write(const char *path, const struct buffer *text, bool private, struct error *err)
 {
-        /* A link, as people with a repository of such files have it, stays one. */
+        /* Writes to the target of a symbolic link, so that the link stays. */
         _cleanup_free_ char *real = realpath(path, NULL), *name = NULL;
         _cleanup_free_ char *target = strdup(real ? real : path);
         struct stat st;

@@ -1,10 +1,10 @@
 /*
- * `cloister config import`: servers of other clients, put into the words of a config of Cloister's.
+ * `cloister config import`: copies servers from the configs of other clients to Cloister's.
  *
  * Sources (import-source.c) are files of clients, each a JSON or TOML document with an object of
  * servers somewhere in it. Each entry is translated by itself (import-entry.c): keys under other
  * names, units, the clients' own references to variables. The result is written into the text of an
- * existing config without touching a byte of it (import-write.c).
+ * existing config and leaves its other bytes unchanged (import-write.c).
  */
 #pragma once
 
@@ -12,38 +12,38 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* How a client writes. */
+/* The syntax of a client. */
 enum {
-        IMPORT_DOLLAR = 1,       /* $NAME is a variable */
-        IMPORT_BRACES = 2,       /* {env:NAME} is one */
-        IMPORT_MILLISECONDS = 4, /* its "timeout" */
-        IMPORT_START = 8,        /* its "timeout" is of the start */
+        IMPORT_DOLLAR = 1,       /* $NAME is a reference to a variable */
+        IMPORT_BRACES = 2,       /* so is {env:NAME} */
+        IMPORT_MILLISECONDS = 4, /* "timeout" is in milliseconds */
+        IMPORT_START = 8,        /* "timeout" is that of the start */
 };
 
-/* Where an entry comes from. */
+/* The origin of an entry. */
 struct import_origin {
         const char *client; /* "Cursor" */
         const char *file;
-        const char *folder; /* the project that it is for, or NULL */
+        const char *folder; /* its project, or NULL */
         unsigned syntax;
 };
 
 struct import_item {
         char *name, *client, *file;
-        char *text; /* of left out: why; of taken: notes, or NULL */
+        char *text; /* left out: the reason; taken: notes, or NULL */
         yyjson_mut_val *entry;
 };
 
-/* A value that is not in the new entry as it was. */
+/* A value that the new entry refers to by a variable. */
 struct import_secret {
-        char *variable; /* its place is ${variable} */
+        char *variable; /* ${variable} replaces it */
         char *server, *what, *file;
-        char *value; /* NULL: it was not in the file either */
+        char *value; /* NULL: the file did not contain it */
 };
 
 struct import {
         yyjson_mut_doc *doc; /* of the entries */
-        bool copy;           /* secrets, too */
+        bool copy;           /* copy secrets */
         struct import_item *taken, *left_out;
         size_t n_taken, n_left_out;
         struct import_secret *secrets;
@@ -59,8 +59,8 @@ struct import {
 int import_open(struct import *import, const char *path, bool copy, struct error *err);
 void import_done(struct import *import);
 
-/* The sources that words name (clients, or paths of files); n is 0: every client's. A file that is
- * named and cannot be read is an error. */
+/* Reads the named sources (clients, or paths of files); n == 0: all clients. A named file that
+ * cannot be read is an error. */
 int import_read(struct import *import, const char *const *words, size_t n, struct error *err);
 
 /* One entry of a source. */
@@ -69,17 +69,17 @@ int import_take(struct import *import, const struct import_origin *origin, const
 int import_leave_out(struct import *import, const struct import_origin *origin, const char *name,
                      const char *why, struct error *err);
 
-/* A new entry of what a source says of a server. *notes, allocated, is what was lost. *why: it
- * cannot be taken. */
+/* Translates a server's entry. notes gets what was lost; *why, if set, is why it cannot be
+ * taken. */
 int import_translate(struct import *import, const struct import_origin *origin, const char *name,
                      yyjson_val *entry, yyjson_mut_val **ret, struct buffer *notes,
                      const char **why, struct error *err);
 
-/* The document of a TOML file as JSON text, by a Python that has a parser for it. */
+/* The content of a TOML file as JSON text. */
 int import_toml(const char *path, char **ret, size_t *length, struct error *err);
 
-/* The existing text with the new entries in it; mcpServers is made where there is none. */
+/* The existing text with the new entries inserted. */
 int import_text(const struct import *import, struct buffer *to, struct error *err);
 
-/* Writes it in the place of the file at path, whole or not at all. private: 0600 in any case. */
+/* Replaces the file at path atomically. private: with mode 0600. */
 int import_write(const char *path, const struct buffer *text, bool private, struct error *err);

@@ -1,4 +1,4 @@
-/* Reading the files that code is given. */
+/* Reads the files of `cloister run --in`. */
 #include "supervisor/cli/inputs.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@ enum { PATH_SIZE = 4096 };
 
 struct input {
         char path[PATH_SIZE];
-        const char *name; /* in path, or in the argument */
+        const char *name; /* points into path or into the argument */
 };
 
-/* A file whose own name has a = is taken as it is. */
+/* FILE=NAME, unless a file of that whole name exists. */
 static int split(const char *given, struct input *input, struct error *err)
 {
         const char *equals = strrchr(given, '=');

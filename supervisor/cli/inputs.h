@@ -5,6 +5,5 @@
 
 #include "base/error.h"
 
-/* Each is FILE, or FILE=NAME to be called otherwise in /workspace (a path below it). Returns a
- * sealed memfd. */
+/* Each is FILE, or FILE=NAME, where NAME is a path below /workspace. Returns a sealed memfd. */
 int inputs_collect(const char *const *given, size_t n, struct error *err);

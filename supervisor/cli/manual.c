@@ -1,11 +1,11 @@
-/* Manual pages, made of the same texts as --help: roff in the man(7) macros. */
+/* Manual pages in man(7) macros, generated from the same texts as --help. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cloister-config.h"
 #include "supervisor/cli/commands.h"
 
-/* A hyphen is a minus sign where somebody will copy it. */
+/* Escapes hyphens, so that copied options contain minus signs. */
 static void put(const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
@@ -23,7 +23,7 @@ static void put_text(const char *text)
         put(text, strlen(text));
 }
 
-/* A line that begins with a dot or an apostrophe would be a request. */
+/* A line that begins with a dot or an apostrophe would be a roff request. */
 static void put_line(const char *line, size_t n)
 {
         if (n > 0 && (*line == '.' || *line == '\''))
@@ -51,7 +51,7 @@ static void title(const char *name)
         puts(".nh\n.ad l");
 }
 
-/* Paragraphs; a block of indented lines is shown as it is. */
+/* Prints paragraphs; indented lines are printed unchanged. */
 static void body(const char *text)
 {
         bool example = false, gap = false;

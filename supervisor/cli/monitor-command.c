@@ -1,4 +1,4 @@
-/* Handing over to cloister-monitor. */
+/* Builds the command line of cloister-monitor or cloister-doctor, and execs it. */
 #include "supervisor/cli/monitor-command.h"
 
 #include <assert.h>
@@ -14,8 +14,8 @@
 #include "base/program.h"
 #include "cloister-config.h"
 
-/* Keeps links: which of two names of one interpreter is used decides whether it is a virtual
- * environment's. Only the directory is made canonical. */
+/* Resolves the directory, but not the file: a virtual environment's interpreter is a symbolic link,
+ * and its own path tells that it is one. */
 static int absolute(const char *path, char **ret, struct error *err)
 {
         char folder[PATH_MAX], real[PATH_MAX];

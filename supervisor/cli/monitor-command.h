@@ -1,4 +1,5 @@
-/* Handing over to cloister-monitor: its command line is collected, then this process becomes it. */
+/* The command line of cloister-monitor or cloister-doctor: collected here, then exec'd by this
+ * process. */
 #pragma once
 
 #include <stddef.h>
@@ -14,24 +15,25 @@ enum {
 struct monitor_command {
         const char *words[MONITOR_COMMAND_WORDS_MAX + 1]; /* NULL-terminated; [0] is the program */
         size_t n;
-        char *owned[MONITOR_COMMAND_OWNED_MAX]; /* words that were made here */
+        char *owned[MONITOR_COMMAND_OWNED_MAX]; /* words that were allocated here */
         size_t n_owned;
 };
 
-/* `verb` with the options that all verbs of the monitor share: config, image, python, packages, log
- * level. Paths are made absolute; --python may be a name in PATH or the directory of a virtual
- * environment. */
+/* Starts a command line: `program`, `verb` (or NULL) and the options that all verbs share: config,
+ * image, python, packages, log. Paths are made absolute; --python may be a name in PATH or the
+ * directory of a virtual environment. */
 int monitor_command_init(struct monitor_command *command, const char *program, const char *verb,
                          const struct cli_options *options, struct error *err);
 void monitor_command_done(struct monitor_command *command);
 
 void monitor_command_add(struct monitor_command *command, const char *word);
-/* "--option value", when there is a value. */
+/* Adds "--option value" unless value is NULL. */
 void monitor_command_add_option(struct monitor_command *command, const char *option,
                                 const char *value);
 
-/* Becomes the monitor; returns only when that fails. */
+/* Execs the program; returns only if that fails. */
 int monitor_command_exec(struct monitor_command *command, struct error *err);
 
-/* An interpreter as people name it, as an absolute path, owned by the caller. */
+/* The absolute path of an interpreter given as a path, a name in PATH, or the directory of a
+ * virtual environment. *ret is owned by the caller. */
 int monitor_command_python(const char *given, char **ret, struct error *err);

@@ -165,7 +165,7 @@ static int check_installer(const char *text, struct error *err)
         return 0;
 }
 
-/* Which packages, and where they come from. */
+/* Options about packages. */
 static int take_package(struct cli_options *o, unsigned option, const char *value,
                         struct error *err)
 {
@@ -274,8 +274,8 @@ static int take(struct cli_options *o, const struct option *option, const char *
         }
 }
 
-/* "--name", "--name=value" or "-c", "-cvalue". Returns the option, and where its value starts in
- * the same word. */
+/* Finds the option of "--name", "--name=value", "-c" or "-cvalue". *value is the value in the same
+ * word, or NULL. */
 static const struct option *find(const char *word, size_t *length, const char **value)
 {
         bool is_long = word[1] == '-';
@@ -292,7 +292,7 @@ static const struct option *find(const char *word, size_t *length, const char **
         return NULL;
 }
 
-/* Returns how many words the option took. */
+/* Returns how many words the option consumed. */
 static int take_option(int argc, char **argv, struct cli_options *o, struct error *err)
 {
         const char *value = NULL;

@@ -44,10 +44,10 @@ enum cli_option {
         CLI_QUICK = 1 << 30,
 };
 
-/* What was written, checked; all strings are borrowed from argv. */
+/* The parsed command line; all strings are borrowed from argv. */
 struct cli_options {
         unsigned given;                   /* CLI_… */
-        const char *words[CLI_WORDS_MAX]; /* the command, then what it is about */
+        const char *words[CLI_WORDS_MAX]; /* the command and its arguments */
         size_t n_words;
         const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
@@ -61,17 +61,17 @@ struct cli_options {
         size_t n_ins;
         const char *out; /* a directory */
         const char *python;
-        const char *secrets; /* "copy" or "reference"; NULL: not said */
+        const char *secrets; /* "copy" or "reference"; NULL: not given */
         const char *server;  /* a pid */
         const char *store;
         const char *rootfs;
-        const char *link;       /* embed or module; NULL: what suits */
-        struct package_set set; /* files as they were written */
+        const char *link;       /* embed or module; NULL: chosen by the builder */
+        struct package_set set; /* file names as given */
         const char *timeout;    /* seconds, a positive number */
         const char *rounds;     /* a number from 1 to 10000 */
 };
 
-/* argv without the program's name. The error is one line that says what to write instead. */
+/* argv without the program's name. The error is one line with the correct form. */
 int cli_options_parse(int argc, char **argv, struct cli_options *ret, struct error *err);
 
 /* The name of one option, "--json". */

@@ -1,4 +1,4 @@
-/* Writing files for somebody who must not. */
+/* Writes the files of `cloister run --out` for the broker. */
 #include "supervisor/cli/receiver.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 enum {
         SOCKET_FD = 3,
         DIRECTORY_FD = 4,
-        HIGH_FD = 100, /* out of the way of both */
+        HIGH_FD = 100, /* above both */
         READ_AT_ONCE = 256 * 1024,
 };
 
@@ -31,9 +31,9 @@ struct receiver {
         int directory;
         struct file_stream stream;
         struct buffer in;
-        /* The file that is being written. */
+        /* The file being written. */
         int parent, fd;
-        char path[FILE_STREAM_TEXT_MAX]; /* for messages; cut */
+        char path[FILE_STREAM_TEXT_MAX]; /* for messages; may be cut */
         char name[256], temporary[64];
         uint32_t written;
 };
@@ -49,7 +49,7 @@ static int open_below(int directory, const char *name, uint64_t flags, uint64_t 
         return (int)syscall(SYS_openat2, directory, name, &how, sizeof(how));
 }
 
-/* The directory that the last component lies in, made where it is missing. */
+/* Opens the directory of the last component, and creates missing ones. */
 static int open_parent(struct receiver *r, const char *path, struct error *err)
 {
         char component[sizeof(r->name)];
@@ -123,8 +123,8 @@ static int take(struct receiver *r, const struct file_record *record, struct err
         }
 }
 
-/* Returns 0 at the end of the stream, -ECANCELED when the other end is gone, negative with an
- * error. */
+/* Returns 0 at the end of the stream, -ECANCELED if the peer closed the socket early, negative
+ * errno with an error otherwise. */
 static int receive(struct receiver *r, int socket, struct error *err)
 {
         struct file_record record;
@@ -186,7 +186,7 @@ static _Noreturn void run(int socket, int directory)
 {
         char path[32];
 
-        /* To high numbers first, so that neither lies where the other goes. */
+        /* High numbers first, so that neither overwrites the other. */
         int high_socket = fcntl(socket, F_DUPFD, HIGH_FD);
         int high_directory = fcntl(directory, F_DUPFD, HIGH_FD);
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -234,8 +234,8 @@ int receiver_start(const char *directory, struct error *err)
         if (pid < 0)
                 return error_errno(err, errno, "--out: start a process");
         if (pid == 0) {
-                /* Twice, so that the monitor, which we become, has no child that it does not know.
-                 */
+                /* Forks twice: this process becomes the monitor, which kills children that it does
+                 * not know. */
                 pid_t again = fork();
                 if (again == 0)
                         run(theirs, fd);

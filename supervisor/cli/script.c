@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/utf8.h"
 
-int source_check(const char *name, const char *text, size_t length, struct error *err)
+int script_check(const char *name, const char *text, size_t length, struct error *err)
 {
         const unsigned char *p = (const unsigned char *)text;
         size_t line = 1;
@@ -27,7 +27,7 @@ int source_check(const char *name, const char *text, size_t length, struct error
         return 0;
 }
 
-static int open_source(const char *path, struct error *err)
+static int open_script(const char *path, struct error *err)
 {
         struct stat st;
 
@@ -43,27 +43,27 @@ static int open_source(const char *path, struct error *err)
         return fd;
 }
 
-int source_read(const char *path, char **ret, size_t *length, struct error *err)
+int script_read(const char *path, char **ret, size_t *length, struct error *err)
 {
         static const char mark[] = {'\xef', '\xbb', '\xbf'};
         const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
         _cleanup_free_ char *text = NULL;
         size_t n = 0;
 
-        _cleanup_close_ int fd = open_source(path, err);
+        _cleanup_close_ int fd = open_script(path, err);
         if (fd < 0)
                 return error_is_set(err) ? fd : error_errno(err, errno, "%s", name);
-        int r = fd_read_whole(fd, SOURCE_MAX, &text, &n, err);
+        int r = fd_read_whole(fd, SCRIPT_SIZE_MAX, &text, &n, err);
         if (r == -EFBIG)
                 return error_set(err, EFBIG, "%s: larger than the %d MiB that code may have", name,
-                                 SOURCE_MAX / 1024 / 1024);
+                                 SCRIPT_SIZE_MAX / 1024 / 1024);
         if (r < 0)
                 return error_context(err, "%s", name);
         if (n >= sizeof(mark) && memcmp(text, mark, sizeof(mark)) == 0) {
                 n -= sizeof(mark);
                 memmove(text, text + sizeof(mark), n + 1);
         }
-        r = source_check(name, text, n, err);
+        r = script_check(name, text, n, err);
         if (r < 0)
                 return r;
         *ret = take_ptr(text);

@@ -40,7 +40,7 @@ static bool is_number(const char *value)
         return n > 0 && n <= DIGITS_MAX && strspn(value, "0123456789.") == n;
 }
 
-/* Each part by itself, since a token may stand in a path. */
+/* Checks each component, since a path may contain a token. */
 static bool parts_are_plain(const char *path)
 {
         while (*path) {

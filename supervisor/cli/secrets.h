@@ -1,21 +1,21 @@
 /*
- * What of a server's entry may be shown, or copied into another file, and what is a secret. When in
- * doubt it is one: a setting taken for a secret costs a line, a secret taken for a setting is out.
+ * Tells secrets from settings in a server's entry. In doubt a value is a secret: a setting treated
+ * as a secret costs the user a line, a secret treated as a setting is leaked.
  */
 #pragma once
 
 #include <stdbool.h>
 
-/* Nothing but ${VAR} and ${VAR:-…}. */
+/* Whether the value is only ${VAR} or ${VAR:-…}. */
 bool secret_is_reference(const char *value);
 
-/* Whether a variable's value is a plain setting: a switch, a small number, one word of letters, a
- * path, an address without user, password and query. */
+/* Whether a variable's value is a plain setting: a boolean, a small number, one word of letters, a
+ * path, a URL without user, password and query. */
 bool secret_is_plain(const char *name, const char *value);
 
-/* Whether the argument `after` (or NULL) of a command line makes this one a secret, or it is one by
- * itself. *keep is how many bytes at its start are not: "--token=" of "--token=x". */
+/* Whether an argument is a secret, by itself or because of the argument before it (`after`, or
+ * NULL). *keep is the length of the part before the secret: "--token=" of "--token=x". */
 bool secret_in_argument(const char *after, const char *argument, unsigned *keep);
 
-/* The same for an address: *keep and *rest are the bytes before and behind the secret. */
+/* The same for a URL: *keep and *rest are the lengths before and after the secret. */
 bool secret_in_url(const char *url, unsigned *keep, unsigned *rest);

@@ -1,4 +1,4 @@
-/* The commands that the monitor and the broker carry out: run, mcp, tools, doctor. */
+/* The commands that other executables carry out: run, mcp and tools (monitor, broker), doctor. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,7 +67,8 @@ enum {
         STATUS_FAILED = 125, /* of run: Cloister failed, not the code */
 };
 
-/* A copy that survives the exec. The low numbers are the monitor's and the broker's own. */
+/* Returns a copy that survives the exec; closes fd. Low numbers are reserved for the monitor and
+ * the broker. */
 static int prepare_fd(int fd, struct error *err)
 {
         if (fd < 0)
@@ -77,7 +78,7 @@ static int prepare_fd(int fd, struct error *err)
         return high < 0 ? error_errno(err, errno, "pass a descriptor on") : high;
 }
 
-/* The code as a sealed memfd that survives the exec, and the name that tracebacks show. */
+/* Puts the code into a sealed memfd that survives the exec. *name is its name in tracebacks. */
 static int prepare_code(const struct cli_options *o, const char *path, const char **name,
                         struct error *err)
 {
@@ -88,22 +89,22 @@ static int prepare_code(const struct cli_options *o, const char *path, const cha
         if (o->code) {
                 *name = "<string>";
                 length = strlen(o->code);
-                r = source_check("-c", o->code, length, err);
+                r = script_check("-c", o->code, length, err);
         } else {
                 *name = strcmp(path, "-") == 0 ? "<stdin>" : path;
-                r = source_read(path, &text, &length, err);
+                r = script_read(path, &text, &length, err);
         }
         if (r < 0)
                 return r;
         return prepare_fd(fd_sealed("code", o->code ? o->code : text, length, err), err);
 }
 
-/* What crosses to the broker. */
+/* The descriptors that the broker gets. */
 struct run_fds {
         int code, in, out; /* -1: none */
 };
 
-/* "--pass-fd N" for the monitor. */
+/* Adds "--pass-fd N": the monitor passes the descriptor to the broker. */
 static void pass(struct monitor_command *command, int fd, char number[16])
 {
         snprintf(number, 16, "%d", fd);

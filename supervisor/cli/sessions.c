@@ -30,7 +30,7 @@ enum {
 struct server {
         pid_t pid;
         char path[CONTROL_PATH_SIZE];
-        yyjson_doc *answer; /* of sessions/list, or NULL */
+        yyjson_doc *answer; /* response to sessions/list, or NULL */
 };
 
 struct servers {
@@ -44,7 +44,7 @@ static void servers_done(struct servers *servers)
                 yyjson_doc_free(servers->list[i].answer);
 }
 
-/* A directory of ours alone: nobody else has put a socket there. */
+/* Accepts only a directory of mode 0700 that we own: nobody else can have put a socket there. */
 static DIR *open_own(const char *path)
 {
         struct stat st;
@@ -91,7 +91,7 @@ static void find_servers(const char *only, struct servers *ret)
         }
 }
 
-/* -ECONNREFUSED: nobody listens any more. */
+/* -ECONNREFUSED: the server is gone. */
 static int connect_to(const char *path, struct error *err)
 {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -125,7 +125,7 @@ static int read_line(int fd, struct buffer *to)
         return 0;
 }
 
-/* One request; *ret: the document of its answer, which has a result. */
+/* Sends one request. *ret is the response, which has a result. */
 static int ask(const char *path, const char *method, const char *name, yyjson_doc **ret,
                struct error *err)
 {
@@ -155,7 +155,7 @@ static int ask(const char *path, const char *method, const char *name, yyjson_do
         return 0;
 }
 
-/* Lists each; what a killed server left behind goes. */
+/* Asks each server; removes the socket of a killed one. */
 static void ask_all(struct servers *servers)
 {
         size_t n = 0;
@@ -196,7 +196,7 @@ static const char *text(yyjson_val *object, const char *key)
         return s ? s : "";
 }
 
-/* Time for a column: 850ms, 12s, 5m, 3h, 2d. */
+/* A duration for a column: 850ms, 12s, 5m, 3h, 2d. */
 static const char *short_time(int64_t ms, char to[16])
 {
         static const struct {
@@ -205,7 +205,7 @@ static const char *short_time(int64_t ms, char to[16])
         } units[] = {{86400000, "d"}, {3600000, "h"}, {60000, "m"}, {1000, "s"}};
 
         for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
-                /* From two on: "90m" says more than "1h". */
+                /* A larger unit from two on: "90m" is more precise than "1h". */
                 if (ms >= 2 * units[i].ms || (i == ARRAY_SIZE(units) - 1 && ms >= units[i].ms)) {
                         snprintf(to, 16, "%" PRId64 "%s", ms / units[i].ms, units[i].unit);
                         return to;
@@ -233,7 +233,7 @@ static void print_session(const struct server *server, yyjson_val *session, int 
                 printf("  %s%s%s %s: ", bad && colour ? "\033[31m" : "", *status ? status : "since",
                        bad && colour ? "\033[0m" : "",
                        short_time(number(last, "duration_ms"), took));
-                /* Code, and the terminal is a person's. */
+                /* The text is code of an agent: escape control characters. */
                 for (const char *c = code; *c; c++)
                         putchar((unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c);
         }
@@ -345,7 +345,7 @@ static bool has_session(const struct server *server, const char *name)
         return false;
 }
 
-/* The one server that has it. */
+/* Finds the one server that has the session. */
 static int find_session(const struct servers *servers, const char *name, const struct server **ret,
                         struct error *err)
 {
@@ -365,7 +365,7 @@ static int find_session(const struct servers *servers, const char *name, const s
                                 "no live session is called '%s' (see 'cloister sessions')", name);
 }
 
-/* Only what may stand in a request as it is. */
+/* Accepts only characters that need no escaping in JSON. */
 static bool name_is_plain(const char *name)
 {
         return *name && strlen(name) <= 64 &&

@@ -83,8 +83,8 @@ static void test_refusals(void)
         refuse("did you mean --timeout?", WORDS("run", "--timeot", "3"));
         refuse("did you mean --config?", WORDS("mcp", "--confg=x"));
         refuse("unknown option -z", WORDS("run", "-z"));
-        refuse("--json is no option of 'mcp'", WORDS("mcp", "--json"));
-        refuse("-c is no option of 'tools'", WORDS("tools", "-c", "x"));
+        refuse("--json is not an option of 'mcp'", WORDS("mcp", "--json"));
+        refuse("-c is not an option of 'tools'", WORDS("tools", "-c", "x"));
         refuse("'mcp' takes no arguments", WORDS("mcp", "x"));
         refuse("-c needs a CODE", WORDS("run", "-c"));
         refuse("-c is given twice", WORDS("run", "-c", "1", "-c", "2"));
@@ -138,7 +138,7 @@ static void test_help(void)
 static void check_text(const char *text, size_t n, const char *part)
 {
         err = (struct error){};
-        int r = source_check("f.py", text, n, &err);
+        int r = script_check("f.py", text, n, &err);
 
         if (!part) {
                 check_ok(r);
@@ -165,7 +165,7 @@ static void test_utf8(void)
 
 static void test_source(void)
 {
-        static char large[SOURCE_MAX + 1];
+        static char large[SCRIPT_SIZE_MAX + 1];
         char path[] = "/tmp/cloister-test-XXXXXX";
         _cleanup_free_ char *text = NULL;
         size_t n = 0;
@@ -173,24 +173,24 @@ static void test_source(void)
         _cleanup_close_ int fd = mkstemp(path);
         check(fd >= 0);
         check_eq_int(write(fd, "\xef\xbb\xbfprint(1)\n", 12), 12);
-        check_ok(source_read(path, &text, &n, &err));
+        check_ok(script_read(path, &text, &n, &err));
         check_eq_bytes(text, n, "print(1)\n");
         free(take_ptr(text));
 
         memset(large, '#', sizeof(large));
-        check_eq_int(pwrite(fd, large, SOURCE_MAX, 0), SOURCE_MAX);
-        check_ok(source_read(path, &text, &n, &err));
-        check_eq_int(n, SOURCE_MAX);
+        check_eq_int(pwrite(fd, large, SCRIPT_SIZE_MAX, 0), SCRIPT_SIZE_MAX);
+        check_ok(script_read(path, &text, &n, &err));
+        check_eq_int(n, SCRIPT_SIZE_MAX);
         check_eq_int(pwrite(fd, large, sizeof(large), 0), sizeof(large));
         err = (struct error){};
         char *other = NULL;
-        check_eq_int(source_read(path, &other, &n, &err), -EFBIG);
+        check_eq_int(script_read(path, &other, &n, &err), -EFBIG);
         check_has(err.text, "16 MiB");
         unlink(path);
 
-        check_eq_int(source_read("/no/such/file.py", &other, &n, &err), -ENOENT);
+        check_eq_int(script_read("/no/such/file.py", &other, &n, &err), -ENOENT);
         check_has(err.text, "/no/such/file.py: No such file");
-        check_eq_int(source_read("/tmp", &other, &n, &err), -EISDIR);
+        check_eq_int(script_read("/tmp", &other, &n, &err), -EISDIR);
 }
 
 int main(void)
