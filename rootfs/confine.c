@@ -1,4 +1,4 @@
-/* A program of a root that nobody trusts. */
+/* Runs a program of an untrusted root file system. */
 #include "rootfs/confine.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void write_file(const char *path, const char *text)
         close(fd);
 }
 
-/* A uid that is not 0 inside: the exec leaves it without capabilities. */
+/* Maps a uid other than 0, so that the exec drops all capabilities. */
 static void enter_namespaces(uid_t uid, gid_t gid)
 {
         char map[64];
@@ -54,7 +54,7 @@ static void enter_namespaces(uid_t uid, gid_t gid)
         write_file("/proc/self/gid_map", map);
 }
 
-/* Read-only; by pivot_root, after which nothing else is mounted there. */
+/* Makes the directory the read-only root by pivot_root; nothing else is mounted then. */
 static void enter_root(const char *root)
 {
         struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
@@ -107,7 +107,8 @@ struct confined {
         const char *const *argv;
 };
 
-/* Between us and the first of the pid namespace: dies with us, and it with this one. */
+/* The process between the builder and PID 1 of the namespace: dies with the builder, and PID 1 dies
+ * with it. */
 static _Noreturn void reaper(const void *data, pid_t parent, const int streams[2])
 {
         const struct confined *what = data;

@@ -10,7 +10,7 @@
 
 #include "rootfs/libraries.h"
 
-/* No display, no network to install from, and no tests of the interpreter itself. */
+/* Left out: what needs a display, installs from the network, or tests the interpreter. */
 static const char *const standard_without[] = {
         "test",
         "*/test",
@@ -31,7 +31,7 @@ static const char *const standard_without[] = {
 
 static const char *const zoneinfo_without[] = {"posix", "right", "localtime", NULL};
 
-/* Programs that scripts expect. A host without one makes an image without it; sh is required. */
+/* Programs that scripts expect. One that the host lacks is left out; only sh is required. */
 static const char *const programs[] = {
         "awk",      "basename", "cat",   "chmod",  "cmp",   "cp",        "cut",   "date",
         "diff",     "dirname",  "du",    "echo",   "env",   "expr",      "false", "find",
@@ -58,7 +58,7 @@ static const struct {
         {"/etc/timezone", "Etc/UTC\n"},
 };
 
-/* For hosts without /etc/mime.types; the mimetypes module knows the rest by itself. */
+/* For hosts without /etc/mime.types; the mimetypes module has a list of its own. */
 static const char mime_types[] = "application/json json\n"
                                  "application/pdf pdf\n"
                                  "application/zip zip\n"
@@ -71,7 +71,7 @@ static const char mime_types[] = "application/json json\n"
                                  "text/markdown md\n"
                                  "text/plain txt\n";
 
-/* A path that the host may lack. */
+/* Adds a path if the host has it. */
 static int optional(struct plan *plan, const char *path, unsigned flags, struct error *err)
 {
         int r = plan_path(plan, path, flags, NULL, err);
@@ -90,8 +90,8 @@ static int plan_base(struct plan *plan, struct error *err)
 
         for (size_t i = 0; i < ARRAY_SIZE(directories) && r >= 0; i++)
                 r = plan_directory(plan, directories[i], err);
-        /* As on the host where it is merged or knows another layout (/usr/lib64 -> lib), else
-         * merged by us. */
+        /* As on the host if it has a merged /usr or another layout (/usr/lib64 -> lib), else
+         * merged. */
         for (size_t i = 0; i < ARRAY_SIZE(merged) && r >= 0; i++) {
                 snprintf(path, sizeof(path), "/%s", merged[i]);
                 snprintf(target, sizeof(target), "/usr/%s", merged[i]);
@@ -163,9 +163,9 @@ static int plan_trees(struct plan *plan, yyjson_val *paths, const struct plan_tr
         return r;
 }
 
-/* Links may lead within the interpreter's own trees and the distribution's; a package that links to
- * /etc/shadow or into a home must not carry that into the image. The standard library has links to
- * /etc/python3.11 on Debian. */
+/* Links may point into the trees of the interpreter and of the distribution only, so that a package
+ * with a link to /etc/shadow or to a home does not copy that into the image. On Debian the standard
+ * library has links to /etc/python3.11. */
 static int plan_modules(struct plan *plan, const struct interpreter *in,
                         const struct contents_layer *layer, struct error *err)
 {
@@ -191,8 +191,8 @@ static int plan_modules(struct plan *plan, const struct interpreter *in,
         return r < 0 || !layer->directory ? r : plan_directory(plan, in->place, err);
 }
 
-/* python and python3 in PATH (/usr/local/bin:/usr/bin:/bin). Of a venv a link would not do: it is
- * found by the path that was executed. */
+/* python and python3 in PATH (/usr/local/bin:/usr/bin:/bin). A link is not enough for a venv, which
+ * the interpreter recognizes by the path that was executed. */
 static int plan_names(struct plan *plan, const struct interpreter *in, struct error *err)
 {
         static const char *const names[] = {"python3", "python"};

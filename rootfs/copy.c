@@ -1,4 +1,4 @@
-/* Carries a plan out. */
+/* Copies what a plan lists. */
 #include "rootfs/copy.h"
 
 #include <errno.h>
@@ -12,8 +12,9 @@
 
 enum { CHUNK = 128 * 1024 };
 
-/* In the kernel where both file systems can, which may share blocks but never inodes or pages.
- * Returns 1 when done, 0 when it has to be read and written, negative errno. */
+/* Copies in the kernel (copy_file_range) if both file systems support it. Blocks may be shared,
+ * inodes and pages are not. Returns 1 when done, 0 when the caller has to read and write, or
+ * negative errno. */
 static int copy_in_kernel(int from, int to)
 {
         bool begun = false;
@@ -21,7 +22,7 @@ static int copy_in_kernel(int from, int to)
         for (;;) {
                 ssize_t n = copy_file_range(from, NULL, to, NULL, 1 << 30, 0);
                 if (n == 0)
-                        return begun; /* nothing at all: some file systems say so when they can't */
+                        return begun; /* no byte was copied: not supported on some file systems */
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EIO || begun))
@@ -89,7 +90,7 @@ static int copy_entry(int root, const struct plan_entry *entry, char *chunk)
 {
         switch (entry->kind) {
         case PLAN_DIRECTORY:
-                /* /lib of a host without merged /usr leads to the image's usr/lib. */
+                /* /lib of a host without merged /usr becomes a link to usr/lib in the image. */
                 return mkdirat(root, entry->path + 1, 0755) < 0 && errno != EEXIST ? -errno : 0;
         case PLAN_LINK:
                 return symlinkat(entry->text, root, entry->path + 1) < 0 ? -errno : 0;
@@ -101,7 +102,7 @@ static int copy_entry(int root, const struct plan_entry *entry, char *chunk)
         return -EINVAL;
 }
 
-/* A file of the host that is gone or can't be read by now. */
+/* A file of the host that is gone or unreadable meanwhile. */
 static bool may_be_left_out(const struct plan_entry *entry, int r)
 {
         return entry->kind == PLAN_FILE && !entry->required &&

@@ -1,4 +1,4 @@
-/* Carries a plan out below a directory: every file gets an inode of its own. */
+/* Copies what a plan lists to a directory. Each file gets an inode of its own. */
 #pragma once
 
 #include <stdint.h>
@@ -8,12 +8,13 @@
 #include "rootfs/progress.h"
 
 /*
- * root: an empty directory. Modes become 0755 and 0644, times stay (compiled Python files are valid
- * by them), nothing else of a file crosses. -ENOSPC and -EDQUOT come without a text: the caller
- * knows what is needed.
+ * root: an empty directory. Modes become 0755 and 0644. Times are kept, because compiled Python
+ * files are checked against them; no other metadata is copied. -ENOSPC and -EDQUOT set no error
+ * text: the caller knows how much space is needed.
  */
 int copy_plan(int root, const struct plan *plan, struct progress *progress, struct error *err);
 
-/* The content of one open file into another; size is what is expected. Returns 0 or negative errno.
+/* Copies the content of an open file to another; size is the expected size. Returns 0 or negative
+ * errno.
  */
 int copy_content(int from, int to, uint64_t size);

@@ -1,4 +1,4 @@
-/* Which images nobody will ask for any more, and their end. */
+/* Finds and removes stale images. */
 #include "rootfs/housekeeping.h"
 
 #include <dirent.h>
@@ -47,7 +47,7 @@ void housekeeping_remove_older(int store, const struct image_info *made)
         free(images);
 }
 
-/* Whether an image's image.json has this text: a hash needs no parser to be found. */
+/* Whether image.json contains this text. A hash can be found without parsing. */
 static bool mentions(int store, const char *image, const char *text)
 {
         char path[IMAGE_NAME_SIZE + 16];
@@ -102,7 +102,7 @@ static void prune_wheels(int store, const struct image_info *images, int n, uint
         closedir(stream);
 }
 
-/* Notes of sets whose image has gone. */
+/* Removes .set files whose image is gone. */
 static void prune_notes(int store)
 {
         DIR *stream = open_directory(store, ".");

@@ -1,13 +1,13 @@
 /*
- * Makes an image from the host's own CPython.
+ * Builds an image from the host's CPython.
  *
- * Theory of operation: ask the interpreter where its parts are (interpreter.h); have packages found
- * and fetched (packages.h), which decides the name of an image of packages; unpack them beside the
- * root; collect what the image is to contain (contents.h, plan.h), so that a disk too small is
- * known before it is full; copy (copy.h) into STORE/.tmp-SLOT; move the packages in; compile the
- * sources that lack a compiled file and write the loader's cache, both best effort; then give it
- * its name (store.h). The slot's lock is held throughout: the name, or where a default image's name
- * is found out on the way, the interpreter's.
+ * Theory of operation: run the interpreter to find its parts (interpreter.h). Resolve and fetch
+ * packages (packages.h), which determines the name of an image with packages, and unpack them
+ * beside the root. Plan the content of the image (contents.h, plan.h), so that a lack of disk space
+ * is noticed before copying. Copy (copy.h) to STORE/.tmp-SLOT and move the packages in. Compile
+ * sources without a compiled file and write the loader's cache; both may fail. Rename the image
+ * (store.h). The lock of the slot is held throughout. The slot is the image's name, or, while the
+ * name of a default image is not known yet, the interpreter's.
  */
 #include "rootfs/image-build.h"
 
@@ -42,17 +42,17 @@ struct build {
         struct image_info info;
         struct progress progress;
         struct interpreter interpreter;
-        struct packages *packages; /* NULL: none but the interpreter's */
+        struct packages *packages; /* NULL: only the interpreter's own */
         struct contents_layer layer;
         uint64_t layer_bytes, layer_files;
-        struct buffer list; /* of packages, for image.json */
+        struct buffer list; /* list of packages, for image.json */
         struct plan *plan;
         int store;
         char slot[IMAGE_NAME_SIZE];
         char root[PATH_MAX];          /* STORE/.tmp-SLOT/root */
         char place[PATH_MAX];         /* STORE/.tmp-SLOT/packages */
-        char begun[IMAGE_NAME_SIZE];  /* the interpreter as it was before it was asked */
-        char before[IMAGE_NAME_SIZE]; /* what a default image is called */
+        char begun[IMAGE_NAME_SIZE];  /* the default image's name before the build */
+        char before[IMAGE_NAME_SIZE]; /* name of the default image */
 };
 
 static bool is_default(const struct build *b)
@@ -60,7 +60,7 @@ static bool is_default(const struct build *b)
         return !b->options->name && !b->packages;
 }
 
-/* Blocks for data, and for the inodes where the file system makes them as needed. */
+/* Space for data, and for inodes if the file system allocates them dynamically. */
 static uint64_t needed(const struct plan *plan)
 {
         return plan->bytes + plan->n * 512 + plan->stale * 16 * 1024 + 4 * MIB;
@@ -117,7 +117,7 @@ static int copy(struct build *b, int directory, struct error *err)
         return r == -ENOSPC || r == -EDQUOT ? full(b, r, err) : r;
 }
 
-/* Runs a program whose failure an image survives. */
+/* Runs a program that may fail. */
 static void best_effort(const char *const argv[], int timeout_ms)
 {
         _cleanup_buffer_ struct buffer output = BUFFER_INIT(WORDS_MAX);
@@ -153,15 +153,15 @@ static void compile_below(const struct build *b, const char *path)
                                     folder,
                                     NULL};
 
-        /* A link on the way would lead out of the image. */
+        /* A symbolic link could lead out of the image. */
         if (!realpath(path, real) && snprintf(real, sizeof(real), "%s", path) >= PATH_MAX)
                 return;
         snprintf(folder, sizeof(folder), "%s%s", b->root, real);
         best_effort(argv, COMPILE_MS);
 }
 
-/* Compiles what came without a valid .pyc: an import would do it at each start, as the image is
- * read-only. Files that do not compile are for the importer to complain about. */
+/* Compiles sources without a valid .pyc: in a read-only image each import would compile them again.
+ * Files that do not compile are ignored; importing them reports the error. */
 static void compile(struct build *b)
 {
         yyjson_val *const lists[] = {b->interpreter.standard, b->interpreter.packages};
@@ -180,7 +180,7 @@ static void compile(struct build *b)
         compile_below(b, b->interpreter.place);
 }
 
-/* Libraries in folders that the loader does not search by default are found through its cache. */
+/* The loader finds libraries outside its default directories through its cache. */
 static void write_cache(struct build *b)
 {
         const char *const argv[] = {"/sbin/ldconfig", "-X", "-r", b->root, NULL};
@@ -189,7 +189,8 @@ static void write_cache(struct build *b)
                 best_effort(argv, CACHE_MS);
 }
 
-/* Of the interpreter's own packages: what their metadata is called says name and version. */
+/* The interpreter's own packages: the names of their metadata directories contain name and
+ * version. */
 static int list_own(struct build *b)
 {
         bool first = b->list.length <= 1;
@@ -224,13 +225,12 @@ static int list_packages(struct build *b)
 
         if (r < 0)
                 return r;
-        b->list.length--; /* the bracket */
+        b->list.length--; /* the closing bracket */
         r = list_own(b);
         return r < 0 ? r : buffer_append(&b->list, "]", 2);
 }
 
-/* What image.json will say, before anything is written: a path that does not survive it makes no
- * image. */
+/* Checks that all paths can be stored in image.json, before anything is written. */
 static int describe(struct build *b, struct error *err)
 {
         const struct interpreter *in = &b->interpreter;
@@ -265,7 +265,7 @@ static int describe(struct build *b, struct error *err)
         return 0;
 }
 
-/* An upgrade in the middle would mix two versions in one image. */
+/* An upgrade during the build would mix two versions in one image. */
 static int check_unchanged(const struct build *b, struct error *err)
 {
         char after[IMAGE_NAME_SIZE];
@@ -280,7 +280,7 @@ static int check_unchanged(const struct build *b, struct error *err)
         return r;
 }
 
-/* Returns 1 when the image is there and from this interpreter. */
+/* Returns 1 if the image exists and was built from this interpreter. */
 static int find(struct build *b, struct error *err)
 {
         struct image_info info;
@@ -307,7 +307,7 @@ static int find(struct build *b, struct error *err)
         return 1;
 }
 
-/* Everything between the empty directory and the name. */
+/* Fills the empty directory and renames it. */
 static int fill(struct build *b, int directory, struct error *err)
 {
         int r = copy(b, directory, err);
@@ -326,7 +326,7 @@ static int fill(struct build *b, int directory, struct error *err)
         return r == -ENOSPC || r == -EDQUOT ? full(b, r, err) : r;
 }
 
-/* Beside the root, so that what the packages replace and need is known before it is planned. */
+/* Unpacks packages beside the root, so that the plan can consider what they replace and need. */
 static int unpack(struct build *b, int directory, struct error *err)
 {
         if (mkdirat(directory, "packages", 0755) < 0)
@@ -339,7 +339,7 @@ static int unpack(struct build *b, int directory, struct error *err)
         return packages_replaced(b->packages, b->place, &b->layer.replaced, err);
 }
 
-/* For the guest, which tells what to type for a package that is missing too. */
+/* The list of packages, for the guest's hints about missing packages. */
 static int plan_asked_for(struct build *b, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(4096);
@@ -353,7 +353,7 @@ static int plan_asked_for(struct build *b, struct error *err)
         return plan_text(b->plan, "/etc/cloister/with", buffer_bytes(&text), false, err);
 }
 
-/* Returns 1 when it turns out that the image is there. */
+/* Returns 1 if the image turns out to exist. */
 static int plan_and_fill(struct build *b, int directory, struct error *err)
 {
         int r = b->packages ? unpack(b, directory, err) : 0;
@@ -380,7 +380,7 @@ static int ask_interpreter(struct build *b, struct error *err)
 {
         if (b->interpreter.answer)
                 return 0;
-        progress_stage(&b->progress, "asking %s", b->python);
+        progress_stage(&b->progress, "inspecting %s", b->python);
         int r = image_default_name(b->python, NULL, parts_look, b->begun, err);
         return r < 0 ? r : interpreter_ask(b->python, b->options->link, &b->interpreter, err);
 }
@@ -430,12 +430,12 @@ static int build_locked(struct build *b, struct error *err)
                 return r < 0 ? r : 0;
         _cleanup_close_ int lock = store_lock(b->store, b->slot, false, err);
         if (lock == -EWOULDBLOCK) {
-                progress_stage(&b->progress, "waiting for another process that makes it");
+                progress_stage(&b->progress, "waiting for another process that builds it");
                 lock = store_lock(b->store, b->slot, true, err);
         }
         if (lock < 0)
                 return lock;
-        /* Another may have made it since, whether we had to wait for its lock or not. */
+        /* Another builder may have finished it meanwhile. */
         if (is_default(b))
                 r = parts_default_name(b->store, b->python, b->info.name, err);
         if (r < 0 || (r = find(b, err)) != 0)
@@ -448,8 +448,8 @@ static int build_locked(struct build *b, struct error *err)
         return 1;
 }
 
-/* A package's image stands on what a default one would be called; for that its parts must be
- * known. */
+/* The name of an image with packages includes that of the default image, for which the parts must
+ * be known. */
 static int know_parts(struct build *b, struct error *err)
 {
         static const struct contents_layer none = {};
@@ -464,7 +464,7 @@ static int know_parts(struct build *b, struct error *err)
         return r < 0 ? r : parts_write(b->store, b->python, plan, err);
 }
 
-/* Finds the packages; an image of packages is called by them and what is below them. */
+/* Resolves the packages. The image's name is a hash of them and of the default image's name. */
 static int resolve(struct build *b, struct error *err)
 {
         int r = ask_interpreter(b, err);
@@ -512,7 +512,7 @@ static int choose_name(struct build *b, struct error *err)
         return 0;
 }
 
-/* So that who asks for the same words again finds the image without asking an index. */
+/* Notes the image's name for this request, so that the same request needs no index next time. */
 static int note_set(const struct build *b, struct error *err)
 {
         char key[IMAGE_KEY_SIZE];

@@ -1,10 +1,10 @@
 /*
- * Makes an image from the host's own CPython, with packages where they are asked for: no privilege,
- * a second or two; no download but for packages.
+ * Builds an image from the host's CPython, with packages if requested. Needs no privilege and a
+ * second or two; only packages are downloaded.
  *
- * Whole or not at all: it appears in the store by one rename; a second builder of the same name
- * waits and finds it ready; what a killed one left is swept by the next. Every file has an inode of
- * its own: nothing in an image is shared with what the host executes.
+ * The image appears in the store by one rename. A second builder of the same name waits and uses
+ * it. The next build removes what a killed builder left. Each file has an inode of its own: an
+ * image shares nothing with files that the host executes.
  */
 #pragma once
 
@@ -16,16 +16,16 @@
 #include "rootfs/interpreter.h"
 
 struct image_build_options {
-        const char *store;             /* absolute; made when missing */
+        const char *store;             /* absolute; created if missing */
         const char *python;            /* absolute; NULL: IMAGE_PYTHON_DEFAULT */
         const char *rootfs;            /* for image_import() */
-        const char *name;              /* NULL: image_default_name(), or one made of the packages */
+        const char *name;              /* NULL: image_default_name(), or a hash of the packages */
         const struct package_set *set; /* NULL or empty: none */
         int link;                      /* INTERPRETER_LINK_ANY or one of enum template_link */
         bool quiet;                    /* no progress on standard error */
 };
 
-/* Returns 1 when the image was made, 0 when it is there already (then from the same interpreter),
- * negative errno. *ret (may be NULL) is what it says of itself. */
+/* Returns 1 if the image was built, 0 if it existed already (from the same interpreter), negative
+ * errno. *ret (may be NULL) is the content of image.json. */
 int image_build(const struct image_build_options *options, struct image_info *ret,
                 struct error *err);

@@ -1,4 +1,4 @@
-/* Makes an image from a root file system that was made elsewhere. */
+/* Builds an image from an imported root file system. */
 #include "rootfs/image-import.h"
 
 #include <errno.h>
@@ -40,8 +40,8 @@ static int find_python(int root, const struct image_build_options *options, cons
                 *ret = given;
                 return is_file_inside(root, given)
                                ? 0
-                               : error_set(err, ENOENT, "%s: no program %s in it", options->rootfs,
-                                           given);
+                               : error_set(err, ENOENT, "%s contains no program %s",
+                                           options->rootfs, given);
         }
         for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
                 *ret = usual[i];
@@ -66,7 +66,7 @@ static int describe(const struct image_build_options *options, int root, const c
         if (r < 0 || (r = interpreter_ask_inside(path, root, python, options->link, &in, err)) < 0)
                 return r;
         if (options->link != INTERPRETER_LINK_ANY && options->link != (int)in.link)
-                return error_set(err, ENOTSUP, "%s: its Python can be brought in by --link %s only",
+                return error_set(err, ENOTSUP, "%s: its Python supports only --link %s",
                                  options->rootfs, image_link_name(in.link));
         snprintf(info->name, sizeof(info->name), "%s", options->name);
         snprintf(info->python, sizeof(info->python), "%s", in.executable);
@@ -76,12 +76,12 @@ static int describe(const struct image_build_options *options, int root, const c
         snprintf(info->source, sizeof(info->source), "%s", options->rootfs);
         strftime(info->created, sizeof(info->created), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &t));
 
-        /* What does not survive image.json makes no image. */
+        /* Paths that cannot be stored in image.json are refused. */
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_JSON_MAX);
         struct image_info again;
         if (strlen(options->rootfs) >= sizeof(info->source) || image_info_append(&text, info) < 0 ||
             image_info_parse(buffer_bytes(&text), text.length, &again, err) < 0)
-                return error_set(err, EINVAL, "%s: a path in it is too long or not plain UTF-8",
+                return error_set(err, EINVAL, "%s contains a path that is too long or not UTF-8",
                                  options->rootfs);
         return 0;
 }
@@ -114,7 +114,7 @@ static int fill(const struct image_build_options *options, int store, int direct
         int r = tree_copy(options->rootfs, root, progress, &totals, err);
         if (r < 0)
                 return full(options, r, err);
-        progress_stage(progress, "asking its Python, confined");
+        progress_stage(progress, "inspecting its Python, confined");
         r = describe(options, root, path, info, err);
         if (r < 0)
                 return r;

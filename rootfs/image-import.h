@@ -1,7 +1,7 @@
 /*
- * Makes an image from a root file system that was made elsewhere: mmdebstrap's, a container's
- * export, any directory tree with a CPython 3.9 or later in it. Copied (tree.h), then its
- * interpreter is asked where its parts are, inside and confined (confine.h).
+ * Builds an image from an imported root file system: of mmdebstrap, of a container's export, any
+ * directory tree that contains a CPython 3.9 or later. It is copied (tree.h); then its interpreter
+ * runs in the copy, confined (confine.h), to find its parts.
  */
 #pragma once
 

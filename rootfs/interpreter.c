@@ -1,4 +1,4 @@
-/* Asks the host's interpreter where its parts are. */
+/* Runs the host's interpreter to find its parts. */
 #include "rootfs/interpreter.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static const char script[] = {
 #include "rootfs/interpreter.inc"
 };
 
-/* The last line that is not empty, without its end: site customisations may print before us. */
+/* The last line that is not empty: sitecustomize may print before our script. */
 static char *last_line(struct buffer *b)
 {
         if (buffer_append(b, "", 1) < 0)
@@ -32,8 +32,8 @@ static char *last_line(struct buffer *b)
         return newline ? newline + 1 : text;
 }
 
-/* A shim (pyenv, asdf) stands for another interpreter in each directory: an image must not depend
- * on that. */
+/* A shim (pyenv, asdf) selects another interpreter in each directory; an image must not depend on
+ * that. */
 static int check_file(const char *python, struct error *err)
 {
         char magic[4] = {};
@@ -51,10 +51,10 @@ static int check_file(const char *python, struct error *err)
         return error_set(err, ENOEXEC, "%s is not a program: name a CPython with --python", python);
 }
 
-/* root: NULL for the machine's own interpreter. */
+/* root: NULL for the host's interpreter. */
 static int ask(const char *root, const char *python, struct buffer *answer, struct error *err)
 {
-        /* -B: a .pyc that it wrote into site-packages would look like a package that came. */
+        /* -B: a new .pyc in site-packages would look like an installed package. */
         const char *const argv[] = {python, "-I", "-B", "-c", script, NULL};
         _cleanup_buffer_ struct buffer errors = BUFFER_INIT(ERRORS_MAX + 1);
         struct process process;
@@ -89,7 +89,7 @@ static int check_kind(const struct interpreter *i, struct error *err)
                                  "%s is %s, not CPython: name another interpreter with --python",
                                  i->asked, text(i, "implementation"));
         if (sscanf(i->version, "%d.%d", &major, &minor) != 2)
-                return error_set(err, EBADMSG, "%s did not say its version", i->asked);
+                return error_set(err, EBADMSG, "%s did not report its version", i->asked);
         if (major != 3 || minor < 9)
                 return error_set(
                         err, ENOTSUP,
@@ -103,7 +103,7 @@ static int check_kind(const struct interpreter *i, struct error *err)
         return 0;
 }
 
-/* That it can be embedded, where that was asked for. */
+/* Checks that it can be embedded, if that was requested. */
 static int check_libpython(const struct interpreter *i, struct error *err)
 {
         const char *theirs = text(i, "libpython_version"), *ours = text(i, "full_version");
@@ -128,14 +128,15 @@ static int check_libpython(const struct interpreter *i, struct error *err)
         return 0;
 }
 
-/* Whether the interpreter itself is a libpython. One that lies beside an interpreter which has all
- * in itself, as Debian's does, was built otherwise: code runs slower in it by a quarter or more. */
+/* Whether the interpreter itself uses libpython. A libpython beside a statically linked
+ * interpreter, as on Debian, is built with other options: code runs slower in it by a quarter or
+ * more. */
 static bool runs_libpython(const struct interpreter *i)
 {
         return yyjson_get_bool(yyjson_obj_get(yyjson_doc_get_root(i->answer), "libpython_runs"));
 }
 
-/* Embedded where nothing speaks against it: then the image is made of one thing less. */
+/* Prefers embedding if it is possible. */
 static int choose_link(struct interpreter *i, int wanted, struct error *err)
 {
         const char *theirs = text(i, "libpython_version"), *ours = text(i, "full_version");
@@ -152,7 +153,7 @@ static int choose_link(struct interpreter *i, int wanted, struct error *err)
         return 0;
 }
 
-/* Paths that go into image.json, or become the image's, must fit and be absolute. */
+/* Paths in image.json must be absolute and must not be too long. */
 static int check_paths(const struct interpreter *i, struct error *err)
 {
         const char *const paths[] = {i->executable,
@@ -164,10 +165,10 @@ static int check_paths(const struct interpreter *i, struct error *err)
 
         for (size_t k = 0; k < ARRAY_SIZE(paths); k++) {
                 if (paths[k][0] != '/')
-                        return error_set(err, EBADMSG, "%s says that a part of it is at \"%s\"",
+                        return error_set(err, EBADMSG, "%s reports a part of it at \"%s\"",
                                          i->asked, paths[k]);
                 if (strlen(paths[k]) >= sizeof(((struct image_info *)0)->python))
-                        return error_set(err, ENAMETOOLONG, "%s: too long a path", paths[k]);
+                        return error_set(err, ENAMETOOLONG, "%s: the path is too long", paths[k]);
         }
         return 0;
 }
@@ -201,8 +202,8 @@ static int parse_answer(struct interpreter *i, struct buffer *answer, struct err
         const char *line = last_line(answer);
 
         if (!line || json_parse(line, strlen(line), &i->answer, NULL) < 0)
-                return error_set(err, EBADMSG, "%s did not answer as CPython does: \"%.100s\"",
-                                 i->asked, line ? line : "");
+                return error_set(err, EBADMSG, "%s is not CPython: it printed \"%.100s\"", i->asked,
+                                 line ? line : "");
         return take_answer(i, err);
 }
 

@@ -1,4 +1,4 @@
-/* What the host's interpreter says of itself, asked through its sysconfig, and checked. */
+/* The parts of the host's interpreter, as its sysconfig reports them, checked. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,10 +11,10 @@
 
 struct interpreter {
         yyjson_doc *answer;     /* owns all below */
-        const char *asked;      /* the path that was asked (borrowed) */
-        const char *executable; /* what sys.executable is to be: of a venv its own, else the real
+        const char *asked;      /* the path that was run (borrowed) */
+        const char *executable; /* the future sys.executable: of a venv its own, else the real
                                    file */
-        const char *real;       /* the binary, no links in its path */
+        const char *real;       /* the binary, its path without links */
         const char *version;    /* "3.11.2" */
         const char *prefix;
         const char *base_prefix;
@@ -29,11 +29,11 @@ struct interpreter {
         yyjson_val *others;   /* array of further entries of sys.path, which an image leaves out */
 };
 
-/* How the interpreter is to be brought in; the first lets it be chosen (link.h). */
+/* How the interpreter and Cloister are linked; INTERPRETER_LINK_ANY: chosen (link.h). */
 enum { INTERPRETER_LINK_ANY = -1 };
 
-/* python: an absolute path; link: INTERPRETER_LINK_ANY or one of enum template_link. Refuses, in
- * one line that says what to do, all that no image can be made of. */
+/* python: an absolute path; link: INTERPRETER_LINK_ANY or one of enum template_link. An
+ * interpreter that cannot be used is refused with a line that says what to do. */
 int interpreter_ask(const char *python, int link, struct interpreter *ret, struct error *err);
 /* The same inside a root whose bytes are not trusted (confine.h). path and root name its directory;
  * python is a path inside. */

@@ -1,4 +1,4 @@
-/* Packages, moved into an image's root. */
+/* Moves packages into an image's root. */
 #include "rootfs/layer.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ enum { DEPTH_MAX = 64, FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC }
 
 static int move(int from, int to, int depth);
 
-/* By rename; a directory that both have is gone through. */
+/* Moves by rename; directories that both have are merged. */
 static int move_entry(int from, int to, const char *name, int depth)
 {
         if (renameat(from, name, to, name) == 0)
@@ -54,7 +54,7 @@ static int open_inside(int root, const char *path)
         return fd < 0 ? -errno : (int)fd;
 }
 
-/* bin/ of packages, into a directory of PATH. */
+/* Moves bin/ of the packages to a directory of PATH. */
 static int move_programs(int packages, int root)
 {
         _cleanup_close_ int bin = openat(packages, "bin", FLAGS);
@@ -84,6 +84,6 @@ int layer_merge(int directory, const char *place, struct error *err)
                 r = move(packages, to, 0);
         if (r < 0)
                 return error_errno(err, -r, "move packages to %s", place);
-        /* What is left of folders that both had, is empty. */
+        /* Only empty directories are left. */
         return 0;
 }

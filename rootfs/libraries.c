@@ -1,7 +1,7 @@
 /*
- * Asks the dynamic loader (`ld.so --list FILE`) what each program and extension module needs: it
- * knows RPATH, $ORIGIN, the cache and the hardware's variants as nobody else does. A few run at
- * once.
+ * Runs the dynamic loader (`ld.so --list FILE`) to find the libraries that each program and
+ * extension module needs: it handles RPATH, $ORIGIN, the cache and hardware variants. Several run
+ * in parallel.
  */
 #include "rootfs/libraries.h"
 
@@ -19,7 +19,7 @@
 
 enum {
         AT_ONCE = 8,
-        LIST_MAX = 60 * 1024, /* fits a pipe: those that wait to be read don't block */
+        LIST_MAX = 60 * 1024, /* fits a pipe, so that the loader does not block before it is read */
         LIST_MS = 20 * 1000,
         LAYER_DEPTH = 32,
 };
@@ -97,7 +97,7 @@ static int add_listed(struct plan *plan, struct buffer *list, const char *layer,
         return r < 0 ? r : 0;
 }
 
-/* A batch of listings that run at once. */
+/* Listings that run in parallel. */
 struct batch {
         struct process processes[AT_ONCE];
         size_t n;
@@ -135,7 +135,7 @@ static int batch_add(struct batch *batch, struct plan *plan, const char *const a
         return r;
 }
 
-/* Below a directory that is not in the plan. */
+/* Files below a directory that is not in the plan. */
 static int batch_add_layer(struct batch *batch, struct plan *plan, const char *loader,
                            const char *directory, int depth, struct error *err)
 {
@@ -166,8 +166,7 @@ static int batch_add_layer(struct batch *batch, struct plan *plan, const char *l
 int libraries_add(struct plan *plan, const char *loader, const char *program, const char *layer,
                   struct error *err)
 {
-        /* Names without a slash: the loader looks for them as for any library, and skips what there
-         * is not. */
+        /* Names without a slash: the loader searches for them, and skips missing ones. */
         const char *const own[] = {loader,   "--preload", "libgcc_s.so.1 libnss_files.so.2",
                                    "--list", program,     NULL};
         struct batch batch = {.layer = layer};

@@ -50,7 +50,7 @@ struct packages *packages_free(struct packages *packages)
         return NULL;
 }
 
-/* Everything about the request but what is to be done. */
+/* The request, without its verb. */
 static yyjson_mut_doc *begin_request(const struct packages *p, const char *action)
 {
         yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
@@ -107,7 +107,7 @@ static yyjson_doc *parse_last_line(struct buffer *output)
         return json_parse(line, strlen(line), &doc, NULL) < 0 ? NULL : doc;
 }
 
-/* Runs packages.py. *ret is its answer, with a list of packages. */
+/* Runs packages.py. *ret is its output, which has a list of packages. */
 static int ask(const struct packages *p, yyjson_mut_doc *request, struct progress *progress,
                yyjson_doc **ret, struct error *err)
 {
@@ -158,7 +158,7 @@ int packages_resolve(const struct package_set *set, const struct packages_target
         return 0;
 }
 
-/* Whatever an installer wrote: nothing that is no file or directory, no other bits. */
+/* Normalizes what an installer wrote: only files and directories, modes 0644 and 0755. */
 static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64_t *files)
 {
         _cleanup_close_ int fd = openat(parent, name,
@@ -281,7 +281,7 @@ static int add_metadata(struct packages *p, const char *name)
         return add_replaced(p, pattern);
 }
 
-/* A folder without __init__.py may be shared between packages. */
+/* A directory without __init__.py may be shared between packages. */
 static bool is_shared(const char *directory, const char *name)
 {
         char path[PATH_MAX + NAME_MAX + 16];

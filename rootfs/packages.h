@@ -1,7 +1,8 @@
 /*
- * Third-party packages of an image: found and fetched by pip or uv of the host, as wheels only, so
- * that nothing of them is executed; kept by content in STORE/.cache, so that the second image of a
- * set needs no network (packages.py does the work, in the host's interpreter).
+ * Third-party packages of an image. pip or uv of the host resolves and fetches them, as wheels
+ * only, so that none of their code runs. Wheels are cached by content in STORE/.cache, so that a
+ * second image of the same set needs no network. packages.py does the work in the host's
+ * interpreter.
  */
 #pragma once
 
@@ -16,16 +17,16 @@
 
 struct packages;
 
-/* For whom they are. */
+/* The target of the packages. */
 struct packages_target {
-        const char *host;   /* the host's interpreter that runs the installer */
-        const char *python; /* the interpreter that they are for, where it is the host's; or NULL */
+        const char *host;    /* the host's interpreter that runs the installer */
+        const char *python;  /* the target interpreter if it is the host's, or NULL */
         const char *version; /* "3.11.2" */
         const char
                 *platform; /* prefix of wheels' tags ("manylinux_2_36"), or NULL: the host's own */
 };
 
-/* Finds and fetches what the set needs. Errors say what to do in one line. */
+/* Resolves and fetches what the set needs. An error is one line that says what to do. */
 int packages_resolve(const struct package_set *set, const struct packages_target *target,
                      const char *store, struct progress *progress, struct packages **ret,
                      struct error *err);
@@ -39,7 +40,7 @@ DEFINE_CLEANUP(struct packages *, packages_free)
 int packages_unpack(const struct packages *packages, const char *directory,
                     struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err);
 
-/* A key of names, versions and hashes. */
+/* A hash over names, versions and hashes of wheels. */
 uint64_t packages_key(const struct packages *packages);
 
 /* JSON for image.json: [{"name", "version", "sha256"}]. */

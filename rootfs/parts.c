@@ -1,4 +1,4 @@
-/* Which files of the host an image has. */
+/* The files of the host that an image contains. */
 #include "rootfs/parts.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ bool parts_known(int store, const char *python)
         return parts;
 }
 
-/* Programs and libraries, which are upgraded without Python. */
+/* Programs and libraries: they can be upgraded while Python stays the same. */
 static bool is_part(const struct plan_entry *entry)
 {
         const char *file = strrchr(entry->path, '/');
@@ -54,7 +54,7 @@ int parts_write(int store, const char *python, const struct plan *plan, struct e
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_PARTS_MAX - 1);
         char key[IMAGE_KEY_SIZE];
 
-        /* Beyond the bound the rest goes unwatched. */
+        /* The rest is not recorded. */
         for (size_t i = 0; i < plan->n; i++)
                 if (is_part(&plan->entries[i]) &&
                     buffer_printf(&text, "%s\n", plan->entries[i].path) < 0)

@@ -1,4 +1,4 @@
-/* What an image is to contain. */
+/* The planned content of an image. */
 #include "rootfs/plan.h"
 
 #include <assert.h>
@@ -58,7 +58,7 @@ static bool known(const struct plan *plan, const char *path)
         return tfind(path, (void *const *)&plan->index, compare) != NULL;
 }
 
-/* Takes path and text over in any case. */
+/* Takes ownership of path and text, also on failure. */
 static int add(struct plan *plan, struct plan_entry entry, struct error *err)
 {
         _cleanup_free_ char *path = entry.path, *text = entry.text;
@@ -169,13 +169,13 @@ static int add_file(struct plan *plan, const char *path, const struct stat *st, 
         return add_below(plan, entry, err);
 }
 
-/* Between buffers of PATH_MAX bytes, what fits was checked before. */
+/* Both buffers have PATH_MAX bytes; the length was checked before. */
 static void put(char *to, const char *from)
 {
         memcpy(to, from, strlen(from) + 1);
 }
 
-/* Where a walk along a path stands: `done` is canonical, `rest` still has to be walked. */
+/* The state of a path walk: `done` is canonical, `rest` is still to be resolved. */
 struct walk {
         char done[PATH_MAX];
         char rest[PATH_MAX];
@@ -183,7 +183,7 @@ struct walk {
         struct stat st; /* of done */
 };
 
-/* Takes the next member of the path off rest; false at its end. */
+/* Removes the next component from rest; false at its end. */
 static bool walk_member(struct walk *w, char *ret)
 {
         size_t skip = strspn(w->rest, "/"), n = strcspn(w->rest + skip, "/");
@@ -238,7 +238,7 @@ static int walk_step(struct walk *w, struct plan *plan, const char *member, stru
         return 0;
 }
 
-/* Follows path on the host to its canonical end; with a plan, the links on the way become entries.
+/* Resolves path on the host; with a plan, the links on the way become entries.
  * A negative result other than from the plan leaves err unset. */
 static int walk(struct walk *w, struct plan *plan, const char *path, struct error *err)
 {
@@ -262,7 +262,7 @@ int plan_path(struct plan *plan, const char *path, unsigned flags, char **canoni
 {
         struct walk w;
 
-        /* Once without effect: a path that leads nowhere must not leave half its links behind. */
+        /* First a dry run, so that a broken path does not add some of its links. */
         int r = walk(&w, NULL, path, err);
         if (r < 0 && !(flags & PLAN_REQUIRED) && r != -ENOMEM)
                 return -ENOENT;
@@ -316,7 +316,7 @@ static bool is_library(const char *name)
         return ends_with(name, ".so") || strstr(name, ".so.");
 }
 
-/* Takes a link that ends at something that the image has, or may have. */
+/* Adds a link whose target the image contains or may contain. */
 static int tree_link(struct tree *t, const char *path, struct error *err)
 {
         struct walk w;
@@ -325,7 +325,7 @@ static int tree_link(struct tree *t, const char *path, struct error *err)
         if (walk(&w, NULL, path, err) >= 0)
                 for (const char *const *root = t->rules->roots; *root && !inside; root++)
                         inside = below(w.done, *root);
-        /* A directory elsewhere would need a tree of its own. */
+        /* A directory elsewhere is not part of this tree. */
         if (inside && S_ISDIR(w.st.st_mode) && strncmp(w.done, t->path, t->root_length) != 0)
                 inside = false;
         if (!inside || !(S_ISREG(w.st.st_mode) || S_ISDIR(w.st.st_mode))) {

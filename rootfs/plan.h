@@ -1,11 +1,11 @@
 /*
- * What an image is to contain, as data: collected from the host first, so that its size is known
- * before the first byte is written, then copied (copy.h).
+ * The planned content of an image, as data. It is collected from the host first, so that the size
+ * is known before the first byte is written, and then copied (copy.h).
  *
  * Entries are at canonical paths. A path that leads through links on the host does so in the image:
  * the links become entries of their own (/lib -> usr/lib, python3 -> python3.11, a venv's python),
- * so that each absolute path means in the image what it means on the host. A parent stands before
- * what it holds.
+ * so that each absolute path means the same in the image and on the host. A directory precedes its
+ * entries.
  */
 #pragma once
 
@@ -21,9 +21,9 @@ enum plan_kind { PLAN_DIRECTORY, PLAN_FILE, PLAN_LINK, PLAN_TEXT };
 struct plan_entry {
         enum plan_kind kind;
         bool executable;
-        bool required; /* a file that can't be read is an error, else it is left out */
-        bool linked;   /* a program or library: what it needs has to be found */
-        char *path;    /* absolute; of a file also where it is on the host */
+        bool required; /* an unreadable file is an error; otherwise it is left out */
+        bool linked;   /* a program or library whose libraries are needed too */
+        char *path;    /* absolute; of a file, also its path on the host */
         char *text;    /* target of a link, content of a text */
         uint64_t size;
 };
@@ -38,13 +38,13 @@ struct plan {
         void *index; /* of tsearch(), by path */
 };
 
-/* How files below a directory are taken: see plan_tree(). */
+/* Which files below a directory are added: see plan_tree(). */
 struct plan_tree_rules {
         /* Paths relative to the tree's root, "lib2to3/tests"; a last * stands for any rest.
          * NULL-terminated. */
         const char *const *without;
         const char *const
-                *roots; /* links may lead below these only (NULL-terminated); others are left out */
+                *roots; /* links must point below these (NULL-terminated); others are left out */
         const char *cache_tag; /* take compiled Python files of this tag and magic, where they are
                                   valid; */
         uint32_t magic;        /* NULL: take no __pycache__ at all */
@@ -55,7 +55,7 @@ struct plan *plan_free(struct plan *plan);
 DEFINE_CLEANUP(struct plan *, plan_free)
 #define _cleanup_plan_ _cleanup_(cleanup_plan_free)
 
-/* Made by us. A path that is there already is left as it is. */
+/* Adds an entry that Cloister writes. An existing path is not changed. */
 int plan_directory(struct plan *plan, const char *path, struct error *err);
 int plan_link(struct plan *plan, const char *path, const char *target, struct error *err);
 int plan_text(struct plan *plan, const char *path, const char *text, bool executable,

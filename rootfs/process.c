@@ -1,4 +1,4 @@
-/* Helper programs with a bound and a deadline. */
+/* Helper programs with bounded output and a deadline. */
 #include "rootfs/process.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static int64_t now_ms(void)
         return (int64_t)clock_ms();
 }
 
-/* Reads what there is of one stream. Returns 1 at its end, 0 when there may be more, negative
+/* Reads the available bytes of a stream. Returns 1 at its end, 0 if there may be more, or negative
  * errno. */
 static int drain(int fd, struct buffer *b, bool drop)
 {
@@ -92,7 +92,7 @@ static int drain(int fd, struct buffer *b, bool drop)
         }
 }
 
-/* Lines of a stream, as they become whole. */
+/* Passes on each complete line of a stream. */
 struct lines {
         void (*line)(void *data, const char *line);
         void *data;

@@ -1,7 +1,7 @@
 /*
  * Helper programs of a build (the host's interpreter, its dynamic loader, ldconfig): started with
- * /dev/null or a given descriptor as input, read with a bound and a deadline, dead when the builder
- * dies.
+ * /dev/null or a given descriptor as input; output and time are bounded; they are killed when the
+ * builder dies.
  */
 #pragma once
 
@@ -16,11 +16,11 @@ struct process {
         int errors;
 };
 
-/* argv[0] is a path or found in PATH. One that cannot be executed ends with status 127 and says why
- * in its errors. */
+/* argv[0] is a path or found in PATH. If it cannot be executed, the child exits with 127 and writes
+ * the reason to its errors. */
 int process_start(const char *const argv[], struct process *ret, struct error *err);
 
-/* The same for a child that does as it likes: it gets the write ends, for output and errors, and
+/* The same with a function instead of a program: it gets the write ends for output and errors, and
  * never returns. */
 typedef void process_child(const void *data, pid_t parent, const int streams[2]);
 int process_fork(process_child *child, const void *data, struct process *ret, struct error *err);
@@ -33,7 +33,7 @@ int process_fork(process_child *child, const void *data, struct process *ret, st
 int process_finish(struct process *process, int timeout_ms, struct buffer *output,
                    struct buffer *errors, int *status, struct error *err);
 
-/* The same, with each line of its errors passed on as it comes (cut at 200 bytes). */
+/* The same, and passes on each line of its errors as it arrives (cut at 200 bytes). */
 int process_follow(struct process *process, int timeout_ms, struct buffer *output,
                    void (*line)(void *data, const char *line), void *data, int *status,
                    struct error *err);

@@ -1,4 +1,4 @@
-/* What a person sees of a build. */
+/* Progress of a build on standard error. */
 #include "rootfs/progress.h"
 
 #include <inttypes.h>

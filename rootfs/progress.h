@@ -1,5 +1,5 @@
-/* What a person sees of a build on standard error: a line that counts on a terminal, one line a
- * stage elsewhere. */
+/* Progress of a build on standard error: on a terminal one line that is updated, elsewhere one line
+ * for each stage. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,11 +12,11 @@ struct progress {
 };
 
 void progress_begin(struct progress *progress, const char *name, bool quiet);
-/* "copying", "3,000 files": the stage, and what it works on. */
+/* Begins a stage, such as "copying 3000 files". */
 void progress_stage(struct progress *progress, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-/* Within a stage; shown on terminals only, ten times a second at most. */
+/* Progress within a stage; only on a terminal, at most ten times a second. */
 void progress_count(struct progress *progress, const char *what, uint64_t done, uint64_t all);
-/* Wipes the counting line, so that something else can be printed. */
+/* Clears the line, so that something else can be printed. */
 void progress_clear(struct progress *progress);
 double progress_seconds(const struct progress *progress);

@@ -110,7 +110,7 @@ void store_clear(int parent, const char *name)
         remove_tree(parent, name, 0);
 }
 
-/* Removes .tmp-NAME unless its builder lives. */
+/* Removes .tmp-NAME unless its builder is alive. */
 static void sweep_one(int store, const char *name)
 {
         char path[IMAGE_NAME_SIZE + 16];
@@ -179,8 +179,8 @@ int store_commit(int store, const char *name, const struct image_info *info, str
         _cleanup_close_ int directory = openat(store, path,
                                                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         int r = directory < 0 ? -errno : write_info(directory, info);
-        /* One call for thousands of files; without it a power cut could leave a name with empty
-         * files behind it. */
+        /* One call for thousands of files. Without it, a power failure could leave an image with
+         * empty files. */
         if (r >= 0 && syncfs(directory) < 0)
                 r = -errno;
         if (r >= 0 && renameat(store, path, store, info->name) < 0)
@@ -207,7 +207,7 @@ int store_remove(int store, const char *name, struct error *err)
                 return error_errno(err, errno, "image %s", name);
         if (flock(used, LOCK_EX | LOCK_NB) < 0)
                 return errno == EWOULDBLOCK ? -EBUSY : error_errno(err, errno, "image %s", name);
-        /* What is left of this when we are killed, the next build sweeps. */
+        /* If we are killed here, the next build removes the rest. */
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
         int r = remove_tree(store, path, 0);
         if (r >= 0 && renameat(store, name, store, path) < 0)
@@ -273,7 +273,7 @@ int store_list(int store, struct image_info **ret, struct error *err)
                         }
                         images = more;
                 }
-                /* The directory's name counts: people may rename one. */
+                /* The directory's name counts, because a user may rename it. */
                 memcpy(info.name, d->d_name, strlen(d->d_name) + 1);
                 images[n++] = info;
         }

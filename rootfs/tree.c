@@ -1,8 +1,8 @@
 /*
- * A root file system that was made elsewhere, as an image's root.
+ * Copies an imported root file system to an image's root.
  *
- * Its bytes are not trusted: no link of it is followed, neither when it is read (O_NOFOLLOW, by
- * descriptors) nor when our own files are put into the copy.
+ * The source is untrusted: no symbolic link in it is followed, neither when it is read (O_NOFOLLOW,
+ * by descriptors) nor when Cloister's own files are written to the copy.
  */
 #include "rootfs/tree.h"
 
@@ -34,7 +34,7 @@ struct tree {
         int depth;
 };
 
-/* Directories of the root that a sandbox has of its own, and what package managers keep. */
+/* Directories that a sandbox mounts over, and caches of package managers. */
 static bool is_left_out(int depth, const char *name)
 {
         static const char *const names[] = {"proc",      "sys", "dev",        "tmp",
@@ -148,7 +148,7 @@ static int copy_directory(struct tree *t, int from, int to)
         return r;
 }
 
-/* What the plan has, in place of the tree's own. A link there would lead us elsewhere. */
+/* Replaces an entry of the tree by that of the plan. A link there must not be followed. */
 static int make_room(int root, const struct plan *plan, struct error *err)
 {
         struct stat st;
