@@ -177,6 +177,15 @@ size_t utf8_skip_back(const char *text, size_t n, size_t *characters)
         return at;
 }
 
+size_t utf8_cut(const char *text, size_t n, size_t most)
+{
+        if (n <= most)
+                return n;
+        while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+                most--;
+        return most;
+}
+
 void utf8_trim(char *text)
 {
         size_t n = strlen(text);

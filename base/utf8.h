@@ -40,5 +40,8 @@ size_t utf8_skip(const char *text, size_t n, size_t characters);
  * there. */
 size_t utf8_skip_back(const char *text, size_t n, size_t *characters);
 
+/* Where to cut a text so that at most `most` bytes, and no part of a character, remain. */
+size_t utf8_cut(const char *text, size_t n, size_t most);
+
 /* Removes half a character that a cut left at the end. */
 void utf8_trim(char *text);

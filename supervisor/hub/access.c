@@ -33,9 +33,9 @@ bool hub_access_is_limited(const struct config_profile *profile, const struct co
         return are_limits(&server->tools) || (profile && are_limits(&profile->tools));
 }
 
-const char *hub_access_blame(const struct config_profile *profile,
-                             const struct config_server *server, const char *tool, char *to,
-                             size_t size)
+const char *hub_access_name_rule(const struct config_profile *profile,
+                                 const struct config_server *server, const char *tool, char *to,
+                                 size_t size)
 {
         if (!config_tool_allowed(&server->tools, NULL, tool))
                 snprintf(to, size, "\"tools\" of server \"%s\" in the config", server->name);

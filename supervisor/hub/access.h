@@ -21,6 +21,6 @@ bool hub_access_is_limited(const struct config_profile *profile,
 
 /* The words for a person: "profile \"x\"" or, where the server's own rules say so, "tools of the
  * server in the config". */
-const char *hub_access_blame(const struct config_profile *profile,
-                             const struct config_server *server, const char *tool, char *to,
-                             size_t size);
+const char *hub_access_name_rule(const struct config_profile *profile,
+                                 const struct config_server *server, const char *tool, char *to,
+                                 size_t size);

@@ -1,43 +1,91 @@
-/* One call of a tool. */
+/*
+ * One call of a tool.
+ *
+ * Theory of operation. A call goes from state to state by events, and the state says in which list
+ * it is: the calls of its server that wait, or were sent, or the outbox.
+ *
+ *     state      QUEUED    SENT   ANSWERED   FAILED     TIMED_OUT           DROPPED        DELIVERED
+ *     new        waiting   sent   -          finished   -                   -              -
+ *     waiting    -         sent   -          finished   finished            freed          -
+ *     sent       -         -      finished   finished   cancel, finished    cancel, freed  -
+ *     finished   -         -      -          -          -                   freed          delivered
+ *
+ * Cancel: the server is sent notifications/cancelled; what it answers nevertheless is ignored. A
+ * request is never sent twice.
+ */
 #include "supervisor/hub/call.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <event2/event_struct.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
-#include "supervisor/hub/access.h"
-#include "supervisor/hub/hub-internal.h"
+#include "rpc/lines.h"
 
-static struct hub_call_list *list_of(struct hub_call *call)
-{
-        switch (call->state) {
-        case CALL_WAITING:
-                return &call->server->waiting;
-        case CALL_SENT:
-                return &call->server->sent[(uint64_t)call->id % CALL_BUCKETS];
-        default:
-                return &call->hub->finished;
-        }
-}
+enum call_state {
+        CALL_NEW,
+        CALL_WAITING,
+        CALL_SENT,
+        CALL_FINISHED,
+        CALL_DELIVERED, /* its callback runs */
+        CALL_FREED,
+        CALL_STATE_MAX,
+};
 
-/* Out of its list and its server's accounts. */
-static void detach(struct hub_call *call)
+enum call_event {
+        EVENT_QUEUED,
+        EVENT_SENT,
+        EVENT_ANSWERED,
+        EVENT_FAILED,
+        EVENT_TIMED_OUT,
+        EVENT_DROPPED,
+        EVENT_DELIVERED,
+        EVENT_MAX,
+};
+
+enum { BUCKETS = 256 };
+
+TAILQ_HEAD(call_list, hub_call);
+
+struct hub_calls {
+        const struct hub_calls_host *host;
+        void *data;
+        struct call_list waiting;       /* in order */
+        struct call_list sent[BUCKETS]; /* by id */
+        size_t count;                   /* in all these lists */
+        size_t waiting_bytes;
+};
+
+struct hub_call {
+        TAILQ_ENTRY(hub_call) link; /* in the list of its state */
+        enum call_state state;
+        struct call_outbox *outbox;
+        struct hub_calls *calls; /* while waiting or sent */
+        char *tool;
+        struct buffer params; /* until sent */
+        int64_t id;           /* once sent */
+        struct event deadline;
+        uint32_t timeout_ms;
+        bool limits_all; /* the timeout includes the start of the server */
+        uint64_t since;
+
+        void (*fn)(void *data, const struct hub_result *result);
+        void *data;
+
+        struct hub_result result;
+        struct jsonrpc_message answer; /* owns what the result points to, */
+        char *text;                    /* except its text */
+        char message[sizeof(((struct error *)0)->text)];
+};
+
+static void call_free(struct hub_call *call)
 {
-        TAILQ_REMOVE(list_of(call), call, link);
         event_del(&call->deadline);
-        if (call->state == CALL_FINISHED)
-                return;
-        call->server->n_calls--;
-        if (call->state == CALL_WAITING)
-                call->server->waiting_bytes -= call->params.length;
-        buffer_done(&call->params);
-}
-
-void hub_call_free(struct hub_call *call)
-{
         jsonrpc_done(&call->answer);
         free(call->text);
         buffer_done(&call->params);
@@ -45,200 +93,303 @@ void hub_call_free(struct hub_call *call)
         free(call);
 }
 
-void hub_call_free_all(struct hub_call_list *list)
-{
-        struct hub_call *call;
+/* ---- states and events ---- */
 
-        while ((call = TAILQ_FIRST(list))) {
-                TAILQ_REMOVE(list, call, link);
-                event_del(&call->deadline);
-                hub_call_free(call);
+static void cancel(struct hub_call *call, const char *reason)
+{
+        call->calls->host->cancel(call->calls->data, call->id, reason);
+}
+
+static void cancel_timed_out(struct hub_call *call)
+{
+        cancel(call, "timeout");
+}
+
+static void cancel_dropped(struct hub_call *call)
+{
+        cancel(call, "the result is not needed any more");
+}
+
+/* An empty entry: the event cannot happen in the state. */
+static const struct transition {
+        enum call_state next;
+        void (*action)(struct hub_call *call); /* before the call leaves its list; may be NULL */
+} transitions[CALL_STATE_MAX][EVENT_MAX] = {
+        [CALL_NEW][EVENT_QUEUED] = {CALL_WAITING},
+        [CALL_NEW][EVENT_SENT] = {CALL_SENT},
+        [CALL_NEW][EVENT_FAILED] = {CALL_FINISHED},
+
+        [CALL_WAITING][EVENT_SENT] = {CALL_SENT},
+        [CALL_WAITING][EVENT_FAILED] = {CALL_FINISHED},
+        [CALL_WAITING][EVENT_TIMED_OUT] = {CALL_FINISHED},
+        [CALL_WAITING][EVENT_DROPPED] = {CALL_FREED},
+
+        [CALL_SENT][EVENT_ANSWERED] = {CALL_FINISHED},
+        [CALL_SENT][EVENT_FAILED] = {CALL_FINISHED},
+        [CALL_SENT][EVENT_TIMED_OUT] = {CALL_FINISHED, cancel_timed_out},
+        [CALL_SENT][EVENT_DROPPED] = {CALL_FREED, cancel_dropped},
+
+        [CALL_FINISHED][EVENT_DROPPED] = {CALL_FREED},
+        [CALL_FINISHED][EVENT_DELIVERED] = {CALL_DELIVERED},
+};
+
+static void set_deadline(struct hub_call *call)
+{
+        struct timeval in = clock_timeval_ms(call->timeout_ms);
+
+        if (!evtimer_pending(&call->deadline, NULL))
+                evtimer_add(&call->deadline, &in);
+}
+
+static struct call_list *bucket(struct hub_calls *calls, int64_t id)
+{
+        return &calls->sent[(uint64_t)id % BUCKETS];
+}
+
+static void leave(struct hub_call *call)
+{
+        switch (call->state) {
+        case CALL_WAITING:
+                TAILQ_REMOVE(&call->calls->waiting, call, link);
+                call->calls->waiting_bytes -= call->params.length;
+                call->calls->count--;
+                break;
+        case CALL_SENT:
+                TAILQ_REMOVE(bucket(call->calls, call->id), call, link);
+                call->calls->count--;
+                break;
+        case CALL_FINISHED:
+                TAILQ_REMOVE(&call->outbox->calls, call, link);
+                break;
+        default:
+                break;
         }
 }
 
-/* Its callback is due. */
-static void finish(struct hub_call *call, enum hub_outcome outcome)
+static void enter(struct hub_call *call)
 {
-        call->result.outcome = outcome;
-        call->result.duration_us = clock_us() - call->since;
-        call->state = CALL_FINISHED;
-        TAILQ_INSERT_TAIL(&call->hub->finished, call, link);
-        event_active(&call->hub->due, EV_TIMEOUT, 0);
+        switch (call->state) {
+        case CALL_WAITING:
+                TAILQ_INSERT_TAIL(&call->calls->waiting, call, link);
+                call->calls->waiting_bytes += call->params.length;
+                call->calls->count++;
+                if (call->limits_all)
+                        set_deadline(call);
+                break;
+        case CALL_SENT:
+                buffer_done(&call->params);
+                TAILQ_INSERT_TAIL(bucket(call->calls, call->id), call, link);
+                call->calls->count++;
+                call->result.sent = true;
+                set_deadline(call);
+                break;
+        case CALL_FINISHED:
+                event_del(&call->deadline);
+                buffer_done(&call->params);
+                call->calls = NULL;
+                call->result.duration_us = clock_us() - call->since;
+                TAILQ_INSERT_TAIL(&call->outbox->calls, call, link);
+                event_active(call->outbox->due, EV_TIMEOUT, 0);
+                break;
+        case CALL_FREED:
+                call_free(call);
+                break;
+        default:
+                break;
+        }
 }
 
-static void fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-static void fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
+static void step(struct hub_call *call, enum call_event event)
+{
+        const struct transition *t = &transitions[call->state][event];
+
+        assert(t->next != CALL_NEW);
+        if (t->action)
+                t->action(call);
+        leave(call);
+        call->state = t->next;
+        enter(call);
+}
+
+/* ---- what happens to a call ---- */
+
+static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const char *format,
+                        va_list args)
+{
+        vsnprintf(call->message, sizeof(call->message), format, args);
+        call->result.outcome = outcome;
+        call->result.message = call->message;
+}
+
+static void finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
+                   const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
+                   const char *format, ...)
 {
         va_list args;
 
         va_start(args, format);
-        vsnprintf(call->message, sizeof(call->message), format, args);
+        set_outcome(call, outcome, format, args);
         va_end(args);
-        call->result.message = call->message;
-        finish(call, outcome);
+        step(call, event);
 }
 
-void hub_call_tell(struct hub_call *call)
+void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
 {
-        assert(call->state == CALL_FINISHED);
-        TAILQ_REMOVE(&call->hub->finished, call, link);
-        call->fn(call->data, &call->result);
-        hub_call_free(call);
+        va_list args;
+
+        va_start(args, format);
+        set_outcome(call, outcome, format, args);
+        va_end(args);
+        step(call, EVENT_FAILED);
 }
 
-static void cancel(struct hub_call *call, const char *reason)
+static const char *server_name(const struct hub_call *call)
 {
-        char params[128];
-        int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
-                         (long long)call->id, reason);
-
-        /* When it cannot be sent there is nothing to be done: the answer will be passed over. */
-        hub_server_notify(call->server, "notifications/cancelled", params, (size_t)n);
-}
-
-void hub_call_drop(struct hub_call *call)
-{
-        if (call->state == CALL_SENT)
-                cancel(call, "nobody waits for it any more");
-        detach(call);
-        hub_call_free(call);
+        return call->calls->host->name(call->calls->data);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct hub_call *call = data;
-        double seconds = call->timeout_ms / 1000.0;
-        const char *server = call->server->config->name;
-        bool was_sent = call->state == CALL_SENT;
 
         (void)fd;
         (void)what;
-        if (was_sent)
-                cancel(call, "timeout");
-        detach(call);
-        if (was_sent)
-                fail(call, HUB_TIMEOUT, "server \"%s\" did not answer within %g s", server,
-                     seconds);
-        else
-                fail(call, HUB_TIMEOUT, "server \"%s\" did not start within %g s", server, seconds);
+        finish(call, EVENT_TIMED_OUT, HUB_TIMEOUT, "server \"%s\" did not %s within %g s",
+               server_name(call), call->state == CALL_SENT ? "answer" : "start",
+               call->timeout_ms / 1000.0);
 }
 
-static void set_deadline(struct hub_call *call)
+void hub_call_drop(struct hub_call *call)
 {
-        struct timeval in = {.tv_sec = call->timeout_ms / 1000,
-                             .tv_usec = (suseconds_t)(call->timeout_ms % 1000) * 1000};
-
-        evtimer_add(&call->deadline, &in);
+        step(call, EVENT_DROPPED);
 }
 
-/* Sends it; the server is READY. The call is in no list. */
-static void send_call(struct hub_call *call)
+/* ---- the outbox ---- */
+
+void call_outbox_init(struct call_outbox *outbox, struct event *due)
 {
-        struct hub_server *s = call->server;
-
-        if (!hub_tools_has(s->tools, call->tool)) {
-                fail(call, HUB_NOT_FOUND, "server \"%s\" has no tool \"%.200s\"", s->config->name,
-                     call->tool);
-                return;
-        }
-        call->id = ++s->last_id;
-        int r = hub_server_request(s, call->id, "tools/call", buffer_bytes(&call->params),
-                                   call->params.length);
-        if (r == -EMSGSIZE) {
-                fail(call, HUB_UNAVAILABLE,
-                     "server \"%s\" does not read what it is sent: %zu MiB are waiting for it",
-                     s->config->name, s->queue.length >> 20);
-                return;
-        }
-        if (r < 0) {
-                fail(call, HUB_UNAVAILABLE, "cannot send to server \"%s\": %s", s->config->name,
-                     strerrordesc_np(-r));
-                return;
-        }
-        buffer_done(&call->params);
-        call->result.sent = true;
-        call->state = CALL_SENT;
-        TAILQ_INSERT_TAIL(list_of(call), call, link);
-        s->n_calls++;
-        if (!evtimer_pending(&call->deadline, NULL))
-                set_deadline(call);
+        TAILQ_INIT(&outbox->calls);
+        outbox->due = due;
 }
 
-/* In order; what is sent leaves the list, what cannot be sent is finished. */
-void hub_call_send_waiting(struct hub_server *s)
+void call_outbox_done(struct call_outbox *outbox)
 {
         struct hub_call *call;
 
-        while ((call = TAILQ_FIRST(&s->waiting))) {
-                TAILQ_REMOVE(&s->waiting, call, link);
-                s->n_calls--;
-                s->waiting_bytes -= call->params.length;
-                send_call(call);
-                if (call->state == CALL_FINISHED)
-                        event_del(&call->deadline);
+        while ((call = TAILQ_FIRST(&outbox->calls)))
+                step(call, EVENT_DROPPED);
+}
+
+bool call_outbox_is_empty(const struct call_outbox *outbox)
+{
+        return TAILQ_EMPTY(&outbox->calls);
+}
+
+void call_outbox_deliver(struct call_outbox *outbox)
+{
+        struct hub_call *call = TAILQ_FIRST(&outbox->calls);
+
+        /* In no list from now on: the callback may free the outbox with all calls in it. */
+        step(call, EVENT_DELIVERED);
+        call->fn(call->data, &call->result);
+        call_free(call);
+}
+
+/* ---- the calls of a server ---- */
+
+struct hub_calls *hub_calls_new(const struct hub_calls_host *host, void *data)
+{
+        struct hub_calls *calls = calloc(1, sizeof(*calls));
+
+        if (!calls)
+                return NULL;
+        calls->host = host;
+        calls->data = data;
+        TAILQ_INIT(&calls->waiting);
+        for (size_t i = 0; i < BUCKETS; i++)
+                TAILQ_INIT(&calls->sent[i]);
+        return calls;
+}
+
+static void free_all(struct call_list *list)
+{
+        struct hub_call *call;
+
+        while ((call = TAILQ_FIRST(list))) {
+                TAILQ_REMOVE(list, call, link);
+                call_free(call);
         }
 }
 
-static void wait_for_server(struct hub_call *call)
+struct hub_calls *hub_calls_free(struct hub_calls *calls)
 {
-        struct hub_server *s = call->server;
-
-        if (s->waiting_bytes > 0 && s->waiting_bytes + call->params.length > HUB_QUEUE_MAX) {
-                fail(call, HUB_UNAVAILABLE,
-                     "server \"%s\" is starting, and %zu MiB wait for it already", s->config->name,
-                     s->waiting_bytes >> 20);
-                return;
-        }
-        call->state = CALL_WAITING;
-        TAILQ_INSERT_TAIL(&s->waiting, call, link);
-        s->n_calls++;
-        s->waiting_bytes += call->params.length;
-        if (s->state == SERVER_STOPPED || s->state == SERVER_FAILED)
-                hub_server_start(s);
+        if (!calls)
+                return NULL;
+        free_all(&calls->waiting);
+        for (size_t i = 0; i < BUCKETS; i++)
+                free_all(&calls->sent[i]);
+        free(calls);
+        return NULL;
 }
 
-static void route(struct hub_call *call)
+size_t hub_calls_count(const struct hub_calls *calls)
 {
-        struct hub_server *s = call->server;
-        const char *unusable = hub_server_unusable(s);
-
-        if (unusable) {
-                fail(call, HUB_UNAVAILABLE, "server \"%s\": %s", s->config->name, unusable);
-                return;
-        }
-        if (s->n_calls >= HUB_CALLS_MAX) {
-                fail(call, HUB_UNAVAILABLE, "server \"%s\" has %d calls in flight already",
-                     s->config->name, HUB_CALLS_MAX);
-                return;
-        }
-        uint64_t now = clock_us();
-        hub_server_list_used(s);
-        if (s->state == SERVER_READY)
-                send_call(call);
-        else if (s->state == SERVER_FAILED && now < s->retry_at)
-                fail(call, HUB_UNAVAILABLE, "server \"%s\": %s (tried %u times, again in %llu s)",
-                     s->config->name, s->error.text, s->failures,
-                     (unsigned long long)((s->retry_at - now + 999999) / 1000000));
-        else
-                wait_for_server(call);
+        return calls->count;
 }
 
-/* The one of this name; of several, the one that can be used (the others have a problem). */
-static struct hub_server *find_server(struct hub *hub, const char *name)
+bool hub_calls_any_waiting(const struct hub_calls *calls)
 {
-        struct hub_server *found = NULL;
+        return !TAILQ_EMPTY(&calls->waiting);
+}
 
-        for (size_t i = 0; i < hub->n_servers; i++) {
-                struct hub_server *s = hub->servers[i];
-                if (strcmp(s->config->name, name) != 0)
-                        continue;
-                if (!hub_server_unusable(s))
-                        return s;
-                if (!found)
-                        found = s;
+void hub_calls_send(struct hub_calls *calls, struct hub_call *call)
+{
+        const char *name = calls->host->name(calls->data);
+
+        if (!calls->host->has_tool(calls->data, call->tool)) {
+                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no tool \"%.200s\"", name,
+                              call->tool);
+                return;
         }
-        return found;
+        int64_t r = calls->host->send(calls->data, buffer_bytes(&call->params),
+                                      call->params.length);
+        if (r == -EMSGSIZE) {
+                hub_call_fail(call, HUB_UNAVAILABLE,
+                              "server \"%s\" does not read its input: too many requests are queued",
+                              name);
+        } else if (r < 0) {
+                hub_call_fail(call, HUB_UNAVAILABLE, "cannot send to server \"%s\": %s", name,
+                              strerrordesc_np((int)-r));
+        } else {
+                call->calls = calls;
+                call->id = r;
+                step(call, EVENT_SENT);
+        }
+}
+
+bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call)
+{
+        size_t bytes = calls->waiting_bytes;
+
+        if (bytes > 0 && bytes + call->params.length > CALL_WAITING_BYTES_MAX) {
+                hub_call_fail(call, HUB_UNAVAILABLE,
+                              "server \"%s\" is starting, and calls of %zu MiB wait for it already",
+                              calls->host->name(calls->data), bytes >> 20);
+                return false;
+        }
+        call->calls = calls;
+        step(call, EVENT_QUEUED);
+        return true;
+}
+
+void hub_calls_send_waiting(struct hub_calls *calls)
+{
+        struct hub_call *call;
+
+        /* Each leaves the list, sent or failed. */
+        while ((call = TAILQ_FIRST(&calls->waiting)))
+                hub_calls_send(calls, call);
 }
 
 static int write_params(struct buffer *b, const char *tool, yyjson_val *arguments)
@@ -254,145 +405,101 @@ static int write_params(struct buffer *b, const char *tool, yyjson_val *argument
         return r < 0 ? r : buffer_append(b, "}", 1);
 }
 
-static int new_call(struct hub_call **ret, struct hub *hub, const char *tool, yyjson_val *arguments,
-                    struct error *err)
+int hub_call_new(struct event_base *base, struct call_outbox *outbox,
+                 const struct call_request *request, struct hub_call **ret, struct error *err)
 {
         struct hub_call *call = calloc(1, sizeof(*call));
+        uint32_t own = request->server_timeout_ms ? request->server_timeout_ms : CALL_TIMEOUT_MS;
+
         if (!call)
                 return error_errno(err, ENOMEM, "call");
-        call->hub = hub;
+        call->outbox = outbox;
         call->since = clock_us();
-        call->state = CALL_FINISHED;
+        call->fn = request->fn;
+        call->data = request->data;
+        /* The server's own timeout is for the answer; its start has another. */
+        call->timeout_ms = request->timeout_ms ? request->timeout_ms : own;
+        call->limits_all = request->timeout_ms != 0;
         buffer_init(&call->params, LINES_MOST);
-        evtimer_assign(&call->deadline, hub->base, on_deadline, call);
-        call->tool = strdup(tool);
-        int r = call->tool ? write_params(&call->params, tool, arguments) : -ENOMEM;
+        evtimer_assign(&call->deadline, base, on_deadline, call);
+        call->tool = strdup(request->tool);
+        int r = call->tool ? write_params(&call->params, request->tool, request->arguments)
+                           : -ENOMEM;
         if (r < 0) {
-                hub_call_free(call);
-                return error_errno(err, -r, "write the arguments of %.100s", tool);
+                call_free(call);
+                return error_errno(err, -r, "write the arguments of %.100s", request->tool);
         }
         *ret = call;
         return 0;
 }
 
-/* Why the profile may not call it: its outcome then. Returns whether it may. */
-static bool is_in_reach(struct hub_call *call, const struct config_profile *profile)
-{
-        const struct config_server *server = call->server->config;
-        char blame[320];
-
-        if (hub_access_tool(profile, server, call->tool))
-                return true;
-        hub_access_blame(profile, server, call->tool, blame, sizeof(blame));
-        if (hub_access_server(profile, server))
-                fail(call, HUB_NOT_FOUND, "tool \"%.200s\" of server \"%s\" is not in reach of %s",
-                     call->tool, server->name, blame);
-        else
-                fail(call, HUB_NOT_FOUND, "server \"%s\" is not in reach of %s", server->name,
-                     blame);
-        return false;
-}
-
-int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
-             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
-             void (*fn)(void *data, const struct hub_result *result), void *data,
-             struct hub_call **ret, struct error *err)
-{
-        struct hub_call *call = NULL;
-
-        if (arguments && !yyjson_is_obj(arguments))
-                return error_set(err, EINVAL, "the arguments of %.100s are not an object", tool);
-        int r = new_call(&call, hub, tool, arguments, err);
-        if (r < 0)
-                return r;
-        call->fn = fn;
-        call->data = data;
-        call->server = find_server(hub, server);
-        *ret = call;
-        if (!call->server) {
-                fail(call, HUB_NOT_FOUND, "there is no server \"%.200s\"", server);
-                return 0;
-        }
-        if (!is_in_reach(call, profile))
-                return 0;
-        uint32_t own = call->server->config->timeout_ms;
-        call->timeout_ms = timeout_ms ? timeout_ms : own ? own : HUB_CALL_MS;
-        route(call);
-        /* A time that the caller gave is for all of it; the server's own is for the answer, as
-         * starting has its own. */
-        if (timeout_ms && call->state == CALL_WAITING)
-                set_deadline(call);
-        return 0;
-}
-
-static void fail_all(struct hub_call_list *list, const char *message)
+static void fail_all(struct call_list *list, const char *message)
 {
         struct hub_call *call;
 
-        while ((call = TAILQ_FIRST(list))) {
-                detach(call);
-                fail(call, HUB_UNAVAILABLE, "%s", message);
-        }
+        while ((call = TAILQ_FIRST(list)))
+                hub_call_fail(call, HUB_UNAVAILABLE, "%s", message);
 }
 
-void hub_call_fail_sent(struct hub_server *s, const char *message)
+void hub_calls_fail_sent(struct hub_calls *calls, const char *message)
 {
-        for (size_t i = 0; i < CALL_BUCKETS; i++)
-                fail_all(&s->sent[i], message);
+        for (size_t i = 0; i < BUCKETS; i++)
+                fail_all(&calls->sent[i], message);
 }
 
-void hub_call_fail_waiting(struct hub_server *s, const char *message)
+void hub_calls_fail_waiting(struct hub_calls *calls, const char *message)
 {
-        fail_all(&s->waiting, message);
+        fail_all(&calls->waiting, message);
 }
 
-static struct hub_call *find_number(struct hub_server *s, int64_t n)
+/* ---- answers ---- */
+
+static struct hub_call *find_number(struct hub_calls *calls, int64_t n)
 {
         struct hub_call *call;
 
-        TAILQ_FOREACH (call, &s->sent[(uint64_t)n % CALL_BUCKETS], link) {
+        TAILQ_FOREACH (call, bucket(calls, n), link) {
                 if (call->id == n)
                         return call;
         }
         return NULL;
 }
 
-struct hub_call *hub_call_find(struct hub_server *s, yyjson_val *id)
+struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id)
 {
         int64_t n;
 
-        return json_int64(id, &n) < 0 ? NULL : find_number(s, n);
+        return json_int64(id, &n) < 0 ? NULL : find_number(calls, n);
 }
 
 /* The one call that was sent; NULL when there are none or several. */
-static struct hub_call *find_only(struct hub_server *s)
+static struct hub_call *find_only(struct hub_calls *calls)
 {
         struct hub_call *only = NULL;
 
-        if (s->n_calls != 1)
+        if (calls->count != 1)
                 return NULL;
-        for (size_t i = 0; i < CALL_BUCKETS && !only; i++)
-                only = TAILQ_FIRST(&s->sent[i]);
+        for (size_t i = 0; i < BUCKETS && !only; i++)
+                only = TAILQ_FIRST(&calls->sent[i]);
         return only;
 }
 
-struct hub_call *hub_call_guess(struct hub_server *s, const char *line, size_t n)
+struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n)
 {
         int64_t id;
 
-        if (s->n_calls == 0 || n == 0 || line[0] != '{')
+        if (calls->count == 0 || n == 0 || line[0] != '{')
                 return NULL;
         if (jsonrpc_guess_id(line, n, &id))
-                return find_number(s, id);
-        /* Many servers write the id last: of a line that was cut it is missing. */
-        return n == LINES_MOST ? find_only(s) : NULL;
+                return find_number(calls, id);
+        /* Many servers write the id last: a line that was cut does not have it. */
+        return n == LINES_MOST ? find_only(calls) : NULL;
 }
 
-void hub_call_spoiled(struct hub_call *call, const char *why)
+void hub_call_answer_invalid(struct hub_call *call, const char *why)
 {
-        detach(call);
-        fail(call, HUB_PROTOCOL, "server \"%s\" gave no proper answer: %s",
-             call->server->config->name, why);
+        finish(call, EVENT_ANSWERED, HUB_PROTOCOL, "server \"%s\" gave no valid answer: %s",
+               server_name(call), why);
 }
 
 /* Why this is no CallToolResult; NULL when it is one. A missing content counts as an empty one. */
@@ -416,7 +523,7 @@ static const char *find_fault(yyjson_val *result)
         return NULL;
 }
 
-/* What a server wants to know before it goes on; "" when it does not say. */
+/* The first thing that the server wants to know before it goes on; "" when it does not say. */
 static const char *first_request(yyjson_val *result)
 {
         yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(result, "inputRequests"));
@@ -426,28 +533,26 @@ static const char *first_request(yyjson_val *result)
         return method ? method : "";
 }
 
-/* Of MCP 2026-07-28: a result that is not the end of the call is refused. Returns whether it was.
- */
-static bool refuse_unfinished(struct hub_call *call, yyjson_val *result)
+/* MCP 2026-07-28: a result may also ask for input, or name a task. Returns whether it was refused
+ * because it does not complete the call. */
+static bool refuse_incomplete(struct hub_call *call, yyjson_val *result)
 {
         const char *type = json_string(result, "resultType", NULL);
-        const char *server = call->server->config->name;
 
-        if (call->server->speaks != HUB_ERA_MODERN || !type || strcmp(type, "complete") == 0)
+        if (!type || strcmp(type, "complete") == 0)
                 return false;
-        detach(call);
         if (strcmp(type, "input_required") == 0)
-                fail(call, HUB_PROTOCOL,
-                     "server \"%s\" asks for input before it goes on (%.60s), and there is nobody whom Cloister could ask",
-                     server, first_request(result));
+                finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
+                       "server \"%s\" asks for input before it goes on (%.60s), and Cloister has nobody to ask",
+                       server_name(call), first_request(result));
         else
-                fail(call, HUB_PROTOCOL,
-                     "server \"%s\" answered with a result of the kind \"%.40s\", which Cloister did not ask for and cannot wait for",
-                     server, type);
+                finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
+                       "server \"%s\" answered with a result of type \"%.40s\", which Cloister does not support",
+                       server_name(call), type);
         return true;
 }
 
-/* The line that it lies in goes when the next is read. */
+/* The line that holds it is overwritten when the next one is read. */
 static void keep_text(struct hub_call *call, const char *text, size_t n)
 {
         call->text = text ? malloc(n) : NULL;
@@ -458,28 +563,29 @@ static void keep_text(struct hub_call *call, const char *text, size_t n)
         call->result.text_length = n;
 }
 
-void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer)
+void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern)
 {
-        const char *fault = answer->kind == JSONRPC_RESPONSE ? find_fault(answer->result) : NULL;
+        bool is_result = answer->kind == JSONRPC_RESPONSE;
+        const char *fault = is_result ? find_fault(answer->result) : NULL;
 
         if (fault) {
-                hub_call_spoiled(call, fault);
+                hub_call_answer_invalid(call, fault);
                 return;
         }
-        if (answer->kind == JSONRPC_RESPONSE && refuse_unfinished(call, answer->result))
+        if (is_result && is_modern && refuse_incomplete(call, answer->result))
                 return;
-        detach(call);
         call->answer = *answer;
         *answer = (struct jsonrpc_message){};
-        if (call->answer.kind == JSONRPC_RESPONSE) {
+        if (is_result) {
+                call->result.outcome = HUB_OK;
                 call->result.result = call->answer.result;
                 keep_text(call, call->answer.text, call->answer.text_length);
                 call->answer.text = NULL;
-                finish(call, HUB_OK);
-                return;
+        } else {
+                call->result.outcome = HUB_PROTOCOL;
+                call->result.rpc_code = call->answer.error_code;
+                call->result.rpc_data = call->answer.error_data;
+                call->result.message = call->answer.error_message;
         }
-        call->result.rpc_code = call->answer.error_code;
-        call->result.rpc_data = call->answer.error_data;
-        call->result.message = call->answer.error_message;
-        finish(call, HUB_PROTOCOL);
+        step(call, EVENT_ANSWERED);
 }

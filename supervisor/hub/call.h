@@ -1,62 +1,95 @@
-/* One call of a tool: waits for its server, then for the answer, then for its turn to be told.
- * Private to the hub. */
+/*
+ * The calls of one server, from the request to the callback. Internal to the hub.
+ *
+ * A call waits while its server starts, is sent, and ends with an outcome, which is delivered from
+ * the event loop: no function here calls a callback of the hub's user, but for
+ * call_outbox_deliver(). What a server has to do for its calls is a table of functions, so that
+ * calls know neither servers nor the hub.
+ */
 #pragma once
 
-#include <event2/event_struct.h>
+#include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "base/buffer.h"
+#include "base/error.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/hub/hub.h"
 
-struct hub_server;
-struct hub_call_list;
-
-enum call_state { CALL_WAITING, CALL_SENT, CALL_FINISHED };
-
-struct hub_call {
-        TAILQ_ENTRY(hub_call) link; /* in the list that its state says */
-        enum call_state state;
-        struct hub *hub;
-        struct hub_server *server; /* NULL: there is none of that name */
-        char *tool;
-        struct buffer params; /* until sent */
-        int64_t id;           /* once sent */
-        struct event deadline;
-        uint32_t timeout_ms;
-        uint64_t since;
-
-        void (*fn)(void *data, const struct hub_result *result);
-        void *data;
-
-        struct hub_result result;
-        struct jsonrpc_message answer; /* owns what the result points to */
-        char *text;                    /* but its text */
-        char message[sizeof(((struct error *)0)->text)];
+enum {
+        CALLS_MAX = 65536,                 /* of one server, waiting or sent */
+        CALL_WAITING_BYTES_MAX = 64 << 20, /* of the arguments that wait, but for a single call */
+        CALL_TIMEOUT_MS = 60000,           /* where neither the caller nor the config says */
 };
 
-/* Sends those that wait; the server is READY. */
-void hub_call_send_waiting(struct hub_server *s);
+struct hub_calls; /* the calls of one server that wait or were sent */
 
-/* All that were sent, or that wait, end so. */
-void hub_call_fail_sent(struct hub_server *s, const char *message);
-void hub_call_fail_waiting(struct hub_server *s, const char *message);
+struct hub_calls_host {
+        /* For messages. */
+        const char *(*name)(void *data);
+        bool (*has_tool)(void *data, const char *tool);
+        /* Sends tools/call and returns the id of the request; or cancels that request. -EMSGSIZE:
+         * too much waits to be read by the server; or another negative errno. */
+        int64_t (*send)(void *data, const char *params, size_t n);
+        void (*cancel)(void *data, int64_t id, const char *reason);
+};
 
-/* The call of this id that was sent; NULL when there is none. */
-struct hub_call *hub_call_find(struct hub_server *s, yyjson_val *id);
-/* The call that a line was meant to answer, though it cannot be read whole; NULL when it cannot be
- * told. */
-struct hub_call *hub_call_guess(struct hub_server *s, const char *line, size_t n);
+/* Calls with an outcome, in order of delivery. The owner embeds it. */
+struct call_outbox {
+        TAILQ_HEAD(call_outbox_list, hub_call) calls;
+        struct event *due; /* borrowed; made active for each call that comes in */
+};
 
-/* Takes the answer over (its document too). */
-void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer);
-/* The server answered with something that is not an answer. */
-void hub_call_spoiled(struct hub_call *call, const char *why);
+void call_outbox_init(struct call_outbox *outbox, struct event *due);
+/* Frees the calls; their callbacks are not called. */
+void call_outbox_done(struct call_outbox *outbox);
+bool call_outbox_is_empty(const struct call_outbox *outbox);
+/* Calls the callback of the first one, which may free the outbox. */
+void call_outbox_deliver(struct call_outbox *outbox);
 
-/* Tells the callback of one whose state is CALL_FINISHED, and frees it. */
-void hub_call_tell(struct hub_call *call);
-void hub_call_free(struct hub_call *call);
-/* All of a list, untold. */
-void hub_call_free_all(struct hub_call_list *list);
+/* What a call is about. */
+struct call_request {
+        const char *tool;
+        yyjson_val *arguments; /* an object, or NULL */
+        uint32_t timeout_ms;   /* for all of it; 0: server_timeout_ms for the answer */
+        uint32_t server_timeout_ms;
+        void (*fn)(void *data, const struct hub_result *result);
+        void *data;
+};
+
+/* A call that is of no server yet: hub_call_fail(), hub_calls_send() or hub_calls_queue() must
+ * follow. */
+int hub_call_new(struct event_base *base, struct call_outbox *outbox,
+                 const struct call_request *request, struct hub_call **ret, struct error *err);
+/* Ends it without its having been sent, or because its server has failed. */
+void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+struct hub_calls *hub_calls_new(const struct hub_calls_host *host, void *data);
+/* Frees the calls too; their callbacks are not called. */
+struct hub_calls *hub_calls_free(struct hub_calls *calls);
+size_t hub_calls_count(const struct hub_calls *calls);
+bool hub_calls_any_waiting(const struct hub_calls *calls);
+
+/* Sends a new call now, or fails it. */
+void hub_calls_send(struct hub_calls *calls, struct hub_call *call);
+/* Lets it wait until the server is ready. Returns false if it has failed instead, because too much
+ * waits already. */
+bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call);
+/* The server is ready: sends those that wait, in order. */
+void hub_calls_send_waiting(struct hub_calls *calls);
+
+/* All that were sent, or that wait, end as unavailable. */
+void hub_calls_fail_sent(struct hub_calls *calls, const char *message);
+void hub_calls_fail_waiting(struct hub_calls *calls, const char *message);
+
+/* The call that was sent with this id, or NULL. */
+struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id);
+/* The call that a line answers which cannot be parsed, or NULL. */
+struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n);
+
+/* Takes ownership of the answer (its document too). is_modern: it is one of MCP 2026-07-28. */
+void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern);
+/* The server answered with something that is not a valid answer. */
+void hub_call_answer_invalid(struct hub_call *call, const char *why);

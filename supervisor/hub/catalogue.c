@@ -1,30 +1,30 @@
-/* The payload of a CATALOG frame: what is known of every server. */
+/* Writes the payload of a CATALOG frame: the servers and their tools. */
 #include <errno.h>
 #include <string.h>
 
 #include "supervisor/hub/access.h"
 #include "supervisor/hub/hub-internal.h"
 
-/* The states of the frame; what has tools from an earlier time can be called. */
+/* The states of the frame. "cached": the tools of an earlier run can be called. */
 static const char *state_of(const struct hub_server *s)
 {
-        if (s->config->disabled)
+        if (hub_server_config(s)->disabled)
                 return "disabled";
-        if (hub_server_unusable(s) || s->state == SERVER_FAILED)
+        if (hub_server_unusable(s) || hub_server_error(s))
                 return "failed";
-        if (s->state == SERVER_READY)
+        if (hub_server_is_ready(s))
                 return "ready";
-        return s->tools ? "cached" : "starting";
+        return hub_server_tools(s) ? "cached" : "starting";
 }
 
 static const char *error_of(const struct hub_server *s)
 {
-        if (s->config->disabled)
+        if (hub_server_config(s)->disabled)
                 return NULL;
         const char *unusable = hub_server_unusable(s);
         if (unusable)
                 return unusable;
-        return s->state == SERVER_FAILED ? s->error.text : NULL;
+        return hub_server_error(s);
 }
 
 static int append_text(struct buffer *b, const char *key, const char *text)
@@ -35,57 +35,58 @@ static int append_text(struct buffer *b, const char *key, const char *text)
         return r < 0 ? r : json_append_string(b, text, strlen(text));
 }
 
-struct asking {
+struct filter {
         const struct config_profile *profile;
         const struct config_server *server;
 };
 
-static bool is_wanted(void *data, const char *tool)
+static bool is_allowed(void *data, const char *tool)
 {
-        const struct asking *asking = data;
+        const struct filter *filter = data;
 
-        return hub_access_tool(asking->profile, asking->server, tool);
+        return hub_access_tool(filter->profile, filter->server, tool);
 }
 
 static int append_tools(struct buffer *b, const struct hub_server *s,
                         const struct config_profile *profile)
 {
-        struct asking asking = {profile, s->config};
+        struct filter filter = {profile, hub_server_config(s)};
 
-        if (hub_access_is_limited(profile, s->config))
-                return hub_tools_append(s->tools, b, is_wanted, &asking);
-        const struct buffer *text = hub_tools_text(s->tools);
+        if (hub_access_is_limited(profile, hub_server_config(s)))
+                return hub_tools_append(hub_server_tools(s), b, is_allowed, &filter);
+        const struct buffer *text = hub_tools_text(hub_server_tools(s));
         return buffer_append(b, buffer_bytes(text), text->length);
 }
 
-/* error NULL: the server's own; else its tools are left out. */
+/* error: replaces the server's own, and its tools; or NULL. */
 static int append_server(struct buffer *b, const struct hub_server *s,
                          const struct config_profile *profile, const char *error)
 {
         int r = buffer_append_text(b, "{\"name\":");
 
         if (r >= 0)
-                r = json_append_string(b, s->config->name, strlen(s->config->name));
+                r = json_append_string(b, hub_server_config(s)->name,
+                                       strlen(hub_server_config(s)->name));
         if (r >= 0)
                 r = append_text(b, "state", error ? "failed" : state_of(s));
         if (r >= 0)
                 r = append_text(b, "error", error ? error : error_of(s));
         if (r >= 0 && !error)
-                r = append_text(b, "instructions", s->instructions);
+                r = append_text(b, "instructions", hub_server_instructions(s));
         if (r >= 0)
                 r = buffer_append_text(b, ",\"tools\":[");
-        if (r >= 0 && !error && s->tools && !hub_server_unusable(s))
+        if (r >= 0 && !error && hub_server_tools(s) && !hub_server_unusable(s))
                 r = append_tools(b, s, profile);
         return r < 0 ? r : buffer_append(b, "]}", 2);
 }
 
-/* Room that the servers after this one need at least, for their names and errors. */
+/* Bytes to keep free for the names and errors of the servers after this one. */
 static size_t room_for_rest(const struct hub *hub, size_t i)
 {
         return (hub->n_servers - i) * 8192;
 }
 
-/* One server behind what is there; one whose tools do not fit says so in their place. */
+/* Appends one server; if its tools do not fit, an error in their place. */
 static int append_next(struct buffer *b, const struct hub *hub, size_t i,
                        const struct config_profile *profile, const char *comma)
 {
@@ -113,7 +114,7 @@ int hub_catalogue_build(struct buffer *b, const struct hub *hub,
         const char *comma = "";
 
         for (size_t i = 0; r >= 0 && i < hub->n_servers; i++) {
-                if (!hub_access_server(profile, hub->servers[i]->config))
+                if (!hub_access_server(profile, hub_server_config(hub->servers[i])))
                         continue;
                 r = append_next(b, hub, i, profile, comma);
                 comma = ",";

@@ -1,28 +1,53 @@
 /*
- * Learning which era of MCP a server speaks, and shaking hands in it.
+ * Which era of MCP a server speaks.
  *
  * Theory of operation
  *
- * A server of unknown era is asked server/discover first. A modern one says what it supports. A
- * legacy one says that there is no such method, and is asked to initialize on the same pipe; or it
- * says nothing, and is asked to initialize HUB_PROBE_MS later, while an answer that comes late
- * still counts (npx may have had to download first); or it ends over what it does not know, or
- * refuses to initialize after it (supergateway has done so by itself then), and is started again
- * without the question. What proved right is kept with the tools in the cache, so that a legacy
- * server is not asked again; when the memory turns out wrong, the next attempt asks.
+ * A server of unknown era is sent server/discover first. A modern server answers with what it
+ * supports. A legacy server does one of these:
+ *
+ *  - It answers that there is no such method: it is sent initialize on the same pipe.
+ *  - It does not answer: it is sent initialize HANDSHAKE_PROBE_MS later, and an answer to
+ *    server/discover that comes later still counts (npx may have had to download the server).
+ *  - It ends because of the unknown request, or refuses to initialize after it (supergateway takes
+ *    the request for the initialization): it is started again and sent initialize only.
+ *
+ * The era is kept in the cache with the tools, so that a legacy server is not probed again. When the
+ * cached era proves wrong, the next attempt probes.
  */
+#include "supervisor/hub/handshake.h"
+
 #include <assert.h>
-#include <errno.h>
+#include <event2/event_struct.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
-#include "base/log.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "cloister-config.h"
-#include "supervisor/hub/catalogue-cache.h"
-#include "supervisor/hub/hub-internal.h"
 
-/* Of MCP 2026-07-28: a server that says one of these speaks it. */
+enum phase { PHASE_NONE, PHASE_PROBING, PHASE_INITIALIZING, PHASE_DONE };
+
+struct handshake {
+        struct connection *connection;
+        const struct handshake_host *host;
+        void *data;
+        enum phase phase;
+        enum hub_era era;      /* as known from this process or an earlier one */
+        enum hub_era speaks;   /* this process; UNKNOWN until it has said so */
+        bool is_probed;        /* this process was sent server/discover */
+        bool skips_probe;      /* the next one is not */
+        bool listens;          /* it will say when its tools change */
+        int64_t discover_id;   /* 0: not sent, or answered */
+        int64_t initialize_id; /* the same */
+        int64_t listen_id;     /* of the open subscription; 0: none */
+        struct event probe;    /* the end of the wait for server/discover */
+        struct event relisten; /* a subscription that has ended is asked for again */
+};
+
+/* Error codes of MCP 2026-07-28: a server that sends one speaks it. */
 enum {
         HEADER_MISMATCH = -32020,
         MISSING_CLIENT_CAPABILITY = -32021,
@@ -30,7 +55,7 @@ enum {
 };
 
 static const char modern[] = "2026-07-28";
-/* The revisions that shake hands by initialize (what each changed is none of ours to send). */
+/* The revisions that begin with initialize. */
 static const char *const revisions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
 static const char initialize[] =
@@ -58,91 +83,145 @@ enum hub_era hub_era_find(const char *name)
         return HUB_ERA_UNKNOWN;
 }
 
-static void send_initialize(struct hub_server *s)
+static void set_speaks(struct handshake *h, enum hub_era era)
 {
-        hub_server_initializing(s);
-        s->request_id = ++s->last_id;
-        hub_server_request(s, s->request_id, "initialize", initialize, strlen(initialize));
+        h->speaks = era;
+        connection_set_modern(h->connection, era == HUB_ERA_MODERN);
 }
 
-void hub_handshake_begin(struct hub_server *s)
+static void fail(struct handshake *h, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+static void fail(struct handshake *h, const char *format, ...)
 {
-        const struct timeval in = {.tv_sec = HUB_PROBE_MS / 1000,
-                                   .tv_usec = (suseconds_t)(HUB_PROBE_MS % 1000) * 1000};
+        char why[400];
+        va_list args;
 
-        s->speaks = HUB_ERA_UNKNOWN;
-        s->is_probed = s->era != HUB_ERA_LEGACY && !s->skips_probe;
-        s->skips_probe = false;
-        if (!s->is_probed) {
-                send_initialize(s);
+        va_start(args, format);
+        vsnprintf(why, sizeof(why), format, args);
+        va_end(args);
+        h->host->failed(h->data, why);
+}
+
+/* Returns the id, or 0 when it cannot be sent: the deadline of the start will pass then. */
+static int64_t request(struct handshake *h, const char *method, const char *params)
+{
+        int64_t id = connection_request(h->connection, method, params, strlen(params));
+
+        return id < 0 ? 0 : id;
+}
+
+static void send_initialize(struct handshake *h)
+{
+        h->phase = PHASE_INITIALIZING;
+        h->initialize_id = request(h, "initialize", initialize);
+}
+
+void handshake_begin(struct handshake *h)
+{
+        const struct timeval in = clock_timeval_ms(HANDSHAKE_PROBE_MS);
+
+        set_speaks(h, HUB_ERA_UNKNOWN);
+        h->is_probed = h->era != HUB_ERA_LEGACY && !h->skips_probe;
+        h->skips_probe = false;
+        if (!h->is_probed) {
+                send_initialize(h);
                 return;
         }
-        s->discover_id = ++s->last_id;
-        s->speaks = HUB_ERA_MODERN; /* what the question itself is written in */
-        hub_server_request(s, s->discover_id, "server/discover", "{}", 2);
-        s->speaks = HUB_ERA_UNKNOWN;
-        /* One that was modern last time needs no second guess, only its time to start. */
-        if (s->era != HUB_ERA_MODERN)
-                evtimer_add(&s->probe, &in);
+        h->phase = PHASE_PROBING;
+        connection_set_modern(h->connection, true); /* server/discover is a modern request */
+        h->discover_id = request(h, "server/discover", "{}");
+        connection_set_modern(h->connection, false);
+        /* A server that was modern last time is not sent initialize too. */
+        if (h->era != HUB_ERA_MODERN)
+                evtimer_add(&h->probe, &in);
 }
 
-void hub_handshake_on_probe(evutil_socket_t fd, short what, void *data)
+static void on_probe(evutil_socket_t fd, short what, void *data)
 {
-        struct hub_server *s = data;
+        struct handshake *h = data;
 
         (void)fd;
         (void)what;
-        if (s->state == SERVER_PROBING)
-                send_initialize(s);
+        if (h->phase == PHASE_PROBING)
+                send_initialize(h);
 }
 
-void hub_handshake_drop(struct hub_server *s)
+void handshake_stop(struct handshake *h)
 {
-        event_del(&s->probe);
-        event_del(&s->relisten);
-        s->discover_id = s->listen_id = 0;
-        s->listens = false;
-        s->speaks = HUB_ERA_UNKNOWN;
+        event_del(&h->probe);
+        event_del(&h->relisten);
+        h->phase = PHASE_NONE;
+        h->discover_id = h->initialize_id = h->listen_id = 0;
+        h->listens = false;
+        set_speaks(h, HUB_ERA_UNKNOWN);
 }
 
-/* Whether the server took the question in. What it left in the pipe it did not end over. */
-static bool has_read_probe(const struct hub_server *s)
+const char *handshake_awaits(const struct handshake *h)
 {
-        int unread = 0;
-
-        if (s->fds[0] < 0)
-                return s->state == SERVER_INITIALIZING;
-        return s->queue.length == 0 && ioctl(s->fds[0], FIONREAD, &unread) == 0 && unread == 0;
+        return h->phase == PHASE_PROBING ? "server/discover" : "initialize";
 }
 
-bool hub_handshake_ended(struct hub_server *s)
+/* Whether the server has read server/discover: it did not end because of what is still in the pipe.
+ */
+static bool has_read_probe(const struct handshake *h)
 {
-        bool waits = s->state == SERVER_PROBING || s->state == SERVER_INITIALIZING;
-        bool over_probe = waits && s->discover_id != 0 && has_read_probe(s);
+        return connection_has_input(h->connection) ? connection_is_read(h->connection)
+                                                   : h->phase == PHASE_INITIALIZING;
+}
 
+bool handshake_ended(struct handshake *h)
+{
+        bool waits = h->phase == PHASE_PROBING || h->phase == PHASE_INITIALIZING;
+
+        h->skips_probe = waits && h->discover_id != 0 && has_read_probe(h);
         if (waits)
-                s->era = HUB_ERA_UNKNOWN;
-        s->skips_probe = over_probe;
-        return over_probe;
+                h->era = HUB_ERA_UNKNOWN;
+        return h->skips_probe;
 }
 
-void hub_handshake_expired(struct hub_server *s)
+void handshake_expired(struct handshake *h)
 {
-        /* One that took the question so badly that it answers nothing more gets another chance when
-         * it is tried again; one that was never asked is asked then. */
-        s->skips_probe = s->state == SERVER_INITIALIZING && s->discover_id != 0;
-        s->era = HUB_ERA_UNKNOWN;
+        /* server/discover may have confused the server so that it answers nothing any more: the
+         * next process is not sent it. A process that was not sent it is probed next time. */
+        h->skips_probe = h->phase == PHASE_INITIALIZING && h->discover_id != 0;
+        h->era = HUB_ERA_UNKNOWN;
 }
 
-static void take_instructions(struct hub_server *s, yyjson_val *result)
+enum hub_era handshake_era(const struct handshake *h)
+{
+        return h->era;
+}
+
+void handshake_set_era(struct handshake *h, enum hub_era era)
+{
+        h->era = era;
+}
+
+enum hub_era handshake_speaks(const struct handshake *h)
+{
+        return h->speaks;
+}
+
+bool handshake_listens(const struct handshake *h)
+{
+        return h->listens;
+}
+
+/* The server can be used. */
+static void finish(struct handshake *h, enum hub_era era)
+{
+        handshake_stop(h);
+        h->phase = PHASE_DONE;
+        h->era = era;
+        set_speaks(h, era);
+}
+
+static void report(struct handshake *h, yyjson_val *result)
 {
         size_t n = 0;
-        const char *text = json_string(result, "instructions", &n);
+        const char *instructions = json_string(result, "instructions", &n);
 
-        free(s->instructions);
-        s->instructions = text && n > 0
-                                  ? strndup(text, hub_cut_point(text, n, HUB_INSTRUCTIONS_MAX))
-                                  : NULL;
+        h->host->done(h->data, instructions, n);
 }
 
 static bool is_known_revision(yyjson_val *version)
@@ -154,88 +233,82 @@ static bool is_known_revision(yyjson_val *version)
         return false;
 }
 
-static void refuse_version(struct hub_server *s, yyjson_val *version)
+static void refuse_version(struct handshake *h, yyjson_val *version)
 {
-        hub_server_failf(s, "speaks MCP %.40s; Cloister speaks %s to %s and %s",
-                         yyjson_is_str(version) ? yyjson_get_str(version) : "of no version",
-                         revisions[ARRAY_SIZE(revisions) - 1], revisions[0], modern);
+        fail(h, "speaks MCP %.40s; Cloister speaks %s to %s and %s",
+             yyjson_is_str(version) ? yyjson_get_str(version) : "of no version",
+             revisions[ARRAY_SIZE(revisions) - 1], revisions[0], modern);
 }
 
 /* ---- legacy ---- */
 
-/* A refusal may be due to what was asked before it, or to what was not. Returns whether another
- * process is tried, the other way. */
-static bool try_otherwise(struct hub_server *s)
+/* initialize may be refused because server/discover was sent before it, or because it was not.
+ * Returns whether another process is tried the other way. */
+static bool try_other_way(struct handshake *h)
 {
-        if (s->is_probed)
-                s->skips_probe = true;
-        else if (s->era == HUB_ERA_LEGACY) /* by memory only */
-                s->era = HUB_ERA_UNKNOWN;
+        if (h->is_probed)
+                h->skips_probe = true;
+        else if (h->era == HUB_ERA_LEGACY) /* the cache says so */
+                h->era = HUB_ERA_UNKNOWN;
         else
                 return false;
-        hub_server_restart(s, "refused initialize");
+        h->host->restart(h->data, "refused initialize");
         return true;
 }
 
-static void on_initialized(struct hub_server *s, const struct jsonrpc_message *m)
+static void on_initialized(struct handshake *h, const struct jsonrpc_message *m)
 {
         yyjson_val *version = yyjson_obj_get(m->result, "protocolVersion");
 
-        if (m->kind == JSONRPC_ERROR && try_otherwise(s))
+        if (m->kind == JSONRPC_ERROR && try_other_way(h))
                 return;
         if (m->kind == JSONRPC_ERROR)
-                hub_server_failf(s, "refused initialize: %.200s (%lld)", m->error_message,
-                                 (long long)m->error_code);
+                fail(h, "refused initialize: %.200s (%lld)", m->error_message,
+                     (long long)m->error_code);
         else if (!yyjson_is_str(version))
-                hub_server_failf(s, "answered initialize without a protocolVersion");
+                fail(h, "answered initialize without a protocolVersion");
         else if (!is_known_revision(version))
-                refuse_version(s, version);
+                refuse_version(h, version);
         else {
-                hub_handshake_drop(s);
-                s->era = s->speaks = HUB_ERA_LEGACY;
-                take_instructions(s, m->result);
-                hub_server_notify(s, "notifications/initialized", NULL, 0);
-                hub_server_list(s);
+                finish(h, HUB_ERA_LEGACY);
+                connection_notify(h->connection, "notifications/initialized", NULL, 0);
+                report(h, m->result);
         }
 }
 
 /* ---- modern ---- */
 
-static void listen_to(struct hub_server *s)
+static void subscribe(struct handshake *h)
 {
         static const char params[] = "{\"notifications\":{\"toolsListChanged\":true}}";
 
-        s->listens = false;
-        s->listen_id = ++s->last_id;
-        if (hub_server_request(s, s->listen_id, "subscriptions/listen", params, strlen(params)) < 0)
-                s->listen_id = 0;
+        h->listens = false;
+        h->listen_id = request(h, "subscriptions/listen", params);
 }
 
-/* result: of server/discover, or NULL where an error told us the era. */
-static void go_modern(struct hub_server *s, yyjson_val *result)
+/* result: of server/discover, or NULL where an error told the era. An answer to initialize, if that
+ * was sent too, does not count any more. */
+static void go_modern(struct handshake *h, yyjson_val *result)
 {
         yyjson_val *tools = yyjson_obj_get(yyjson_obj_get(result, "capabilities"), "tools");
 
-        hub_handshake_drop(s);
-        s->request_id = 0; /* initialize, if it was sent meanwhile: no answer counts any more */
-        s->era = s->speaks = HUB_ERA_MODERN;
-        take_instructions(s, result);
-        /* Before the list is asked for, so that no change falls between the two. */
+        finish(h, HUB_ERA_MODERN);
+        /* Before the list is asked for, so that no change is missed between the two. */
         if (yyjson_is_true(yyjson_obj_get(tools, "listChanged")))
-                listen_to(s);
-        hub_server_list(s);
+                subscribe(h);
+        report(h, result);
 }
 
-static void go_legacy(struct hub_server *s)
+static void go_legacy(struct handshake *h)
 {
-        s->discover_id = 0;
-        event_del(&s->probe);
-        if (s->state == SERVER_PROBING)
-                send_initialize(s);
+        h->discover_id = 0;
+        event_del(&h->probe);
+        if (h->phase == PHASE_PROBING)
+                send_initialize(h);
 }
 
-/* Chooses among what the server says it speaks. */
-static void choose(struct hub_server *s, yyjson_val *versions, yyjson_val *result)
+/* Chooses among the versions that the server supports. */
+static void choose(struct handshake *h, yyjson_val *versions, yyjson_val *result)
 {
         size_t i, n;
         yyjson_val *version;
@@ -243,18 +316,18 @@ static void choose(struct hub_server *s, yyjson_val *versions, yyjson_val *resul
 
         yyjson_arr_foreach (versions, i, n, version) {
                 if (yyjson_equals_str(version, modern)) {
-                        go_modern(s, result);
+                        go_modern(h, result);
                         return;
                 }
                 is_legacy |= is_known_revision(version);
         }
         if (is_legacy)
-                go_legacy(s);
+                go_legacy(h);
         else
-                refuse_version(s, yyjson_arr_get_first(versions));
+                refuse_version(h, yyjson_arr_get_first(versions));
 }
 
-static void on_discovered(struct hub_server *s, const struct jsonrpc_message *m)
+static void on_discovered(struct handshake *h, const struct jsonrpc_message *m)
 {
         yyjson_val *versions = yyjson_obj_get(m->result, "supportedVersions");
 
@@ -263,92 +336,122 @@ static void on_discovered(struct hub_server *s, const struct jsonrpc_message *m)
                                    ? yyjson_obj_get(m->error_data, "supported")
                                    : NULL;
         if (yyjson_arr_size(versions) > 0)
-                choose(s, versions, m->result);
+                choose(h, versions, m->result);
         else if (m->kind == JSONRPC_ERROR &&
                  (m->error_code == HEADER_MISMATCH || m->error_code == MISSING_CLIENT_CAPABILITY))
-                go_modern(s, NULL);
+                go_modern(h, NULL);
         else
-                go_legacy(s);
+                go_legacy(h);
 }
 
-void hub_handshake_on_relisten(evutil_socket_t fd, short what, void *data)
+static void on_relisten(evutil_socket_t fd, short what, void *data)
 {
-        struct hub_server *s = data;
+        struct handshake *h = data;
 
         (void)fd;
         (void)what;
-        if (s->state == SERVER_READY && s->listen_id == 0) {
-                listen_to(s);
-                hub_server_list_changed(s);
+        if (h->phase == PHASE_DONE && h->listen_id == 0) {
+                subscribe(h);
+                h->host->tools_changed(h->data);
         }
 }
 
-/* The subscription is over: by the server's wish, or because it cannot. */
-static void on_listen_over(struct hub_server *s, bool again)
+/* The server has ended the subscription, or refused it. */
+static void on_unsubscribed(struct handshake *h, bool again)
 {
-        const struct timeval in = {.tv_sec = HUB_RELISTEN_MS / 1000};
+        const struct timeval in = clock_timeval_ms(HANDSHAKE_LISTEN_MS);
 
-        s->listen_id = 0;
-        s->listens = false;
+        h->listen_id = 0;
+        h->listens = false;
         if (again)
-                evtimer_add(&s->relisten, &in);
+                evtimer_add(&h->relisten, &in);
 }
 
-bool hub_handshake_answer(struct hub_server *s, const struct jsonrpc_message *m)
+static bool is_answer_to(int64_t request_id, yyjson_val *id)
 {
-        if (s->discover_id != 0 && jsonrpc_id_is(m->id, s->discover_id)) {
-                on_discovered(s, m);
-                return true;
-        }
-        if (s->listen_id != 0 && jsonrpc_id_is(m->id, s->listen_id)) {
-                on_listen_over(s, m->kind == JSONRPC_RESPONSE);
-                return true;
-        }
-        if (s->state != SERVER_INITIALIZING || s->request_id == 0 ||
-            !jsonrpc_id_is(m->id, s->request_id))
+        return request_id != 0 && id && jsonrpc_id_is(id, request_id);
+}
+
+bool handshake_on_answer(struct handshake *h, const struct jsonrpc_message *m)
+{
+        if (is_answer_to(h->discover_id, m->id)) {
+                on_discovered(h, m);
+        } else if (is_answer_to(h->listen_id, m->id)) {
+                on_unsubscribed(h, m->kind == JSONRPC_RESPONSE);
+        } else if (is_answer_to(h->initialize_id, m->id)) {
+                h->initialize_id = 0;
+                on_initialized(h, m);
+        } else {
                 return false;
-        s->request_id = 0;
-        on_initialized(s, m);
+        }
         return true;
 }
 
-bool hub_handshake_spoiled(struct hub_server *s, yyjson_val *id)
+bool handshake_on_invalid(struct handshake *h, yyjson_val *id, const char *why)
 {
-        if (s->discover_id == 0 || !jsonrpc_id_is(id, s->discover_id))
+        if (is_answer_to(h->discover_id, id))
+                go_legacy(h);
+        else if (is_answer_to(h->initialize_id, id))
+                fail(h, "gave no valid answer to initialize: %s", why);
+        else
                 return false;
-        go_legacy(s);
         return true;
 }
 
-/* Whether a notification belongs to our subscription; a legacy server needs none. */
-static bool is_ours(const struct hub_server *s, const struct jsonrpc_message *m)
+/* Whether a notification belongs to the subscription; a legacy server needs none. */
+static bool is_subscribed(const struct handshake *h, const struct jsonrpc_message *m)
 {
         yyjson_val *id = yyjson_obj_get(yyjson_obj_get(m->params, "_meta"),
                                         "io.modelcontextprotocol/subscriptionId");
 
-        if (s->speaks != HUB_ERA_MODERN)
+        if (h->speaks != HUB_ERA_MODERN)
                 return true;
-        return s->listen_id != 0 && id && jsonrpc_id_is(id, s->listen_id);
+        return is_answer_to(h->listen_id, id);
 }
 
-void hub_handshake_on_changed(struct hub_server *s, const struct jsonrpc_message *m)
+void handshake_on_changed(struct handshake *h, const struct jsonrpc_message *m)
 {
-        if (is_ours(s, m))
-                hub_server_list_changed(s);
+        if (is_subscribed(h, m))
+                h->host->tools_changed(h->data);
 }
 
-void hub_handshake_on_acknowledged(struct hub_server *s, const struct jsonrpc_message *m)
+void handshake_on_acknowledged(struct handshake *h, const struct jsonrpc_message *m)
 {
         yyjson_val *granted = yyjson_obj_get(m->params, "notifications");
 
-        if (s->speaks == HUB_ERA_MODERN && is_ours(s, m))
-                s->listens = yyjson_is_true(yyjson_obj_get(granted, "toolsListChanged"));
+        if (h->speaks == HUB_ERA_MODERN && is_subscribed(h, m))
+                h->listens = yyjson_is_true(yyjson_obj_get(granted, "toolsListChanged"));
 }
 
-void hub_handshake_on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
+void handshake_on_cancelled(struct handshake *h, const struct jsonrpc_message *m)
 {
         yyjson_val *id = yyjson_obj_get(m->params, "requestId");
 
-        if (s->listen_id != 0 && id && jsonrpc_id_is(id, s->listen_id))
-                on_listen_over(s, true);
+        if (is_answer_to(h->listen_id, id))
+                on_unsubscribed(h, true);
+}
+
+struct handshake *handshake_new(struct event_base *base, struct connection *connection,
+                                const struct handshake_host *host, void *data)
+{
+        struct handshake *h = calloc(1, sizeof(*h));
+
+        if (!h)
+                return NULL;
+        h->connection = connection;
+        h->host = host;
+        h->data = data;
+        evtimer_assign(&h->probe, base, on_probe, h);
+        evtimer_assign(&h->relisten, base, on_relisten, h);
+        return h;
+}
+
+struct handshake *handshake_free(struct handshake *h)
+{
+        if (!h)
+                return NULL;
+        event_del(&h->probe);
+        event_del(&h->relisten);
+        free(h);
+        return NULL;
 }

@@ -1,5 +1,8 @@
-/* What the hub's own files share: the hub itself. */
+/* The hub itself, for hub.c, reload.c and the catalogue. */
 #pragma once
+
+#include <event2/event_struct.h>
+#include <sys/queue.h>
 
 #include "supervisor/hub/call.h"
 #include "supervisor/hub/catalogue-view.h"
@@ -12,27 +15,27 @@ struct hub {
         struct event_base *base;
         const struct config *config;
         struct hub_host host;
-        int cache_dir; /* -1: none */
+        struct hub_server_host server_host;
 
-        struct hub_server **servers; /* n_servers, the config's indices */
+        struct hub_server **servers; /* n_servers, with the config's indices */
         size_t n_servers;
 
-        bool is_in_use; /* somebody has asked for servers to be started */
+        bool is_in_use; /* servers have been started */
 
         struct catalogue_views views;
-        uint64_t told; /* the version of the whole that the owner knows of */
+        uint64_t reported; /* the version of the complete catalogue that the owner knows of */
         struct event changed;
 
-        struct hub_call_list finished; /* their callbacks are due */
+        struct call_outbox outbox;
         struct hub_wait_list waits;
         struct event due; /* runs the callbacks that are due, from the loop */
-        bool *gone;       /* set when the hub is freed within one of them */
+        bool *gone;       /* set when the hub is freed by one of them */
 };
 
-/* Something that the catalogue shows has changed, or a server's state. */
+/* The state of a server has changed, or something that the catalogue shows. */
 void hub_touch(struct hub *hub);
 
-/* catalogue.c: the payload of a CATALOG frame, with what is in reach of the profile (NULL: all).
+/* catalogue.c: the payload of a CATALOG frame, with what the profile (NULL: no limit) may use.
  * Returns 0, -EMSGSIZE, -ENOMEM. */
 int hub_catalogue_build(struct buffer *b, const struct hub *hub,
                         const struct config_profile *profile);

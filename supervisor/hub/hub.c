@@ -1,9 +1,9 @@
 /*
- * The hub: all servers, what is told of them, and whose turn it is to be told.
+ * The hub: all servers, and the callbacks to its user.
  *
- * Nothing here calls back from within a call of ours: an outcome puts its call in `finished` and
- * makes the event `due` active, whose handler then runs from the loop, with nothing of ours on the
- * stack below it but itself. So callbacks may call anything, hub_free() included.
+ * A callback is never called from inside a function of the hub: a finished call is put in the outbox,
+ * which makes the event `due` active, and its handler calls the callback from the loop. So callbacks
+ * may call anything, hub_free() included.
  */
 #include "supervisor/hub/hub.h"
 
@@ -39,7 +39,7 @@ static const char *const outcome_kinds[] = {
         [HUB_NOT_FOUND] = "ToolNotFound", [HUB_UNAVAILABLE] = "ToolUnavailable",
         [HUB_TIMEOUT] = "ToolTimeout",    [HUB_PROTOCOL] = "ToolProtocolError",
 };
-static_assert(ARRAY_SIZE(outcome_kinds) == HUB_OUTCOME_MAX, "a kind an outcome");
+static_assert(ARRAY_SIZE(outcome_kinds) == HUB_OUTCOME_MAX, "a kind for each outcome");
 
 const char *hub_outcome_kind(enum hub_outcome outcome)
 {
@@ -50,14 +50,14 @@ static bool is_any_starting(const struct hub *hub, const struct config_profile *
 {
         for (size_t i = 0; i < hub->n_servers; i++) {
                 if (hub_server_is_starting(hub->servers[i]) &&
-                    hub_access_server(profile, hub->servers[i]->config))
+                    hub_access_server(profile, hub_server_config(hub->servers[i])))
                         return true;
         }
         return false;
 }
 
-/* The first wait that has nothing to wait for any more. */
-static struct hub_wait *find_over(const struct hub *hub)
+/* The first wait whose servers have all started or failed. */
+static struct hub_wait *find_finished_wait(const struct hub *hub)
 {
         struct hub_wait *wait;
 
@@ -68,8 +68,8 @@ static struct hub_wait *find_over(const struct hub *hub)
         return NULL;
 }
 
-/* Ends a wait and tells it; nothing may be touched afterwards. */
-static void tell_wait(struct hub_wait *wait)
+/* Ends a wait and calls its callback, which may free the hub. */
+static void end_wait(struct hub_wait *wait)
 {
         void (*fn)(void *data) = wait->fn;
         void *data = wait->data;
@@ -78,20 +78,19 @@ static void tell_wait(struct hub_wait *wait)
         fn(data);
 }
 
-/* Tells those whose outcome is there. Returns false when the hub was freed meanwhile. */
-static bool tell_some(struct hub *hub, const bool *gone)
+/* Calls the callbacks that are due. Returns false when one of them freed the hub. */
+static bool deliver_some(struct hub *hub, const bool *gone)
 {
-        struct hub_call *call;
         struct hub_wait *wait;
         int n = 0;
 
-        while (n++ < TURN_MAX && (call = TAILQ_FIRST(&hub->finished))) {
-                hub_call_tell(call);
+        while (n++ < TURN_MAX && !call_outbox_is_empty(&hub->outbox)) {
+                call_outbox_deliver(&hub->outbox);
                 if (*gone)
                         return false;
         }
-        while (n++ < TURN_MAX && (wait = find_over(hub))) {
-                tell_wait(wait);
+        while (n++ < TURN_MAX && (wait = find_finished_wait(hub))) {
+                end_wait(wait);
                 if (*gone)
                         return false;
         }
@@ -107,11 +106,11 @@ static void on_due(evutil_socket_t fd, short what, void *data)
         (void)fd;
         (void)what;
         hub->gone = &gone;
-        if (!tell_some(hub, &gone))
+        if (!deliver_some(hub, &gone))
                 return;
         hub->gone = NULL;
-        /* By the timer, so that descriptors have their turn first. */
-        if (!TAILQ_EMPTY(&hub->finished) || find_over(hub))
+        /* By the timer, so that descriptors come first. */
+        if (!call_outbox_is_empty(&hub->outbox) || find_finished_wait(hub))
                 event_add(&hub->due, &now);
 }
 
@@ -122,9 +121,9 @@ static void on_changed(evutil_socket_t fd, short what, void *data)
         (void)fd;
         (void)what;
         catalogue_views_refresh(hub);
-        if (hub->told == hub->views.whole.version)
+        if (hub->reported == hub->views.whole.version)
                 return;
-        hub->told = hub->views.whole.version;
+        hub->reported = hub->views.whole.version;
         hub->host.changed(hub->host.data);
 }
 
@@ -145,19 +144,39 @@ const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile 
         return catalogue_views_get(hub, profile, version);
 }
 
-/* Makes the servers of the config, those that the cache knows with their tools. */
+/* Makes the servers of the config, with the tools that the cache has. */
 static int add_servers(struct hub *hub)
 {
         hub->servers = calloc(hub->config->n_servers + 1, sizeof(struct hub_server *));
         if (!hub->servers)
                 return -ENOMEM;
         for (uint32_t i = 0; i < hub->config->n_servers; i++) {
-                struct hub_server *s = hub_server_new(hub, i, &hub->config->servers[i]);
+                struct hub_server *s = hub_server_new(&hub->server_host, i,
+                                                      &hub->config->servers[i]);
                 if (!s)
                         return -ENOMEM;
                 hub->servers[hub->n_servers++] = s;
         }
         return 0;
+}
+
+static void on_server_changed(void *data)
+{
+        hub_touch(data);
+}
+
+static void start_server(void *data, uint32_t index)
+{
+        struct hub *hub = data;
+
+        hub->host.start(hub->host.data, index);
+}
+
+static void stop_server(void *data, uint32_t instance)
+{
+        struct hub *hub = data;
+
+        hub->host.stop(hub->host.data, instance);
 }
 
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,
@@ -166,28 +185,36 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         struct hub *hub = calloc(1, sizeof(*hub));
         if (!hub)
                 return error_errno(err, ENOMEM, "hub");
-        /* A server that ends while it is written to is its own problem. */
+        /* A write to a server that has ended fails with EPIPE instead. */
         signal(SIGPIPE, SIG_IGN);
 
         hub->base = base;
         hub->config = config;
         hub->host = *host;
         catalogue_views_init(&hub->views);
-        TAILQ_INIT(&hub->finished);
         TAILQ_INIT(&hub->waits);
         evtimer_assign(&hub->due, base, on_due, hub);
+        call_outbox_init(&hub->outbox, &hub->due);
         evtimer_assign(&hub->changed, base, on_changed, hub);
 
-        hub->cache_dir = hub_cache_open(state_dir);
-        if (hub->cache_dir < 0 && state_dir >= 0)
-                log_info("no cache of catalogues: %s", strerrordesc_np(-hub->cache_dir));
+        int cache_dir = hub_cache_open(state_dir);
+        if (cache_dir < 0 && state_dir >= 0)
+                log_info("cannot cache the tools of servers: %s", strerrordesc_np(-cache_dir));
+        hub->server_host = (struct hub_server_host){
+                .base = base,
+                .cache_dir = cache_dir,
+                .data = hub,
+                .start = start_server,
+                .stop = stop_server,
+                .changed = on_server_changed,
+        };
         if (add_servers(hub) < 0) {
                 hub_free(hub);
                 return error_errno(err, ENOMEM, "hub");
         }
-        /* The first catalogue is nobody's news. */
+        /* The first catalogue is not a change. */
         catalogue_views_refresh(hub);
-        hub->told = hub->views.whole.version;
+        hub->reported = hub->views.whole.version;
         *ret = hub;
         return 0;
 }
@@ -202,14 +229,14 @@ struct hub *hub_free(struct hub *hub)
                 *hub->gone = true;
         for (size_t i = 0; i < hub->n_servers; i++)
                 hub_server_free(hub->servers[i]);
-        hub_call_free_all(&hub->finished);
+        call_outbox_done(&hub->outbox);
         while ((wait = TAILQ_FIRST(&hub->waits)))
                 hub_wait_cancel(wait);
         event_del(&hub->due);
         event_del(&hub->changed);
         catalogue_views_done(&hub->views);
-        if (hub->cache_dir >= 0)
-                close(hub->cache_dir);
+        if (hub->server_host.cache_dir >= 0)
+                close(hub->server_host.cache_dir);
         free(hub->servers);
         free(hub);
         return NULL;
@@ -226,56 +253,106 @@ void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, co
 
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error)
 {
-        if (index >= hub->n_servers || hub->servers[index]->state != SERVER_STARTING)
-                return;
-        hub_server_fail(hub->servers[index], error);
+        if (index < hub->n_servers)
+                hub_server_start_failed(hub->servers[index], error);
 }
 
 void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
 {
         for (size_t i = 0; i < hub->n_servers; i++) {
-                struct hub_server *s = hub->servers[i];
-                if (!s->has_instance || s->has_ended || s->instance != instance)
-                        continue;
-                hub_server_ended(s, wait_status);
-                return;
+                if (hub_server_ended(hub->servers[i], instance, wait_status))
+                        return;
         }
 }
 
-static bool should_start(const struct hub_server *s, const struct config_profile *profile,
-                         enum hub_which which)
+static bool is_wanted(const struct hub_server *s, const struct config_profile *profile,
+                      enum hub_which which)
 {
-        uint64_t since = clock_us() - s->failed_at;
-
-        if (hub_server_unusable(s) || (which == HUB_UNKNOWN && s->tools) ||
-            !hub_access_server(profile, s->config))
-                return false;
-        if (s->state == SERVER_FAILED)
-                return clock_us() >= s->retry_at && since >= HUB_RETRY_UNASKED_MS * 1000ULL;
-        return s->state == SERVER_STOPPED;
+        return !hub_server_unusable(s) && (which == HUB_ALL || !hub_server_tools(s)) &&
+               hub_access_server(profile, hub_server_config(s));
 }
 
 void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
 {
         hub->is_in_use = true;
         for (size_t i = 0; i < hub->n_servers; i++) {
-                if (should_start(hub->servers[i], profile, which))
-                        hub_server_start(hub->servers[i]);
+                if (is_wanted(hub->servers[i], profile, which))
+                        hub_server_start_unasked(hub->servers[i]);
         }
+}
+
+/* The server of this name; of several, the usable one. */
+static struct hub_server *find_server(struct hub *hub, const char *name)
+{
+        struct hub_server *found = NULL;
+
+        for (size_t i = 0; i < hub->n_servers; i++) {
+                struct hub_server *s = hub->servers[i];
+                if (strcmp(hub_server_config(s)->name, name) != 0)
+                        continue;
+                if (!hub_server_unusable(s))
+                        return s;
+                if (!found)
+                        found = s;
+        }
+        return found;
+}
+
+/* Fails the call because the profile, or the server's own rules, do not allow it. */
+static void refuse(struct hub_call *call, const struct config_profile *profile,
+                   const struct config_server *server, const char *tool)
+{
+        char rule[320];
+
+        hub_access_name_rule(profile, server, tool, rule, sizeof(rule));
+        if (hub_access_server(profile, server))
+                hub_call_fail(call, HUB_NOT_FOUND,
+                              "%s does not allow tool \"%.200s\" of server \"%s\"", rule, tool,
+                              server->name);
+        else
+                hub_call_fail(call, HUB_NOT_FOUND, "%s does not allow server \"%s\"", rule,
+                              server->name);
+}
+
+int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
+             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
+             void (*fn)(void *data, const struct hub_result *result), void *data,
+             struct hub_call **ret, struct error *err)
+{
+        struct call_request request = {.tool = tool,
+                                       .arguments = arguments,
+                                       .timeout_ms = timeout_ms,
+                                       .fn = fn,
+                                       .data = data};
+        struct hub_server *s = find_server(hub, server);
+
+        if (arguments && !yyjson_is_obj(arguments))
+                return error_set(err, EINVAL, "the arguments of %.100s are not an object", tool);
+        if (s)
+                request.server_timeout_ms = hub_server_config(s)->timeout_ms;
+        int r = hub_call_new(hub->base, &hub->outbox, &request, ret, err);
+        if (r < 0)
+                return r;
+        if (!s)
+                hub_call_fail(*ret, HUB_NOT_FOUND, "there is no server \"%.200s\"", server);
+        else if (!hub_access_tool(profile, hub_server_config(s), tool))
+                refuse(*ret, profile, hub_server_config(s), tool);
+        else
+                hub_server_call(s, *ret);
+        return 0;
 }
 
 static void on_wait_over(evutil_socket_t fd, short what, void *data)
 {
         (void)fd;
         (void)what;
-        tell_wait(data);
+        end_wait(data);
 }
 
 struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
                           uint32_t timeout_ms, void (*fn)(void *data), void *data)
 {
-        struct timeval in = {.tv_sec = timeout_ms / 1000,
-                             .tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000};
+        struct timeval in = clock_timeval_ms(timeout_ms);
         struct hub_wait *wait = calloc(1, sizeof(*wait));
         if (!wait)
                 return NULL;

@@ -1,9 +1,8 @@
 /*
- * The servers of a config that was read anew.
+ * Changes to another config.
  *
- * A server is the same when what runs is (config_server.key): it stays as it is, with its calls,
- * under whatever name, rules and times it has now. All that can fail is done before anything is
- * changed.
+ * A server is the same if it runs the same program (config_server.key): it runs on, with its calls,
+ * under its new name, rules and timeouts. All that can fail is done before anything is changed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,14 +11,14 @@
 #include "base/log.h"
 #include "supervisor/hub/hub-internal.h"
 
-/* The usable server of before that this entry goes on with; it is taken out of the list. */
+/* The usable server that runs what this entry says, or NULL; it is taken out of the list. */
 static struct hub_server *take_same(struct hub *hub, struct hub_server **before,
                                     const struct config_server *config, bool by_name)
 {
         for (size_t i = 0; i < hub->n_servers; i++) {
                 struct hub_server *s = before[i];
-                if (!s || s->config->key != config->key || hub_server_unusable(s) ||
-                    (by_name && strcmp(s->config->name, config->name) != 0))
+                if (!s || hub_server_config(s)->key != config->key || hub_server_unusable(s) ||
+                    (by_name && strcmp(hub_server_config(s)->name, config->name) != 0))
                         continue;
                 before[i] = NULL;
                 return s;
@@ -27,7 +26,7 @@ static struct hub_server *take_same(struct hub *hub, struct hub_server **before,
         return NULL;
 }
 
-/* First those that kept their name, so that of two that run the same each keeps its own. */
+/* Called with by_name first, so that of two servers that run the same each keeps its name. */
 static void match(struct hub *hub, struct hub_server **before, struct hub_server **after,
                   const struct config *config, bool by_name)
 {
@@ -43,7 +42,7 @@ static int make_rest(struct hub *hub, struct hub_server **after, const struct co
         for (uint32_t i = 0; i < config->n_servers; i++) {
                 if (after[i])
                         continue;
-                after[i] = hub_server_new(hub, i, &config->servers[i]);
+                after[i] = hub_server_new(&hub->server_host, i, &config->servers[i]);
                 if (!after[i])
                         return -ENOMEM;
         }
@@ -74,10 +73,8 @@ static void adopt(struct hub *hub, struct hub_server **before, struct hub_server
 {
         size_t n_before = hub->n_servers, n_stopped = 0;
 
-        for (uint32_t i = 0; i < config->n_servers; i++) {
-                after[i]->config = &config->servers[i];
-                after[i]->index = i;
-        }
+        for (uint32_t i = 0; i < config->n_servers; i++)
+                hub_server_set_config(after[i], i, &config->servers[i]);
         free(hub->servers);
         hub->servers = after;
         hub->n_servers = config->n_servers;
@@ -85,12 +82,12 @@ static void adopt(struct hub *hub, struct hub_server **before, struct hub_server
         for (size_t i = 0; i < n_before; i++) {
                 if (!before[i])
                         continue;
-                hub_server_retire(before[i], "was taken out of the config, or changed in it");
+                hub_server_retire(before[i], "was removed from the config, or changed in it");
                 n_stopped++;
         }
         for (size_t i = 0; i < hub->n_servers; i++)
                 hub_server_ask_again(hub->servers[i]);
-        log_info("config read anew: %zu servers, %zu of before stopped", hub->n_servers, n_stopped);
+        log_info("config was reloaded: %zu servers, %zu stopped", hub->n_servers, n_stopped);
 }
 
 int hub_reload(struct hub *hub, const struct config *config, struct error *err)

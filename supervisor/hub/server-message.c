@@ -1,16 +1,32 @@
-/* What a server says on its stdout: answers, requests of its own, notifications, and what is none
- * of these. */
+/* The messages of a server: answers, requests of its own, notifications, and what is none of these.
+ */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "supervisor/hub/hub-internal.h"
+#include "base/utf8.h"
+#include "rpc/lines.h"
+#include "supervisor/hub/server-internal.h"
 
-enum { SHOWN = 80, ANSWERS_QUEUED_MAX = 1024 * 1024 };
+enum { LOGGED_BYTES = 80 }; /* of a line that is no message */
 
-/* What a server may ask or tell, and in which states. Other requests are refused, other
- * notifications passed over. */
+static void on_changed(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        handshake_on_changed(s->handshake, m);
+}
+
+static void on_acknowledged(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        handshake_on_acknowledged(s->handshake, m);
+}
+
+static void on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        handshake_on_cancelled(s->handshake, m);
+}
+
+/* The requests and notifications that a server may send, and in which states. Other requests are
+ * refused, other notifications ignored. */
 static const struct {
         const char *method;
         unsigned states;    /* bits 1 << enum server_state */
@@ -19,12 +35,16 @@ static const struct {
 } methods[] = {
         {"ping", ~0U, "{}", NULL},
         {"notifications/tools/list_changed", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL,
-         hub_handshake_on_changed},
+         on_changed},
         {"notifications/subscriptions/acknowledged", 1U << SERVER_LISTING | 1U << SERVER_READY,
-         NULL, hub_handshake_on_acknowledged},
-        {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL,
-         hub_handshake_on_cancelled},
+         NULL, on_acknowledged},
+        {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL, on_cancelled},
 };
+
+static bool is_modern(const struct hub_server *s)
+{
+        return handshake_speaks(s->handshake) == HUB_ERA_MODERN;
+}
 
 static bool is_method(const struct jsonrpc_message *m, size_t i)
 {
@@ -49,41 +69,26 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
                 if (methods[i].result && is_method(m, i) && methods[i].states & 1U << s->state)
                         result = methods[i].result;
         }
-        /* MCP 2026-07-28 knows no requests of servers, and forbids us to answer one. */
-        if (s->speaks == HUB_ERA_MODERN) {
-                if (hub_server_may_warn(s))
-                        log_warning("server %s: skipped a request, which it may not make",
-                                    s->config->name);
+        /* MCP 2026-07-28 has no requests of servers, and forbids to answer one. */
+        if (is_modern(s)) {
+                if (connection_may_warn(s->connection))
+                        log_warning(
+                                "server %s: skipped a request: a server of MCP 2026-07-28 may not send one",
+                                s->config->name);
                 return;
         }
-        /* One that asks without reading must not make us hold its answers. */
-        if (s->fds[0] < 0 || s->queue.length > ANSWERS_QUEUED_MAX)
-                return;
-        if (result)
-                jsonrpc_append_result(&s->queue, m->id, result, strlen(result));
-        else
-                jsonrpc_append_error(&s->queue, m->id, JSONRPC_METHOD_NOT_FOUND, "Method not found",
-                                     NULL, 0);
-        hub_server_sent(s);
+        connection_respond(s->connection, m->id, result);
 }
 
-size_t hub_cut_point(const char *text, size_t n, size_t most)
-{
-        if (n <= most)
-                return n;
-        while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
-                most--;
-        return most;
-}
-
-/* An answer to nothing that is open: one already given up or had, or a number we never used. */
+/* An answer to no open request: to one that was given up or is answered already, or to none that was
+ * ever sent. */
 static void on_stray(struct hub_server *s, yyjson_val *id)
 {
         int64_t n;
 
-        if (!id || json_int64(id, &n) < 0 || n < 1 || n > s->last_id) {
-                if (hub_server_may_warn(s))
-                        log_warning("server %s: skipped an answer to a request that was not made",
+        if (!id || json_int64(id, &n) < 0 || n < 1 || n > connection_last_id(s->connection)) {
+                if (connection_may_warn(s->connection))
+                        log_warning("server %s: skipped an answer to a request that was not sent",
                                     s->config->name);
                 return;
         }
@@ -91,46 +96,39 @@ static void on_stray(struct hub_server *s, yyjson_val *id)
                   (long long)n);
 }
 
-/* Returns whether it was waited for. */
+/* Returns whether it was expected. */
 static bool on_answer(struct hub_server *s, struct jsonrpc_message *m)
 {
-        if (hub_handshake_answer(s, m))
+        if (handshake_on_answer(s->handshake, m) || listing_on_answer(s->listing, m))
                 return true;
-        if (s->request_id != 0 && jsonrpc_id_is(m->id, s->request_id)) {
-                s->request_id = 0;
-                hub_server_list_answer(s, m);
-                return true;
-        }
-        struct hub_call *call = hub_call_find(s, m->id);
+        struct hub_call *call = hub_calls_find(s->calls, m->id);
         if (call)
-                hub_call_answer(call, m);
-        else if (m->kind == JSONRPC_ERROR && !m->id && hub_server_may_warn(s))
-                log_warning("server %s: reports an error of no request: %.200s (%lld)",
-                            s->config->name, m->error_message, (long long)m->error_code);
+                hub_call_answer(call, m, is_modern(s));
         else if (m->id)
                 on_stray(s, m->id);
+        else if (m->kind == JSONRPC_ERROR && connection_may_warn(s->connection))
+                log_warning("server %s: reports an error without naming a request: %.200s (%lld)",
+                            s->config->name, m->error_message, (long long)m->error_code);
         return call != NULL;
 }
 
-/* JSON, but not JSON-RPC. If it names a call of ours, nothing better will come for that. */
+/* JSON, but not JSON-RPC. If it has the id of a request, no other answer to that is expected. */
 static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
                        const struct error *why)
 {
-        struct hub_call *call = m->id ? hub_call_find(s, m->id) : NULL;
+        struct hub_call *call = m->id ? hub_calls_find(s->calls, m->id) : NULL;
 
         if (call) {
-                hub_call_spoiled(call, why->text);
+                hub_call_answer_invalid(call, why->text);
                 return true;
         }
-        if (m->id && hub_handshake_spoiled(s, m->id))
+        if (handshake_on_invalid(s->handshake, m->id, why->text))
                 return true;
-        if (s->request_id != 0 && m->id && jsonrpc_id_is(m->id, s->request_id)) {
-                hub_server_failf(s, "answered %s with what is %s",
-                                 s->state == SERVER_INITIALIZING ? "initialize" : "tools/list",
-                                 why->text);
+        if (listing_awaits(s->listing, m->id)) {
+                hub_server_failf(s, "gave no valid answer to tools/list: %s", why->text);
                 return true;
         }
-        if (hub_server_may_warn(s))
+        if (connection_may_warn(s->connection))
                 log_warning("server %s: skipped a line on stdout: %s", s->config->name, why->text);
         return false;
 }
@@ -169,26 +167,26 @@ static bool on_batch(struct hub_server *s, yyjson_val *batch)
 {
         size_t i, n;
         yyjson_val *element;
-        bool wanted = false;
+        bool expected = false;
 
         yyjson_arr_foreach (batch, i, n, element)
-                wanted |= on_batch_element(s, element);
-        return wanted;
+                expected |= on_batch_element(s, element);
+        return expected;
 }
 
 static bool on_not_json(struct hub_server *s, const char *line, size_t n, const struct error *why)
 {
-        struct hub_call *call = hub_call_guess(s, line, n);
+        struct hub_call *call = hub_calls_guess(s->calls, line, n);
 
         if (call)
-                hub_call_spoiled(call, why->text);
-        else if (hub_server_may_warn(s))
+                hub_call_answer_invalid(call, why->text);
+        else if (connection_may_warn(s->connection))
                 log_warning("server %s: skipped a line on stdout that is not a message (%s): %.*s",
-                            s->config->name, why->text, (int)hub_cut_point(line, n, SHOWN), line);
+                            s->config->name, why->text, (int)utf8_cut(line, n, LOGGED_BYTES), line);
         return call != NULL;
 }
 
-bool hub_server_message(struct hub_server *s, const char *line, size_t n)
+bool hub_server_on_line(struct hub_server *s, const char *line, size_t n)
 {
         _cleanup_jsonrpc_ struct jsonrpc_message m = {};
         struct error err = {};
@@ -199,4 +197,15 @@ bool hub_server_message(struct hub_server *s, const char *line, size_t n)
         if (r < 0)
                 return on_not_json(s, line, n, &err);
         return m.kind == JSONRPC_BATCH ? on_batch(s, m.batch) : on_message(s, &m);
+}
+
+void hub_server_on_oversized(struct hub_server *s, const char *line, size_t n)
+{
+        struct hub_call *call = hub_calls_guess(s->calls, line, n);
+
+        if (connection_may_warn(s->connection))
+                log_warning("server %s: skipped a line of more than %d MiB", s->config->name,
+                            LINES_MOST / (1024 * 1024));
+        if (call)
+                hub_call_answer_invalid(call, "it is larger than 64 MiB");
 }

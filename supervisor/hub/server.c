@@ -1,4 +1,4 @@
-/* One server of the user's: its states, from the wish to its end. */
+/* One upstream server: its states, from the first call to its end. */
 #include "supervisor/hub/server.h"
 
 #include <assert.h>
@@ -10,35 +10,41 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "supervisor/hub/catalogue-cache.h"
-#include "supervisor/hub/hub-internal.h"
+#include "supervisor/hub/server-internal.h"
+
+enum {
+        FREE_FAILURES = 3, /* starts in a row that may fail before there is a delay */
+        DELAY_MAX_MS = 60000,
+};
 
 static const char *const state_names[] = {
-        [SERVER_STOPPED] = "stopped", [SERVER_STARTING] = "starting",
-        [SERVER_PROBING] = "probing", [SERVER_INITIALIZING] = "initializing",
-        [SERVER_LISTING] = "listing", [SERVER_READY] = "ready",
-        [SERVER_ENDING] = "ending",   [SERVER_FAILED] = "failed",
+        [SERVER_STOPPED] = "stopped",     [SERVER_STARTING] = "starting",
+        [SERVER_HANDSHAKE] = "handshake", [SERVER_LISTING] = "listing",
+        [SERVER_READY] = "ready",         [SERVER_ENDING] = "ending",
+        [SERVER_FAILED] = "failed",
 };
-static_assert(ARRAY_SIZE(state_names) == SERVER_STATE_MAX, "a name a state");
-
-const char *server_state_name(enum server_state state)
-{
-        return state < SERVER_STATE_MAX ? state_names[state] : "?";
-}
+static_assert(ARRAY_SIZE(state_names) == SERVER_STATE_MAX, "a name for each state");
 
 static void set_state(struct hub_server *s, enum server_state state)
 {
-        log_debug("server %s: %s -> %s", s->config->name, server_state_name(s->state),
-                  server_state_name(state));
+        log_debug("server %s: %s -> %s", s->config->name, state_names[s->state],
+                  state_names[state]);
         s->state = state;
-        hub_touch(s->hub);
+        s->host->changed(s->host->data);
 }
 
 static void set_deadline(struct hub_server *s, unsigned ms)
 {
-        struct timeval in = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+        struct timeval in = clock_timeval_ms(ms);
 
-        event_add(&s->deadline, &in);
+        event_add(s->deadline, &in);
+}
+
+const struct config_server *hub_server_config(const struct hub_server *s)
+{
+        return s->config;
 }
 
 const char *hub_server_unusable(const struct hub_server *s)
@@ -54,48 +60,70 @@ const char *hub_server_unusable(const struct hub_server *s)
 
 bool hub_server_is_starting(const struct hub_server *s)
 {
-        return s->state == SERVER_STARTING || s->state == SERVER_PROBING ||
-               s->state == SERVER_INITIALIZING || s->state == SERVER_LISTING;
+        return s->state == SERVER_STARTING || s->state == SERVER_HANDSHAKE ||
+               s->state == SERVER_LISTING;
 }
 
-bool hub_server_is_over(const struct hub_server *s)
+bool hub_server_is_ready(const struct hub_server *s)
 {
-        return s->has_events && (s->has_ended || s->fds[0] < 0 || s->fds[1] < 0);
+        return s->state == SERVER_READY;
 }
 
-/* What it wrote on stderr at last, as the end of a message; "" when there is nothing. */
-static void last_words(struct hub_server *s, char *to, size_t size)
+const char *hub_server_error(const struct hub_server *s)
 {
-        hub_server_drain_log(s);
-        if (s->last_words[0])
-                snprintf(to, size, "; its stderr says: %s", s->last_words);
+        return s->state == SERVER_FAILED ? s->error.text : NULL;
+}
+
+const struct hub_tools *hub_server_tools(const struct hub_server *s)
+{
+        return s->tools;
+}
+
+const char *hub_server_instructions(const struct hub_server *s)
+{
+        return s->instructions;
+}
+
+/* The process, or one of its pipes, has ended: only the rest of its output is awaited. */
+static bool is_ending(const struct hub_server *s)
+{
+        return connection_is_open(s->connection) &&
+               (s->has_ended || !connection_has_input(s->connection) ||
+                !connection_has_output(s->connection));
+}
+
+/* The line of stderr that best explains a failure, as the end of a message; or "". */
+static void describe_stderr(struct hub_server *s, char *to, size_t size)
+{
+        const char *line = connection_last_stderr(s->connection);
+
+        if (line[0])
+                snprintf(to, size, "; its stderr says: %s", line);
         else
                 to[0] = '\0';
 }
 
-/* The monitor need not run it any more; its end is then nothing to us. */
-static void let_go(struct hub_server *s)
+/* Forgets the process; the monitor ends it, and what it then reports is ignored. */
+static void release(struct hub_server *s)
 {
-        event_del(&s->deadline);
-        event_del(&s->relist);
-        hub_server_list_drop(s);
-        hub_handshake_drop(s);
-        hub_server_close(s);
-        s->request_id = 0;
+        event_del(s->deadline);
+        listing_stop(s->listing);
+        handshake_stop(s->handshake);
+        connection_close(s->connection);
         if (s->has_instance && !s->has_ended)
-                s->hub->host.stop(s->hub->host.data, s->instance);
+                s->host->stop(s->host->data, s->instance);
         s->has_instance = false;
 }
 
 static unsigned retry_delay_ms(unsigned failures)
 {
-        if (failures < HUB_FREE_FAILURES)
+        if (failures < FREE_FAILURES)
                 return 0;
-        unsigned shift = failures - HUB_FREE_FAILURES;
-        return shift >= 6 ? HUB_DELAY_MAX_MS : 1000U << shift;
+        unsigned shift = failures - FREE_FAILURES;
+        return shift >= 6 ? DELAY_MAX_MS : 1000U << shift;
 }
 
-void hub_server_fail(struct hub_server *s, const struct error *err)
+static void fail(struct hub_server *s, const struct error *err)
 {
         char message[sizeof(err->text)];
 
@@ -104,121 +132,50 @@ void hub_server_fail(struct hub_server *s, const struct error *err)
         s->failed_at = clock_us();
         s->retry_at = s->failed_at + retry_delay_ms(s->failures) * 1000ULL;
         log_warning("server %s: %s", s->config->name, s->error.text);
-        let_go(s);
+        release(s);
         set_state(s, SERVER_FAILED);
         snprintf(message, sizeof(message), "server \"%s\": %s", s->config->name, s->error.text);
-        hub_call_fail_sent(s, message);
-        hub_call_fail_waiting(s, message);
+        hub_calls_fail_sent(s->calls, message);
+        hub_calls_fail_waiting(s->calls, message);
 }
 
 void hub_server_failf(struct hub_server *s, const char *format, ...)
 {
         struct error err = {};
-        char what[sizeof(err.text)], words[320];
+        char what[sizeof(err.text)], last_line[320];
         va_list args;
 
         va_start(args, format);
         vsnprintf(what, sizeof(what), format, args);
         va_end(args);
-        last_words(s, words, sizeof(words));
-        error_set(&err, EIO, "%s%s", what, words);
-        hub_server_fail(s, &err);
+        describe_stderr(s, last_line, sizeof(last_line));
+        error_set(&err, EIO, "%s%s", what, last_line);
+        fail(s, &err);
 }
 
-/* Says how it ended, as a predicate. */
+/* How it ended, as a predicate. */
 static void describe_end(const struct hub_server *s, char *to, size_t size)
 {
         int status = s->wait_status;
 
         if (!s->has_ended)
-                snprintf(to, size, "closed its %s", s->fds[1] < 0 ? "output" : "input");
+                snprintf(to, size, "closed its %s",
+                         connection_has_output(s->connection) ? "input" : "output");
         else if (WIFSIGNALED(status))
                 snprintf(to, size, "was killed by SIG%s", sigabbrev_np(WTERMSIG(status)) ?: "?");
         else
                 snprintf(to, size, "ended with exit status %d", WEXITSTATUS(status));
 }
 
-/* All that it wrote has been read, or was awaited long enough. */
-static void conclude(struct hub_server *s)
-{
-        char how[64], words[320], message[sizeof(s->error.text)];
-
-        describe_end(s, how, sizeof(how));
-        if (hub_handshake_ended(s)) {
-                hub_server_restart(s, how);
-                return;
-        }
-        if (hub_server_is_starting(s)) {
-                hub_server_failf(s, "%s while it was starting", how);
-                return;
-        }
-        last_words(s, words, sizeof(words));
-        log_warning("server %s: %s; it is started again when it is needed%s", s->config->name, how,
-                    words);
-        snprintf(message, sizeof(message), "server \"%s\" %s during the call%s", s->config->name,
-                 how, words);
-        let_go(s);
-        set_state(s, SERVER_STOPPED);
-        hub_call_fail_sent(s, message);
-        if (!TAILQ_EMPTY(&s->waiting))
-                hub_server_start(s);
-}
-
 static unsigned start_ms(const struct hub_server *s)
 {
-        return s->config->start_timeout_ms ? s->config->start_timeout_ms : HUB_START_MS;
+        return s->config->start_timeout_ms ? s->config->start_timeout_ms : SERVER_START_MS;
 }
 
-/* A time that the config gives is for all until the tools are known. */
+/* The config's timeout is for all until the tools are known. */
 static unsigned list_ms(const struct hub_server *s)
 {
-        return s->config->start_timeout_ms ? s->config->start_timeout_ms : HUB_LIST_MS;
-}
-
-static void on_deadline(evutil_socket_t fd, short what, void *data)
-{
-        struct hub_server *s = data;
-
-        (void)fd;
-        (void)what;
-        if (hub_server_is_over(s)) {
-                conclude(s);
-        } else if (s->state == SERVER_LISTING) {
-                hub_server_failf(s, "did not list its tools within %g s", list_ms(s) / 1000.0);
-        } else if (hub_server_is_starting(s)) {
-                hub_handshake_expired(s);
-                hub_server_failf(s, "did not answer %s within %g s",
-                                 s->state == SERVER_PROBING ? "server/discover" : "initialize",
-                                 start_ms(s) / 1000.0);
-        } else {
-                hub_server_list_expired(s);
-        }
-}
-
-void hub_server_cut(struct hub_server *s)
-{
-        if (s->has_ended) {
-                conclude(s);
-                return;
-        }
-        if (s->state == SERVER_READY)
-                set_state(s, SERVER_ENDING);
-        /* Its exit status will say more; a server that goes on with closed pipes is of no use. */
-        set_deadline(s, HUB_END_MS);
-}
-
-void hub_server_ended(struct hub_server *s, int wait_status)
-{
-        s->has_ended = true;
-        s->wait_status = wait_status;
-        if (s->fds[1] < 0) {
-                conclude(s);
-                return;
-        }
-        /* Answers that it wrote before its end may still be in the pipe. */
-        if (s->state == SERVER_READY)
-                set_state(s, SERVER_ENDING);
-        set_deadline(s, HUB_DRAIN_MS);
+        return s->config->start_timeout_ms ? s->config->start_timeout_ms : SERVER_LIST_MS;
 }
 
 static void set_start_deadline(struct hub_server *s)
@@ -228,126 +185,405 @@ static void set_start_deadline(struct hub_server *s)
         set_deadline(s, s->start_by > now ? (unsigned)((s->start_by - now) / 1000) : 0);
 }
 
-/* Asks the monitor; the time it may take runs already. */
-static void ask_for_it(struct hub_server *s)
+/* Asks the monitor; start_by is set. */
+static void ask_monitor(struct hub_server *s)
 {
         s->error = (struct error){};
         s->has_ended = false;
-        s->last_words[0] = '\0';
-        s->last_words_tell = false;
         set_state(s, SERVER_STARTING);
         set_start_deadline(s);
-        s->hub->host.start(s->hub->host.data, s->index);
+        s->host->start(s->host->data, s->index);
 }
 
-void hub_server_start(struct hub_server *s)
+static void start(struct hub_server *s)
 {
         assert(s->state == SERVER_STOPPED || s->state == SERVER_FAILED);
         s->start_by = clock_us() + start_ms(s) * 1000ULL;
-        ask_for_it(s);
+        ask_monitor(s);
 }
 
-void hub_server_restart(struct hub_server *s, const char *why)
+/* Ends the process, which is of no use because of what it did (why: a predicate), and asks for
+ * another. The deadline of the start stays, and the calls wait. */
+static void restart(struct hub_server *s, const char *why)
 {
         log_info("server %s: %s; it is started again", s->config->name, why);
-        let_go(s);
-        ask_for_it(s);
+        release(s);
+        ask_monitor(s);
+}
+
+/* All its output was read, or awaited long enough. */
+static void conclude(struct hub_server *s)
+{
+        char how[64], last_line[320], message[sizeof(s->error.text)];
+
+        describe_end(s, how, sizeof(how));
+        if (handshake_ended(s->handshake)) {
+                restart(s, how);
+                return;
+        }
+        if (hub_server_is_starting(s)) {
+                hub_server_failf(s, "%s while it was starting", how);
+                return;
+        }
+        describe_stderr(s, last_line, sizeof(last_line));
+        log_warning("server %s: %s; it is started again when it is needed%s", s->config->name, how,
+                    last_line);
+        snprintf(message, sizeof(message), "server \"%s\" %s during the call%s", s->config->name,
+                 how, last_line);
+        release(s);
+        set_state(s, SERVER_STOPPED);
+        hub_calls_fail_sent(s->calls, message);
+        if (hub_calls_any_waiting(s->calls))
+                start(s);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct hub_server *s = data;
+
+        (void)fd;
+        (void)what;
+        if (is_ending(s)) {
+                conclude(s);
+        } else if (s->state == SERVER_LISTING) {
+                hub_server_failf(s, "did not list its tools within %g s", list_ms(s) / 1000.0);
+        } else if (hub_server_is_starting(s)) {
+                const char *awaited = handshake_awaits(s->handshake);
+                handshake_expired(s->handshake);
+                hub_server_failf(s, "did not answer %s within %g s", awaited, start_ms(s) / 1000.0);
+        } else {
+                listing_expired(s->listing);
+        }
+}
+
+/* Without answers to wait for. */
+static void clear_deadline(struct hub_server *s)
+{
+        /* A server that is ending needs its deadline. */
+        if (!is_ending(s))
+                event_del(s->deadline);
+}
+
+/* ---- what the parts report ---- */
+
+static const char *get_name(void *data)
+{
+        return ((struct hub_server *)data)->config->name;
+}
+
+static bool on_line(void *data, const char *line, size_t n)
+{
+        return hub_server_on_line(data, line, n);
+}
+
+static void on_oversized(void *data, const char *line, size_t n)
+{
+        hub_server_on_oversized(data, line, n);
+}
+
+static void on_cut(void *data)
+{
+        struct hub_server *s = data;
+
+        if (s->has_ended) {
+                conclude(s);
+                return;
+        }
+        if (s->state == SERVER_READY)
+                set_state(s, SERVER_ENDING);
+        /* Its exit status says more. A server that closed its pipes but runs on is of no use. */
+        set_deadline(s, SERVER_END_MS);
+}
+
+static void on_failed(void *data, const char *why)
+{
+        hub_server_failf(data, "%s", why);
+}
+
+static void on_no_memory(void *data)
+{
+        on_failed(data, "needs more memory for its output than there is");
+}
+
+static const struct connection_host connection_host = {
+        .name = get_name,
+        .line = on_line,
+        .oversized = on_oversized,
+        .cut = on_cut,
+        .no_memory = on_no_memory,
+};
+
+static void list_tools(struct hub_server *s)
+{
+        bool is_first = s->state == SERVER_HANDSHAKE;
+
+        if (is_first)
+                set_state(s, SERVER_LISTING);
+        if (!is_ending(s)) {
+                if (is_first && s->config->start_timeout_ms)
+                        set_start_deadline(s);
+                else
+                        set_deadline(s, SERVER_LIST_MS);
+        }
+        listing_start(s->listing, handshake_speaks(s->handshake) == HUB_ERA_MODERN);
+}
+
+static void on_handshake_done(void *data, const char *instructions, size_t n)
+{
+        struct hub_server *s = data;
+
+        free(s->instructions);
+        s->instructions = NULL;
+        if (n > 0)
+                s->instructions = strndup(instructions,
+                                          utf8_cut(instructions, n, HUB_INSTRUCTIONS_MAX));
+        list_tools(s);
+}
+
+static void on_tools_changed(void *data)
+{
+        listing_changed(((struct hub_server *)data)->listing);
+}
+
+static void on_restart(void *data, const char *why)
+{
+        restart(data, why);
+}
+
+static const struct handshake_host handshake_host = {
+        .done = on_handshake_done,
+        .tools_changed = on_tools_changed,
+        .failed = on_failed,
+        .restart = on_restart,
+};
+
+static void on_list_due(void *data)
+{
+        struct hub_server *s = data;
+
+        if (s->state == SERVER_READY)
+                list_tools(s);
+}
+
+static void save(struct hub_server *s)
+{
+        const struct hub_cache_entry entry = {s->tools, s->instructions,
+                                              handshake_era(s->handshake)};
+        int r = hub_cache_save(s->host->cache_dir, s->config->key, &entry);
+
+        if (r < 0)
+                log_info("server %s: cannot cache its tools: %s", s->config->name,
+                         strerrordesc_np(-r));
+}
+
+static void warn_of_left_out(struct hub_server *s)
+{
+        const char *why = NULL;
+        size_t n = hub_tools_left_out(s->tools, &why);
+
+        if (n > 0 && connection_may_warn(s->connection))
+                log_warning("server %s: %zu tools are left out; the first is %s", s->config->name,
+                            n, why);
+}
+
+static void become_ready(struct hub_server *s)
+{
+        /* Not if it is ending: a server that ends right after its list would be started again and
+         * again for the same waiting call. */
+        if (is_ending(s))
+                return;
+        s->failures = 0;
+        set_state(s, SERVER_READY);
+        log_info("server %s: ready, %zu tools, %s", s->config->name, hub_tools_count(s->tools),
+                 hub_era_name(handshake_speaks(s->handshake)));
+        hub_calls_send_waiting(s->calls);
+}
+
+static void on_listed(void *data, struct hub_tools *tools)
+{
+        struct hub_server *s = data;
+        bool is_new = !s->tools || !hub_tools_equal(s->tools, tools);
+
+        clear_deadline(s);
+        hub_tools_free(s->tools);
+        s->tools = tools;
+        /* The first list is saved even if nothing changed: the instructions may have. */
+        if (is_new || s->state == SERVER_LISTING) {
+                save(s);
+                warn_of_left_out(s);
+        }
+        if (s->state == SERVER_LISTING)
+                become_ready(s);
+        s->host->changed(s->host->data);
+}
+
+/* Without its first list a server is of no use; without a later one, the tools stay as they were. */
+static void on_list_failed(void *data, const char *why)
+{
+        struct hub_server *s = data;
+
+        if (s->state == SERVER_LISTING) {
+                hub_server_failf(s, "%s", why);
+                return;
+        }
+        clear_deadline(s);
+        if (connection_may_warn(s->connection))
+                log_warning("server %s: its tools stay as they were: it %s", s->config->name, why);
+}
+
+static const struct listing_host listing_host = {
+        .name = get_name,
+        .due = on_list_due,
+        .listed = on_listed,
+        .failed = on_list_failed,
+};
+
+/* ---- calls ---- */
+
+static bool has_tool(void *data, const char *tool)
+{
+        return hub_tools_has(((struct hub_server *)data)->tools, tool);
+}
+
+static int64_t send_call(void *data, const char *params, size_t n)
+{
+        return connection_request(((struct hub_server *)data)->connection, "tools/call", params, n);
+}
+
+static void cancel_call(void *data, int64_t id, const char *reason)
+{
+        char params[128];
+        int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
+                         (long long)id, reason);
+
+        /* If it cannot be sent, the answer is ignored all the same. */
+        connection_notify(((struct hub_server *)data)->connection, "notifications/cancelled",
+                          params, (size_t)n);
+}
+
+static const struct hub_calls_host calls_host = {
+        .name = get_name,
+        .has_tool = has_tool,
+        .send = send_call,
+        .cancel = cancel_call,
+};
+
+void hub_server_call(struct hub_server *s, struct hub_call *call)
+{
+        const char *unusable = hub_server_unusable(s), *name = s->config->name;
+        uint64_t now = clock_us();
+
+        if (unusable) {
+                hub_call_fail(call, HUB_UNAVAILABLE, "server \"%s\": %s", name, unusable);
+                return;
+        }
+        if (hub_calls_count(s->calls) >= CALLS_MAX) {
+                hub_call_fail(call, HUB_UNAVAILABLE, "server \"%s\" has %d calls in flight already",
+                              name, CALLS_MAX);
+                return;
+        }
+        /* A server that listens says itself when its tools change. */
+        if (s->state == SERVER_READY && !handshake_listens(s->handshake))
+                listing_used(s->listing);
+        if (s->state == SERVER_READY)
+                hub_calls_send(s->calls, call);
+        else if (s->state == SERVER_FAILED && now < s->retry_at)
+                hub_call_fail(call, HUB_UNAVAILABLE,
+                              "server \"%s\": %s (tried %u times, again in %llu s)", name,
+                              s->error.text, s->failures,
+                              (unsigned long long)((s->retry_at - now + 999999) / 1000000));
+        else if (hub_calls_queue(s->calls, call) &&
+                 (s->state == SERVER_STOPPED || s->state == SERVER_FAILED))
+                start(s);
+}
+
+/* ---- what the hub and the monitor report ---- */
+
+void hub_server_start_unasked(struct hub_server *s)
+{
+        uint64_t now = clock_us();
+
+        if (s->state == SERVER_STOPPED || (s->state == SERVER_FAILED && now >= s->retry_at &&
+                                           now - s->failed_at >= SERVER_RETRY_UNASKED_MS * 1000ULL))
+                start(s);
+}
+
+bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3])
+{
+        /* Perhaps its deadline has passed, or this is the second answer to two requests. */
+        if (s->state != SERVER_STARTING)
+                return false;
+        s->instance = instance;
+        s->has_instance = true;
+        connection_open(s->connection, fds);
+        set_state(s, SERVER_HANDSHAKE);
+        handshake_begin(s->handshake);
+        return true;
+}
+
+void hub_server_start_failed(struct hub_server *s, const struct error *error)
+{
+        if (s->state == SERVER_STARTING)
+                fail(s, error);
+}
+
+bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
+{
+        if (!s->has_instance || s->has_ended || s->instance != instance)
+                return false;
+        s->has_ended = true;
+        s->wait_status = wait_status;
+        if (!connection_has_output(s->connection)) {
+                conclude(s);
+                return true;
+        }
+        /* Answers that it wrote before its end may still be in the pipe. */
+        if (s->state == SERVER_READY)
+                set_state(s, SERVER_ENDING);
+        set_deadline(s, SERVER_DRAIN_MS);
+        return true;
+}
+
+void hub_server_set_config(struct hub_server *s, uint32_t index, const struct config_server *config)
+{
+        s->config = config;
+        s->index = index;
 }
 
 void hub_server_ask_again(struct hub_server *s)
 {
         if (s->state == SERVER_STARTING)
-                s->hub->host.start(s->hub->host.data, s->index);
-}
-
-bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3])
-{
-        /* It may come when the deadline has passed, or a second time after a second wish. */
-        if (s->state != SERVER_STARTING)
-                return false;
-        s->instance = instance;
-        s->has_instance = true;
-        s->last_id = 0;
-        hub_server_open(s, fds);
-        set_state(s, SERVER_PROBING);
-        hub_handshake_begin(s);
-        return true;
-}
-
-void hub_server_initializing(struct hub_server *s)
-{
-        set_state(s, SERVER_INITIALIZING);
-}
-
-void hub_server_no_deadline(struct hub_server *s)
-{
-        /* When it is over, the deadline is for what is left of it. */
-        if (!hub_server_is_over(s))
-                event_del(&s->deadline);
-}
-
-void hub_server_listing(struct hub_server *s)
-{
-        bool first = s->state == SERVER_INITIALIZING || s->state == SERVER_PROBING;
-
-        if (first)
-                set_state(s, SERVER_LISTING);
-        if (hub_server_is_over(s))
-                return;
-        if (first && s->config->start_timeout_ms)
-                set_start_deadline(s);
-        else
-                set_deadline(s, HUB_LIST_MS);
-}
-
-void hub_server_ready(struct hub_server *s)
-{
-        /* One that is over meanwhile is not ready: else a server that ends right after its list
-         * would be started for the same waiting call again and again. */
-        if (hub_server_is_over(s))
-                return;
-        s->failures = 0;
-        set_state(s, SERVER_READY);
-        log_info("server %s: ready, %zu tools, %s", s->config->name, hub_tools_count(s->tools),
-                 hub_era_name(s->speaks));
-        hub_call_send_waiting(s);
+                s->host->start(s->host->data, s->index);
 }
 
 static void take_from_cache(struct hub_server *s)
 {
         struct hub_cache_entry entry = {};
 
-        if (hub_cache_load(s->hub->cache_dir, s->config->key, s->config->name, &entry) != 1)
+        if (hub_cache_load(s->host->cache_dir, s->config->key, s->config->name, &entry) != 1)
                 return;
         s->tools = entry.tools;
         s->instructions = entry.instructions;
-        s->era = entry.era;
+        handshake_set_era(s->handshake, entry.era);
 }
 
-struct hub_server *hub_server_new(struct hub *hub, uint32_t index,
+struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t index,
                                   const struct config_server *config)
 {
-        const uint64_t second = 1000000;
-        struct hub_server *s = malloc(sizeof(*s));
+        struct hub_server *s = calloc(1, sizeof(*s));
 
         if (!s)
                 return NULL;
-        *s = (struct hub_server){
-                .hub = hub,
-                .config = config,
-                .index = index,
-                .fds = {-1, -1, -1},
-                .junk_lines = {.window_us = HUB_PAUSE_MS * 1000, .most = 2000},
-                .junk_bytes = {.window_us = HUB_PAUSE_MS * 1000, .most = 4 * 1024 * 1024},
-                .log_bytes = {.window_us = HUB_PAUSE_MS * 1000, .most = 4 * 1024 * 1024},
-                .log_rate = {.window_us = second, .most = 100},
-                .warn_rate = {.window_us = 60 * second, .most = 10},
-        };
-        evtimer_assign(&s->deadline, hub->base, on_deadline, s);
-        hub_server_assign(s);
-        TAILQ_INIT(&s->waiting);
-        for (size_t i = 0; i < CALL_BUCKETS; i++)
-                TAILQ_INIT(&s->sent[i]);
+        s->host = host;
+        s->config = config;
+        s->index = index;
+        s->deadline = evtimer_new(host->base, on_deadline, s);
+        s->connection = connection_new(host->base, &connection_host, s);
+        s->handshake = handshake_new(host->base, s->connection, &handshake_host, s);
+        s->listing = listing_new(host->base, s->connection, &listing_host, s);
+        s->calls = hub_calls_new(&calls_host, s);
+        if (!s->deadline || !s->connection || !s->handshake || !s->listing || !s->calls)
+                return hub_server_free(s);
         if (!hub_server_unusable(s))
                 take_from_cache(s);
         return s;
@@ -355,14 +591,14 @@ struct hub_server *hub_server_new(struct hub *hub, uint32_t index,
 
 struct hub_server *hub_server_free(struct hub_server *s)
 {
-        hub_call_free_all(&s->waiting);
-        for (size_t i = 0; i < CALL_BUCKETS; i++)
-                hub_call_free_all(&s->sent[i]);
-        event_del(&s->deadline);
-        event_del(&s->relist);
-        hub_server_list_drop(s);
-        hub_handshake_drop(s);
-        hub_server_close(s);
+        if (!s)
+                return NULL;
+        hub_calls_free(s->calls);
+        listing_free(s->listing);
+        handshake_free(s->handshake);
+        connection_free(s->connection);
+        if (s->deadline)
+                event_free(s->deadline);
         hub_tools_free(s->tools);
         free(s->instructions);
         free(s);
@@ -374,8 +610,8 @@ void hub_server_retire(struct hub_server *s, const char *why)
         char message[sizeof(s->error.text)];
 
         snprintf(message, sizeof(message), "server \"%s\" %s", s->config->name, why);
-        let_go(s);
-        hub_call_fail_sent(s, message);
-        hub_call_fail_waiting(s, message);
+        release(s);
+        hub_calls_fail_sent(s->calls, message);
+        hub_calls_fail_waiting(s->calls, message);
         hub_server_free(s);
 }

@@ -1,5 +1,5 @@
-/* What a server says on its stdout, from its start on: accepted when it ends up ready. The answers
- * must bear the numbers of the hub's requests: 1 is server/discover, then initialize or
+/* The stdout of a server, from its start on; accepted if the server becomes ready. The answers must
+ * have the ids of the hub's requests: 1 is server/discover, then come initialize or
  * subscriptions/listen, tools/list, the call. */
 #include <assert.h>
 #include <errno.h>
@@ -10,10 +10,11 @@
 
 #include "base/log.h"
 #include "supervisor/hub/hub-internal.h"
+#include "supervisor/hub/server-internal.h"
 #include "tests/fuzz/fuzz.h"
 
 static struct event_base *base;
-static bool is_told;
+static bool is_called_back;
 
 static void on_start(void *data, uint32_t index)
 {
@@ -30,7 +31,7 @@ static void on_changed(void *data)
 
 static void on_result(void *data, const struct hub_result *result)
 {
-        is_told = true;
+        is_called_back = true;
         assert(result->outcome == HUB_OK ? result->result != NULL : result->message != NULL);
 }
 
@@ -57,10 +58,10 @@ static void feed(struct hub_server *s, const uint8_t *data, size_t n)
 {
         const char *at = (const char *)data, *end = at + n;
 
-        while (at < end && s->fds[1] >= 0) {
+        while (at < end && connection_has_output(s->connection)) {
                 const char *newline = memchr(at, '\n', (size_t)(end - at));
                 size_t length = (size_t)((newline ? newline : end) - at);
-                hub_server_message(s, at, length);
+                hub_server_on_line(s, at, length);
                 event_base_loop(base, EVLOOP_NONBLOCK);
                 at += length + 1;
         }
@@ -79,16 +80,16 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         log_set_level(LOG_LEVEL_ERROR);
         if (!base)
                 base = event_base_new();
-        is_told = false;
+        is_called_back = false;
         assert(hub_new(&hub, base, &config, -1, &host, NULL) == 0);
         assert(hub_call(hub, NULL, "s", "echo", NULL, 0, on_result, NULL, &call, NULL) == 0);
         assert(started == 1);
         make_pipes(fds, others);
         hub_upstream_started(hub, 0, 1, fds);
         feed(hub->servers[0], data, n);
-        bool is_ready = hub->servers[0]->state == SERVER_READY;
-        /* A call that nobody can answer any more has been told. */
-        assert(is_told || hub->servers[0]->n_calls == 1);
+        bool is_ready = hub_server_is_ready(hub->servers[0]);
+        /* The call still waits for its answer, or its callback was called. */
+        assert(is_called_back || hub_calls_count(hub->servers[0]->calls) == 1);
         check_catalogue(hub);
         hub_free(hub);
         for (int i = 0; i < 3; i++)

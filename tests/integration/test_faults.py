@@ -171,7 +171,7 @@ await asyncio.gather(one(mcp_bad.hang()), one(mcp_bad.crash(status=3)), one(mcp_
         for line in ('{"jsonrpc":"2.0","id":ID,"result":{"content":[NaN]}}', '{"jsonrpc":"2.0","id":ID}', '{"id":ID,"result":{}}'):
             kind, text = self.raised(f"mcp_bad.line(line={line!r})")
             self.assertEqual(kind, "ToolProtocolError", line)
-            self.assertIn("gave no proper answer", text)
+            self.assertIn("gave no valid answer", text)
         for result in ("7", "[]", '{"content": 7}', '{"content": [{"text": "no type"}]}'):
             self.assertEqual(self.raised(f"mcp_bad.raw(result={result!r})")[0], "ToolProtocolError", result)
         self.works()

@@ -244,7 +244,7 @@ r = decode(channel.call(CALL, encode_own({"server": "a", "tool": "echo", "argume
 [r["ok"], r["error"]["kind"], r["error"]["message"]]"""
         ok, kind, message = self.value(server, code)
         self.assertEqual((ok, kind), (False, "ToolNotFound"))
-        self.assertIn('tool "echo" of server "a" is not in reach', message)
+        self.assertIn('does not allow tool "echo" of server "a"', message)
         server.close()
 
     def test_a_renamed_server(self):

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "supervisor/hub/connection.h"
 #include "supervisor/hub/server.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
@@ -195,7 +196,7 @@ static void test_odd_answers(void)
         told = world_call(&w, "s", "wrong-id", "{}");
         check_has(told->result, "right");
         told_free(told);
-        check_has(world_log(&w), "answer to a request that was not made");
+        check_has(world_log(&w), "answer to a request that was not sent");
         told = world_call(&w, "s", "duplicate", "{}");
         check_has(told->result, "duplicate");
         told_free(told);
@@ -218,7 +219,7 @@ static void test_flood_is_held_back(void)
         world_open(&w);
         world_begin(&w, &flood, "s", "flood", "{\"n\":30000}", 0);
         for (; !flood.done; n++) {
-                world_pass_ms(&w, HUB_PAUSE_MS);
+                world_pass_ms(&w, CONNECTION_PAUSE_MS);
                 check_works(&w, "good");
         }
         check_has(flood.result, "flooded");
@@ -287,7 +288,7 @@ static void test_closed_pipes(void)
         world_begin(&w, &told, "s", "close", "{\"fd\":1}", 0);
         world_until_state(&w, "s", "ready");
         world_until_state(&w, "s", "cached");
-        world_pass_ms(&w, HUB_END_MS - 1);
+        world_pass_ms(&w, SERVER_END_MS - 1);
         check(!told.done);
         world_pass_ms(&w, 1);
         check_eq_int(told.outcome, HUB_UNAVAILABLE);
@@ -463,7 +464,7 @@ static void test_big_values(void)
         told_free(told);
         check_call(&w, "s", "big", "{\"mib\":65}", HUB_PROTOCOL, "larger than 64 MiB");
         /* What was skipped counts as a flood. */
-        world_pass_ms(&w, HUB_PAUSE_MS);
+        world_pass_ms(&w, CONNECTION_PAUSE_MS);
         check_works(&w, "s");
         free(arguments);
         world_done(&w);
@@ -497,7 +498,7 @@ static void test_server_that_does_not_read(void)
                         continue;
                 refused++;
                 check_eq_int(told[i].outcome, HUB_UNAVAILABLE);
-                check_has(told[i].message, "does not read what it is sent");
+                check_has(told[i].message, "does not read its input");
         }
         check(refused >= 2 && refused < CALLS);
         check_works(&w, "good");

@@ -1,7 +1,9 @@
 /* The hub with servers of both eras, and with those that are neither. */
+#include <assert.h>
 #include <signal.h>
 
-#include "supervisor/hub/server.h"
+#include "supervisor/hub/handshake.h"
+#include "supervisor/hub/listing.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 
@@ -83,7 +85,7 @@ static void test_era_is_remembered(void)
         world_open(&w);
         hub_start(w.hub, NULL, HUB_ALL);
         world_until_runs(&w, 4);
-        world_pass_ms(&w, HUB_PROBE_MS);
+        world_pass_ms(&w, HANDSHAKE_PROBE_MS);
         wait_for_all(&w);
         check_has_tools(&w, "die");
         check_has_tools(&w, "silent");
@@ -113,8 +115,8 @@ static void test_wedged(void)
         w.servers[world_add(&w, "s", "--era", "wedge", NULL)].start_timeout_ms = 4000;
         world_open(&w);
         world_begin(&w, &told, "s", "echo", "{}", 0);
-        world_pass_ms(&w, HUB_PROBE_MS);
-        world_pass_ms(&w, 4000 - HUB_PROBE_MS - 1);
+        world_pass_ms(&w, HANDSHAKE_PROBE_MS);
+        world_pass_ms(&w, 4000 - HANDSHAKE_PROBE_MS - 1);
         check(!told.done);
         world_pass_ms(&w, 1);
         check_eq_int(told.outcome, HUB_UNAVAILABLE);
@@ -148,7 +150,7 @@ static void test_late(void)
         world_open(&w);
         hub_start(w.hub, NULL, HUB_ALL);
         check_eq_int(kill(w.runs[0].pid, SIGSTOP), 0);
-        world_pass_ms(&w, HUB_PROBE_MS);
+        world_pass_ms(&w, HANDSHAKE_PROBE_MS);
         check_eq_int(kill(w.runs[0].pid, SIGCONT), 0);
         wait_for_all(&w);
         check_has_tools(&w, "s");
@@ -202,7 +204,7 @@ static void check_change(struct world *w, const char *name, bool is_told, const 
         size_t n = world_tools(w, "s");
 
         told_free(world_call(w, "s", "change", arguments));
-        world_pass_ms(w, HUB_RELIST_MS);
+        world_pass_ms(w, LISTING_AGAIN_MS);
         world_settle(w, "s");
         if (world_tools(w, "s") != n + is_told)
                 test_fail_("%s: %zu tools, %zu before", name, world_tools(w, "s"), n);
@@ -238,13 +240,14 @@ static void test_what_ends(void)
         told_free(world_call(&w, "s", "unlisten", "{}"));
         check_change(&w, "ended", false, "{\"name\":\"c\",\"times\":0}");
         check_eq_int(world_tools(&w, "t"), n);
-        world_pass_ms(&w, HUB_RELISTEN_MS > HUB_TTL_LEAST_MS ? HUB_RELISTEN_MS : HUB_TTL_LEAST_MS);
-        world_pass_ms(&w, HUB_RELIST_MS);
+        static_assert((int)HANDSHAKE_LISTEN_MS == (int)LISTING_TTL_MIN_MS, "one wait for both");
+        world_pass_ms(&w, HANDSHAKE_LISTEN_MS);
+        world_pass_ms(&w, LISTING_AGAIN_MS);
         world_settle(&w, "s");
         check_change(&w, "again", true, "{\"name\":\"d\",\"times\":1}");
         check_eq_int(world_tools(&w, "t"), n);
         check_has_tools(&w, "t");
-        world_pass_ms(&w, HUB_RELIST_MS);
+        world_pass_ms(&w, LISTING_AGAIN_MS);
         world_until_tools(&w, "t", n + 1);
         world_done(&w);
 }
@@ -275,7 +278,7 @@ static void test_results_that_are_no_end(void)
                 "asks for input before it goes on (elicitation/create)");
         check_refused(&w,
                       "{\"result\":\"{\\\"resultType\\\":\\\"task\\\",\\\"taskId\\\":\\\"1\\\"}\"}",
-                      "a result of the kind \"task\"");
+                      "a result of type \"task\"");
         told = world_call(
                 &w, "s", "raw",
                 "{\"result\":\"{\\\"resultType\\\":\\\"complete\\\",\\\"content\\\":[]}\"}");
@@ -297,7 +300,7 @@ static void test_requests_of_a_modern_server(void)
         world_add(&w, "s", "--era", "modern", NULL);
         world_open(&w);
         world_begin(&w, &told, "s", "ask", "{\"method\":\"roots/list\"}", 700);
-        world_until_log(&w, "skipped a request, which it may not make");
+        world_until_log(&w, "skipped a request: a server of MCP 2026-07-28 may not send one");
         world_pass_ms(&w, 700);
         check_eq_int(told.outcome, HUB_TIMEOUT);
         world_done(&w);

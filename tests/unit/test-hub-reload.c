@@ -1,5 +1,5 @@
 /* The hub under another config, and under profiles. */
-#include "supervisor/hub/server.h"
+#include "supervisor/hub/listing.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 
@@ -95,7 +95,7 @@ static void test_reload_ends(void)
         world_until(&w, &hangs.done);
         world_until(&w, &waits.done);
         check_eq_int(hangs.outcome, HUB_UNAVAILABLE);
-        check_has(hangs.message, "server \"s\" was taken out of the config, or changed in it");
+        check_has(hangs.message, "server \"s\" was removed from the config, or changed in it");
         check_eq_int(waits.outcome, HUB_UNAVAILABLE);
         check_eq_int(w.n_stops, 2);
         check_call(&w, "s", "echo", HUB_OK, "\"n\":1");
@@ -165,19 +165,19 @@ static void test_rules(void)
         check_eq_int(world_tools(&w, "s"), 2);
         check(world_tools(&w, "t") > 15);
         check_call(&w, "s", "echo", HUB_OK, "\"n\":1");
-        check_call(&w, "s", "raw", HUB_NOT_FOUND,
-                   "tool \"raw\" of server \"s\" is not in reach of \"tools\" of server \"s\"");
+        check_call(
+                &w, "s", "raw", HUB_NOT_FOUND,
+                "\"tools\" of server \"s\" in the config does not allow tool \"raw\" of server \"s\"");
         check_call(&w, "t", "error", HUB_OK, "went wrong");
 
         check_names(&w, &narrow, "s", "\"name\":\"echo\"", "\"name\":\"slow\"");
         check_names(&w, &narrow, "t", "\"name\":\"slow\"", "\"name\":\"none\"");
         check_call(&w, "s", "slow", HUB_NOT_FOUND,
-                   "tool \"slow\" of server \"s\" is not in reach of profile \"narrow\"");
+                   "profile \"narrow\" does not allow tool \"slow\" of server \"s\"");
 
         w.profile = &one;
         check_eq_str(world_member(&w, "t", "state"), "");
-        check_call(&w, "t", "echo", HUB_NOT_FOUND,
-                   "server \"t\" is not in reach of profile \"one\"");
+        check_call(&w, "t", "echo", HUB_NOT_FOUND, "profile \"one\" does not allow server \"t\"");
         w.profile = &closed;
         check_eq_str(world_member(&w, "s", "state"), "");
         /* A view is known by what it shows; versions are never the same for two. */
@@ -207,14 +207,14 @@ static void test_versions_of_views(void)
         hub_catalogue(w.hub, NULL, &whole);
         hub_catalogue(w.hub, &one, &before);
         told_free(world_call(&w, "t", "change", "{\"name\":\"late\",\"times\":1}"));
-        world_pass_ms(&w, HUB_RELIST_MS);
+        world_pass_ms(&w, LISTING_AGAIN_MS);
         world_settle(&w, "t");
         hub_catalogue(w.hub, NULL, &after);
         check(after > whole);
         hub_catalogue(w.hub, &one, &after);
         check_eq_int(after, before);
         told_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":1}"));
-        world_pass_ms(&w, HUB_RELIST_MS);
+        world_pass_ms(&w, LISTING_AGAIN_MS);
         world_settle(&w, "s");
         hub_catalogue(w.hub, &one, &after);
         check(after > before);

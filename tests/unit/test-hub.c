@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "supervisor/hub/server.h"
+#include "supervisor/hub/listing.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 
@@ -138,7 +138,7 @@ static void test_failures_are_told(void)
                 {"empty", "--bad-initialize", "{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{}}",
                  "answered initialize without a protocolVersion"},
                 {"spoilt", "--bad-initialize", "{\"id\":ID,\"result\":{}}",
-                 "answered initialize with what is not a JSON-RPC message"},
+                 "gave no valid answer to initialize: not a JSON-RPC message"},
                 {"unlisted", "--bad-list", NULL, "answered tools/list without a list of tools"},
         };
         struct world w;
@@ -213,7 +213,7 @@ static void test_tools_that_change(void)
         size_t n = world_tools(&w, "s");
         unsigned changed = w.n_changed;
         told_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":5}"));
-        world_pass_ms(&w, HUB_RELIST_MS);
+        world_pass_ms(&w, LISTING_AGAIN_MS);
         world_until_tools(&w, "s", n + 1);
         world_pass_ms(&w, 20);
         check(w.n_changed > changed);

@@ -1,0 +1,52 @@
+/* What server.c and server-message.c share. */
+#pragma once
+
+#include "supervisor/hub/connection.h"
+#include "supervisor/hub/handshake.h"
+#include "supervisor/hub/listing.h"
+#include "supervisor/hub/server.h"
+
+enum server_state {
+        SERVER_STOPPED,
+        SERVER_STARTING,  /* the monitor was asked */
+        SERVER_HANDSHAKE, /* the process runs */
+        SERVER_LISTING,   /* tools/list is sent for the first time */
+        SERVER_READY,
+        SERVER_ENDING, /* was READY; its output or the process has ended, the rest is awaited */
+        SERVER_FAILED,
+        SERVER_STATE_MAX,
+};
+
+struct hub_server {
+        const struct hub_server_host *host;
+        const struct config_server *config;
+        uint32_t index;
+        enum server_state state;
+        struct error error; /* FAILED: why */
+
+        uint32_t instance;
+        bool has_instance; /* the monitor runs it */
+        bool has_ended;
+        int wait_status;
+        unsigned failures;            /* starts in a row */
+        uint64_t failed_at, retry_at; /* us */
+        uint64_t start_by;            /* when it must be READY, however often it is started again */
+        struct event *deadline;       /* of the state */
+
+        struct connection *connection;
+        struct handshake *handshake;
+        struct listing *listing;
+        struct hub_calls *calls;
+
+        struct hub_tools *tools; /* NULL: not known */
+        char *instructions;
+};
+
+/* Ends it as FAILED; all its calls fail. */
+void hub_server_failf(struct hub_server *s, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+/* server-message.c: handles a line of stdout. Returns whether it was expected. */
+bool hub_server_on_line(struct hub_server *s, const char *line, size_t n);
+/* The same for the beginning of a line that is too long. */
+void hub_server_on_oversized(struct hub_server *s, const char *line, size_t n);
