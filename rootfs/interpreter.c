@@ -202,7 +202,7 @@ static int parse_answer(struct interpreter *i, struct buffer *answer, struct err
         const char *line = last_line(answer);
 
         if (!line || json_parse(line, strlen(line), &i->answer, NULL) < 0)
-                return error_set(err, EBADMSG, "%s is not CPython: it printed \"%.100s\"", i->asked,
+                return error_set(err, EBADMSG, "%s printed unexpected output: \"%.100s\"", i->asked,
                                  line ? line : "");
         return take_answer(i, err);
 }

@@ -28,7 +28,7 @@ class Troubleshooting(unittest.TestCase):
     """docs/troubleshooting.md has a section for each finding of doctor's, with its fix."""
 
     def rows(self):
-        table = read("supervisor/doctor/findings.c").split("doctor_kinds[] = {")[1].split("\n};")[0]
+        table = read("supervisor/doctor/findings.c").split("doctor_problems[] = {")[1].split("\n};")[0]
         row = r'\{"([a-z-]+)", DOCTOR_\w+, \w+,\s*((?:%s\s*)+),\s*((?:%s\s*)+)\}' % (STRING, STRING)
         return [(name, literal(fix)) for name, _, fix in re.findall(row, table)]
 
@@ -60,6 +60,15 @@ class Folders(unittest.TestCase):
         tables = [self.table(page) for page in self.PAGES]
         self.assertEqual(tables[0], tables[1])
         self.assertEqual({folder for folder, _ in tables[0]}, rules)
+
+    def test_each_folder_has_a_readme(self):
+        names = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True,
+                               text=True, check=False).stdout.splitlines()
+        folders = {os.path.dirname(name) for name in names if os.path.exists(os.path.join(ROOT, name))}
+        for folder in sorted(f for f in folders if f and not f.startswith((".", "tests/fuzz/corpus/"))):
+            with self.subTest(folder):
+                lines = read(f"{folder}/README.md").splitlines()
+                self.assertTrue(1 <= len(lines) <= 6, f"{len(lines)} lines")
 
     def test_files_that_pages_name_exist(self):
         for page in (*self.PAGES, "README.md", "SECURITY.md"):
