@@ -73,7 +73,7 @@ def _argument_error(entry, wrong):
 def make_call(entry, args, kwargs):
     """The payload of a CALL; everything that is wrong with the arguments is found here."""
     if not args:
-        data = entry.plan.payload(kwargs)
+        data = entry.fast_call.payload(kwargs)
         if data is not None and len(data) <= MOST_BYTES:
             return data
     arguments = collect_arguments(entry, args, kwargs)
@@ -174,7 +174,7 @@ class Tool:
         coroutine = self._call(args, kwargs, raw)
         entry = self._entry()
         # For the warning about a coroutine that was never awaited.
-        coroutine.__name__ = coroutine.__qualname__ = entry.plan.label if entry else 'tools["%s"]' % self._text_key()
+        coroutine.__name__ = coroutine.__qualname__ = entry.fast_call.label if entry else 'tools["%s"]' % self._text_key()
         return coroutine
 
     def _text_key(self):

@@ -5,7 +5,7 @@ from cloister.channel import QUERY
 from cloister.errors import ToolNotFound
 from cloister.exact import decode, decode_nearest, encode_own
 from cloister.names import by_identifier, did_you_mean, identifier
-from cloister.plans import Plan
+from cloister.fast_call import FastCall
 
 WAIT_MS = 10_000  # for servers that are starting
 
@@ -13,7 +13,7 @@ WAIT_MS = 10_000  # for servers that are starting
 class Entry:
     """One tool of one server."""
 
-    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations", "plan")
+    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations", "fast_call")
 
     def __init__(self, server, tool):
         self.server = server
@@ -24,11 +24,11 @@ class Entry:
         self.annotations = tool.get("annotations")
 
     def __getattr__(self, name):
-        """The plan, made for the first call."""
-        if name != "plan":
+        """fast_call is made for the first call."""
+        if name != "fast_call":
             raise AttributeError(name)
-        self.plan = Plan(self)
-        return self.plan
+        self.fast_call = FastCall(self)
+        return self.fast_call
 
     @property
     def qualified(self):

@@ -4,11 +4,11 @@ import builtins
 from contextvars import copy_context
 from types import CoroutineType
 
-from cloister import aio, packages, sources, traces
+from cloister import aio, packages, sources, tracebacks
 from cloister.compiler import Compiler
 from cloister.exact import is_exact, printable
-from cloister.interrupts import gate
-from cloister.loops import keep_context
+from cloister.interrupts import calls_guest
+from cloister.main_loop import keep_context
 
 CO_COROUTINE = 0x80  # as inspect has it, which is imported by those who want it
 _PLAIN_BITS = 63
@@ -36,17 +36,17 @@ def _forgotten(value):
     )
 
 
-@gate
+@calls_guest
 def _evaluate(code, namespace):
     return eval(code, namespace)
 
 
 class Cells:
-    """Runs cells in a namespace. loops: cloister.loops.Loops, or a stand-in with drive()."""
+    """Runs cells in a namespace. loops: cloister.main_loop.MainLoop, or a stand-in with drive()."""
 
     def __init__(self, namespace, loops, interrupts):
         self._namespace = namespace
-        self._loops = loops
+        self._main_loop = loops
         self._interrupts = interrupts
         self._compiler = Compiler()
 
@@ -101,7 +101,7 @@ class Cells:
             except BaseException as error:
                 return Outcome(error=error), copy_context()
 
-        result, first = self._loops.drive(catch())
+        result, first = self._main_loop.drive(catch())
         coroutine.close()
         if result is None:
             return Outcome(error=first or aio.CancelledError())
@@ -121,8 +121,8 @@ def describe(outcome, interrupted=False):
         return describe_exit(error)
     if interrupted and isinstance(error, (KeyboardInterrupt, aio.CancelledError)):
         cancelled = not isinstance(error, KeyboardInterrupt)
-        return {"status": "interrupted", "error": traces.describe(error, cancelled)}
-    return {"status": "error", "error": traces.describe(error)}
+        return {"status": "interrupted", "error": tracebacks.describe(error, cancelled)}
+    return {"status": "error", "error": tracebacks.describe(error)}
 
 
 def describe_plainly(outcome):
@@ -142,13 +142,13 @@ def _describe_value(value):
     if value is None:
         return {"status": "ok"}
     builtins._ = value
-    described = {"repr": traces.cut(printable(_repr(value)), REPR_MOST)}
+    described = {"repr": tracebacks.cut(printable(_repr(value)), REPR_MOST)}
     if is_exact(value):
         described["json"] = value
     return {"status": "ok", "value": described}
 
 
-@gate
+@calls_guest
 def _repr(value):
     try:
         return repr(value)
@@ -179,7 +179,7 @@ def describe_exit(error):
     return {"status": "exit", "exit_code": code} if code else {"status": "ok"}
 
 
-@gate
+@calls_guest
 def _text_of(value):
     try:
         return str(value)

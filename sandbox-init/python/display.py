@@ -14,7 +14,7 @@ from cloister.channel import DISPLAY
 from cloister.exact import encode_own, printable
 from cloister.figures import Figures
 from cloister.files import mime_type_of
-from cloister.interrupts import gate
+from cloister.interrupts import calls_guest
 from cloister.results import Blob
 
 LARGEST = 5 * 1024 * 1024 // 4 * 3  # of an image, in bytes: as base64 what the largest providers of models take
@@ -42,7 +42,7 @@ _SIGNATURES = (
 )
 
 
-@gate
+@calls_guest
 def _call(function, *arguments, **named):
     return function(*arguments, **named)
 

@@ -8,7 +8,7 @@ import functools
 import sys
 from importlib.machinery import PathFinder
 
-from cloister.interrupts import gate
+from cloister.interrupts import calls_guest
 from cloister.stdio import complain
 from cloister.import_hook import ImportHook
 
@@ -31,10 +31,10 @@ class Figures:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = ImportHook(spec.loader, self._teach)
+            spec.loader = ImportHook(spec.loader, self._patch_pyplot)
         return spec
 
-    def _teach(self, pyplot):
+    def _patch_pyplot(self, pyplot):
         before = pyplot.show
 
         @functools.wraps(before)
@@ -60,7 +60,7 @@ class Figures:
         finally:
             self._seen = []
 
-    @gate
+    @calls_guest
     def _flush(self, pyplot):
         numbers = pyplot.get_fignums()
         try:

@@ -1,14 +1,14 @@
-"""Something to be done with a module of the image when it is imported."""
+"""A function that is called with a module of the image once that is imported."""
 
-from cloister.interrupts import gate
+from cloister.interrupts import calls_guest
 
 
 class ImportHook:
-    """The loader of a module, and then a function of the module."""
+    """Wraps the loader of a module. callback: called with the module after its code has run."""
 
-    def __init__(self, loader, teach):
+    def __init__(self, loader, callback):
         self._loader = loader
-        self._teach = teach
+        self._callback = callback
 
     def create_module(self, spec):
         return self._loader.create_module(spec)
@@ -16,9 +16,9 @@ class ImportHook:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self._loader
         self._execute(module)
-        self._teach(module)
+        self._callback(module)
 
-    @gate
+    @calls_guest
     def _execute(self, module):
         self._loader.exec_module(module)
 

@@ -1,33 +1,33 @@
-"""SIGINT: the broker's way to stop a cell.
+"""SIGINT, with which the broker stops a cell.
 
-The signal may come at any moment, also while none of the guest's code runs. So the handler looks at the stack:
+The signal may come at any moment, also while no code of the guest runs. The handler decides by the stack:
 
-    guest's code, or a library it called      raise KeyboardInterrupt there
-    the event loop, nothing running           cancel the cell's task
-    our own code                              remember it; raised at the end of that
-    no cell yet, but one on its way           stop it at its start; raise in what keeps it from starting
-    no cell at all                            ignore it
+    code of the guest, or a library it called   raise KeyboardInterrupt there
+    the event loop, with no task running        cancel the cell's task
+    Cloister's own code                         raise KeyboardInterrupt when that code returns to the guest's
+    no cell runs, but one is on its way         interrupt it when it starts, and a background task at once
+    no cell runs and none is on its way         ignore the signal
 """
 
-import _signal  # what is around it makes enumerations of all its numbers
+import _signal  # the module signal would import enum and make enumerations
 from _signal import getsignal
 from _thread import get_ident
 
-from cloister import aio, sources, traces
+from cloister import aio, sources, tracebacks
 
 _SIGINT = _signal.SIGINT
-_GATES = {}  # code object of ours that calls the guest's -> whether that is the loop of a cell
+_ENTRIES = {}  # code object of Cloister's that calls the guest's code -> whether it runs the event loop
 
 
-def gate(function):
-    """Marks a function of ours that calls the guest's code."""
-    _GATES[function.__code__] = False
+def calls_guest(function):
+    """Marks a function of Cloister's that calls code of the guest."""
+    _ENTRIES[function.__code__] = False
     return function
 
 
-def loop_gate(function):
-    """The same for the one that runs the event loop."""
-    _GATES[function.__code__] = True
+def runs_loop(function):
+    """The same for a function that runs the event loop."""
+    _ENTRIES[function.__code__] = True
     return function
 
 
@@ -41,8 +41,8 @@ def _classify(frame):
         filename = code.co_filename
         if sources.is_cell(filename):
             return _GUEST
-        if traces.is_ours(filename):
-            looping = _GATES.get(code)
+        if tracebacks.is_ours(filename):
+            looping = _ENTRIES.get(code)
             if looping is None:
                 return _OURS
             return _GUEST if foreign or not looping else _INTERNAL
@@ -57,19 +57,19 @@ class Interrupts:
         self._core = core
         self._started = False
         self._thread = None
-        self._handler = self._handle  # one object, to be known again
+        self._handler = self._handle  # one object, so that install() can compare it
         self._wakeup = -1
         self.cell = False  # a cell runs
         self.cancel = None  # stops the cell's task, when it has one
-        self.parked = False  # the main thread waits on a lock of ours
+        self.parked = False  # the main thread waits on a lock of Cloister's
         self.arrived = False  # in this cell
-        self.pending = False  # and not raised yet
-        self.stray = False  # before a cell, and it hit a background task
-        self.early = False  # before a cell that was on its way already
-        self.owed = lambda: False  # whether a cell is here and has no result yet
+        self.pending = False  # arrived, and KeyboardInterrupt was not raised yet
+        self.stray = False  # arrived before a cell, and was raised in a background task
+        self.early = False  # arrived before a cell that was on its way
+        self.owed = lambda: False  # whether a cell was received and has no result yet
 
     def wake_through(self, fd):
-        """The event loop's socket, written at each signal: one that comes just before poll() ends it too."""
+        """Sets the event loop's socket to be written at each signal, so that a signal just before poll() ends it too."""
         self._wakeup = fd
         try:
             _signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
@@ -77,14 +77,14 @@ class Interrupts:
             pass
 
     def start(self):
-        """In a new worker; until then, in the template and while it forks, the signal means nothing."""
+        """In a new worker. Before, in the template and during the fork, the signal is ignored."""
         self._started = True
         self._thread = get_ident()
         self.install()
 
     def install(self):
-        """At the start and before each cell: the guest may have put its own in our place. Returns whether the standard
-        descriptors are open, which the same call of the core tells."""
+        """At the start and before each cell: the guest may have installed another handler. Returns whether the standard
+        descriptors are open, which the same call of the core checks."""
         if getsignal(_SIGINT) is not self._handler:
             try:
                 _signal.signal(_SIGINT, self._handler)
@@ -109,7 +109,7 @@ class Interrupts:
         return get_ident() == self._thread
 
     def checkpoint(self):
-        """Where our code is about to return to the guest's."""
+        """Called where Cloister's code returns to the guest's."""
         if self.pending and self.in_main_thread():
             self.pending = False
             raise KeyboardInterrupt
@@ -121,7 +121,7 @@ class Interrupts:
             raise KeyboardInterrupt  # a child: as in any Python
         kind = _classify(frame)
         if not self.cell:
-            # What waits in the channel may be the cell that it was sent for.
+            # The signal may be meant for a cell that is still in the channel.
             if self.owed() or self._core.wait(0):
                 self.early = True
                 if kind is _GUEST:

@@ -1,4 +1,4 @@
-"""A worker's life: a cell, its result, and the background tasks until the next."""
+"""The main loop of a worker: runs cells, sends their results, and runs background tasks in between."""
 
 import builtins
 import sys
@@ -7,21 +7,21 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from os import _exit, environ
 
 import __main__
-from cloister import aio, sources, stdio, traces
+from cloister import aio, sources, stdio, tracebacks
 from cloister.cell import Cells, Outcome, describe, describe_exit, describe_plainly
 from cloister.channel import RESULT, Channel
 from cloister.display import Displays
 from cloister.exact import decode, encode_own
 from cloister.files import Files
 from cloister.interrupts import Interrupts
-from cloister.loops import Loops
+from cloister.main_loop import MainLoop
 from cloister.namespace import Namespace
-from cloister.warmup import repeat
+from cloister.warmup import run_repeatedly
 
-# Address space given up when memory has run out, so that there is some for the result and the cell that cleans up.
-# Never touched, so it costs no memory.
+# Address space that is released when a cell has run out of memory, so that the result and a next cell that cleans up
+# have some. It is never written to, so it takes no memory.
 RESERVE = 4 * 1024 * 1024
-SPARE_BELOW_CHANNEL = 8  # where stdio's copies go: out of the way of what code opens
+SPARE_BELOW_CHANNEL = 8  # descriptors below the channel, for stdio's copies: code that counts up does not meet them
 PAUSE_MS = 3  # a worker that was made for a call gets its first cell earlier
 WARM_UP_CELL = b"1+1\0<cell 1>"
 
@@ -41,7 +41,7 @@ def _forget_warm_up():
 
 
 class Session:
-    """Made in the template, run in each worker. core: the module _cloister."""
+    """Created in the template, run in each worker. core: the module _cloister."""
 
     def __init__(self, core):
         self._core = core
@@ -50,30 +50,30 @@ class Session:
         self._interrupts = Interrupts(core)
         self._channel = Channel(core, self._interrupts)
         self._channel.on_exec = self._on_exec
-        self._loops = Loops(self._channel, self._interrupts)
+        self._main_loop = MainLoop(self._channel, self._interrupts)
         self._namespace = Namespace(__main__, self._channel)
         self._channel.on_catalogue = self._namespace.on_catalogue
         self._files = Files(core)
         self._channel.on_file = self._files.answer
         self._displays = Displays(self._channel, self._files, self._interrupts)
-        self._cells = Cells(vars(__main__), self._loops, self._interrupts)
+        self._cells = Cells(vars(__main__), self._main_loop, self._interrupts)
         self._reserve = None
         self._interrupts.owed = lambda: self._current is not None or bool(self._cells_waiting)
-        aio.when_loaded(self._loops.teach)
+        aio.when_loaded(self._main_loop.patch_asyncio)
         self._namespace.start(self._displays.display)
         self._displays.figures.install()
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
 
     def complete(self):
-        """In the template, once it has imported all that it will."""
+        """In the template, after its last import."""
         self._namespace.add_modules()
-        for prepare in stdio.prepare, self._loops.prepare, self._keep_reserve:
+        for prepare in stdio.prepare, self._main_loop.prepare, self._keep_reserve:
             try:
                 prepare()
             except Exception:
-                pass  # what is not prepared each session does by itself
-        repeat(self._warm_up)
+                pass  # each session does it itself
+        run_repeatedly(self._warm_up)
 
     def _warm_up(self):
         """Runs a dummy cell through the same code as any other; its result is dropped."""
@@ -103,8 +103,8 @@ class Session:
         self._interrupts.early |= self._interrupts.arrived
 
     def _turn(self):
-        """Waits for a cell and answers it."""
-        # What the guest left behind (a signal handler that raises, say) may strike anywhere below.
+        """Waits for a cell, runs it and sends its result."""
+        # A signal handler that the guest installed may raise anywhere below.
         try:
             self._keep_reserve()
             number, payload = self._next()
@@ -121,11 +121,11 @@ class Session:
             if self._reserve is None:
                 self._reserve = mmap(-1, RESERVE, MAP_PRIVATE | MAP_ANONYMOUS)
         except (MemoryError, OSError):
-            pass  # the guest holds all there is; the next cell may release it
+            pass  # the guest uses all memory; the next cell may release some
 
     def _on_exec(self, number, payload):
         self._cells_waiting.append((number, payload))
-        self._loops.stop_idling()
+        self._main_loop.stop_idling()
 
     def _next(self):
         while not self._cells_waiting:
@@ -139,17 +139,17 @@ class Session:
 
     def _idle(self):
         try:
-            if not self._loops.is_needed():
+            if not self._main_loop.is_needed():
                 self._core.wait(-1)
                 self._channel.pump()
-            elif not self._loops.rest():
-                self._loops.run_idle(lambda: self._cells_waiting)
+            elif not self._main_loop.rest():
+                self._main_loop.run_idle(lambda: self._cells_waiting)
         except KeyboardInterrupt:
             stdio.complain("cloister: a background task was interrupted\n")
         except SystemExit:
             stdio.complain("cloister: a background task called sys.exit()\n")
         except BaseException:
-            # The guest has broken asyncio. Cells without await still work.
+            # The guest's changes to asyncio broke it. Cells without await still work.
             if not self._core.ours():
                 _exit(1)
             self._core.wait(-1)
@@ -165,7 +165,7 @@ class Session:
         if self._interrupts.stray:
             self._interrupts.stray = self._interrupts.early = False
             raise RuntimeError(_BUSY)
-        self._loops.adopt()
+        self._main_loop.adopt()
         stdio.restore(self._interrupts.install())
         arguments = ["" if filename[:1] == "<" else filename]
         if sys.argv != arguments:
@@ -183,7 +183,7 @@ class Session:
         self._send(outcome)
 
     def _finish(self, outcome):
-        """The guest's code once more: an interrupt may end it."""
+        """Shows open figures: runs code of the guest, so an interrupt may end it."""
         try:
             self._displays.figures.finish()
         except BaseException as error:
@@ -206,7 +206,7 @@ class Session:
         try:
             files, total = self._files.changed()
         except Exception:
-            total = 0  # the guest holds all descriptors or memory that there are
+            total = 0  # the guest uses all descriptors or all memory
         if total:
             described = described or decode(payload)
             described.update(files=files, files_total=total)
@@ -216,19 +216,19 @@ class Session:
 
     @staticmethod
     def _last_words(error):
-        name = traces.printable(type(error).__qualname__)
+        name = tracebacks.printable(type(error).__qualname__)
         return {
             "status": "error",
             "error": {"type": name, "message": "", "traceback": name + "\n"},
         }
 
     def _leave_child(self, outcome):
-        """A fork of the guest's that ran to the end of the cell: it ends as a script would."""
+        """Ends a child that the cell forked and that ran to the end of the cell, as the end of a script would."""
         code = 0
         if isinstance(outcome.error, SystemExit):
             code = describe_exit(outcome.error).get("exit_code", 0)
         elif outcome.error is not None:
-            stdio.complain(traces.describe(outcome.error)["traceback"])
+            stdio.complain(tracebacks.describe(outcome.error)["traceback"])
             code = 1
         stdio.flush(self._core)
         _exit(code)

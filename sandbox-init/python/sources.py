@@ -154,7 +154,7 @@ def _defines(source, name):
     return any(isinstance(node, ast.ClassDef) and node.name == name for node in ast.walk(tree))
 
 
-def teach_inspect(inspect):
+def patch_inspect(inspect):
     """inspect.getfile() wants a class's module to be one file; __main__ is made of many."""
     original = inspect.getfile
 

@@ -1,7 +1,4 @@
-"""The life of a template: what is imported before it serves, and what a worker does first.
-
-Each worker is a fork of it.
-"""
+"""The template, of which each worker is a fork: what it imports, and what a new worker does first."""
 
 import gc
 import os
@@ -11,10 +8,10 @@ from importlib.machinery import PathFinder
 import _cloister
 from cloister import aio, sources
 from cloister.import_hook import ImportHook
-from cloister.warmup import forget_attributes, repeat
+from cloister.warmup import clear_type_cache, run_repeatedly
 
-# What most code imports, and what that imports in turn, one after the other: whoever waits for a session waits for one
-# of them at most. It is shared by the sessions, so it costs each of them nothing.
+# Modules that most code imports, each after its own imports. They are imported one by one, so that a request for a
+# session waits for one import at most. Sessions share them.
 PRELOADED = (
     "errno math time types token opcode dis atexit fcntl array warnings operator collections functools itertools"
     " heapq bisect copyreg enum re contextlib io json tokenize linecache traceback ast inspect keyword reprlib copy"
@@ -26,8 +23,8 @@ PRELOADED = (
 
 
 class Shared:
-    """Finds what PRELOADED names as long as a session may lack it: it is the image's also where the working directory
-    has a file of that name."""
+    """A finder for the modules of PRELOADED that are not imported yet. It finds those of the image even if the working
+    directory has a file of that name."""
 
     def __init__(self):
         self._names = {name.partition(".")[0] for name in PRELOADED}
@@ -37,35 +34,37 @@ class Shared:
         if name not in self._names:
             return None
         spec = PathFinder.find_spec(name, self.path, target)
-        lesson = _lesson(name)
-        if lesson is not None and spec is not None and spec.loader is not None:
-            spec.loader = ImportHook(spec.loader, lesson)
+        patch = _patch_of(name)
+        if patch is not None and spec is not None and spec.loader is not None:
+            spec.loader = ImportHook(spec.loader, patch)
         return spec
 
 
-def _lesson(name):
+def _patch_of(name):
+    """The function that patches this module when it is imported, or None."""
     if name == "inspect":
-        return sources.teach_inspect
+        return sources.patch_inspect
     return aio.loaded if name == "asyncio" and not aio.loading else None
 
 
 def enable_site(shared):
-    """site-packages, .pth files and virtual environments, as without -S; '' as in an interactive Python."""
+    """Adds site-packages, .pth files and virtual environments, as Python does without -S, and '' to sys.path, as an
+    interactive Python does."""
     import site
 
     site.main()
     shared.path = list(sys.path)
     sys.meta_path.insert(0, shared)
-    # By what site-packages run at the start.
+    # If a .pth file or sitecustomize imported it.
     if "inspect" in sys.modules:
-        sources.teach_inspect(sys.modules["inspect"])
+        sources.patch_inspect(sys.modules["inspect"])
     sys.path.insert(0, "")
     sys.argv[:] = [""]
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[:] = [sys.executable]
 
 
-# Numeric libraries that are told so start no threads of their own, which a fork would not have.
+# With these set to 1, numeric libraries start no threads. A fork would not have them.
 SINGLE_THREADED = "OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS BLIS_NUM_THREADS NUMEXPR_NUM_THREADS"
 
 
@@ -74,7 +73,7 @@ class PreloadError(Exception):
 
 
 class Rest:
-    """What the template imports when nobody waits for a session, a module a call."""
+    """The work of an idle template: one import for each call, and the warm-up in the last one."""
 
     def __init__(self, session, shared):
         self._session = session
@@ -87,12 +86,12 @@ class Rest:
         if name is not None:
             _import(name)
             return True
-        forget_attributes()
+        clear_type_cache()
         self._session.complete()
-        repeat(after_fork)
-        # OpenSSL's generator is then set up: a session has only to reseed it, which writes a quarter of the pages.
-        repeat(reseed)
-        # Sessions have them all from now on.
+        run_repeatedly(after_fork)
+        # Initializes OpenSSL's random generator. Reseeding it writes a quarter of the pages.
+        run_repeatedly(reseed)
+        # All of PRELOADED is imported from now on.
         sys.meta_path.remove(self._shared)
         settle()
         return False
@@ -109,19 +108,18 @@ def _import(name):
     try:
         __import__(name)
     except Exception:
-        # An image may lack what a session may never want (an optional C library).
-        pass
+        pass  # an image may lack an optional C library, and sessions may never need it
 
 
 def settle():
-    """What is there now stays: no collection touches it, so that the sessions go on sharing it."""
+    """Exempts all existing objects from garbage collection, which would write to their pages."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
 def preload_wanted(names):
-    """What the profile names. One that fails fails the template: its sessions count on it."""
+    """Imports the modules that the profile names. If one fails, the template fails: its sessions rely on them."""
     alone = [name for name in SINGLE_THREADED.split() if name not in os.environ] if names else []
     os.environ.update(dict.fromkeys(alone, "1"))
     for name in names:
@@ -137,7 +135,8 @@ def preload_wanted(names):
 
 
 def after_fork():
-    """What CPython's modules will do in each worker. A process of one thread is none the worse for it."""
+    """The hooks that CPython's modules run in each worker after the fork. In a process with one thread they are
+    harmless."""
     sys.modules["threading"]._after_fork()
     sys.modules["logging"]._after_at_fork_child_reinit_locks()
     sys.modules["random"].seed()
@@ -147,11 +146,10 @@ SEEDED = "_ssl", "numpy.random", "tempfile", "multiprocessing.process"
 
 
 def reseed():
-    """Sessions are copies of one process: nothing that one of them draws may be what another draws. `random` does so
-    by itself."""
+    """Sessions are copies of one process, and must not generate the same random numbers. `random` reseeds itself."""
     ssl, numbers, tempfile, processes = map(sys.modules.get, SEEDED)
     if ssl is not None:
-        # OpenSSL knows a fork by the number of the process, and ours may have the template's.
+        # OpenSSL detects a fork by the pid, and a worker may have the pid of its template.
         ssl.RAND_add(os.urandom(32), 32.0)
     if tempfile is not None:
         tempfile._name_sequence = None
@@ -161,8 +159,7 @@ def reseed():
         if numbers is not None:
             numbers.seed()
     except Exception:
-        # One that is half loaded, or another of that name: what it draws is not ours to promise.
-        pass
+        pass  # a module that is half imported, or another one of that name
 
 
 def main():

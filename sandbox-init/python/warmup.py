@@ -1,25 +1,26 @@
-"""What a worker will do, done in its template: what CPython finds out about code that runs often is known by then.
+"""Warm-up of a template: code runs often enough that CPython specializes it, before workers are forked.
 
-It keeps that in the code and beside the types, in pages that each worker would have to copy; and what it has found out
-it need not look up, which writes to the names' counts of references.
+CPython keeps specialized instructions and the type attribute cache in memory that the workers share with the template.
+A worker that did this itself would have to copy those pages.
 """
 
 import sys
 
-TURNS = 16  # CPython begins with the eighth (3.11), or before
+RUNS = 16  # CPython 3.11 specializes code from its eighth run on, later versions earlier
 
 
-def repeat(function):
-    """function: may be called in a template, and any number of times."""
+def run_repeatedly(function):
+    """function: may be called in a template, any number of times."""
     try:
-        for _ in range(TURNS):
+        for _ in range(RUNS):
             function()
     except Exception:
-        pass  # each session finds it out by itself
+        pass  # workers run without the warm-up
 
 
-def forget_attributes():
-    """Of all types, which the imports have looked up: each that makes way for another would be written to, and its name."""
+def clear_type_cache():
+    """Clears the type attribute cache, which the imports have filled. Replacing an entry would write to its page and to
+    the reference count of the old entry's name."""
     clear = getattr(sys, "_clear_type_cache", None)
     if clear is not None:
         clear()

@@ -14,7 +14,7 @@ from cloister.catalogue import Library
 from cloister.channel import DROP, Channel
 from cloister.discovery import Discovery
 from cloister.interrupts import Interrupts
-from cloister.loops import Loops
+from cloister.main_loop import MainLoop
 
 EVENTS = {
     "type": "object",
@@ -353,7 +353,7 @@ class Calling(Rig):
 class InTheMainLoop(Rig):
     def setUp(self):
         super().setUp()
-        self.loop = Loops(self.channel, Interrupts(self.core)).main()
+        self.loop = MainLoop(self.channel, Interrupts(self.core)).main()
         self.addCleanup(self.loop.close)
         self.order = []
 

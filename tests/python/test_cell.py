@@ -11,7 +11,7 @@ from contextlib import redirect_stderr
 
 from guest import Core
 
-from cloister import loops, sources, traces
+from cloister import main_loop, sources, tracebacks
 from cloister.cell import Cells, describe
 from cloister.channel import Channel
 from cloister.interrupts import Interrupts
@@ -22,7 +22,7 @@ class Rig(unittest.TestCase):
         self.core = Core()
         self.interrupts = Interrupts(self.core)
         self.interrupts.start()
-        self.loops = loops.Loops(Channel(self.core, self.interrupts), self.interrupts)
+        self.loops = main_loop.MainLoop(Channel(self.core, self.interrupts), self.interrupts)
         self.loops.adopt()
         self.names = {"__name__": "__main__"}
         self.cells = Cells(self.names, self.loops, self.interrupts)
@@ -133,7 +133,7 @@ class Sources(Rig):
         self.assertIn("    1/0\n", error["traceback"])
 
     def test_the_class_meant_is_found(self):
-        sources.teach_inspect(inspect)
+        sources.patch_inspect(inspect)
         self.addCleanup(setattr, inspect, "getfile", inspect.getfile.__wrapped__)
         main = sys.modules["__main__"]
         saved = getattr(main, "__file__", None)
@@ -149,7 +149,7 @@ class Sources(Rig):
 
 class Traces(Rig):
     def test_cut(self):
-        text = traces.cut("a" * 1000 + "z" * 1000, 300)
+        text = tracebacks.cut("a" * 1000 + "z" * 1000, 300)
         self.assertLess(len(text), 400)
         self.assertTrue(text.startswith("aaa") and text.endswith("zzz"))
         self.assertIn("1700 characters cut", text)
@@ -181,7 +181,7 @@ class Nested(Rig):
         self.addCleanup(setattr, asyncio, "create_task", asyncio.create_task)
         self.addCleanup(setattr, asyncio.runners, "run", asyncio.runners.run)
         self.addCleanup(setattr, asyncio.tasks, "create_task", asyncio.tasks.create_task)
-        self.loops.teach(asyncio)
+        self.loops.patch_asyncio(asyncio)
         self.run_cell("import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x")
         self.assertEqual(self.run_cell("asyncio.run(f(1))")["value"]["json"], 1)
         self.assertEqual(self.run_cell("[await f(2), asyncio.run(f(3)), await f(4)]")["value"]["json"], [2, 3, 4])

@@ -7,7 +7,7 @@ import unittest
 from unittest import mock
 
 import guest  # noqa: F401  (makes the package cloister)
-from cloister import packages, traces
+from cloister import packages, tracebacks
 
 
 def failed_import(statement):
@@ -24,7 +24,7 @@ def script(*lines):
 
 class Hints(unittest.TestCase):
     def test_an_import_that_failed(self):
-        described = traces.describe(failed_import("import nosuchdistribution"))
+        described = tracebacks.describe(failed_import("import nosuchdistribution"))
         self.assertEqual(described["type"], "ModuleNotFoundError")
         hint = ("No module named 'nosuchdistribution' (add it: cloister image build --with nosuchdistribution --name NAME; "
                 "then \"image\": \"NAME\" in the config, or cloister run --with nosuchdistribution)")
@@ -33,7 +33,7 @@ class Hints(unittest.TestCase):
 
     def test_the_exception_stays_as_it_was(self):
         error = failed_import("import nosuchdistribution.part")
-        traces.describe(error)
+        tracebacks.describe(error)
         self.assertEqual((str(error), error.name, type(error)),
                          ("No module named 'nosuchdistribution'", "nosuchdistribution", ModuleNotFoundError))
 
@@ -65,7 +65,7 @@ class Hints(unittest.TestCase):
             except ImportError as error:
                 raise RuntimeError("no table") from error
         except RuntimeError as error:
-            described = traces.describe(error)
+            described = tracebacks.describe(error)
         self.assertEqual(described["message"], "no table")
         self.assertIn("named 'nosuchdistribution' (add it: ", described["traceback"])
 
@@ -115,7 +115,7 @@ class Scripts(unittest.TestCase):
         outcome = Cells(space, None, mock.Mock(spec=Interrupts)).run(source, "report.py")
         self.assertIsInstance(outcome.error, ImportError)
         self.assertNotIn("ran", space)
-        described = traces.describe(outcome.error)
+        described = tracebacks.describe(outcome.error)
         self.assertEqual(described["traceback"].count("\n"), 1, described["traceback"])
 
     def test_versions(self):

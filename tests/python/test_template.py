@@ -112,7 +112,7 @@ class First(WorkerTest):
         self.assertEqual(self.value("import inspect, signal\ndef f(a): pass\nstr(inspect.signature(f))"), "(a)")
         self.assertEqual(self.value(code), [True] * 4)
 
-    def test_inspect_is_taught(self):
+    def test_inspectis_patched(self):
         self.run_cell("class A:\n    x = 1")
         self.assertEqual(self.value("import inspect\ninspect.getsource(A)"), "class A:\n    x = 1\n")
 
@@ -120,7 +120,7 @@ class First(WorkerTest):
         self.assertEqual(self.value("eval('asyn' + 'cio').__name__"), "asyncio")
         self.assertTrue(self.value("'datetime' in dir()"))
 
-    def test_an_import_by_the_code_is_taught(self):
+    def test_an_import_by_the_codeis_patched(self):
         self.assertTrue(self.value("import asyncio\nasyncio.get_event_loop().is_running() is False"))
         self.run_cell("done = []\nasync def later():\n    done.append(1)\n_ = asyncio.create_task(later())")
         self.assertEqual(self.value("await asyncio.sleep(0.01)\ndone"), [1])

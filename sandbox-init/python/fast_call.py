@@ -1,7 +1,8 @@
-"""What a tool takes, worked out once: for the many calls whose arguments need no closer look.
+"""The fast path of a tool call: checks and encodes arguments of simple types.
 
-A plan only ever says yes. Arguments that it does not know to be right (a type that may do, a keyword of the schema that
-it does not know, a value that is a container) go the long way, which also words what is wrong.
+What can be computed from the input schema is computed once for each tool. The fast path only accepts: arguments that it
+cannot decide about (a subclass, a keyword of the schema that it does not know, a container) take the full validation of
+schema.py, which also produces the error messages.
 """
 
 from cloister.exact import encode_scalars, encode_own
@@ -13,16 +14,16 @@ _KINDS = {
     "boolean": (bool,),
 }
 _ANY = (str, int, float, bool)
-# Keywords that say nothing about what is allowed, or what _KINDS says.
-_TOLD = frozenset("type title description default examples deprecated readOnly writeOnly $comment".split())
-_TOLD_OF_ALL = _TOLD | frozenset("properties required additionalProperties $schema $id".split())
+# Keywords that do not restrict values, and `type`, which _KINDS covers.
+_KNOWN = frozenset("type title description default examples deprecated readOnly writeOnly $comment".split())
+_KNOWN_AT_TOP = _KNOWN | frozenset("properties required additionalProperties $schema $id".split())
 
 
 def _kinds(schema):
-    """The exact types of which every value is right, () when none is known."""
+    """The exact types of which every value is valid, () when there is none."""
     if schema is True:
         return _ANY
-    if not isinstance(schema, dict) or not _TOLD.issuperset(schema):
+    if not isinstance(schema, dict) or not _KNOWN.issuperset(schema):
         return ()
     if "type" not in schema:
         return _ANY
@@ -31,7 +32,7 @@ def _kinds(schema):
     return tuple(kind for name in names if isinstance(name, str) for kind in _KINDS.get(name, ()))
 
 
-class Plan:
+class FastCall:
     """entry: a tool of the catalogue."""
 
     __slots__ = ("label", "_kinds", "_required", "_head")
@@ -41,7 +42,7 @@ class Plan:
         self._head = encode_own({"server": entry.server, "tool": entry.name, "arguments": {}})[:-3]
         self._kinds = self._required = None
         schema = entry.input_schema
-        if not isinstance(schema, dict) or not _TOLD_OF_ALL.issuperset(schema) or schema.get("type") != "object":
+        if not isinstance(schema, dict) or not _KNOWN_AT_TOP.issuperset(schema) or schema.get("type") != "object":
             return
         members, required = schema.get("properties", {}), schema.get("required", [])
         if isinstance(members, dict) and isinstance(required, list) and all(isinstance(name, str) for name in required):
@@ -49,7 +50,7 @@ class Plan:
             self._required = frozenset(required)
 
     def payload(self, arguments):
-        """The payload of a CALL, or None when it takes a closer look."""
+        """The payload of a CALL, or None when the arguments need the full validation."""
         kinds = self._kinds
         if kinds is None or not self._required.issubset(arguments):
             return None

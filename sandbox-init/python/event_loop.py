@@ -1,11 +1,11 @@
-"""The event loop of the main thread (loops.py). Imports asyncio: only where there is one."""
+"""The event loop of the main thread (main_loop.py). Imports asyncio: only where there is one."""
 
 import selectors
 from _socket import socketpair
 from math import ceil
 
 from cloister.aio import module as asyncio
-from cloister.interrupts import loop_gate
+from cloister.interrupts import runs_loop
 from cloister.stdio import restore_descriptors
 
 current_task = asyncio.current_task
@@ -55,7 +55,7 @@ class Selector(selectors.PollSelector):
         finally:
             self._changed()
 
-    @loop_gate
+    @runs_loop
     def select(self, timeout=None):
         waker = self.waker
         if waker is None:

@@ -10,10 +10,10 @@ from _thread import get_ident
 from contextvars import copy_context
 
 from cloister import aio
-from cloister.interrupts import gate, loop_gate
+from cloister.interrupts import calls_guest, runs_loop
 
 
-class Loops:
+class MainLoop:
     def __init__(self, channel, interrupts):
         self._channel = channel
         self._interrupts = interrupts
@@ -30,7 +30,7 @@ class Loops:
 
     def _make(self):
         aio.load()
-        from cloister.loop import Loop, Selector
+        from cloister.event_loop import Loop, Selector
 
         return Loop(Selector(self._channel), self._on_open, self._interrupts.wake_through)
 
@@ -92,7 +92,7 @@ class Loops:
         finally:
             self.idle = False
 
-    @loop_gate
+    @runs_loop
     def _run_forever(self, loop):
         loop.run_forever()
 
@@ -121,11 +121,11 @@ class Loops:
         task.cancel()
         loop.call_soon_threadsafe(lambda: None)
 
-    @loop_gate
+    @runs_loop
     def _run_until_complete(self, loop, task):
         loop.run_until_complete(task)
 
-    def teach(self, asyncio):
+    def patch_asyncio(self, asyncio):
         """What notebooks have taught people to expect: create_task() in a cell without await starts in the
         background, asyncio.run() works in every cell."""
         create_task, run = asyncio.create_task, asyncio.run
@@ -136,7 +136,7 @@ class Loops:
                 return self.main().create_task(coro, **options)
             return create_task(coro, **options)
 
-        @gate
+        @calls_guest
         def run_anywhere(*args, **options):
             outer = aio.running_loop()
             if outer is None:
@@ -154,7 +154,7 @@ class Loops:
             self.adopt()
 
 
-@gate
+@calls_guest
 def _nested(outer, run, args, options):
     """asyncio.run() inside a running loop: that loop stands still meanwhile, as with any blocking call."""
     asyncio = aio.module
