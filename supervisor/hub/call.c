@@ -502,27 +502,6 @@ void hub_call_answer_invalid(struct hub_call *call, const char *why)
                server_name(call), why);
 }
 
-/* Why this is no CallToolResult; NULL when it is one. A missing content counts as an empty one. */
-static const char *find_fault(yyjson_val *result)
-{
-        yyjson_val *content = yyjson_obj_get(result, "content");
-        yyjson_val *is_error = yyjson_obj_get(result, "isError");
-        yyjson_val *block;
-        size_t i, n;
-
-        if (!yyjson_is_obj(result))
-                return "the result is not an object";
-        if (is_error && !yyjson_is_bool(is_error))
-                return "isError is not a boolean";
-        if (content && !yyjson_is_arr(content))
-                return "the content is not an array";
-        yyjson_arr_foreach (content, i, n, block) {
-                if (!json_string(block, "type", NULL))
-                        return "a block of the content has no type";
-        }
-        return NULL;
-}
-
 /* The first thing that the server wants to know before it goes on; "" when it does not say. */
 static const char *first_request(yyjson_val *result)
 {
@@ -566,7 +545,7 @@ static void keep_text(struct hub_call *call, const char *text, size_t n)
 void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern)
 {
         bool is_result = answer->kind == JSONRPC_RESPONSE;
-        const char *fault = is_result ? find_fault(answer->result) : NULL;
+        const char *fault = is_result ? hub_result_fault(answer->result) : NULL;
 
         if (fault) {
                 hub_call_answer_invalid(call, fault);

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/hub/hub.h"
+#include "supervisor/hub/outcome.h"
 
 enum {
         CALLS_MAX = 65536,                 /* of one server, waiting or sent */
@@ -23,6 +23,7 @@ enum {
         CALL_TIMEOUT_MS = 60000,           /* where neither the caller nor the config says */
 };
 
+struct hub_call;
 struct hub_calls; /* the calls of one server that wait or were sent */
 
 struct hub_calls_host {
@@ -83,6 +84,9 @@ void hub_calls_send_waiting(struct hub_calls *calls);
 /* All that were sent, or that wait, end as unavailable. */
 void hub_calls_fail_sent(struct hub_calls *calls, const char *message);
 void hub_calls_fail_waiting(struct hub_calls *calls, const char *message);
+
+/* Cancels the call; its callback is not called. */
+void hub_call_drop(struct hub_call *call);
 
 /* The call that was sent with this id, or NULL. */
 struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id);

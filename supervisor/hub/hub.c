@@ -34,18 +34,6 @@ struct hub_wait {
         void *data;
 };
 
-static const char *const outcome_kinds[] = {
-        [HUB_OK] = "ToolError", /* with isError; the tool itself says that it failed */
-        [HUB_NOT_FOUND] = "ToolNotFound", [HUB_UNAVAILABLE] = "ToolUnavailable",
-        [HUB_TIMEOUT] = "ToolTimeout",    [HUB_PROTOCOL] = "ToolProtocolError",
-};
-static_assert(ARRAY_SIZE(outcome_kinds) == HUB_OUTCOME_MAX, "a kind for each outcome");
-
-const char *hub_outcome_kind(enum hub_outcome outcome)
-{
-        return outcome < HUB_OUTCOME_MAX ? outcome_kinds[outcome] : "ToolError";
-}
-
 static bool is_any_starting(const struct hub *hub, const struct config_profile *profile)
 {
         for (size_t i = 0; i < hub->n_servers; i++) {

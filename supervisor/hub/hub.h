@@ -1,11 +1,11 @@
 /*
  * The hub: the user's MCP servers as one catalogue of tools and one way to call them.
  *
- * A server is started when it is first needed, once, concurrently with the others; what it said of
- * its tools is cached in the state directory, keyed by its config, so that the catalogue is there
- * at once on the next run. A server that fails, hangs or floods delays nobody and ends nobody else.
- * Single-threaded: everything here runs in the event loop given to hub_new(), and callbacks are
- * never called from inside the function that takes them.
+ * A server is started once, when it is first needed, concurrently with the others. Its list of tools
+ * is cached in the state directory, keyed by its config, so that the next run has the catalogue at
+ * once. A server that fails, hangs or floods the hub does not delay or end any other. All runs in one
+ * thread, in the event loop given to hub_new(); a callback is never called from inside the function
+ * that takes it.
  */
 #pragma once
 
@@ -17,12 +17,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/config.h"
+#include "supervisor/hub/outcome.h"
 
 struct hub;
 struct hub_call;
 struct hub_wait;
 
-/* What the hub needs of its owner. */
+/* The functions of its owner that the hub calls. */
 struct hub_host {
         void *data;
         /* Asks the monitor for the server of this index; hub_upstream_started() or _failed()
@@ -30,22 +31,22 @@ struct hub_host {
         void (*start)(void *data, uint32_t index);
         /* Asks the monitor to end an instance; hub_upstream_ended() follows. */
         void (*stop)(void *data, uint32_t instance);
-        /* The catalogue has changed (debounced): tell the client and every session. */
+        /* The catalogue has changed; several changes within 20 ms are reported once. */
         void (*changed)(void *data);
 };
 
 /* state_dir: descriptor of the directory for the cache (borrowed), or -1: no cache. config is
- * borrowed. SIGPIPE is ignored from now on. */
+ * borrowed. Ignores SIGPIPE in this process. */
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,
             const struct hub_host *host, struct error *err);
 struct hub *hub_free(struct hub *hub);
 
 /*
- * Goes over to another config, borrowed from now on in place of the old one. A server that runs the
- * same (config_server.key) stays as it is, with its calls; the others are ended, and their calls
- * with them. From now on indices are the new config's: a start that was asked for and is not
- * answered yet is asked for again, so the owner drops what the monitor answers to the old one.
- * Returns 0, or negative errno with everything as it was.
+ * Changes to another config, which is borrowed in place of the old one. A server that runs the same
+ * program (config_server.key) runs on with its calls; the others are ended, and their calls fail.
+ * From now on indices are those of the new config: a start that the monitor has not answered yet is
+ * asked for again, so the owner must ignore the answer to the old request. Returns 0, or negative
+ * errno and nothing has changed.
  */
 int hub_reload(struct hub *hub, const struct config *config, struct error *err);
 
@@ -55,8 +56,8 @@ void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *er
 void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status);
 
 /*
- * What follows is asked on behalf of a profile, which says what servers and tools are in reach;
- * NULL: all of the config. It is borrowed during the call, by a wait until it is told or cancelled.
+ * The functions below take a profile, which limits the servers and tools that can be used; NULL: no
+ * limit. It is borrowed during the call, and by a wait until that has ended.
  */
 
 /* Starts the servers whose tools are not in the cache (which = HUB_UNKNOWN) or all that are not
@@ -64,8 +65,8 @@ void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status);
 enum hub_which { HUB_UNKNOWN, HUB_ALL };
 void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which);
 
-/* The payload of a CATALOG frame (rpc/frame.h), rebuilt when something changed, with its version,
- * which grows from one change to the next and is never given to two different payloads:
+/* The payload of a CATALOG frame (rpc/frame.h), and its version, which grows with each change and
+ * belongs to one payload only:
  * {"servers": [{"name", "state": "cached" | "starting" | "ready" | "failed" | "disabled", "error"?,
  *   "instructions"?, "tools": [{"name", "description", "inputSchema", "outputSchema"?,
  * "annotations"?}]}]}
@@ -73,34 +74,11 @@ void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_w
 const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile *profile,
                                    uint64_t *version);
 
-/* Calls fn once no server is starting any more, at the latest after timeout_ms. Starts those that
- * are needed for a whole catalogue. */
+/* Starts the servers whose tools are not known, and calls fn once no server is starting any more, or
+ * after timeout_ms. */
 struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
                           uint32_t timeout_ms, void (*fn)(void *data), void *data);
 void hub_wait_cancel(struct hub_wait *wait);
-
-/* How a call ended, in the words of the sandbox's exceptions (docs/rpc.md). */
-enum hub_outcome {
-        HUB_OK,          /* result: the CallToolResult, isError included */
-        HUB_NOT_FOUND,   /* no such server or tool, or not in reach: not sent */
-        HUB_UNAVAILABLE, /* cannot start, crashed */
-        HUB_TIMEOUT,
-        HUB_PROTOCOL, /* JSON-RPC error: rpc_code, rpc_data; or an answer that is not one */
-        HUB_OUTCOME_MAX,
-};
-const char *hub_outcome_kind(enum hub_outcome outcome); /* "ToolNotFound"… */
-
-struct hub_result {
-        enum hub_outcome outcome;
-        yyjson_val *result; /* HUB_OK; valid during the callback */
-        const char *text;   /* of it, as the server wrote it; NULL: write it anew */
-        size_t text_length;
-        const char *message; /* else */
-        int64_t rpc_code;
-        yyjson_val *rpc_data; /* or NULL */
-        uint64_t duration_us;
-        bool sent; /* it left for the server */
-};
 
 /*
  * Calls a tool; the server is started when it must be. arguments is an object, serialised before
@@ -112,6 +90,5 @@ int hub_call(struct hub *hub, const struct config_profile *profile, const char *
              void (*fn)(void *data, const struct hub_result *result), void *data,
              struct hub_call **ret, struct error *err);
 
-/* Nobody waits for this call any more: the server is sent notifications/cancelled; fn is not
- * called. */
+/* Cancels the call: the server is sent notifications/cancelled, and fn is not called. */
 void hub_call_drop(struct hub_call *call);

@@ -1,4 +1,4 @@
-/* What server.c and server-message.c share. */
+/* What server.c, server-call.c and server-message.c share. */
 #pragma once
 
 #include "supervisor/hub/connection.h"
@@ -42,9 +42,18 @@ struct hub_server {
         char *instructions;
 };
 
+/* The name of a struct hub_server, for the tables of functions. */
+const char *hub_server_name(void *data);
+
 /* Ends it as FAILED; all its calls fail. */
 void hub_server_failf(struct hub_server *s, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
+
+/* Asks the monitor for it, from STOPPED or FAILED. */
+void hub_server_start(struct hub_server *s);
+
+/* server-call.c */
+extern const struct hub_calls_host hub_server_calls_host;
 
 /* server-message.c: handles a line of stdout. Returns whether it was expected. */
 bool hub_server_on_line(struct hub_server *s, const char *line, size_t n);

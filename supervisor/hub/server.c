@@ -195,7 +195,7 @@ static void ask_monitor(struct hub_server *s)
         s->host->start(s->host->data, s->index);
 }
 
-static void start(struct hub_server *s)
+void hub_server_start(struct hub_server *s)
 {
         assert(s->state == SERVER_STOPPED || s->state == SERVER_FAILED);
         s->start_by = clock_us() + start_ms(s) * 1000ULL;
@@ -234,7 +234,7 @@ static void conclude(struct hub_server *s)
         set_state(s, SERVER_STOPPED);
         hub_calls_fail_sent(s->calls, message);
         if (hub_calls_any_waiting(s->calls))
-                start(s);
+                hub_server_start(s);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *data)
@@ -266,7 +266,7 @@ static void clear_deadline(struct hub_server *s)
 
 /* ---- what the parts report ---- */
 
-static const char *get_name(void *data)
+const char *hub_server_name(void *data)
 {
         return ((struct hub_server *)data)->config->name;
 }
@@ -306,7 +306,7 @@ static void on_no_memory(void *data)
 }
 
 static const struct connection_host connection_host = {
-        .name = get_name,
+        .name = hub_server_name,
         .line = on_line,
         .oversized = on_oversized,
         .cut = on_cut,
@@ -432,70 +432,11 @@ static void on_list_failed(void *data, const char *why)
 }
 
 static const struct listing_host listing_host = {
-        .name = get_name,
+        .name = hub_server_name,
         .due = on_list_due,
         .listed = on_listed,
         .failed = on_list_failed,
 };
-
-/* ---- calls ---- */
-
-static bool has_tool(void *data, const char *tool)
-{
-        return hub_tools_has(((struct hub_server *)data)->tools, tool);
-}
-
-static int64_t send_call(void *data, const char *params, size_t n)
-{
-        return connection_request(((struct hub_server *)data)->connection, "tools/call", params, n);
-}
-
-static void cancel_call(void *data, int64_t id, const char *reason)
-{
-        char params[128];
-        int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
-                         (long long)id, reason);
-
-        /* If it cannot be sent, the answer is ignored all the same. */
-        connection_notify(((struct hub_server *)data)->connection, "notifications/cancelled",
-                          params, (size_t)n);
-}
-
-static const struct hub_calls_host calls_host = {
-        .name = get_name,
-        .has_tool = has_tool,
-        .send = send_call,
-        .cancel = cancel_call,
-};
-
-void hub_server_call(struct hub_server *s, struct hub_call *call)
-{
-        const char *unusable = hub_server_unusable(s), *name = s->config->name;
-        uint64_t now = clock_us();
-
-        if (unusable) {
-                hub_call_fail(call, HUB_UNAVAILABLE, "server \"%s\": %s", name, unusable);
-                return;
-        }
-        if (hub_calls_count(s->calls) >= CALLS_MAX) {
-                hub_call_fail(call, HUB_UNAVAILABLE, "server \"%s\" has %d calls in flight already",
-                              name, CALLS_MAX);
-                return;
-        }
-        /* A server that listens says itself when its tools change. */
-        if (s->state == SERVER_READY && !handshake_listens(s->handshake))
-                listing_used(s->listing);
-        if (s->state == SERVER_READY)
-                hub_calls_send(s->calls, call);
-        else if (s->state == SERVER_FAILED && now < s->retry_at)
-                hub_call_fail(call, HUB_UNAVAILABLE,
-                              "server \"%s\": %s (tried %u times, again in %llu s)", name,
-                              s->error.text, s->failures,
-                              (unsigned long long)((s->retry_at - now + 999999) / 1000000));
-        else if (hub_calls_queue(s->calls, call) &&
-                 (s->state == SERVER_STOPPED || s->state == SERVER_FAILED))
-                start(s);
-}
 
 /* ---- what the hub and the monitor report ---- */
 
@@ -505,7 +446,7 @@ void hub_server_start_unasked(struct hub_server *s)
 
         if (s->state == SERVER_STOPPED || (s->state == SERVER_FAILED && now >= s->retry_at &&
                                            now - s->failed_at >= SERVER_RETRY_UNASKED_MS * 1000ULL))
-                start(s);
+                hub_server_start(s);
 }
 
 bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3])
@@ -581,7 +522,7 @@ struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t i
         s->connection = connection_new(host->base, &connection_host, s);
         s->handshake = handshake_new(host->base, s->connection, &handshake_host, s);
         s->listing = listing_new(host->base, s->connection, &listing_host, s);
-        s->calls = hub_calls_new(&calls_host, s);
+        s->calls = hub_calls_new(&hub_server_calls_host, s);
         if (!s->deadline || !s->connection || !s->handshake || !s->listing || !s->calls)
                 return hub_server_free(s);
         if (!hub_server_unusable(s))

@@ -76,6 +76,8 @@ static void test_cut_and_count(void)
                 utf8_trim(half);
                 check(cut - strlen(half) < 4);
                 check_text(half, half);
+                /* Both ways to cut agree. */
+                check_eq_int(utf8_cut(text, n, cut), strlen(half));
         }
 }
 
