@@ -259,12 +259,17 @@ UID = 4343  # not that of run-test, whose tests may run beside us
 class Other(harness.Case):
     """Root starts it as an ordinary user with something more than nothing."""
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # One for all, so that the image is built once.
+        cls.home = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        cls.addClassCleanup(shutil.rmtree, cls.home, ignore_errors=True)
+        os.chown(cls.home, UID, UID)
+
     def setUp(self):
         super().setUp()
         os.chmod(self.dir, 0o755)
-        self.home = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
-        self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
-        os.chown(self.home, UID, UID)
         self.env = harness.environment(HOME=self.home, CLOISTER_IMAGE_STORE=os.path.join(self.home, "images"))
 
     def config_of(self, uid, name="config.json", **rest):
