@@ -14,16 +14,16 @@
 
 struct broker;
 
-/* What `cloister mcp`, `run` and `tools` do with a broker that is up. */
+/* The functions of `cloister mcp`, `run` and `tools`. */
 struct broker_mode {
         int (*start)(struct broker *broker, struct error *err);
-        void (*stop)(struct broker *broker); /* the loop has ended; the sessions are still there */
-        /* SIGINT; NULL: the loop ends. */
+        void (*stop)(struct broker *broker); /* after the loop; the sessions still exist */
+        /* On SIGINT; NULL: the loop ends. */
         void (*interrupted)(struct broker *broker);
         void (*catalogue_changed)(struct broker *broker);
-        /* There is another config from now on; the hub and the sessions know. */
+        /* After hub and sessions have taken another config. */
         void (*config_changed)(struct broker *broker, const struct config *config);
-        void (*free)(struct broker *broker); /* the sessions are gone */
+        void (*free)(struct broker *broker); /* after the sessions were freed */
 };
 extern const struct broker_mode broker_mode_mcp, broker_mode_run, broker_mode_tools;
 
@@ -40,7 +40,7 @@ struct broker {
         struct control *control;
         struct event *signals[3];
         int status; /* the exit status */
-        void *data; /* the mode's */
+        void *data; /* of the mode */
 };
 
 /* Ends the loop with this exit status. */

@@ -1,11 +1,11 @@
 /*
- * The broker's life.
+ * The process of the broker.
  *
- * Theory of operation. Arguments and the monitor's greeting (config files as descriptors) are read
- * first, then the broker isolates itself, and only then it looks at what the files say, makes its
- * parts and runs the loop until the mode, a signal or the monitor ends it. It cleans up nothing
- * outside itself: sandboxes and servers end with it, by the monitor and the kernel. As PID 1 of its
- * namespace it gets only signals that it handles, so they are blocked until the loop has them.
+ * Theory of operation. The broker reads its arguments and the monitor's HELLO with the config files
+ * (as descriptors), then isolates itself, and only then parses the files, makes its parts and runs
+ * the loop until the mode, a signal or the monitor ends it. It cleans up nothing outside itself:
+ * the monitor and the kernel end sandboxes and servers. As PID 1 of its namespace it gets only
+ * signals that it handles, so they are blocked until the loop handles them.
  */
 #include "supervisor/broker/broker.h"
 
@@ -58,7 +58,7 @@ static void on_session_ended(void *data, uint32_t target, const struct monitor_e
         struct broker *broker = data;
 
         if (sessions_ended(broker->sessions, target, ended) < 0)
-                log_debug("sandbox %u, which is nobody's, has ended", target);
+                log_debug("sandbox %u has ended; no session has it", target);
 }
 
 static void on_frozen(void *data, uint32_t target)
@@ -104,7 +104,7 @@ static void on_link_closed(void *data, const struct error *error)
         broker_end(data, 1);
 }
 
-/* The bytes are those that the monitor took: what it could read, we can. */
+/* The monitor has accepted the same bytes, so an error here is not expected: the broker ends. */
 static void on_reloaded(void *data, const struct monitor_hello *hello,
                         const struct link_config_file *files, size_t n)
 {
@@ -236,7 +236,7 @@ static int isolate(struct broker *broker, struct error *err)
         return r < 0 ? error_context(err, "isolate the broker") : 0;
 }
 
-/* Before the loop: everything that the monitor gives, and the isolation between. */
+/* Everything before the loop: the monitor's messages, the isolation, the config. */
 static int prepare(struct broker *broker, struct error *err)
 {
         static struct link_config_file files[CONFIG_FILES_MAX];

@@ -1,6 +1,6 @@
 /*
- * The broker: serves a client, owns sessions and hub, parses everything that comes from outside.
- * Started by cloister-monitor in namespaces of its own, with a socket to it at MONITOR_FD:
+ * The broker: serves a client, owns sessions and hub, and parses all untrusted input.
+ * cloister-monitor starts it in its own namespaces, with a socket to the monitor at MONITOR_FD:
  *
  *     cloister-broker --filter-fd N [--uid N] [--state-path PATH] [--log-level L]
  *                     mcp | run --code-fd N --name FILENAME [--timeout S] | tools [--json]

@@ -1,4 +1,4 @@
-/* The config files as the broker reads them: the bytes first, what they say once it is isolated. */
+/* Config files. The broker reads their bytes first and parses them after it has isolated itself. */
 #pragma once
 
 #include "base/error.h"
@@ -11,10 +11,9 @@ struct config_text {
         size_t n;
 };
 
-/* Reads n files, whose descriptors are closed in any case. texts, n of them, are filled on success.
- */
+/* Reads n files into n texts and closes the descriptors in any case. */
 int config_texts_read(const struct link_config_file *files, size_t n, struct config_text *texts,
                       struct error *err);
 
-/* Makes a config of them and frees their bytes in any case. */
+/* Parses them into one config; frees the texts in any case. */
 int config_texts_parse(struct config_text *texts, size_t n, struct config **ret, struct error *err);

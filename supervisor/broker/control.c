@@ -1,4 +1,4 @@
-/* The owner's requests. */
+/* The control socket. */
 #include "supervisor/broker/control.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static void client_free(struct client *client)
         struct control *control = client->control;
 
         LIST_REMOVE(client, link);
-        /* Somebody may have waited for the place. */
+        /* A connection may wait in the backlog. */
         if (control->n_clients-- == CONTROL_CLIENTS_MAX && control->readable)
                 event_add(control->readable, NULL);
         bufferevent_free(client->stream);
@@ -61,15 +61,14 @@ static int answer_list(struct control *control, yyjson_val *params, struct buffe
 }
 
 static int command(struct control *control, yyjson_val *params, struct buffer *result,
-                   int (*carry_out)(struct sessions *, const char *, struct error *),
-                   struct error *err)
+                   int (*act)(struct sessions *, const char *, struct error *), struct error *err)
 {
         size_t n = 0;
         const char *name = json_string(params, "name", &n);
 
         if (!name || !session_name_valid(name, n))
                 return error_set(err, EINVAL, "name: a session's name is needed");
-        int r = carry_out(control->sessions, name, err);
+        int r = act(control->sessions, name, err);
         return r < 0 ? r : buffer_append(result, "{}", 2);
 }
 
@@ -139,7 +138,7 @@ static int take_line(struct client *client, const char *line, size_t n)
         return r;
 }
 
-/* One request at a time: the next is read when the answer is out. */
+/* One request at a time: the next one is read after the answer was written. */
 static void on_readable(struct bufferevent *stream, void *data)
 {
         struct client *client = data;
@@ -172,7 +171,7 @@ static void on_event(struct bufferevent *stream, short what, void *data)
 
 static int client_new(struct control *control, int fd)
 {
-        static const struct timeval patience = {.tv_sec = CONTROL_PATIENCE_SECONDS};
+        static const struct timeval idle = {.tv_sec = CONTROL_IDLE_SECONDS};
         struct client *client = calloc(1, sizeof(*client));
         struct bufferevent *stream = client ? bufferevent_socket_new(control->base, fd,
                                                                      BEV_OPT_CLOSE_ON_FREE)
@@ -188,7 +187,7 @@ static int client_new(struct control *control, int fd)
         control->n_clients++;
         bufferevent_setwatermark(stream, EV_READ, 0, CONTROL_LINE_MAX);
         bufferevent_setcb(stream, on_readable, on_written, on_event, client);
-        bufferevent_set_timeouts(stream, &patience, &patience);
+        bufferevent_set_timeouts(stream, &idle, &idle);
         bufferevent_enable(stream, EV_READ | EV_WRITE);
         return 0;
 }

@@ -1,13 +1,13 @@
 /*
- * What the server's owner may ask and command while it runs, over a socket that only he may open
+ * Requests of the owner of a running server, over a socket that only the owner may open
  * (policy/control-path.h): JSON-RPC 2.0, one message a line.
  *
  *     sessions/list   {}                 -> {"sessions_max", "ready", "sessions": […]}
  *     sessions/end    {"name": str}      -> {}
  *     sessions/reset  {"name": str}      -> {}
  *
- * ready: how many sandboxes are nobody's yet. An element of sessions is what
- * sessions_append_list() writes. A name of no live session is CONTROL_NO_SESSION.
+ * ready: the number of spare sandboxes. sessions is the array of sessions_append_list(). An unknown
+ * name gives the error CONTROL_NO_SESSION.
  */
 #pragma once
 
@@ -19,14 +19,14 @@
 struct control;
 
 enum {
-        CONTROL_CLIENTS_MAX = 8,       /* more wait in the socket's backlog */
-        CONTROL_LINE_MAX = 16 * 1024,  /* bytes of a request */
-        CONTROL_PATIENCE_SECONDS = 10, /* a client that does nothing for so long is dropped */
+        CONTROL_CLIENTS_MAX = 8,      /* more wait in the socket's backlog */
+        CONTROL_LINE_MAX = 16 * 1024, /* bytes of a request */
+        CONTROL_IDLE_SECONDS = 10,    /* a client that is silent for so long is dropped */
 
         CONTROL_NO_SESSION = -32001,
 };
 
-/* listener: a listening, non-blocking socket, owned from now on. */
+/* listener: a listening, non-blocking socket, ownership is taken. */
 int control_new(struct control **ret, struct event_base *base, int listener,
                 struct sessions *sessions, struct error *err);
 struct control *control_free(struct control *control);

@@ -1,26 +1,25 @@
 /*
  * Isolation of the broker.
  *
- * Theory of operation. The monitor has started us in our own user, pid, mount and ipc namespaces,
- * with the few capabilities in that user namespace that the steps below need, and with our monitor
- * socket. The order matters:
+ * Theory of operation. The monitor has started the broker in its own user, pid, mount and ipc
+ * namespaces, with the few capabilities in that user namespace that the steps below need, and with
+ * a socket to the monitor. The order matters:
  *
- *  1. limits           Must come before the filter, which lets us change none but the number of
- *                      descriptors.
- *  2. our own id       needs CAP_SETUID; must come before the root: what a foreign id makes in a
- *                      tmpfs has no owner there (EOVERFLOW).
- *  3. our own root     (root.c) needs CAP_SYS_ADMIN and the host's paths; must come before
- * Landlock, which forbids to change mounts.
- *  4. no capabilities  of any set, so that nothing above can be undone.
- *  5. no_new_privs     Landlock and seccomp ask for it; not dumpable: nobody of our uid reads our
- *                      memory.
- *  6. Landlock         best effort: what the root leaves, once more; signals and abstract sockets
- *                      stay inside.
- *  7. descriptors      all but the known ones: one that leads out of our root would undo step 3.
- *  8. the filter       last, since it denies most of what the steps above do. No thread exists yet:
- *                      it holds for all that come.
+ *  1. limits           before the filter, which allows changing only the number of descriptors
+ *  2. id               needs CAP_SETUID; before the root, because creating files in a tmpfs with an
+ *                      unmapped id fails with EOVERFLOW
+ *  3. root (root.c)    needs CAP_SYS_ADMIN and the host's paths; before Landlock, which forbids
+ *                      changes of mounts
+ *  4. no capabilities  in any set, so that the steps above cannot be undone
+ *  5. no_new_privs     Landlock and seccomp require it; not dumpable, so that processes with the
+ *                      same uid cannot read the broker's memory
+ *  6. Landlock         best effort: limits access to what the root contains, and signals and
+ *                      abstract sockets to the broker itself
+ *  7. descriptors      closes all but the known ones: a directory outside the root would undo 3
+ *  8. filter           last, because it denies most of the steps above. No thread exists yet, so
+ *                      it applies to all later ones.
  *
- * 2 to 5 and 8 are required. Without its state directory the broker only forgets more.
+ * Steps 2 to 5 and 8 are required. Without a state directory the broker only has no cache.
  */
 #include "supervisor/broker/isolate.h"
 
@@ -40,13 +39,13 @@
 #include "rpc/monitor-messages.h"
 #include "supervisor/broker/root.h"
 
-/* Everything in the root is there for reading; the mounts keep it read-only as well. */
+/* Everything in the root may be read; the mounts are read-only besides. */
 static const struct landlock_rule landlock_rules[] = {
         {"/", LANDLOCK_READ},
         {ROOT_STATE, LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE},
 };
 
-/* A session has five descriptors of ours; 1,024 sessions are more than the usual soft limit. */
+/* A session needs five descriptors: 1,024 sessions need more than the usual soft limit. */
 static void set_limits(void)
 {
         struct rlimit files;
@@ -58,7 +57,8 @@ static void set_limits(void)
         setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
 }
 
-/* The groups go only where the map lets us, which is where there are foreign ones. */
+/* setgroups() is allowed only where the id map permits it, which is where there are other groups.
+ */
 static int become(const struct isolation *how, struct error *err)
 {
         if (!how->has_uid)
@@ -73,7 +73,7 @@ static int become(const struct isolation *how, struct error *err)
 
 static int drop_capabilities(struct error *err)
 {
-        /* Without CAP_SETPCAP the bounding set stays, which no_new_privs makes harmless. */
+        /* Without CAP_SETPCAP the bounding set stays; with no_new_privs it has no effect. */
         (void)capabilities_bound(0);
         int r = capabilities_keep(0);
         return r < 0 ? error_errno(err, -r, "drop capabilities") : 0;
@@ -99,7 +99,7 @@ static bool is_kept(const struct isolation *how, int fd, int state_dir)
         return false;
 }
 
-/* All but the kept ones, in the gaps between them. */
+/* Closes the gaps between the kept ones. */
 static int close_descriptors(const struct isolation *how, int state_dir, struct error *err)
 {
         int highest = MONITOR_FD;

@@ -1,4 +1,4 @@
-/* The broker gives up everything that it will not need, before it reads a byte from outside. */
+/* The broker drops all privileges that it does not need, before it reads untrusted input. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,13 +8,13 @@
 #include "base/error.h"
 
 struct isolation {
-        int filter_fd;          /* sealed memfd of struct sock_filter; closed */
+        int filter_fd;          /* sealed memfd of struct sock_filter; is closed */
         const char *state_path; /* directory to keep writable, or NULL */
         bool has_uid;
         uid_t uid;   /* uid and gid to become, in our user namespace */
         int keep[8]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
 };
 
-/* Must be called before any thread exists. *state_dir: the state directory, or -1. An error means
- * that a required step failed: the caller ends. */
+/* Must be called before any thread exists. *state_dir: the state directory, or -1. After an error,
+ * which means that a required step failed, the caller must exit. */
 int broker_isolate(const struct isolation *how, int *state_dir, struct error *err);

@@ -22,7 +22,7 @@ struct outstanding {
         uint32_t serial, verb, target, generation;
 };
 
-/* What the monitor tells of a new config, until it is whole. */
+/* A new config, until all of its files have arrived. */
 struct reload {
         bool greeted;
         struct monitor_hello hello;
@@ -173,7 +173,7 @@ static void pass_failure(struct link *link, const struct outstanding *asked,
         const struct link_events *on = &link->events;
 
         if (asked->verb == MONITOR_SESSION_CREATE) {
-                /* ESTALE is for who asked under another generation; he is to ask again. */
+                /* ESTALE: the request had an old generation. The caller repeats it. */
                 struct error why = *error;
                 if (asked->generation == link->generation && why.code == ESTALE)
                         why.code = EIO;
@@ -181,10 +181,10 @@ static void pass_failure(struct link *link, const struct outstanding *asked,
         } else if (asked->verb == MONITOR_UPSTREAM_START)
                 on->upstream_failed(on->data, asked->target, error);
         else
-                log_debug("the monitor: %s", error->text); /* it ended meanwhile */
+                log_debug("the monitor: %s", error->text); /* the target has ended meanwhile */
 }
 
-/* Its index is another server's by now, and the hub has asked for what it wants. */
+/* The index means another server by now, and the hub has repeated its request. */
 static void drop_upstream(struct link *link, struct received *received)
 {
         fd_close_many(received->fds, received->n_fds);
@@ -192,7 +192,7 @@ static void drop_upstream(struct link *link, struct received *received)
                 link_request(link, MONITOR_UPSTREAM_STOP, received->event.target, NULL);
 }
 
-/* An answer. Takes the descriptors. */
+/* Handles an answer. Takes ownership of the descriptors. */
 static int pass_answer(struct link *link, struct received *received)
 {
         const struct link_events *on = &link->events;
@@ -240,7 +240,7 @@ static int end_reload(struct link *link)
         return 0;
 }
 
-/* A step of a new config's coming. Takes the descriptor. */
+/* Handles a message of a reload. Takes ownership of the descriptor. */
 static int pass_reload(struct link *link, struct received *received)
 {
         struct reload *reload = &link->reload;
@@ -310,7 +310,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         }
 }
 
-/* Sends what is queued. The monitor's end is noticed by reading. */
+/* Sends what is queued. Reading notices the end of the monitor. */
 static void flush(struct link *link)
 {
         while (link->unsent.length >= sizeof(struct monitor_request)) {

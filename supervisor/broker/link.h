@@ -1,8 +1,8 @@
 /*
  * The broker's end of the boundary (rpc/monitor-messages.h): requests out, events in.
  *
- * Every event is checked against the request that it answers: what does not fit ends the broker, as
- * the monitor's own end does.
+ * Every event is checked against the request that it answers. An event that does not fit ends the
+ * broker, as the end of the monitor does.
  */
 #pragma once
 
@@ -14,13 +14,14 @@
 
 struct link;
 
-/* A config file as it arrived: a sealed memfd, owned. */
+/* A config file: a sealed memfd, owned. */
 struct link_config_file {
         char path[512];
         int fd;
 };
 
-/* What the monitor tells; descriptors are the callee's. serial is what link_request() returned. */
+/* Called for the monitor's events. The callee takes ownership of descriptors. serial is that of
+ * link_request(). */
 struct link_events {
         void *data;
         void (*session_started)(void *data, uint32_t serial, uint32_t target,
@@ -30,15 +31,15 @@ struct link_events {
         void (*upstream_started)(void *data, uint32_t index, uint32_t instance, const int fds[3]);
         void (*upstream_failed)(void *data, uint32_t index, const struct error *error);
         void (*upstream_ended)(void *data, uint32_t instance, int wait_status);
-        /* A freeze that was asked for is done. */
+        /* A requested freeze is done. */
         void (*session_frozen)(void *data, uint32_t target);
-        /* From now on the usage files of sessions are of this kind, enum monitor_usage. */
+        /* From now on the usage files of sessions are of this kind (enum monitor_usage). */
         void (*limits)(void *data, uint32_t usage);
-        /* The config was reloaded: what is asked from now on is asked under hello->generation. An
-         * upstream that was asked for and not answered yet is not answered any more. */
+        /* The config was reloaded: later requests have hello->generation. A pending request for an
+         * upstream server is not answered any more. */
         void (*reloaded)(void *data, const struct monitor_hello *hello,
                          const struct link_config_file *files, size_t n);
-        /* The monitor is gone (error not set) or said what it may not. Called once; nothing
+        /* The monitor has ended (error not set) or broke the protocol. Called once; nothing
          * follows. */
         void (*closed)(void *data, const struct error *error);
 };

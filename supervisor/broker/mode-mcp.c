@@ -21,7 +21,7 @@ struct mode_mcp {
         struct mcp_server *server;
 };
 
-/* The client does not read: then we do not either, so that nothing grows. */
+/* While the client does not read, nothing is read from it, so that memory does not grow. */
 static void balance(struct broker *broker)
 {
         struct mode_mcp *mode = broker->data;

@@ -1,4 +1,5 @@
-/* `cloister run`: one cell, its output as it comes, its exit status as ours. */
+/* `cloister run`: one cell; its output is passed on at once, and its exit status is the command's.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 
 enum {
         STATUS_TIMEOUT = 124,   /* as timeout(1) */
-        STATUS_SANDBOX = 125,   /* we failed, not the code */
+        STATUS_SANDBOX = 125,   /* Cloister failed, not the code */
         STATUS_CANCELLED = 130, /* 128 + SIGINT */
         LAST_FLUSH_MS = 100,
         ESCAPED_MAX = 1024 * 1024,
@@ -32,7 +33,7 @@ struct output {
 
 struct mode_run {
         struct output outputs[CELL_STREAMS];
-        struct cell *cell; /* while it is under way */
+        struct cell *cell; /* while it runs or waits */
         struct session *session;
         bool interrupted, done;
         int status;
@@ -60,7 +61,7 @@ static void write_output(struct output *output, const char *bytes, size_t n)
         }
 }
 
-/* Whoever reads our output slowly slows the code down. */
+/* A slow reader of the output slows the code down. */
 static void balance(struct mode_run *mode)
 {
         bool full = false;
@@ -85,7 +86,7 @@ static void say(struct mode_run *mode, const char *text)
         write_output(&mode->outputs[CELL_STDERR], text, strlen(text));
 }
 
-/* "cloister: …" for an end that the code's own output does not explain. */
+/* Prints "cloister: …" if the code's own output does not explain the end. */
 static void tell_why(struct mode_run *mode, const struct cell_outcome *o)
 {
         char line[CELL_WHY_MAX + 128];
@@ -116,7 +117,7 @@ static int status_of(const struct cell_outcome *o)
         }
 }
 
-/* The loop ends when everything was written. */
+/* Ends the loop once everything was written. */
 static void end_when_written(struct broker *broker)
 {
         struct mode_run *mode = broker->data;
@@ -126,7 +127,7 @@ static void end_when_written(struct broker *broker)
                 broker_end(broker, mode->status);
 }
 
-/* Text is printed; the rest is a file, or a line that says what it would be. */
+/* Text is printed. Other displays become a file with --out, else a line that names the type. */
 static void show_displays(struct mode_run *mode, const struct cell_outcome *o)
 {
         char line[CELL_MIME_MAX + 128];
@@ -175,14 +176,14 @@ static void on_done(void *data, struct cell *cell)
         end_when_written(broker);
 }
 
-static void on_out_done(void *data, const struct error *trouble)
+static void on_out_done(void *data, const struct error *error)
 {
         struct broker *broker = data;
         struct mode_run *mode = broker->data;
 
-        if (trouble) {
+        if (error) {
                 say(mode, "cloister: --out: ");
-                say(mode, trouble->text);
+                say(mode, error->text);
                 say(mode, "\n");
                 mode->status = STATUS_SANDBOX;
         }
@@ -198,7 +199,7 @@ static void on_drained(void *data)
         end_when_written(broker);
 }
 
-/* As if the code itself wrote to a pipe that nobody reads. */
+/* The reader of the output has closed it: the exit status is that of SIGPIPE. */
 static void on_broken(void *data, int code)
 {
         bool unread = code == EPIPE || code == ECONNRESET;
@@ -284,7 +285,7 @@ static void on_in_done(void *data, const struct error *error)
                 give_up(broker, error ? error->text : err.text);
 }
 
-/* An empty cell has made the sandbox. */
+/* The empty cell has ended, so the sandbox exists. */
 static void on_ready(void *data, struct cell *cell)
 {
         struct broker *broker = data;

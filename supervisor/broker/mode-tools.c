@@ -1,4 +1,4 @@
-/* `cloister tools`: what the user's servers offer, for a person or for a program. */
+/* `cloister tools`: lists the tools of the user's servers, as text or as JSON. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static int append_table(struct buffer *to, yyjson_val *servers)
         return r;
 }
 
-/* The catalogue as it is, each tool with its signature. */
+/* Prints the catalogue as JSON; each tool has its signature besides. */
 static int append_json(struct buffer *to, yyjson_val *root)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
@@ -145,7 +145,7 @@ static void end_when_written(struct broker *broker)
                 broker_end(broker, mode->status);
 }
 
-/* All of the config, unless a profile was named. */
+/* NULL, which means the whole config, unless a profile was named. */
 static const struct config_profile *profile_of(const struct broker *broker)
 {
         const char *name = broker->options.profile;

@@ -60,7 +60,7 @@ void reader_pause(struct reader *source, bool paused)
                 return;
         }
         arm(source);
-        /* Lines that wait here already are not announced by the descriptor. */
+        /* The descriptor is not readable for lines that were read already. */
         event_active(source->readable, EV_TIMEOUT, 0);
 }
 

@@ -1,7 +1,7 @@
 /*
- * Lines from a descriptor that somebody gave us (standard input), read only when a read cannot
- * block, so that its flags stay as they are. Files and devices that do not poll are read in turns
- * of the loop.
+ * Lines from an inherited descriptor (standard input). It is read only when read() cannot block, so
+ * that its flags need not change. Files and devices that do not support poll() are read once per
+ * turn of the loop.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct reader_owner {
         void *data;
         void (*line)(void *data, const char *line, size_t n);
         void (*too_long)(void *data, size_t most);
-        void (*ended)(void *data); /* the end, or an error: nothing more comes */
+        void (*ended)(void *data); /* end of file, or an error */
 };
 
 struct reader {
@@ -30,5 +30,5 @@ int reader_open(struct reader *source, struct event_base *base, int fd, size_t l
                 const struct reader_owner *owner, struct error *err);
 void reader_close(struct reader *source);
 
-/* While paused nothing is read or passed on. */
+/* While paused, nothing is read or passed on. */
 void reader_pause(struct reader *source, bool paused);

@@ -1,4 +1,4 @@
-/* Building the broker's root with the mount API: everything by descriptor, nothing left behind. */
+/* Builds the broker's root with the mount API, by descriptors. */
 #include "supervisor/broker/root.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 enum { TMPFS_SIZE = 64 * 1024, TMPFS_INODES = 256 };
 
-/* Directories beside /etc that are bound when they are there, read-only. */
+/* Directories besides /etc that are bound read-only if they exist. */
 static const char *const read_only[] = {
         "/usr/share/ca-certificates",
         "/usr/local/share/ca-certificates",
@@ -42,8 +42,8 @@ static int make_path(int root, const char *path, struct error *err)
 }
 
 /*
- * Binds a host directory. Whole subtrees only: in a user namespace of its own, nobody may uncover
- * what is mounted on top of something.
+ * Binds a host directory with its subtree: in another user namespace, the kernel refuses a bind
+ * mount that would uncover what is below a mount.
  */
 static int bind_directory(int root, const char *source, const char *target, bool writable,
                           struct error *err)
@@ -76,7 +76,7 @@ static bool is_below(const char *path, const char *directory)
         return strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* The directory that /etc/resolv.conf leads to, unless /etc has it. */
+/* The directory that /etc/resolv.conf links to, unless it is /etc. */
 static int bind_resolver(int root, struct error *err)
 {
         char path[PATH_MAX];
@@ -126,7 +126,7 @@ int root_change(const char *state_path, struct error *err)
                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
         if (root < 0)
                 return root;
-        /* Trees can be moved only onto a mount that is attached. */
+        /* Trees can be moved only onto an attached mount. */
         int r = mount_over_root(root, err);
         if (r >= 0)
                 r = fill(root, state_path, err);

@@ -3,7 +3,7 @@
  *
  *     /state              the state directory, writable
  *     /etc                read-only, and so is the rest
- *     where /etc/resolv.conf leads, as a directory: a bound file goes stale when it is renamed over
+ *     the directory that /etc/resolv.conf links to: a bind mount of the file would keep an old one
  *     CA certificates     where distributions keep them outside /etc
  */
 #pragma once
@@ -12,7 +12,7 @@
 
 #define ROOT_STATE "/state"
 
-/* Builds it and makes it the root; the old one is gone. state_path may be NULL. Needs
+/* Builds it, makes it the root and unmounts the old one. state_path may be NULL. Needs
  * CAP_SYS_ADMIN. */
 int root_change(const char *state_path, struct error *err);
 

@@ -22,7 +22,7 @@ struct run_in {
         void *data;
 };
 
-/* 1 with a record, negative with the error. */
+/* Returns 1 with a record, or negative errno. */
 static int next_record(struct run_in *in, struct file_record *record, struct error *err)
 {
         int r;
@@ -42,7 +42,7 @@ static int put(struct run_in *in, const void *bytes, size_t n, struct error *err
         return files_put(in->session, in->path, in->offset, bytes, n, on_put, in, err);
 }
 
-/* Returns 1 when a PUT is under way, 0 when the record asked for none. */
+/* Returns 1 if a PUT was sent, 0 if the record needs none. */
 static int take(struct run_in *in, const struct file_record *record, struct error *err)
 {
         int r = 0;
@@ -59,14 +59,14 @@ static int take(struct run_in *in, const struct file_record *record, struct erro
         case FILE_STREAM_CLOSE:
                 if (in->offset > 0)
                         return 0;
-                r = put(in, "", 0, err); /* an empty one */
+                r = put(in, "", 0, err); /* an empty file */
                 return r < 0 ? r : 1;
         default:
                 return 0;
         }
 }
 
-/* Goes on until a PUT is under way or the stream is at its end. Returns 0 at the end. */
+/* Handles records until a PUT is pending (returns 1) or the stream has ended (0). */
 static int advance(struct run_in *in, struct error *err)
 {
         struct file_record record;

@@ -1,9 +1,9 @@
 /*
  * Files out of a sandbox.
  *
- * One piece at a time: FETCH, DATA, a record to the receiver; while that does not take them, no
- * more is asked for. A file that cannot be had whole is aborted, and the first such is told at the
- * end.
+ * One piece at a time: FETCH, DATA, a record to the receiver. While the receiver does not read,
+ * nothing is requested. A file that cannot be read completely is aborted; the first one is reported
+ * at the end.
  */
 #include "supervisor/broker/run-out.h"
 
@@ -33,18 +33,18 @@ struct run_out {
         char version[FILES_VERSION_MAX + 1];
         uint64_t offset;
         bool open;    /* its FILE record was sent */
-        bool waiting; /* for the receiver to take what there is */
+        bool waiting; /* for the receiver to read */
 
-        struct error trouble;
+        struct error first_error;
         bool finished;
-        void (*done)(void *data, const struct error *trouble);
+        void (*done)(void *data, const struct error *error);
         void *data;
 };
 
 static void note(struct run_out *out, const char *text)
 {
-        if (!error_is_set(&out->trouble))
-                error_set(&out->trouble, EIO, "%s", text);
+        if (!error_is_set(&out->first_error))
+                error_set(&out->first_error, EIO, "%s", text);
 }
 
 static void finish(struct run_out *out)
@@ -53,7 +53,7 @@ static void finish(struct run_out *out)
                 return;
         out->finished = true;
         event_del(out->answered);
-        out->done(out->data, error_is_set(&out->trouble) ? &out->trouble : NULL);
+        out->done(out->data, error_is_set(&out->first_error) ? &out->first_error : NULL);
 }
 
 static void give(struct run_out *out, enum file_stream_type type, const void *payload, size_t n)
@@ -121,7 +121,7 @@ static void skip_file(struct run_out *out, const char *why)
         out->at++;
 }
 
-/* Asks for the next piece, of this file or the next. */
+/* Requests the next piece, of this file or the next one. */
 static void go_on(struct run_out *out)
 {
         struct error err = {};
@@ -259,8 +259,7 @@ static void on_broken(void *data, int code)
 }
 
 int run_out_new(struct run_out **ret, struct event_base *base, int fd,
-                void (*done)(void *data, const struct error *trouble), void *data,
-                struct error *err)
+                void (*done)(void *data, const struct error *error), void *data, struct error *err)
 {
         struct run_out *out = calloc(1, sizeof(*out));
         const struct writer_owner owner = {out, on_drained, on_broken};

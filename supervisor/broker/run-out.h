@@ -1,4 +1,4 @@
-/* The files of `cloister run --out`: read from the sandbox, given to the process that writes them
+/* The files of `cloister run --out`: read from the sandbox and sent to the process that writes them
  * (supervisor/cli/receiver.h). */
 #pragma once
 
@@ -10,17 +10,16 @@
 struct run_out;
 struct session;
 
-/* done is called once, from the event loop, when every file is written; trouble is NULL, or tells
- * in one line what was not. fd is borrowed. */
+/* done is called once, from the event loop, when every file is written; error is NULL, or names in
+ * one line a file that was not written. fd is borrowed. */
 int run_out_new(struct run_out **ret, struct event_base *base, int fd,
-                void (*done)(void *data, const struct error *trouble), void *data,
-                struct error *err);
-/* After the sessions were freed. */
+                void (*done)(void *data, const struct error *error), void *data, struct error *err);
+/* Call after sessions_free(). */
 struct run_out *run_out_free(struct run_out *out);
 
-/* Gives out what was displayed, as display-INDEX with the extension of its type. */
+/* Sends a display as a file display-INDEX with the extension of its type. */
 void run_out_display(struct run_out *out, const struct cell_display *display, size_t index);
 
-/* Gives out all that is below /workspace/out. Returns -ENOENT when the sandbox is gone, and its
- * files with it; done() follows in any case. */
+/* Sends all files below /workspace/out. Returns -ENOENT if the sandbox has ended, and its files are
+ * lost; done() follows in any case. */
 int run_out_collect(struct run_out *out, struct session *session);

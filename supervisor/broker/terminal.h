@@ -1,7 +1,7 @@
 /*
- * Output of code made harmless for a person's terminal: control characters but newline, tab and
- * carriage return, C1 controls, bidirectional overrides, zero-width characters and ill-formed bytes
- * are shown as \x.. or \u....
+ * Escapes the output of code for a terminal: control characters except newline, tab and carriage
+ * return, C1 controls, bidirectional overrides, zero-width characters and ill-formed bytes are
+ * shown as \x.. or \u....
  */
 #pragma once
 
@@ -13,5 +13,5 @@
 /* Appends the next piece of a stream. Returns 0, -EMSGSIZE or -ENOMEM. */
 int terminal_escape(struct utf8_stream *stream, const char *bytes, size_t n, struct buffer *to);
 
-/* For names and messages in a line of ours: newlines are escaped too. */
+/* For names and messages within a line: newlines are escaped too. */
 int terminal_escape_line(const char *text, size_t n, struct buffer *to);

@@ -1,4 +1,4 @@
-/* Output that does not block and does not change what is shared. */
+/* Non-blocking output without O_NONBLOCK. */
 #include "supervisor/broker/writer.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 
 enum {
         WRITES_AT_ONCE = 64,
-        TURN_BYTES = 1024 * 1024, /* then the loop has its turn */
+        TURN_BYTES = 1024 * 1024, /* in one turn of the loop */
         FILE_CHUNK = 1024 * 1024,
-        PIPE_CHUNK = 64 * 1024, /* what a pipe holds as it comes */
+        PIPE_CHUNK = 64 * 1024, /* the default capacity of a pipe */
 };
 
 static bool polls_writable(int fd)
@@ -25,8 +25,7 @@ static bool polls_writable(int fd)
         return poll(&p, 1, 0) == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL));
 }
 
-/* Asks the kernel not to block this one write. Not every kernel does so for pipes (before 6.5
- * none): those say so, and nothing is written. */
+/* Writes without blocking. Kernels before 6.5 refuse this for pipes and write nothing. */
 static ssize_t write_nowait(struct writer *writer, const char *bytes, size_t n)
 {
         const struct iovec part = {.iov_base = (void *)bytes,
@@ -112,7 +111,7 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
 {
         struct writer *writer = data;
 
-        /* What does not poll (a file) is driven by a timer that is set anew each time. */
+        /* A file does not support poll(): a timer drives it, and is set again each time. */
         if (writer->kind == WRITER_FILE)
                 writer->waiting = false;
         pump(writer);

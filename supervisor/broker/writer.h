@@ -1,11 +1,10 @@
 /*
- * Bytes to a descriptor that somebody gave us (standard output, standard error), in order, without
- * ever blocking the loop and without changing a description that others share: a terminal or a pipe
- * keeps its flags.
+ * Writes to an inherited descriptor (standard output, standard error) without blocking the loop and
+ * without O_NONBLOCK, because other processes share the open file description and its flags.
  *
- * A pipe has RWF_NOWAIT, and where the kernel does not offer that, it takes PIPE_BUF bytes when it
- * polls writable, even a blocking one (pipe(7)); so does a terminal. A socket has MSG_DONTWAIT; a
- * file never blocks. So nobody needs O_NONBLOCK.
+ * A pipe is written with RWF_NOWAIT. Where the kernel lacks that, a pipe that polls writable takes
+ * PIPE_BUF bytes without blocking (pipe(7)), and so does a terminal. A socket is written with
+ * MSG_DONTWAIT; a file never blocks.
  */
 #pragma once
 
@@ -24,8 +23,8 @@ enum {
 
 struct writer_owner {
         void *data;
-        void (*drained)(void *data);          /* fell below WRITER_HIGH again, or is empty */
-        void (*broken)(void *data, int code); /* nobody reads any more; positive errno. Once. */
+        void (*drained)(void *data);          /* the queue fell below WRITER_HIGH, or is empty */
+        void (*broken)(void *data, int code); /* positive errno; called once */
 };
 
 struct writer {
@@ -34,7 +33,7 @@ struct writer {
         struct writer_owner owner;
         struct event *writable;
         struct buffer buffer;
-        bool has_nowait; /* as far as we know */
+        bool has_nowait; /* RWF_NOWAIT has worked, or was not tried */
         bool waiting, was_full, broken;
 };
 
@@ -42,7 +41,7 @@ int writer_open(struct writer *writer, struct event_base *base, int fd,
                 const struct writer_owner *owner, struct error *err);
 void writer_close(struct writer *writer);
 
-/* Writes what goes, queues the rest. What a broken writer is given is dropped. */
+/* Writes what does not block and queues the rest. A broken writer drops it. */
 void writer_write(struct writer *writer, const void *bytes, size_t n);
 
 static inline bool writer_is_full(const struct writer *writer)
@@ -55,5 +54,5 @@ static inline bool writer_is_empty(const struct writer *writer)
         return writer->broken || writer->buffer.length == 0;
 }
 
-/* At the end: writes what is left, for at most so long. */
+/* Before the end: writes the rest of the queue, for at most timeout_ms. */
 void writer_flush(struct writer *writer, int timeout_ms);

@@ -1,4 +1,4 @@
-/* Reading and refusing arguments. */
+/* Parsing the arguments of run_python. */
 #include "supervisor/mcp/arguments.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static const char *type_name(yyjson_val *value)
         }
 }
 
-/* A number, also one in a string: some clients pass on what the model wrote as it was. */
+/* A number, also in a string: some clients pass on unchanged what the model wrote. */
 static int number_of(yyjson_val *value, double *ret)
 {
         const char *text = yyjson_get_str(value);
@@ -117,7 +117,7 @@ static int take_max_output(yyjson_val *value, const struct config *config,
         return 0;
 }
 
-/* Whether it is one that the model may choose is seen later. */
+/* Whether the model may choose it is checked later. */
 static int take_profile(yyjson_val *value, const struct config *config, struct run_arguments *ret,
                         struct error *err)
 {
@@ -138,7 +138,7 @@ static const struct argument {
         {"profile", take_profile},
 };
 
-/* What other systems' tools call the same thing. */
+/* Names that the tools of other systems have for the same argument. */
 static const char *const other_names[][2] = {
         {"script", "code"},
         {"source", "code"},
@@ -161,7 +161,7 @@ static size_t least(size_t a, size_t b, size_t c)
         return m < c ? m : c;
 }
 
-/* Levenshtein's distance of two short names; a long one is far from all. */
+/* Levenshtein distance of two short names; a long name is not similar to any. */
 static size_t distance(const char *a, const char *b)
 {
         size_t row[24], n = strlen(b);

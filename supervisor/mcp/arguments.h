@@ -1,5 +1,5 @@
-/* The arguments of run_python, as models write them: "20" for 20, null for absent, a name slightly
- * wrong. */
+/* The arguments of run_python. Models write "20" for 20, null for an absent argument, or a
+ * misspelled name. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,13 +22,13 @@ struct run_arguments {
 };
 
 /*
- * arguments: an object, or NULL. Returns 0 or -EINVAL with what is wrong, said to the model.
- * own: the connection's profile, or NULL. ret->session is valid in both cases ("default" when it
- * was not readable).
+ * arguments: an object, or NULL. Returns 0, or -EINVAL with an error text for the model. own: the
+ * connection's profile, or NULL. ret->session is valid in both cases ("default" if it could not be
+ * read).
  */
 int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                         const struct config_profile *own, struct run_arguments *ret,
                         struct error *err);
 
-/* The known name that was probably meant, or NULL. */
+/* The known name that is most similar, or NULL. */
 const char *run_arguments_meant(const char *name);

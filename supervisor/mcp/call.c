@@ -1,4 +1,4 @@
-/* Calls of run_python that are under way. */
+/* Pending calls of run_python. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void answer_refusal(struct mcp_server *server, struct reply *reply, const
         mcp_answer_made(server, reply, r, &result);
 }
 
-/* Content that came with a later version would be an error to a client of an earlier one. */
+/* A client of an earlier version would take later kinds of content for an error. */
 static unsigned content_kinds(const struct mcp_server *server, enum mcp_era era)
 {
         if (era == ERA_MODERN)
@@ -55,12 +55,12 @@ static unsigned content_kinds(const struct mcp_server *server, enum mcp_era era)
                (server->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
 }
 
-/* Whole outputs outlive the call where its result shows a part of them. */
+/* An output of which the result shows a part is kept whole after the call. */
 static void answer_outcome(struct mcp_call *call, struct cell *cell)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         struct resource_uri uris[CELL_STREAMS];
-        struct result_view view = {
+        struct result_options options = {
                 .session = call->session,
                 .max_output = call->max_output,
                 .kinds = call->kinds,
@@ -73,12 +73,12 @@ static void answer_outcome(struct mcp_call *call, struct cell *cell)
                                                 .stream = (enum cell_stream)i};
                 memcpy(uris[i].session, call->session, sizeof(uris[i].session));
                 if (cell->outcome.streams[i].characters > call->max_output && cell->number != 0)
-                        view.whole[i] = &uris[i];
+                        options.whole[i] = &uris[i];
         }
-        int r = result_render(&cell->outcome, &view, &result);
+        int r = result_render(&cell->outcome, &options, &result);
         mcp_answer_made(server, &call->reply, r, &result);
         for (int i = 0; i < CELL_STREAMS; i++) {
-                if (view.whole[i])
+                if (options.whole[i])
                         resources_keep(server, &uris[i], &cell->outcome.streams[i]);
         }
         resources_name_files(server, call->session, &cell->outcome);
@@ -92,7 +92,7 @@ static void on_done(void *data, struct cell *cell)
                 live_finish(&call->live);
                 answer_outcome(call, cell);
         } else if (call->reply.batch) {
-                /* The array must not wait for an answer that never comes. */
+                /* Without this answer the batch would never be complete. */
                 mcp_answer_error(call->server, &call->reply, JSONRPC_INTERNAL_ERROR, "cancelled");
         }
         call_free(call);

@@ -11,15 +11,15 @@
 
 enum { SCANNED_MAX = 4096, NAME_SHOWN = 60 };
 
-/* Characters that a terminal would obey, or that turn the text around them: C0, DEL, C1, line
- * separators, directional marks and overrides. */
+/* Characters that control a terminal or the direction of the text: C0, DEL, C1, line separators,
+ * directional marks and overrides. */
 static bool is_harmful(uint32_t c)
 {
         return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||
                (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
-/* A line of the code's in a line of ours. */
+/* Appends a line of output to a message. */
 static int append_harmless(struct buffer *to, const char *text, size_t n)
 {
         const unsigned char *s = (const unsigned char *)text;
@@ -50,8 +50,8 @@ static void end_line(struct live *live)
         live->line[0] = '\0';
 }
 
-/* Both streams make one last line, as they would on a terminal; \r is the end of one too. Of much
- * at once only the end matters. */
+/* The last line is that of both streams together, as on a terminal; \r ends a line too. Of long
+ * output only the end is looked at. */
 static void note_lines(struct live *live, const char *bytes, size_t n)
 {
         if (n > SCANNED_MAX) {
@@ -129,13 +129,13 @@ static void send_progress(struct live *live, uint64_t now)
         if (r >= 0)
                 r = buffer_append(&params, "}", 1);
         live->progress_us = now;
-        live->news = false;
+        live->new_output = false;
         if (r < 0 || mcp_is_congested(live->server))
                 return;
         mcp_notify(live->server, "notifications/progress", &params);
 }
 
-/* Bytes up to a character whose rest has not come. */
+/* The number of bytes before an incomplete character at the end. */
 static size_t whole_part(const struct buffer *b)
 {
         const unsigned char *s = (const unsigned char *)buffer_bytes(b);
@@ -179,7 +179,7 @@ static void send_output(struct live *live, enum cell_stream stream, bool last)
         bool sent = !mcp_is_congested(live->server) && append_log(live, stream, n, &params) >= 0;
         if (sent)
                 mcp_notify(live->server, "notifications/message", &params);
-        /* The rest of a character lies in what was skipped. */
+        /* The rest of a character was skipped. */
         buffer_consume(pending, *skipped > 0 ? pending->length : n);
         *skipped = sent ? 0 : *skipped + n;
 }
@@ -203,7 +203,7 @@ static bool has_output(const struct live *live)
 static uint64_t progress_due(const struct live *live)
 {
         return live->progress_us +
-               (live->news ? LIVE_PROGRESS_MS : LIVE_HEARTBEAT_MS) * UINT64_C(1000);
+               (live->new_output ? LIVE_PROGRESS_MS : LIVE_HEARTBEAT_MS) * UINT64_C(1000);
 }
 
 static void schedule(struct live *live)
@@ -261,7 +261,7 @@ static void keep_output(struct live *live, enum cell_stream stream, const char *
         struct buffer *pending = &live->pending[stream];
         size_t room = LIVE_OUTPUT_MAX - pending->length;
 
-        /* Without gaps: after the first byte that did not fit, none is taken. */
+        /* No gaps: once a byte did not fit, none is taken. */
         if (live->skipped[stream] > 0)
                 room = 0;
         size_t taken = n < room ? n : room;
@@ -274,15 +274,15 @@ void live_output(struct live *live, enum cell_stream stream, const char *bytes, 
 {
         if (!live->timer)
                 return;
-        bool had_news = live->news, had_output = has_output(live);
+        bool had_new = live->new_output, had_output = has_output(live);
 
         if (live->logs)
                 keep_output(live, stream, bytes, n);
         if (live->token) {
                 note_lines(live, bytes, n);
-                live->news = true;
+                live->new_output = true;
         }
-        if (live->news != had_news || has_output(live) != had_output)
+        if (live->new_output != had_new || has_output(live) != had_output)
                 schedule(live);
 }
 

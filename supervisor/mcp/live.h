@@ -1,10 +1,10 @@
 /*
- * What a client hears of a call that is under way: progress, where it gave a token, and what the
- * code prints, where it asked for log messages.
+ * Notifications about a running call: progress if the request has a token, and the output of the
+ * code if the client asked for log messages.
  *
- * Progress comes at least every LIVE_HEARTBEAT_MS and, after new output, at most every
+ * Progress is sent at least every LIVE_HEARTBEAT_MS and, after new output, at most every
  * LIVE_PROGRESS_MS; output at most every LIVE_OUTPUT_MS, LIVE_OUTPUT_MAX bytes of a stream each
- * time. What is more is counted and left out: the result has it.
+ * time. Output beyond that is counted and left out; it is part of the result.
  */
 #pragma once
 
@@ -29,22 +29,23 @@ struct live {
         struct mcp_server *server;
         const struct cell *cell; /* borrowed */
         const char *session;     /* borrowed */
-        yyjson_doc *token;       /* of its progress, or NULL */
-        bool logs;               /* the client wants to read what is printed */
+        yyjson_doc *token;       /* for progress, or NULL */
+        bool logs;               /* the client asked for the output */
         struct event *timer;
-        uint64_t started_us, progress_us, output_us;           /* of the last notification each */
-        bool news;                                             /* since the last progress */
-        char line[LIVE_LINE_MAX + 1], last[LIVE_LINE_MAX + 1]; /* begun, and the last whole one */
+        uint64_t started_us, progress_us, output_us; /* of the last notification of each kind */
+        bool new_output;                             /* since the last progress */
+        char line[LIVE_LINE_MAX + 1];                /* incomplete */
+        char last[LIVE_LINE_MAX + 1];                /* the last complete one */
         struct buffer pending[CELL_STREAMS];
-        uint64_t skipped[CELL_STREAMS]; /* bytes that did not fit */
+        uint64_t skipped[CELL_STREAMS]; /* bytes that were left out */
 };
 
-/* Starts for a call whose request asked for something; else it stays silent. Returns 0 or -ENOMEM.
- * live_done() is due in any case. */
+/* Starts the notifications that the request asked for, if any. Returns 0 or -ENOMEM. Call
+ * live_done() in any case. */
 int live_start(struct live *live, struct mcp_server *server, const struct mcp_request *request,
                const struct cell *cell, const char *session);
 void live_output(struct live *live, enum cell_stream stream, const char *bytes, size_t n);
-/* The cell has ended: what is printed and not yet told goes out before the answer. */
+/* The cell has ended: sends the rest of the output, before the answer. */
 void live_finish(struct live *live);
-/* Nothing more. */
+/* Stops the notifications. */
 void live_done(struct live *live);

@@ -1,4 +1,4 @@
-/* Names of severities. */
+/* Names of log levels. */
 #include "supervisor/mcp/log-level.h"
 
 #include <assert.h>

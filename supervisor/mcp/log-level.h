@@ -1,4 +1,4 @@
-/* Severities of MCP's logging, the least first; RFC 5424, 6.2.1 names them. */
+/* Levels of MCP's logging, the lowest first (names: RFC 5424, 6.2.1). */
 #pragma once
 
 #include "base/json.h"
@@ -12,7 +12,7 @@ enum mcp_log_level {
         MCP_LOG_CRITICAL,
         MCP_LOG_ALERT,
         MCP_LOG_EMERGENCY,
-        MCP_LOG_OFF, /* nobody asked; no name of the protocol */
+        MCP_LOG_OFF, /* the client did not ask; not a level of the protocol */
 };
 
 const char *mcp_log_level_name(enum mcp_log_level level);

@@ -20,7 +20,7 @@ const struct config_profile *mcp_profile(const struct mcp_server *server)
         if (!server->host.profile)
                 return &config->profiles[config_profile_of_client(
                         config, *server->client ? server->client : NULL)];
-        /* The monitor takes no config that lacks it. */
+        /* The monitor refuses a config without it. */
         int i = config_find_profile(config, server->host.profile, NULL);
         return &config->profiles[i < 0 ? config->profile : (size_t)i];
 }

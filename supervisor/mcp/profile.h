@@ -1,5 +1,5 @@
-/* Which profile a connection has: what a person said (--profile), else what the config says for the
- * client's name, else the config's usual one. */
+/* The profile of a connection: that of --profile, else that of the client's name in the config,
+ * else the config's default. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,18 +8,18 @@
 
 struct mcp_server;
 
-/* What a client calls itself; NULL: it did not say. The newest word counts. */
+/* The name that the client gave itself; NULL: none. The last one counts. */
 void mcp_note_client(struct mcp_server *server, const char *name);
 
-/* NULL: the config has none, as tests make it. */
+/* NULL: the config has no profiles (in tests). */
 const struct config_profile *mcp_profile(const struct mcp_server *server);
 
-/* Whether run_python's argument may name this one on a connection of profile own. */
+/* Whether run_python's argument may name this profile on a connection with the profile own. */
 static inline bool mcp_profile_is_choice(const struct config_profile *profile,
                                          const struct config_profile *own)
 {
         return profile->agent || profile == own;
 }
 
-/* Whether there is anything to choose. */
+/* Whether an agent may choose any profile. */
 bool mcp_profiles_to_choose(const struct config *config);

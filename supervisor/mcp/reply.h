@@ -1,4 +1,4 @@
-/* Where an answer goes: to the client at once, or into the array that answers a batch. */
+/* Answers: sent to the client at once, or collected in the array that answers a batch. */
 #pragma once
 
 #include <stddef.h>
@@ -6,13 +6,13 @@
 #include "base/buffer.h"
 #include "base/json.h"
 
-/* The answers to a batch (2025-03-26 only), sent when the last one is there. */
+/* The answers to a batch (2025-03-26 only), sent when all of them are there. */
 struct batch {
         struct buffer out;
         size_t waiting;
 };
 
-/* For how long a modern client may keep a result, and whether others may see it. */
+/* How long a modern client may cache a result, and whether it may share it. */
 struct caching {
         unsigned ttl_ms;
         const char *scope; /* "public" or "private" */
@@ -21,9 +21,9 @@ struct caching {
 struct reply {
         yyjson_doc *id_doc;            /* owned: a copy of the id that outlives the request */
         struct batch *batch;           /* or NULL */
-        bool modern;                   /* the result says more of itself */
-        bool subscription;             /* it ends a stream that its id names */
-        const struct caching *caching; /* of a modern result that may be kept, else NULL */
+        bool modern;                   /* the result has the members of the modern era */
+        bool subscription;             /* it ends the stream with its id */
+        const struct caching *caching; /* of a modern result that may be cached, else NULL */
 };
 
 /* A copy of a request's id. Returns 0 or -ENOMEM. */
@@ -38,7 +38,7 @@ static inline yyjson_val *reply_id(const struct reply *reply)
 /* Whether two ids are the same, as written. */
 bool reply_id_equals(yyjson_val *a, yyjson_val *b);
 
-/* Appends a result object as the modern era has it: with resultType, _meta and what is said of
+/* Appends a result object with the members of the modern era: resultType, _meta and those for
  * caching. */
 int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to);
 
@@ -46,5 +46,5 @@ struct batch *batch_new(void);
 struct batch *batch_free(struct batch *batch);
 /* Adds one message, with its newline, to the array. */
 int batch_add(struct batch *batch, const struct buffer *message);
-/* Closes the array; it is empty when nothing was to be answered. */
+/* Closes the array; it is empty if there was nothing to answer. */
 int batch_close(struct batch *batch);

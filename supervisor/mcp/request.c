@@ -47,7 +47,8 @@ int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *
                 .token = yyjson_is_str(token) || json_is_number(token) ? token : NULL,
                 .log_level = MCP_LOG_OFF,
         };
-        /* Any of the modern fields shows what was meant, so that the one missing can be named. */
+        /* One of the modern fields is enough to be modern, so that the error can name the missing
+         * one. */
         if (!yyjson_obj_get(meta, META_VERSION) && !yyjson_obj_get(meta, META_CAPABILITIES))
                 return 0;
         ret->era = ERA_MODERN;

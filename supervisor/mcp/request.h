@@ -1,9 +1,9 @@
 /*
- * What a request says of itself, in either era of the protocol.
+ * The protocol fields of a request, in either era.
  *
- * Modern (2026-07-28): each request names its revision in params._meta and stands alone. Legacy
- * (2025-11-25 and earlier): what initialize agreed on holds for the connection. The two may follow
- * each other on one pipe in any order, so each request is classified by itself.
+ * Modern (2026-07-28): each request names its revision in params._meta and is independent of
+ * others. Legacy (2025-11-25 and earlier): initialize sets the revision for the connection. Both
+ * may come on one pipe in any order, so each request is classified separately.
  */
 #pragma once
 
@@ -27,14 +27,14 @@ enum { MCP_UNSUPPORTED_VERSION = -32022 };
 struct mcp_request {
         enum mcp_era era;
         yyjson_val *params;           /* or NULL */
-        yyjson_val *token;            /* of its progress: a string or a number, or NULL */
-        enum mcp_log_level log_level; /* asked for by this very request, or MCP_LOG_OFF */
+        yyjson_val *token;            /* for progress: a string or a number, or NULL */
+        enum mcp_log_level log_level; /* of this request only, or MCP_LOG_OFF */
         const char *client;           /* modern: clientInfo.name, or NULL */
 };
 
 /*
- * Returns 0, or the code of the JSON-RPC error that answers it, with why in err: the fields of a
- * modern request are missing or malformed, or it is of a revision that we do not speak.
- * ret->era is valid in any case.
+ * Returns 0, or the code of the JSON-RPC error that answers it, with the reason in err: the fields
+ * of a modern request are missing or malformed, or its revision is not supported. ret->era is valid
+ * in any case.
  */
 int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *err);

@@ -78,7 +78,7 @@ static int append_contents(const struct resource_read *read, const struct buffer
         return r < 0 ? r : buffer_printf(to, text ? "}]}" : "\"}]}");
 }
 
-/* A file that is not there and a session that is not there are the same to the protocol. */
+/* To the protocol a missing file and a missing session are the same. */
 static void answer_error(struct resource_read *read, const struct error *error)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(2 * RESOURCE_URI_MAX);

@@ -1,4 +1,4 @@
-/* Outputs that were cut, kept whole, and names of files. */
+/* Whole outputs, and names of files. */
 #include "supervisor/mcp/resource-store.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ static struct resource **oldest(struct resource_store *store, int kind, bool gon
         return found;
 }
 
-/* The newest output always stays: one entry is smaller than the bound. */
+/* The newest output always stays: one entry is smaller than the limit. */
 static void make_room(struct resource_store *store)
 {
         while (store->n_live > 1 &&
@@ -86,7 +86,7 @@ static bool forget_name(struct resource_store *store, const struct resource_uri 
         return false;
 }
 
-/* Where characters were lost between the pieces, the text says so. */
+/* The text says where characters are missing between the pieces. */
 static int join(struct resource *r, uint64_t text_bytes)
 {
         char note[96];
@@ -116,7 +116,7 @@ int resource_store_keep(struct resource_store *store, const struct resource_uri 
         r->tail = capture->tail;
         uint64_t text_bytes = capture->text_bytes;
         capture_init(capture);
-        /* Without the note it is still the text that there is. */
+        /* The text is usable without the note. */
         join(r, text_bytes);
 
         forget_name(store, uri);

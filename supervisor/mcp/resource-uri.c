@@ -1,4 +1,4 @@
-/* cloister:// read and written. */
+/* Parsing and writing cloister:// URIs. */
 #include "supervisor/mcp/resource-uri.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 static const char prefix[] = "cloister://sessions/";
 static const char *const stream_names[CELL_STREAMS] = {"stdout", "stderr"};
 
-/* What is left to read. */
+/* The rest of the text. */
 struct rest {
         const char *at;
         size_t n;
@@ -27,7 +27,7 @@ static bool take(struct rest *rest, const char *word)
         return true;
 }
 
-/* Digits without a leading zero, but for 0 itself: each number has one name. */
+/* No leading zeros: each number has one spelling. */
 static bool take_number(struct rest *rest, uint64_t *ret)
 {
         uint64_t value = 0;

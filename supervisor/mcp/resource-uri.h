@@ -1,10 +1,10 @@
 /*
- * Names of what clients can read beside the results:
+ * URIs of resources:
  *
  *     cloister://sessions/NAME/cells/N/stdout     (or stderr) all that a call printed
  *     cloister://sessions/NAME/files/PATH         a file below /workspace/out, percent-encoded
  *
- * An output may have ?offset=BYTES, where to begin.
+ * The URI of an output may end with ?offset=BYTES.
  */
 #pragma once
 
@@ -23,15 +23,15 @@ struct resource_uri {
         char session[SESSION_NAME_MAX + 1];
         uint64_t cell;                    /* of an output, from 1 on */
         enum cell_stream stream;          /* of an output */
-        char path[RESOURCE_PATH_MAX + 1]; /* of a file: as file_path_valid() has it (showing.h) */
+        char path[RESOURCE_PATH_MAX + 1]; /* of a file (file_path_valid()) */
         uint64_t offset;
 };
 
-/* Hostile bytes. Returns 0 or -EINVAL. */
+/* Parses untrusted text. Returns 0 or -EINVAL. */
 int resource_uri_parse(const char *text, size_t n, struct resource_uri *ret, struct error *err);
 
-/* Appends it, without an offset when that is 0. Returns 0, -EMSGSIZE or -ENOMEM. */
+/* Appends the URI, without an offset if it is 0. Returns 0, -EMSGSIZE or -ENOMEM. */
 int resource_uri_append(const struct resource_uri *uri, struct buffer *to);
 
-/* Whether both name the same thing, wherever one begins in it. */
+/* Whether both name the same resource; offsets do not matter. */
 bool resource_uri_same(const struct resource_uri *a, const struct resource_uri *b);

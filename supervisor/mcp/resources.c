@@ -87,7 +87,7 @@ static int append_page(const struct resource_store *store, uint64_t below, struc
         return r < 0 ? r : buffer_append(to, "}", 1);
 }
 
-/* An empty one begins anew, as an absent one does. */
+/* An empty cursor is the same as none. */
 static int read_cursor(yyjson_val *params, uint64_t *below)
 {
         yyjson_val *cursor = yyjson_obj_get(params, "cursor");
@@ -152,7 +152,7 @@ void resources_answer_not_found(struct mcp_server *server, yyjson_val *params, s
                               r >= 0 ? &data : NULL);
 }
 
-/* Answers what cannot be taken itself, and says so by false. */
+/* Returns false after it has answered an invalid request. */
 static bool take_uri(struct mcp_server *server, const struct mcp_request *request,
                      struct reply *reply, struct resource_uri *ret)
 {
@@ -288,7 +288,7 @@ void resources_name_files(struct mcp_server *server, const char *session,
 {
         bool changed = false;
 
-        /* Another sandbox begins with an empty directory, one that is lost leaves nothing. */
+        /* A new sandbox starts with an empty directory; a lost one leaves no files. */
         if (outcome->state != CELL_STATE_KEPT)
                 changed = resource_store_forget_files(&server->store, session);
         for (size_t i = 0; i < outcome->n_files && outcome->state != CELL_STATE_LOST; i++) {

@@ -1,6 +1,7 @@
 /*
- * Resources that clients list, read and watch (resource-uri.h): whole outputs of calls whose result
- * was cut, kept in a bounded store, and files below /workspace/out, read through the session.
+ * Resources that clients list, read and subscribe to (resource-uri.h): whole outputs of calls whose
+ * result was truncated, kept in a limited store, and files below /workspace/out, read through the
+ * session.
  */
 #pragma once
 
@@ -8,7 +9,7 @@
 
 enum {
         RESOURCES_PAGE = 100,
-        /* Bytes of text in one answer; a second item of it names where to go on. */
+        /* Bytes of text in one answer; a second item has the URI of the rest. */
         RESOURCE_READ_MAX = 1024 * 1024,
         RESOURCE_FILE_MAX = 16 * 1024 * 1024, /* a larger file is refused */
         /* Resource not found, in revisions up to 2025-11-25; later it is -32602. */
@@ -26,10 +27,10 @@ void resources_subscribe(struct mcp_server *server, const struct mcp_request *re
 void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *request,
                            struct reply *reply);
 
-/* Keeps what a call printed and its result did not show; takes what the capture holds. */
+/* Keeps an output that the result shows in part only; moves the bytes out of the capture. */
 void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
                     struct capture *capture);
-/* Names the files that a call made or changed. */
+/* Adds the files that a call made or changed. */
 void resources_name_files(struct mcp_server *server, const char *session,
                           const struct cell_outcome *outcome);
 

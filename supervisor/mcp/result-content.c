@@ -113,7 +113,7 @@ int result_content_text(const struct cell_outcome *o, struct buffer *to)
         return r;
 }
 
-/* The text of a display, cut as output is. */
+/* The text of a display, truncated as output is. */
 static void put_text(struct json_out *out, const struct cell_display *d, size_t most)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
@@ -171,7 +171,7 @@ static void begin_block(struct json_out *out, const char *type)
         json_out_text(out, "type", type);
 }
 
-/* Base64, which was checked. */
+/* The text is base64: it was checked. */
 static void put_data(struct json_out *out, const char *key, const struct cell_display *d)
 {
         json_out_string(out, key, buffer_bytes(&d->data), d->data.length);

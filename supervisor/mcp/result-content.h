@@ -1,10 +1,10 @@
 /*
- * What a cell showed and the files that it made, as content of a CallToolResult.
+ * The displays and files of a cell as content of a CallToolResult.
  *
- * What models can look at becomes image content (PNG, JPEG, GIF, WebP up to CONTENT_IMAGE_MAX),
- * audio becomes audio content, text text, and the rest an embedded resource; files become resource
- * links. What a client's protocol version does not know is left to the text and to
- * structuredContent, which name everything.
+ * Images that models can read (PNG, JPEG, GIF, WebP up to CONTENT_IMAGE_MAX) become image content,
+ * audio becomes audio content, text becomes text, everything else an embedded resource; files
+ * become resource links. Kinds that the client's protocol version lacks are left out; the text and
+ * structuredContent name all of them.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "supervisor/session/cell.h"
 
 enum {
-        /* Bytes of base64: what the largest providers of models take of one image. */
+        /* Bytes of base64: the limit of the largest providers of models for one image. */
         CONTENT_IMAGE_MAX = 5 * 1024 * 1024,
 
         /* Kinds of content that came with later versions of the protocol. */
@@ -39,11 +39,11 @@ enum {
 /* "cloister://sessions/NAME/files/PATH", percent-encoded. Returns 0 or negative errno. */
 int result_content_file_uri(const char *session, const char *path, struct buffer *to);
 
-/* Lines for the text: what was shown, and which files there are. Appends nothing where there is
- * nothing to tell. */
+/* Appends lines for the text that name displays and files, if there are any. */
 int result_content_text(const struct cell_outcome *outcome, struct buffer *to);
 
-/* Adds "displays" and "files" to structuredContent; text is cut to `most` characters together. */
+/* Adds "displays" and "files" to structuredContent; their text is truncated to `most` characters in
+ * total. */
 void result_content_structured(struct json_out *out, const struct cell_outcome *outcome,
                                size_t most);
 

@@ -45,7 +45,7 @@ const char result_schema[] =
         "\"description\":\"URI of the whole\"},\"stderr_resource\":{\"type\":\"string\"}}}"
         "," RESULT_CONTENT_SCHEMA "},\"required\":[\"status\",\"session\"]}";
 
-/* Everything that goes into both channels, cut once. */
+/* The parts that text and structuredContent share, truncated once. */
 struct parts {
         struct buffer streams[CELL_STREAMS];
         bool cut[CELL_STREAMS];
@@ -92,7 +92,7 @@ static int append_piece(void *data, const char *text, size_t n)
         return buffer_append(data, text, n);
 }
 
-/* A line of ours, which may quote what was cut within a character. */
+/* A line of Cloister's; the text in it may end within a character. */
 static int append_checked(struct buffer *b, const char *text)
 {
         struct utf8_stream stream = {};
@@ -118,7 +118,7 @@ static const char *fate_of_state(const struct cell_outcome *o)
         return o->status == CELL_OK || o->state == CELL_STATE_NONE ? "" : "; variables are kept";
 }
 
-/* What a person should know beside status and output: one line each, nothing for a plain end. */
+/* Notices besides status and output, one line each; none for a normal end. */
 static int collect_notice(const struct cell_outcome *o, struct buffer *to)
 {
         int r = 0;
@@ -138,16 +138,16 @@ static int collect_notice(const struct cell_outcome *o, struct buffer *to)
         return r;
 }
 
-/* What was cut can be read whole: where, in the words of the text and for those who look up. */
-static int collect_links(const struct result_view *view, struct parts *p)
+/* The URI of each truncated output, in the text and in structuredContent. */
+static int collect_links(const struct result_options *options, struct parts *p)
 {
         static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
         int r = 0;
 
         for (int i = 0; i < CELL_STREAMS && r >= 0; i++) {
-                if (!view->whole[i] || !p->cut[i])
+                if (!options->whole[i] || !p->cut[i])
                         continue;
-                r = resource_uri_append(view->whole[i], &p->links[i]);
+                r = resource_uri_append(options->whole[i], &p->links[i]);
                 if (r >= 0)
                         r = buffer_printf(&p->notice, "%s%s was cut; all of it is the resource ",
                                           p->notice.length > 0 ? "\n" : "", names[i]);
@@ -158,9 +158,10 @@ static int collect_links(const struct result_view *view, struct parts *p)
         return r;
 }
 
-static int collect(const struct cell_outcome *o, const struct result_view *view, struct parts *p)
+static int collect(const struct cell_outcome *o, const struct result_options *options,
+                   struct parts *p)
 {
-        size_t most = view->max_output;
+        size_t most = options->max_output;
         bool cut;
         int r = 0;
 
@@ -177,7 +178,7 @@ static int collect(const struct cell_outcome *o, const struct result_view *view,
         if (r >= 0)
                 r = collect_notice(o, &p->notice);
         if (r >= 0)
-                r = collect_links(view, p);
+                r = collect_links(options, p);
         if (o->error)
                 p->type = json_string(o->error, "type", NULL);
         if (o->error_type && r >= 0) {
@@ -187,7 +188,7 @@ static int collect(const struct cell_outcome *o, const struct result_view *view,
         return r;
 }
 
-/* Text that begins on a line of its own. */
+/* Appends text that begins a new line. */
 static int append_block(struct buffer *to, const char *before, const struct buffer *text)
 {
         int r = 0;
@@ -218,7 +219,7 @@ static int append_status(const struct cell_outcome *o, struct buffer *to)
         return r;
 }
 
-/* The text channel. Never empty: one client shows "{}" in its place. */
+/* The text. Never empty: one client shows "{}" in place of an empty text. */
 static int make_text(const struct cell_outcome *o, const struct parts *p, struct buffer *to)
 {
         int r = append_block(to, "", &p->streams[CELL_STDOUT]);
@@ -259,7 +260,7 @@ static void put_text(struct json_out *out, const char *key, const struct buffer 
                 put_buffer(out, key, b);
 }
 
-/* Milliseconds with what digits they are worth. */
+/* Milliseconds, below 10 ms with decimals. */
 static void put_ms(struct json_out *out, const char *key, uint64_t us)
 {
         const char text[] = {(char)('0' + us / 1000), '.', (char)('0' + us / 100 % 10),
@@ -271,7 +272,7 @@ static void put_ms(struct json_out *out, const char *key, uint64_t us)
                 json_out_int(out, key, us / 1000);
 }
 
-/* The json of a value stands beside its repr while both fit the budget. */
+/* The value has json besides its repr if both are within the limit. */
 static void put_value(struct json_out *out, const struct cell_outcome *o, const struct parts *p,
                       size_t most)
 {
@@ -296,7 +297,7 @@ static void put_error(struct json_out *out, const struct cell_outcome *o, const 
                 return;
         size_t n = strnlen(p->type, ERROR_TYPE_MAX);
         if (n == ERROR_TYPE_MAX) {
-                /* Not within a character: what follows the cut begins one. */
+                /* Cut before the start of a character. */
                 while (n > 0 && ((unsigned char)p->type[n] & 0xc0) == 0x80)
                         n--;
         }
@@ -391,13 +392,13 @@ static void put_structured(struct json_out *out, const struct cell_outcome *o, c
         json_out_end(out, '}');
 }
 
-static int render(const struct cell_outcome *o, const struct result_view *view, struct parts *p,
-                  struct buffer *to)
+static int render(const struct cell_outcome *o, const struct result_options *options,
+                  struct parts *p, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
         struct json_out out = {.to = to};
 
-        int r = collect(o, view, p);
+        int r = collect(o, options, p);
         if (r >= 0)
                 r = make_text(o, p, &text);
         if (r < 0)
@@ -408,21 +409,21 @@ static int render(const struct cell_outcome *o, const struct result_view *view, 
         json_out_text(&out, "type", "text");
         put_buffer(&out, "text", &text);
         json_out_end(&out, '}');
-        result_content_append(&out, o, view->session, view->max_output, view->kinds);
+        result_content_append(&out, o, options->session, options->max_output, options->kinds);
         json_out_end(&out, ']');
-        put_structured(&out, o, view->session, p, view->max_output);
+        put_structured(&out, o, options->session, p, options->max_output);
         json_out_bool(&out, "isError", o->status != CELL_OK);
         json_out_end(&out, '}');
         return out.error;
 }
 
-int result_render(const struct cell_outcome *outcome, const struct result_view *view,
+int result_render(const struct cell_outcome *outcome, const struct result_options *options,
                   struct buffer *to)
 {
         struct parts parts;
 
         parts_init(&parts);
-        int r = render(outcome, view, &parts, to);
+        int r = render(outcome, options, &parts, to);
         parts_done(&parts);
         return r;
 }
@@ -435,6 +436,7 @@ int result_render_refusal(const char *type, const char *message, const char *ses
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&outcome.streams[i]);
         snprintf(outcome.why, sizeof(outcome.why), "%s", message);
-        const struct result_view view = {.session = session, .max_output = OUTPUT_CHARACTERS_MAX};
-        return result_render(&outcome, &view, to);
+        const struct result_options options = {.session = session,
+                                               .max_output = OUTPUT_CHARACTERS_MAX};
+        return result_render(&outcome, &options, to);
 }

@@ -1,6 +1,6 @@
 /*
- * The result of run_python as a CallToolResult: text and structuredContent, each complete by
- * itself, since some clients show the model only one of them.
+ * The result of run_python as a CallToolResult: text and structuredContent. Each of them is
+ * complete, because some clients show the model only one.
  */
 #pragma once
 
@@ -12,22 +12,22 @@
 
 enum { RESULT_MAX = 512 * 1024 * 1024 };
 
-/* JSON Schema of structuredContent; what result_render() makes always fits it. */
+/* JSON Schema of structuredContent; the output of result_render() always conforms to it. */
 extern const char result_schema[];
 
-/* How an outcome is shown. */
-struct result_view {
+/* How to render an outcome. */
+struct result_options {
         const char *session;
         size_t max_output; /* characters of a stream */
         unsigned kinds;    /* CONTENT_… that the client's version knows (result-content.h) */
-        const struct resource_uri *whole[CELL_STREAMS]; /* where all of it is kept, or NULL */
+        const struct resource_uri *whole[CELL_STREAMS]; /* URI of the whole output, or NULL */
 };
 
 /* Appends {"content": […], "structuredContent": {…}, "isError": …}. Returns 0, -EMSGSIZE or
  * -ENOMEM. */
-int result_render(const struct cell_outcome *outcome, const struct result_view *view,
+int result_render(const struct cell_outcome *outcome, const struct result_options *options,
                   struct buffer *to);
 
-/* The same for a call that was refused before it became a cell. */
+/* The same for a call that was refused and has no cell. */
 int result_render_refusal(const char *type, const char *message, const char *session,
                           struct buffer *to);

@@ -28,27 +28,27 @@ struct mcp_server {
         struct sessions *sessions;
         struct mcp_host host;
 
-        char client[128]; /* clientInfo.name as told last, or "" */
+        char client[128]; /* the last clientInfo.name, or "" */
 
         /* The legacy connection. */
         enum mcp_version version;
-        bool initialized; /* asked by initialize */
+        bool initialized; /* the client has sent initialize */
         enum mcp_log_level log_level;
         struct subscription legacy;
 
         struct subscription *subscriptions; /* streams of modern clients */
-        struct buffer list;                 /* the newest result of tools/list, or empty */
-        uint64_t tools_serial;              /* of it: grows when it changes */
+        struct buffer list;                 /* the last result of tools/list, or empty */
+        uint64_t tools_serial;              /* of the list: grows when it changes */
         struct resource_store store;
         uint64_t resources_serial;   /* grows when the list of resources changes */
-        struct resource_read *reads; /* of files, under way */
+        struct resource_read *reads; /* pending reads of files */
         struct mcp_call *calls;
         size_t n_calls;
 };
 
-/* Answer a request; the reply is done after it. */
+/* Answer a request and free the reply. */
 void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buffer *result);
-/* r: of what made the result; negative: it could not be made. */
+/* r: negative if the result could not be made. */
 void mcp_answer_made(struct mcp_server *server, struct reply *reply, int r,
                      const struct buffer *result);
 void mcp_answer_empty(struct mcp_server *server, struct reply *reply);
@@ -58,19 +58,19 @@ void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code,
 void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int code,
                            const char *message, const struct buffer *data);
 void mcp_notify(struct mcp_server *server, const char *method, const struct buffer *params);
-/* One answer of a batch less to wait for; the last one sends it. batch may be NULL. */
+/* One answer of the batch is there; after the last one the batch is sent. batch may be NULL. */
 void mcp_batch_step(struct mcp_server *server, struct batch *batch);
 
-/* Whether the client reads slowly: what it can do without is left out then. */
+/* Whether the client reads slowly: optional notifications are left out then. */
 bool mcp_is_congested(struct mcp_server *server);
 
-/* Makes the list of tools anew. Returns 0 or negative errno. */
+/* Rebuilds the list of tools. Returns 0 or negative errno. */
 int mcp_list_refresh(struct mcp_server *server);
 
-/* tools/call: takes the reply. */
+/* tools/call; takes ownership of the reply. */
 void mcp_call_start(struct mcp_server *server, const struct mcp_request *request,
                     struct reply *reply);
-/* notifications/cancelled. Returns whether a call of this id is under way. */
+/* notifications/cancelled. Returns whether a call with this id is pending. */
 bool mcp_call_cancel(struct mcp_server *server, yyjson_val *request_id);
-/* Their cells are gone already. */
+/* After the sessions, and with them the cells, were freed. */
 void mcp_call_free_all(struct mcp_server *server);

@@ -27,7 +27,7 @@ static_assert(ARRAY_SIZE(version_names) == MCP_VERSION_MAX, "a name a version");
 const char mcp_server_info[] =
         "{\"name\":\"cloister\",\"title\":\"Cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
 
-/* Both name the user's servers. Lists are short-lived: upstream servers may be starting. */
+/* Private: the lists name the user's servers. Short-lived: upstream servers may be starting. */
 static const struct caching list_caching = {.ttl_ms = 5000, .scope = "private"};
 
 static void choose_version(struct mcp_server *server, yyjson_val *params)
@@ -155,8 +155,8 @@ int mcp_list_refresh(struct mcp_server *server)
         return refresh(server, &(struct error){});
 }
 
-/* It has what it needs of us first: what the cache did not know may start, and sandboxes for its
- * sessions. */
+/* The client has its first answers: starts the servers whose tools are not cached, and has
+ * sandboxes made for its sessions. */
 static void client_is_ready(struct mcp_server *server)
 {
         server->tools.start(server->tools.data, mcp_profile(server), TOOL_SERVERS_UNKNOWN);
@@ -317,8 +317,7 @@ static void take_message(struct mcp_server *server, const struct jsonrpc_message
         }
 }
 
-/* The batch itself holds one of the answers waited for, so that it is not sent before its last
- * element was seen. */
+/* The count begins at 1, so that the batch is not sent before its last element was read. */
 static void take_batch(struct mcp_server *server, const struct jsonrpc_message *message)
 {
         size_t i, n;
@@ -348,8 +347,8 @@ static void take_batch(struct mcp_server *server, const struct jsonrpc_message *
         mcp_batch_step(server, batch);
 }
 
-/* The id of a request that is not JSON only for bytes that are not UTF-8, so that its sender learns
- * of it. */
+/* Answers a line that is not JSON. If only bytes that are not UTF-8 make it invalid, the answer has
+ * the id of the request. */
 static void answer_not_json(struct mcp_server *server, const char *line, size_t n, const char *why)
 {
         _cleanup_json_ yyjson_doc *doc = yyjson_read(
@@ -387,7 +386,7 @@ void mcp_server_line_too_long(struct mcp_server *server, size_t most)
 
 void mcp_server_catalogue_changed(struct mcp_server *server)
 {
-        /* Who has not asked yet has nothing old. */
+        /* A client that has not asked for the list has no old one. */
         if (server->list.length > 0 && mcp_list_refresh(server) >= 0)
                 subscriptions_tools_changed(server, server->tools_serial);
 }

@@ -1,10 +1,10 @@
 /*
- * The MCP server: messages in as lines, messages out as bytes. Knows nothing of descriptors.
+ * The MCP server: messages in as lines, messages out as bytes. It uses no descriptors.
  *
- * Revisions 2024-11-05 to 2025-11-25, which begin with initialize, and 2026-07-28, whose requests
- * stand alone; on one connection, in any order (request.h). initialize, server/discover and
- * tools/list are answered from what is known at once, whatever sandboxes and upstream servers still
- * do; a call of run_python becomes a cell.
+ * It supports the revisions 2024-11-05 to 2025-11-25, which begin with initialize, and 2026-07-28,
+ * whose requests are independent, on one connection in any order (request.h). initialize,
+ * server/discover and tools/list are answered at once, without waiting for sandboxes or upstream
+ * servers; a call of run_python becomes a cell.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 struct mcp_server;
 
 enum {
-        MCP_CALLS_MAX = 1024, /* under way at once */
+        MCP_CALLS_MAX = 1024, /* pending at once */
 };
 
 /* Name and version of the server, as a JSON object. */
@@ -26,9 +26,9 @@ extern const char mcp_server_info[];
 
 struct mcp_host {
         void *data;
-        /* Bytes for the client, whole messages. */
+        /* Sends whole messages to the client. */
         void (*send)(void *data, const char *bytes, size_t n);
-        /* Whether many of them wait already; NULL: never. */
+        /* Whether many bytes wait to be written; NULL: never. */
         bool (*congested)(void *data);
         const char *profile; /* --profile, or NULL */
 };
@@ -36,18 +36,18 @@ struct mcp_host {
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,
                    const struct tool_provider *tools, struct sessions *sessions,
                    const struct mcp_host *host, struct error *err);
-/* After the sessions were freed: their cells' ends come here. */
+/* Call after sessions_free(): cells call back into the server. */
 struct mcp_server *mcp_server_free(struct mcp_server *server);
 
 /* A line of the client. */
 void mcp_server_line(struct mcp_server *server, const char *line, size_t n);
-/* A line above the bound, which was skipped. */
+/* A line above the limit was skipped. */
 void mcp_server_line_too_long(struct mcp_server *server, size_t most);
 
-/* The server will end: streams of notifications get their last message. */
+/* The server is about to end: ends the streams of notifications. */
 void mcp_server_closing(struct mcp_server *server);
 
-/* Another config, borrowed, from now on: calls that run go on under theirs. */
+/* Uses another config, borrowed, from now on. Running calls keep theirs. */
 void mcp_server_set_config(struct mcp_server *server, const struct config *config);
 
 /* The catalogue of tools has changed. */

@@ -50,7 +50,7 @@ void subscription_unwatch(struct subscription *subscription, const struct resour
                 subscription->uris[i] = subscription->uris[--subscription->n_uris];
 }
 
-/* {"_meta":{…}, for a stream; { for the connection: what follows has no comma before it. */
+/* Begins params: {"_meta":{…}, for a stream, { for the connection. No comma may follow. */
 static int begin_params(const struct subscription *s, struct buffer *to)
 {
         int r = buffer_append(to, "{", 1);
@@ -90,7 +90,7 @@ static void tell_updated(struct mcp_server *server, const struct subscription *s
                 mcp_notify(server, "notifications/resources/updated", &params);
 }
 
-/* What of the filter is honoured: the first frame of the stream. */
+/* The first message of a stream: the parts of the filter that are supported. */
 static int append_acknowledged(const struct subscription *s, struct buffer *to)
 {
         const char *comma = "";
@@ -120,7 +120,7 @@ static int append_acknowledged(const struct subscription *s, struct buffer *to)
         return r < 0 ? r : buffer_append(to, "}}", 2);
 }
 
-/* URIs that are none of ours, and those above the bound, are left out of what is acknowledged. */
+/* Foreign URIs, and those above the limit, are not acknowledged. */
 static int read_uris(struct subscription *s, yyjson_val *list)
 {
         yyjson_val *entry;

@@ -1,7 +1,7 @@
 /*
- * Who is told of changes. A modern client opens streams with subscriptions/listen, each with a
- * filter, and every message of a stream carries its id. A legacy client is told what it asked for
- * on the connection itself: list changes once it has listed, resources that it subscribed to.
+ * Notifications of changes. A modern client opens streams with subscriptions/listen, each with a
+ * filter; every message of a stream has its id. A legacy client gets them on the connection:
+ * changes of a list after it has asked for that list, and of resources that it subscribed to.
  */
 #pragma once
 
@@ -22,19 +22,19 @@ struct subscription {
         struct subscription *next;
         struct reply reply; /* of the listen request; without an id: the legacy connection */
         bool tools, resources;
-        uint64_t tools_seen, resources_seen; /* serials of the lists that it knows of */
+        uint64_t tools_seen, resources_seen; /* serials of the last lists that it was notified of */
         struct resource_uri *uris;
         size_t n_uris;
 };
 
 void subscription_done(struct subscription *subscription);
 
-/* subscriptions/listen: takes the reply, which stays open. */
+/* subscriptions/listen; takes ownership of the reply, which is answered when the stream ends. */
 void subscriptions_listen(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply);
-/* The client ended a stream: nothing follows. Returns whether there was one of this id. */
+/* The client cancels a stream: no message follows. Returns whether there is one with this id. */
 bool subscriptions_cancel(struct mcp_server *server, yyjson_val *id);
-/* We end: each stream gets its result. */
+/* The server ends: each stream gets its result. */
 void subscriptions_close(struct mcp_server *server);
 void subscriptions_free(struct mcp_server *server);
 
@@ -42,8 +42,8 @@ void subscriptions_free(struct mcp_server *server);
 int subscription_watch(struct subscription *subscription, const struct resource_uri *uri);
 void subscription_unwatch(struct subscription *subscription, const struct resource_uri *uri);
 
-/* Tells those who have not heard yet that the list of this serial is there. */
+/* Notifies those that do not know the list with this serial. */
 void subscriptions_tools_changed(struct mcp_server *server, uint64_t serial);
 void subscriptions_resources_changed(struct mcp_server *server, uint64_t serial);
-/* A resource has other contents, or is gone. */
+/* A resource has changed or was removed. */
 void subscriptions_updated(struct mcp_server *server, const struct resource_uri *uri);

@@ -45,7 +45,7 @@ static const char purpose[] = "Use run_python to compute, to work through data, 
                               "sandbox and only what is "
                               "printed comes back. Variables persist.\n";
 
-/* Text of other servers in ours: one line, no control characters. */
+/* Appends text of an upstream server: one line, no control characters. */
 static int append_clean(struct buffer *to, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
@@ -93,7 +93,7 @@ int tool_append_signature(yyjson_val *tool, struct buffer *to)
         return r < 0 ? r : buffer_append(to, ")", 1);
 }
 
-/* Appends what there is of one server's line within `most` bytes of the whole. */
+/* Appends the line of one server, within a total of `most` bytes. */
 static int append_server(yyjson_val *server, size_t most, struct buffer *to)
 {
         yyjson_val *tools = yyjson_obj_get(server, "tools"), *tool;
@@ -128,7 +128,7 @@ static bool is_disabled(yyjson_val *server)
         return yyjson_equals_str(yyjson_obj_get(server, "state"), "disabled");
 }
 
-/* Servers in the config's order, each with as many signatures as its share of the room takes. */
+/* Servers in the order of the config, each with as many signatures as fit into its share. */
 static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
 {
         size_t i, n;
@@ -151,7 +151,7 @@ static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
         return r;
 }
 
-/* What of the outside is in reach beside the tools. */
+/* What the code can reach besides the tools. */
 static int append_reach(const struct config_profile *profile, struct buffer *to)
 {
         bool loopback = profile && profile->network == CONFIG_NETWORK_LOOPBACK;
@@ -194,8 +194,8 @@ static int append_description(const struct config *config, const struct config_p
         return r;
 }
 
-/* What the tools of the user's servers may do, by their own hints; the defaults are the
- * specification's. */
+/* What the tools of the upstream servers may do, by their hints; the defaults are those of the
+ * specification. */
 struct hints {
         bool destructive, open_world;
 };
@@ -207,8 +207,7 @@ static bool hint(yyjson_val *tool, const char *name, bool otherwise)
         return yyjson_is_bool(value) ? yyjson_get_bool(value) : otherwise;
 }
 
-/* Whether code may change a directory of the host's, under this profile or one that it may ask
- * for. */
+/* Whether code may change a directory of the host, with this profile or one that it may choose. */
 static bool may_write(const struct config *config, const struct config_profile *own)
 {
         for (size_t i = 0; i < config->n_profiles; i++) {

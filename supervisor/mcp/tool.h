@@ -1,10 +1,10 @@
 /*
  * run_python as the client sees it: the answer to tools/list, and the server's instructions.
  *
- * Both are made from the config, the connection's profile and the catalogue of tools alone, so that
- * they are the same for every connection of a profile and, byte for byte, until the catalogue
- * changes. Limits: CLIENTS read 4,000 characters of each at least, some only the first 240 of the
- * instructions or 150 of the description.
+ * Both depend on the config, the connection's profile and the catalogue of tools only: they are the
+ * same, byte for byte, for every connection with that profile until the catalogue changes. Limits:
+ * most clients read at least 4,000 characters of each, some only the first 240 of the instructions
+ * or 150 of the description.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ enum {
 #define TOOL_NAME "run_python"
 
 /* catalogue: the payload of a CATALOG frame (rpc/frame.h). Appends the result object of
- * tools/list, as it is for a profile (NULL: a config has none, as tests make it). */
+ * tools/list for a profile (NULL: the config has none, in tests). */
 int tool_append_list(const struct config *config, const struct config_profile *profile,
                      const struct buffer *catalogue, struct buffer *to, struct error *err);
 

@@ -13,7 +13,7 @@ enum { MOST = 200 };
 
 static void check_rendered(const struct cell_outcome *outcome)
 {
-        const struct result_view view = {
+        const struct result_options view = {
                 .session = "default", .max_output = MOST, .kinds = CONTENT_ALL};
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
         _cleanup_json_ yyjson_doc *doc = NULL;

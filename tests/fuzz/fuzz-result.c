@@ -14,7 +14,7 @@ static void check_rendered(const struct cell_outcome *outcome)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
         _cleanup_json_ yyjson_doc *doc = NULL;
-        const struct result_view view = {
+        const struct result_options view = {
                 .session = "default", .max_output = MOST, .kinds = CONTENT_ALL};
         struct error err = {};
 

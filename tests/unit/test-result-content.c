@@ -20,7 +20,7 @@ static void show(struct cell_outcome *o, const char *payload)
 static yyjson_val *render(struct cell_outcome *o, size_t most, unsigned kinds)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
-        const struct result_view view = {
+        const struct result_options view = {
                 .session = "my-session", .max_output = most, .kinds = kinds};
         struct error err = {};
 

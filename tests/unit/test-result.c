@@ -40,7 +40,7 @@ static void outcome_result(struct cell_outcome *o, const char *json)
 static yyjson_val *render(const struct cell_outcome *o, size_t most)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
-        const struct result_view view = {
+        const struct result_options view = {
                 .session = "default", .max_output = most, .kinds = CONTENT_ALL};
         struct error err = {};
 
