@@ -1,14 +1,14 @@
 /*
- * What the monitor tells the processes of a sandbox, as messages of fixed size: the template's
- * set-up (struct template_plan) and each session (struct session_plan), both over the template's
- * control socket, a SOCK_SEQPACKET pair. Monitor, cloister-init and cloister-worker are one build.
+ * Messages of fixed size between the monitor and the processes of a sandbox, over the template's
+ * control socket, a SOCK_SEQPACKET pair: the set-up of the template (struct template_plan) and of
+ * each session (struct session_plan). Monitor, cloister-init and cloister-worker are of one build.
  *
  *     monitor                    template
  *       TEMPLATE_PLAN + fds  ->             mounts the image, loads its filter, boots CPython
  *                            <-  TEMPLATE_READY | TEMPLATE_FAILED
  *       SESSION_CREATE + fds ->             clone3, into its cgroup where it can
- *                            <-  SESSION_HERE, from the new PID 1; SCM_CREDENTIALS tell its pid
- *       SESSION_GO           ->             read by PID 1: it is known, and in its cgroup
+ *                            <-  SESSION_HERE, from the new PID 1, its pid in SCM_CREDENTIALS
+ *       SESSION_GO           ->             for PID 1: the monitor has checked it and put it into its cgroup
  *                            <-  SESSION_MADE | SESSION_FAILED, once PID 1 exec'd
  */
 #pragma once

@@ -1,7 +1,6 @@
 /*
- * System calls without libc: the kernel's own answer, negative errno, and nothing of a thread's is
- * touched. For code that several threads run, or that runs in an interpreter with a libc that is
- * not ours.
+ * System calls without libc: they return the kernel's value, negative errno on failure, and do not
+ * use errno. For code that several threads run, or that runs in an interpreter with another libc.
  */
 #pragma once
 

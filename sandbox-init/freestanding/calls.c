@@ -1,6 +1,6 @@
 /*
- * libc's system calls, as many as the sources of cloister-module use, in the signatures of the
- * headers that they include.
+ * The system call functions of libc that the sources of cloister-module use, with the prototypes of
+ * the libc headers.
  *
  * errno is one for all threads: only code that holds the interpreter's lock, or runs alone between
  * clone and exec, may come here. The channel, which several threads use, makes raw calls.
@@ -40,7 +40,7 @@ static long result(long r)
 #define CALL(number, a, b, c, d, e, f)                                                             \
         result(raw_call(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)))
 
-/* Variable arguments, all taken as the kernel takes them: as long. */
+/* All variable arguments are read as long, as the kernel reads them. */
 long syscall(long number, ...)
 {
         long a[6];
@@ -127,7 +127,7 @@ off_t lseek(int fd, off_t offset, int whence)
 
 int dup2(int from, int to)
 {
-        /* dup3() refuses what dup2() takes for done. */
+        /* dup3() fails with equal descriptors; dup2() returns them. */
         if (from == to)
                 return fcntl(from, F_GETFD, 0) < 0 ? -1 : to;
         return (int)CALL(SYS_dup3, from, to, 0, 0, 0, 0);

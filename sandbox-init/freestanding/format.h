@@ -1,5 +1,5 @@
 /*
- * printf's conversions, as many as messages here use: %d %i %u %x %o %c %s %p %%, the lengths hh h
+ * The conversions of printf that messages use: %d %i %u %x %o %c %s %p %%, the lengths hh h
  * l ll z j, the flags 0 and -, width and precision (also as *). No floating point and no locale.
  */
 #pragma once

@@ -1,4 +1,4 @@
-/* Bytes and strings. Compiled as freestanding: the compiler calls the first four by itself. */
+/* Functions for memory and strings. The compiler generates calls of the first four. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 
 #include "sandbox-init/freestanding/format.h"
 
-/* A plain loop would be recognised as a call of the very function that it is in. */
+/* The compiler would replace a plain loop by a call of this same function. */
 static void move_up(unsigned char *to, const unsigned char *from, size_t n)
 {
 #if defined(__x86_64__)
@@ -142,7 +142,7 @@ int snprintf(char *restrict text, size_t size, const char *restrict format, ...)
         return r;
 }
 
-/* What making a session may meet. */
+/* The errors that may occur when a session is made. */
 const char *strerrordesc_np(int code)
 {
         static const struct {

@@ -1,10 +1,10 @@
 /*
- * PID 1 of a sandbox: reaps, interrupts the worker when told, reports how it ended.
+ * PID 1 of a sandbox: reaps processes, interrupts the worker on request, reports its wait status.
  *
- * Static, with an empty environment and a neutral name, non-dumpable and filtered before the worker
- * may go on: nothing in here can be read or taken over from inside. When it ends, the kernel ends
- * everything in the namespace; so it ends when the worker does, and when the monitor lets go of the
- * control pipe.
+ * It is static, has an empty environment, and is non-dumpable and filtered before it releases the
+ * worker: code in the sandbox can neither read nor control it. When PID 1 ends, the kernel kills all
+ * processes of the namespace. It ends when the worker ends, and when the monitor closes the control
+ * pipe.
  */
 #include "sandbox-init/init/init.h"
 
@@ -20,8 +20,7 @@
 #include "base/filter-load.h"
 #include "rpc/sandbox-messages.h"
 
-/* The first process forked in a pid namespace; it cannot be another's while we have not reaped it.
- */
+/* The first process forked in a pid namespace. The pid is not reused before init has reaped it. */
 enum { WORKER_PID = 2 };
 
 static void on_child(int number)
@@ -29,7 +28,7 @@ static void on_child(int number)
         (void)number; /* only has to interrupt ppoll() */
 }
 
-/* SIGCHLD is blocked but in ppoll(), so that none is missed between the wait and the sleep. */
+/* SIGCHLD is only unblocked in ppoll(), so that none is missed between waitpid() and ppoll(). */
 static int watch_children(sigset_t *while_waiting)
 {
         struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_NOCLDSTOP};
@@ -58,7 +57,7 @@ static int reap(void)
         return 0;
 }
 
-/* Returns 1 when the monitor has let go. */
+/* Returns 1 when the monitor has closed the control pipe. */
 static int obey(void)
 {
         char command;

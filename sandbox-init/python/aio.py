@@ -1,4 +1,4 @@
-"""asyncio, imported when somebody needs it.
+"""asyncio, imported on first use.
 
 That takes longer than CPython takes to start, so a template makes its first sessions without. Whoever imports it there,
 the guest's code or ours, has it taught by those who asked for that. What these modules need of it they take from here:
@@ -8,15 +8,15 @@ what the guest puts in its place is not what we were written for.
 import sys
 
 module = None
-loading = False  # by us: an interrupt waits for the end of it, as half of asyncio cannot be imported again
-# isinstance() of nothing, as long as there is none.
+loading = False  # by Cloister. An interrupt waits until it is imported: a half-imported asyncio cannot be imported again
+# Until asyncio is imported, no exception is an instance of this.
 CancelledError = Future = Task = ()
 _files = ()
 _pupils = []
 
 
 def running_loop():
-    """asyncio's own takes this place."""
+    """Replaced by asyncio.CancelledError."""
 
 
 def is_loop(filename):
@@ -25,7 +25,7 @@ def is_loop(filename):
 
 
 def when_loaded(learn):
-    """Calls it with the module: now, or when there is one."""
+    """Calls the function with the module asyncio, now or once it is imported."""
     if module is None:
         _pupils.append(learn)
     else:

@@ -1,4 +1,4 @@
-"""The first of ours that runs in a template: finds the rest (sandbox-init/worker/worker.c runs this)."""
+"""The first Python of Cloister that runs in a template, started by sandbox-init/worker/worker.c: imports the others."""
 
 import builtins
 import gc
@@ -17,7 +17,7 @@ class Embedded:
     the build found.
     """
 
-    # The guest may put anything in the place of a builtin; these modules keep what they were written for.
+    # The guest may replace builtins; these modules keep the original ones.
     builtins = dict(vars(builtins))
 
     @classmethod
@@ -46,7 +46,7 @@ class Embedded:
 
 
 sys.meta_path.insert(0, Embedded)
-# What is imported stays, and is looked at once.
+# Nothing imported here is freed: one collection is enough.
 gc.disable()
 from cloister import template  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""tools, mcp_<server> and what is in them: objects that call."""
+"""The objects `tools` and mcp_<server>, and the tools in them."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from cloister.exact import Unfit, encode_guest
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.results import read_answer, read_text, unwrap
 
-MOST_WAITS = 12  # of 10 s, for the one server that has the tool; the broker gives it up sooner
+MOST_WAITS = 12  # of 10 s each, for the server that has the tool; the broker gives the server up earlier
 MOST_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
 
@@ -71,7 +71,7 @@ def _argument_error(entry, wrong):
 
 
 def make_call(entry, args, kwargs):
-    """The payload of a CALL; everything that is wrong with the arguments is found here."""
+    """The payload of a CALL. All errors in the arguments are raised here."""
     if not args:
         data = entry.fast_call.payload(kwargs)
         if data is not None and len(data) <= MOST_BYTES:
@@ -98,9 +98,9 @@ class Tool:
     def __init__(self, library, channel, key):
         self._library = library
         self._channel = channel
-        self._key = key  # (server, name), or what was asked for while servers were starting
-        self._found = None  # what the key means
-        self._seen = -1  # in this state of the library
+        self._key = key  # (server, name), or the name that was looked up while servers were starting
+        self._found = None  # the Entry of the key
+        self._seen = -1  # the state of the catalogue that _found is from
 
     def _entry(self):
         if self._seen != self._library.changes:
@@ -149,7 +149,7 @@ class Tool:
         try:
             payload = make_call(entry, args, kwargs)
         except ToolArgumentError:
-            # By a schema of an earlier time, perhaps, of a server that is another one by now.
+            # The schema may be an old one, from before the server was restarted or replaced.
             if not self._library.may_doubt(entry.server):
                 raise
             entry = self._resolved(await self._library.settled_async(True))

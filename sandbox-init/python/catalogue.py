@@ -1,4 +1,4 @@
-"""The tools there are, as the broker last said; read when somebody first asks."""
+"""The catalogue of tools that the broker sent last; decoded on first use."""
 
 from cloister import aio
 from cloister.channel import QUERY
@@ -62,7 +62,7 @@ class Catalogue:
         for entry in self.entries:
             self.by_qualified.setdefault(entry.qualified, []).append(entry)
         unique = [name for name, entries in self.by_name.items() if len(entries) == 1]
-        # An identifier that a tool of several servers shares is nobody's.
+        # An identifier that tools of several servers share refers to none of them.
         taken = {identifier(name) for name in self.by_name} - {identifier(name) for name in unique}
         self.names = {
             text: self.by_name[name][0]
@@ -132,8 +132,8 @@ class Library:
         self._version = -1
         self._read = None
         self.changes = 0  # how often it has changed
-        self._asking = None  # the task that asks, for all that wait
-        self._doubted = set()  # servers known from an earlier time only, that were waited for once
+        self._asking = None  # the task that asks the broker, for all that wait
+        self._doubted = set()  # servers with a cached catalogue only, which were waited for once
         self.on_change = None
 
     def on_frame(self, version, payload):
@@ -147,7 +147,7 @@ class Library:
             self.on_change()
 
     def current(self):
-        """Never waits; empty before the broker said anything."""
+        """Never waits; empty before the broker has sent one."""
         if self._read is None:
             try:
                 self._read = Catalogue(decode_nearest(self._raw)) if self._raw else Catalogue({})
@@ -159,14 +159,14 @@ class Library:
         return self._raw is not None and not self.current().starting()
 
     def awaits(self, key):
-        """Whether a key names a server that is starting: longer than for others it pays to wait."""
+        """Whether a key names a server that is starting, which is worth a longer wait."""
         starting = self.current().starting()
         if isinstance(key, tuple):
             return key[0] in starting
         return any(key.startswith(name + ".") for name in starting)
 
     def may_doubt(self, name):
-        """Whether what is known of a server may be old, and waiting may tell. True once a server."""
+        """Whether the tools known of a server may be out of date, so that waiting may help. True once for each server."""
         server = self.current().servers.get(name)
         if server is None or server.state != "cached" or name in self._doubted:
             return False
@@ -174,7 +174,7 @@ class Library:
         return True
 
     def refreshed(self):
-        """With what has arrived in the meantime."""
+        """The current catalogue, with what has arrived in the meantime."""
         self._channel.pump()
         return self.current()
 

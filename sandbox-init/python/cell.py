@@ -1,4 +1,4 @@
-"""One cell: compiled, run, and what became of it."""
+"""Compiles and runs one cell, and describes its outcome."""
 
 import builtins
 from contextvars import copy_context
@@ -10,7 +10,7 @@ from cloister.exact import is_exact, printable
 from cloister.interrupts import calls_guest
 from cloister.main_loop import keep_context
 
-CO_COROUTINE = 0x80  # as inspect has it, which is imported by those who want it
+CO_COROUTINE = 0x80  # inspect.CO_COROUTINE, without importing inspect
 _PLAIN_BITS = 63
 REPR_MOST = 256 * 1024
 
@@ -30,7 +30,7 @@ def _is_async(code):
 
 
 def _forgotten(value):
-    """A coroutine, or a gather() of some, as a cell's value: nobody but us can await it any more."""
+    """Whether the value of a cell is a coroutine or a gather(), which no other code can await any more."""
     return isinstance(value, CoroutineType) or (
         isinstance(value, aio.Future) and not isinstance(value, aio.Task)
     )
@@ -56,7 +56,7 @@ class Cells:
         if missing is not None:
             return Outcome(error=missing)
         filename = sources.add(source, filename)
-        # A warning of an earlier cell's line is none of this one's.
+        # A warning shown for a line of an earlier cell may be shown for this cell again.
         if "__warningregistry__" in self._namespace:
             del self._namespace["__warningregistry__"]
         try:
@@ -126,7 +126,7 @@ def describe(outcome, interrupted=False):
 
 
 def describe_plainly(outcome):
-    """The bytes of the same for the values that most cells have, else None."""
+    """The same as JSON bytes, for simple values; None for others."""
     value = outcome.value
     if outcome.error is not None:
         return None
@@ -166,7 +166,7 @@ def _one_line(error):
 
 
 def describe_exit(error):
-    """As CPython does at the end of a script: None and 0 are fine, another object is printed and means 1."""
+    """The exit code as at the end of a script: None means 0; any object but an int is printed and means 1."""
     from cloister.stdio import complain
 
     code = error.code

@@ -1,8 +1,8 @@
-"""The frames to and from the broker, and who waits for which.
+"""Frames to and from the broker, and the calls that wait for an answer.
 
-Whoever waits reads: there is no thread for it. A thread that blocks takes the right to read, waits for frames and
-hands each to whom it is for; others that block wait behind it; an event loop watches the channel as long as a call
-of its tasks is out, and reads when nobody else does. `core` is the module _cloister, or a test's stand-in.
+There is no reader thread: a thread that waits for an answer takes the reader lock, waits for frames and delivers each
+to the call that it answers. Other threads that wait then wait for that thread. An event loop watches the channel while a
+call of its tasks is pending, and reads if no thread does. `core` is the module _cloister, or a test's stand-in.
 """
 
 from _thread import allocate_lock
@@ -16,7 +16,7 @@ RESULT, CALL, DISPLAY, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x45, 0x47, 0x
 
 
 class Waiter:
-    """One call that is out. payload: as _cloister.read() gives it. Who waits for it has a lock or a loop; one that is
+    """A pending call. payload: as _cloister.read() returns it. The waiting code has a lock or a loop; a task that is
     alone in its loop needs no future."""
 
     done = False
@@ -38,7 +38,7 @@ class Waiter:
             try:
                 self.loop.call_soon_threadsafe(self._settle)
             except RuntimeError:
-                pass  # that loop is closed, and its tasks with it
+                pass  # the loop is closed, and its tasks are gone
 
     def _settle(self):
         if self.future is not None and not self.future.done():
@@ -48,12 +48,12 @@ class Waiter:
         try:
             self.lock.release()
         except RuntimeError:
-            pass  # nobody sleeps on it
+            pass  # no thread waits for the lock
 
 
 @coroutine
 def _turn():
-    """Lets others run that have something to do."""
+    """Lets other tasks of the loop run."""
     yield
 
 
@@ -66,12 +66,12 @@ class Channel:
         self._inbox = []
         self._reader = allocate_lock()
         self._blocked = []  # waiters of threads, in order
-        self._watching = {}  # event loop -> calls that its tasks have out
-        self._watched = None  # the one that watches whether or not there are any
+        self._watching = {}  # event loop -> number of pending calls of its tasks
+        self._watched = None  # the loop that always watches the channel
         self.on_exec = None  # (id, payload)
         self.on_catalogue = None  # (version, payload)
         self.on_file = None  # (kind, payload): the payload of the answer
-        self._pulled = False  # while an answer was sent, more frames came
+        self._pulled = False  # more frames came while an answer was sent
 
     @property
     def fd(self):
@@ -90,7 +90,7 @@ class Channel:
             self.pump()
 
     def _drop(self, number):
-        """Nobody waits for this answer any more."""
+        """Tells the broker that the answer is not needed any more."""
         if self._waiters.pop(number, None) is None:
             return
         try:
@@ -99,7 +99,7 @@ class Channel:
             pass  # in a child
 
     def pump(self):
-        """Hands on what has arrived, unless another thread is at it."""
+        """Delivers the frames that have arrived, unless another thread does so."""
         if self._reader.acquire(False):
             try:
                 self._read()
@@ -179,7 +179,7 @@ class Channel:
         inbox = self._inbox
         self._core.read(inbox)
         while inbox:
-            # Taken out last: should a signal handler of the guest raise here, it is only delivered twice.
+            # Removed last: if a signal handler of the guest raises here, the frame is delivered twice, not lost.
             self._deliver(*inbox[0])
             del inbox[0]
             if self._pulled and not inbox:
@@ -192,7 +192,7 @@ class Channel:
             if waiter is not None:
                 waiter.finish(payload)
             if isinstance(payload, int) and self._core.send(DROP, number, b'{"lost":true}'):
-                self._pulled = True  # and the broker has its memory back
+                self._pulled = True
         elif kind == EXEC:
             self.on_exec(number, payload)
         elif kind == CATALOG:
@@ -227,7 +227,7 @@ class Channel:
                     self._park(waiter)
         finally:
             self._blocked.remove(waiter)
-            # Should the right to read have been passed to us, it must not be lost.
+            # If this thread was woken to read, another one has to be woken in its place.
             self._wake_one()
 
     def _park(self, waiter):

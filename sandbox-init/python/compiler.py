@@ -1,4 +1,4 @@
-"""A cell's source as code objects, and the names it reads without setting them."""
+"""Compiles a cell's source to code objects, and finds the names that it reads without setting them."""
 
 import __future__
 import gc
@@ -11,7 +11,8 @@ from types import CodeType
 
 _INSIDE = frozenset(["", " ", "\t", "\n", "#", ")", "]", "}"])
 
-# What an instruction does with the name whose index is its argument; from Python 3.11 on LOAD_GLOBAL has a flag below it.
+# What an instruction does with the name whose index is its argument. Since Python 3.11 the lowest bit of LOAD_GLOBAL's
+# argument is a flag.
 _READING = {
     opmap[name]: int(name == "LOAD_GLOBAL" and sys.version_info >= (3, 11))
     for name in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
@@ -23,7 +24,7 @@ _IMPLIED = frozenset(["__annotations__", "__conditional_annotations__", "__name_
 _EXTENDED_ARG = opmap["EXTENDED_ARG"]
 _NAMING = _WRITING.union(_READING, [_EXTENDED_ARG])
 
-# As ast has them. Its types are made by the first who wants a tree.
+# The flags of ast, without importing it: it creates its types on import.
 _ALLOW_TOP_LEVEL_AWAIT, _ONLY_AST = 0x2000, 0x0400
 
 LARGE = 128 * 1024  # characters; a syntax tree takes some hundred times as many bytes
@@ -38,11 +39,11 @@ _STATEMENTS = (
 )
 _OTHERS = "async else for from if yield".split()
 
-# A line that starts as an expression does. Whether it is one, the compiler will say.
+# A line that starts like an expression. The compiler decides whether it is one.
 _may_be_value = re.compile(
     r"(?!(?:%s)\b)[^\s#@)\]}=([{\"'][^=([{\"'\n]*(?:[=!<>]=[^=([{\"'\n]*)*(?m:$|[([{\"'])|[([{\"']" % "|".join(_STATEMENTS + _OTHERS)
 ).match
-# One that no expression goes on with, not even in brackets, nor a string of three quotes that ends behind it.
+# A line that cannot continue an expression, in brackets or not, nor end a triple-quoted string.
 _is_statement = re.compile(
     r"(?:(?:%s)\b|from\b[^\n]*\bimport\b)(?!(?s:.)*(?:\"\"\"|'''|;))" % "|".join(_STATEMENTS)
 ).match
@@ -53,7 +54,7 @@ _CLOSING = re.compile("[)\\]}]").search
 
 
 def _last_statement(text):
-    """Where the last line starts that is neither indented nor a comment nor the end of brackets."""
+    """The offset of the last line that is neither indented, nor a comment, nor the end of brackets."""
     end = len(text)
     while end > 0:
         start = text.rfind("\n", 0, end) + 1
@@ -85,7 +86,7 @@ class Compiler:
         if found is not None:
             return found
         enabled = _is_enabled()
-        _disable()  # it would go through a growing tree again and again
+        _disable()  # a collection would traverse the growing tree again and again
         try:
             return (self._compile_large if len(source) > LARGE else self._compile)(source, filename)
         finally:
@@ -247,7 +248,7 @@ def free_names(tree):
 
 
 def _walk(tree):
-    """As ast.walk(), which stands on builtins that the guest may have replaced."""
+    """The same as ast.walk(), without builtins that the guest may have replaced."""
     import _ast as ast
 
     waiting = [tree]

@@ -1,4 +1,4 @@
-"""_discover(), _search() and _schema(): what tools there are. Plain values, which may also be awaited."""
+"""_discover(), _search() and _schema(), which list tools. They return plain values, which may also be awaited."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""display(): what a cell shows beside its output.
+"""display(): shows images and other values beside the output of a cell.
 
 What a model can look at (images, audio), HTML and SVG go to the broker; text, Markdown and JSON are printed, so that
 they stand in their place among the rest of the output.
@@ -21,7 +21,7 @@ LARGEST = 5 * 1024 * 1024 // 4 * 3  # of an image, in bytes: as base64 what the 
 MOST_HELD = 32  # displays of background work, kept for the next cell
 PRINTED = ("text/plain", "text/markdown", "application/json")
 
-# In this order: what a model sees best comes first.
+# In the order of preference for a model.
 _BUNDLE = (
     "image/png image/jpeg image/webp image/gif image/svg+xml audio/wav audio/mpeg audio/ogg text/markdown text/html"
     " application/json text/plain"
@@ -86,7 +86,7 @@ class Displays:
         self._channel = channel
         self._files = files
         self._interrupts = interrupts
-        self._cell = None  # its number, while one runs
+        self._cell = None  # the number of the running cell
         self._held = []  # payloads
         self.figures = Figures(self._show_figure)
 
@@ -195,11 +195,11 @@ class Displays:
         try:
             return _call(getattr(value, method))
         except Exception:
-            return None  # an optional library is missing, say: the next way may do
+            return None  # for instance without an optional library: the next representation is tried
 
     @staticmethod
     def _convert(image):
-        """A PIL image in a mode that PNG does not know."""
+        """Converts a PIL image whose mode PNG does not support."""
         buffer = BytesIO()
         _call(lambda: image.convert("RGB").save(buffer, "PNG"))
         return buffer.getvalue()
@@ -227,14 +227,14 @@ class Displays:
         self._send(payload)
 
     def _keep(self, mime, data):
-        """Too large to show: a file of it at least."""
+        """Writes an image that is too large to show to a file."""
         path = self._files.keep(mime, data)
         told = "kept as %s" % path if path else "and it could not be kept: no room in /workspace/out"
         _call(sys.stdout.write, "[%s of %.1f MiB: too large to show, %s]\n" % (mime, len(data) / 1048576, told))
 
     def _send(self, payload):
         if self._cell is None:
-            # Of a background task or thread: the next cell shows it.
+            # From a background task or thread: sent with the next cell.
             if len(self._held) < MOST_HELD:
                 self._held.append(payload)
             return

@@ -1,4 +1,4 @@
-"""What a tool call may raise."""
+"""The exceptions that a tool call raises."""
 
 import sys
 

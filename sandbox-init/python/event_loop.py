@@ -1,4 +1,4 @@
-"""The event loop of the main thread (main_loop.py). Imports asyncio: only where there is one."""
+"""The event loop class of the main thread (main_loop.py). Imports asyncio."""
 
 import selectors
 from _socket import socketpair
@@ -23,9 +23,9 @@ class Selector(selectors.PollSelector):
     def __init__(self, channel):
         super().__init__()
         self._channel = channel
-        self.open = None  # makes the loop's descriptors, as long as it has none
-        self.waker = None  # the key of the loop's own socket, when there is nothing else beside the channel
-        self._looked = False  # in the last turn
+        self.open = None  # creates the loop's descriptors; None once it has them
+        self.waker = None  # the key of the loop's own socket, if only that and the channel are registered
+        self._looked = False  # polled in the last turn
 
     def _changed(self):
         self.waker = None
@@ -65,7 +65,7 @@ class Selector(selectors.PollSelector):
         elif timeout > 0:
             wait = min(ceil(timeout * 1e3), MOST_WAIT)
         elif self._looked:
-            # Something is to run: a look at the descriptors in every second turn will do.
+            # Callbacks are ready: polling the descriptors in every second turn is enough.
             self._looked = False
             return []
         else:
@@ -81,9 +81,9 @@ class Selector(selectors.PollSelector):
         try:
             self.open()
         except OSError:
-            # The guest holds all descriptors that there are. Meanwhile no thread can wake us.
+            # The guest uses all descriptors. Threads cannot wake the loop, so it polls.
             return super().select(RETRY if timeout is None else min(timeout, RETRY))
-        return []  # a thread that found nothing to wake has left something to run, perhaps
+        return []  # a thread may have added a callback before there was a socket to wake
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -95,14 +95,14 @@ class Loop(asyncio.SelectorEventLoop):
     def __init__(self, selector, on_open, on_wakeup_fd):
         self._ssock = self._csock = None
         super().__init__(selector)
-        self.turns = self._ready  # what is to run next
+        self.turns = self._ready  # the callbacks to run next
         self._kept = set()
         self._on_open = on_open
         self._on_wakeup_fd = on_wakeup_fd
         selector.open = self._open
 
     def _make_self_pipe(self):
-        """Not yet, in asyncio's constructor."""
+        """Called by asyncio's constructor: does nothing, _open() creates the sockets."""
 
     def _open(self):
         self._on_open(self)
@@ -111,7 +111,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._selector.open = None
 
     def _connect(self):
-        """As asyncio's own _make_self_pipe(), of sockets that nobody has put another class in the place of."""
+        """The same as asyncio's _make_self_pipe(), with the original socket class, which the guest may have replaced."""
         self._ssock, self._csock = socketpair()
         self._ssock.setblocking(False)
         self._csock.setblocking(False)
@@ -125,12 +125,12 @@ class Loop(asyncio.SelectorEventLoop):
             self._on_wakeup_fd(-1)
 
     def has_begun(self):
-        """Whether it has had a turn, or something for its first one has come."""
+        """Whether the loop has run, or has something to run."""
         selector = self._selector
         return bool(self._ready or self._scheduled or self._closed or selector.open is None or selector.get_map())
 
     def rests(self):
-        """Whether nothing is to run before a frame, a signal or a thread comes."""
+        """Whether the loop has nothing to run until a frame, a signal or a thread wakes it."""
         return not (self._ready or self._scheduled or self._closed or self._selector.waker is None)
 
     def waker_alone(self):
@@ -161,7 +161,7 @@ class Loop(asyncio.SelectorEventLoop):
             self._renew_self_pipe()
 
     def _renew_self_pipe(self):
-        # Detached rather than closed: their numbers may be files of the guest's by now.
+        # Detached, not closed: the guest may have opened other files under their numbers.
         self._remove_reader(self._ssock.detach())
         self._csock.detach()
         self._internal_fds -= 1

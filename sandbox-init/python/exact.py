@@ -31,7 +31,7 @@ def _make_encode():
             ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_refuse
         ).encode
     string = _encoder.c_encode_basestring or _encoder.py_encode_basestring
-    # Without its memory of what it is in: who encodes has looked at the depth, and recursion has a bound.
+    # No check for circular references: the depth was checked before.
     pieces = _encoder.c_make_encoder(None, _refuse, string, None, ":", ",", False, False, False)
     join = "".join
 
@@ -51,7 +51,7 @@ def _exact_float(text):
 def _nearest_int(text):
     try:
         return int(text)
-    except ValueError:  # beyond the digit limit
+    except ValueError:  # more digits than int() converts
         return float(text)
 
 
@@ -103,7 +103,7 @@ def encode_own(value):
 
 
 def encode_scalars(values):
-    """Bytes of a dict of strings, numbers and booleans; None when something in it would not arrive the same."""
+    """JSON bytes of a dict of strings, numbers and booleans; None if a value would not arrive unchanged."""
     try:
         return _encode(values).encode("utf-8")
     except ValueError:
@@ -147,7 +147,7 @@ def _check_keys(value):
 
 
 def _locate(value, path, depth):
-    """Finds what made encoding fail, for the message."""
+    """Finds the value that could not be encoded, for the error message."""
     if depth > MOST_DEPTH:
         raise Unfit("more than %d levels of lists and dicts" % MOST_DEPTH, path)
     if isinstance(value, str):

@@ -1,6 +1,6 @@
-"""matplotlib's figures, shown as a notebook does: by plt.show(), and at the end of the cell that made them.
+"""Shows matplotlib's figures as a notebook does: in plt.show(), and at the end of the cell that made them.
 
-matplotlib is no part of Cloister: when code imports matplotlib.pyplot, its show() is taught. The backend is Agg, by
+matplotlib is no part of Cloister: when code imports matplotlib.pyplot, its show() is patched. The backend is Agg, by
 MPLBACKEND in the environment; another one that the code chooses is left alone.
 """
 
@@ -50,7 +50,7 @@ class Figures:
         self._seen.append(figure)
 
     def finish(self):
-        """Figures that are open at the end of a cell, as notebooks do. Figures are the guest's code: what they raise is its own."""
+        """Shows the figures that are open at the end of a cell. This runs code of the guest, which may raise."""
         pyplot = sys.modules.get(_PYPLOT)
         try:
             if pyplot is not None and _is_agg():

@@ -17,7 +17,7 @@ ROOT = "/workspace"
 OUT = "out"
 EMPTY_TMPFS = 40  # of a directory there, which grows by 20 with each entry (BOGO_DIRENT_SIZE of the kernel's mm/shmem.c)
 MOST_NAMED = 100  # in a result
-MOST_ENTRIES = 10_000  # that are looked at
+MOST_ENTRIES = 10_000  # that a walk visits
 MOST_DEPTH = 16
 MOST_PATH = 255  # bytes
 MOST_CHUNK = 1024 * 1024
@@ -27,7 +27,7 @@ _types = None
 
 
 def mime_type_of(path):
-    """By the name alone."""
+    """The MIME type, by the file name only."""
     global _types
     if _types is None:
         import mimetypes
@@ -58,8 +58,8 @@ class Files:
         self._root = root
         self._out = os.path.join(root, OUT)
         self._out_bytes = os.fsencode(self._out)
-        self._known = {}  # path -> what tells that a file has changed
-        self._empty = None  # the size of out/ without entries, where the size tells
+        self._known = {}  # path -> key of the file's last version
+        self._empty = None  # the size of an empty out/, on a file system where the size counts the entries
         self._kept = 0
 
     def start(self):
@@ -71,7 +71,7 @@ class Files:
         """(files made or changed since the last time, how many there are of those): described, sorted, at most
         MOST_NAMED. What is beyond the bounds of the walk is counted as one more."""
         if not self._known and self._core.directory_size(self._out_bytes) in (-1, self._empty):
-            return [], 0  # nothing is opened for most cells
+            return [], 0  # the usual case: nothing has to be opened
         found, cut = self._walk()
         before, self._known = self._known, {path: key for path, (key, size) in found.items()}
         new = sorted(path for path, key in self._known.items() if before.get(path) != key)

@@ -22,7 +22,7 @@ class MainLoop:
         self.idle = False
 
     def main(self):
-        """The main thread's loop; a new one when the guest has closed it."""
+        """The main thread's loop; a new one if the guest has closed it."""
         if self._loop is None or self._loop.is_closed():
             self._loop = self._make()
         self._thread = get_ident()
@@ -41,11 +41,11 @@ class MainLoop:
             pass  # in a child
 
     def prepare(self):
-        """In the template: a loop for its workers, which has no descriptors yet."""
+        """In the template: creates the loop of its workers, without descriptors."""
         aio.load().set_event_loop(self.main())
 
     def adopt(self):
-        """Before a cell: asyncio.run() leaves no current loop behind."""
+        """Before a cell: sets the current event loop again, which asyncio.run() unsets."""
         asyncio = aio.module
         if asyncio is None:
             return
@@ -55,14 +55,14 @@ class MainLoop:
             if type(policy) is asyncio.unix_events._UnixDefaultEventLoopPolicy and policy._local._loop is loop:
                 return
         except Exception:
-            pass  # another version's inside
+            pass  # a version of asyncio with other internals
         try:
             asyncio.set_event_loop(loop)
         except Exception:
-            pass  # the guest has broken asyncio; a cell without await does not need it
+            pass  # the guest's changes broke asyncio; a cell without await does not need it
 
     def is_needed(self):
-        """Between cells: a thread of the guest may read the next one, or want the loop."""
+        """Between cells: whether the loop has to run. A thread of the guest may read the next cell, or use the loop."""
         loop = self._loop
         return threads_count() > 0 or (loop is not None and loop.has_begun())
 
@@ -76,7 +76,7 @@ class MainLoop:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def rest(self):
-        """Waits without the loop while nothing is to run in it. Returns whether it did; then a cell may have arrived."""
+        """If the loop has nothing to run, waits without it. Returns whether it waited; a cell may have arrived then."""
         loop = self._loop
         if loop is None or not loop.rests():
             return False
@@ -126,8 +126,8 @@ class MainLoop:
         loop.run_until_complete(task)
 
     def patch_asyncio(self, asyncio):
-        """What notebooks have taught people to expect: create_task() in a cell without await starts in the
-        background, asyncio.run() works in every cell."""
+        """Patches asyncio to work as in a notebook: create_task() in a cell without await starts a background task, and
+        asyncio.run() works in every cell."""
         create_task, run = asyncio.create_task, asyncio.run
 
         @functools.wraps(create_task)
@@ -156,7 +156,7 @@ class MainLoop:
 
 @calls_guest
 def _nested(outer, run, args, options):
-    """asyncio.run() inside a running loop: that loop stands still meanwhile, as with any blocking call."""
+    """asyncio.run() inside a running loop: the outer loop is blocked meanwhile, as by any blocking call."""
     asyncio = aio.module
     swap = getattr(asyncio.tasks, "_swap_current_task", None)
     task = swap(outer, None) if swap else None
@@ -171,7 +171,7 @@ def _nested(outer, run, args, options):
 
 
 def keep_context(variables):
-    """What a task has set in its copy of the context variables (decimal's precision, say), set here too."""
+    """Copies context variables that a task has set, such as decimal's precision, to the current context."""
     current = copy_context()
     for variable, value in variables.items():
         if variable not in current or current[variable] is not value:

@@ -1,4 +1,4 @@
-"""What a tool or server is called in Python."""
+"""Python identifiers for the names of tools and servers."""
 
 import keyword
 import unicodedata

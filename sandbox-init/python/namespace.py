@@ -18,7 +18,7 @@ from cloister.names import server_identifiers
 
 MODULES = ("asyncio", "json", "re", "math", "datetime", "collections", "itertools", "functools")
 
-# Code that uses one of these may mean any name.
+# Code that uses one of these may read any name.
 _DYNAMIC = {"eval", "exec", "globals", "locals", "vars", "dir"}
 
 
@@ -28,13 +28,13 @@ class Namespace:
         self._channel = channel
         self._library = Library(channel)
         self._library.on_change = self._on_change
-        self._ours = {}  # names of tools and servers that we put there
+        self._ours = {}  # names of tools and servers that were added
         self._wanted = False  # a cell has asked for such a name
-        self._later = set()  # modules of MODULES that nobody has needed yet
-        self._waited_for = ()  # servers that did not come up in time
+        self._later = set()  # modules of MODULES that are not imported yet
+        self._waited_for = ()  # servers that did not start in time
 
     def start(self, display):
-        """In the template: what every session has."""
+        """In the template: adds the names that every session has."""
         self._names.pop("_cloister", None)
         discovery = Discovery(self._library)
         self._names.update((name, sys.modules[name]) for name in MODULES if name in sys.modules)
@@ -57,12 +57,12 @@ class Namespace:
             self._names.setdefault(name, module)
 
     def add_modules(self, names=MODULES):
-        """Of those that no session has to import, what is not there yet."""
+        """Adds the modules that the template has imported meanwhile."""
         for name in self._later.intersection(names):
             try:
                 self._add_module(name, aio.load() if name == "asyncio" else importlib.import_module(name))
             except ImportError:
-                pass  # the guest has broken it; the name is nobody's then
+                pass  # the guest's changes broke it: the name stays unset
 
     def on_catalogue(self, version, payload):
         self._library.on_frame(version, payload)
@@ -79,7 +79,7 @@ class Namespace:
                 break
         else:
             for name in self._ours:
-                if name not in have:  # it was deleted, say
+                if name not in have:  # the guest deleted it
                     self._put()
                     break
             return
@@ -95,7 +95,7 @@ class Namespace:
             self._wait()
 
     def _wait(self):
-        """A name may be that of a tool whose server is starting. One that never comes up is waited for once."""
+        """A name may belong to a tool whose server is starting. A server that does not start is waited for only once."""
         starting = self._library.current().starting()
         if starting and set(starting) <= set(self._waited_for):
             return

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-# Distributions that are not called as what is imported from them. Source: the projects' own pages on PyPI.
+# Distributions whose name differs from their modules'. Source: the projects' pages on PyPI.
 DISTRIBUTIONS = {
     "attr": "attrs",
     "bs4": "beautifulsoup4",
@@ -37,14 +37,14 @@ DISTRIBUTIONS = {
     "zmq": "pyzmq",
 }
 
-# Modules that people write themselves, and parts of Python that an image goes without.
+# Names of modules that people write themselves, and parts of Python that an image lacks.
 OWN = frozenset(
     "app common conf config constants core data helper helpers lib main models mymodule schema script settings src "
     "test tests types util utils".split()
 )
 LEFT_OUT = frozenset("idlelib tkinter turtle turtledemo".split())
 
-# What the image was made with, as people asked for it.
+# The packages that the image was built with, as requested.
 ASKED_FOR = "/etc/cloister/with"
 
 
@@ -61,7 +61,7 @@ def _is_third_party(name):
         return False
     if name.lower() in OWN or name in LEFT_OUT or name in getattr(sys, "stdlib_module_names", sys.builtin_module_names):
         return False
-    # One of the agent's own that is just not in sys.path, or was not found for another reason.
+    # A module of the agent that is not in sys.path.
     return not any(os.path.lexists(os.path.join("/workspace", name + end)) for end in ("", ".py"))
 
 
@@ -70,7 +70,7 @@ def hint(error):
     try:
         return _hint(error)
     except Exception:
-        return ""  # the guest has broken what this stands on
+        return ""  # the guest's changes broke a module that this needs
 
 
 def _hint(error):
@@ -91,8 +91,8 @@ def _hint(error):
 
 # ---- scripts -----------------------------------------------------------------------------------------------------
 
-MARK = "# /// script"  # without it in the source nothing is said
-# Text, compiled with the first use: few scripts need them, and every template would wait.
+MARK = "# /// script"  # a source without it declares nothing
+# Compiled on first use, because few scripts need them.
 _BLOCK = r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+)^# ///$"
 _REQUIREMENT = r"(?s)\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^]]*\])?\s*(@[^;]*|\(?[^;)]*\)?)\s*(?:;(.*))?$"
 _SPECIFIER = r"\s*(===|==|!=|<=|>=|~=|<|>)\s*([A-Za-z0-9.*+!_-]+)\s*$"
@@ -101,7 +101,7 @@ _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": 
 
 
 class MissingPackages(ImportError):
-    """A script says that it needs what the image lacks; nothing of it was run."""
+    """A script declares requirements that the image lacks; it was not run."""
 
 
 MissingPackages.__module__ = "cloister"
@@ -112,7 +112,7 @@ def canonical(name):
 
 
 def metadata(source):
-    """What a script says that it needs: (requires-python or "", dependencies). Raises ValueError."""
+    """The declared requirements of a script: (requires-python or "", dependencies). Raises ValueError."""
     match = re.search(_BLOCK, source.replace("\r\n", "\n"))
     if match is None:
         return "", []
@@ -130,7 +130,7 @@ def metadata(source):
 
 
 def _read_without_toml(text):
-    """Before Python 3.11: the two keys, whose values Python writes as TOML does."""
+    """For Python before 3.11, without tomllib: the two keys, whose TOML values are also Python literals."""
     import ast
 
     found = {}
@@ -147,7 +147,7 @@ def _read_without_toml(text):
 
 
 def _key(version):
-    """Orders releases and what comes before and after them."""
+    """A sort key for releases, pre-releases and post-releases."""
     match = re.match(_VERSION, version)
     if match is None:
         raise ValueError(version)
@@ -158,7 +158,7 @@ def _key(version):
 
 
 def fits(version, specifiers):
-    """Whether a version is within ">=1, <2"; what can't be told fits."""
+    """Whether a version matches ">=1, <2"; true for what cannot be parsed."""
     return all(_fits_one(version, one) for one in specifiers.strip(" ()").split(",") if one.strip())
 
 
@@ -188,7 +188,7 @@ def _begins(have, base):
 
 
 def applies(marker):
-    """Whether an environment marker holds here; what can't be told does not."""
+    """Whether an environment marker is true here; false for what cannot be parsed."""
     import ast
     import platform
 
@@ -241,7 +241,7 @@ def _lacking(needs):
 
 
 def missing(source, filename):
-    """MissingPackages when a script says that it needs what is not here, else None."""
+    """MissingPackages if a script declares requirements that are not met, else None."""
     script = filename if filename and not filename.startswith("<") else None
     shown = script or "the script"
     try:

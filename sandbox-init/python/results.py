@@ -1,4 +1,4 @@
-"""What a tool call returns: the value that is meant rather than the message that carries it."""
+"""Converts the result of a tool call to a Python value."""
 
 import errno
 import re
@@ -10,7 +10,7 @@ from cloister.exact import decode, decode_text
 from cloister.signature import is_wrapped
 
 
-# An answer that is one plain text and no more, of moderate size: it needs no walk through its JSON.
+# An answer that consists of one plain text of moderate size, recognized without parsing all of its JSON.
 _ONE_TEXT = re.compile(
     rb"""
     \{"ok":true,"result":\{ "content": \[ \{ "type": "text", "text": "([^"\\\x00-\x1f]{0,4000})" \} \] (?:, "isError": false )?\}\}
@@ -66,13 +66,13 @@ class Audio(Blob):
 
 
 class File(Blob):
-    """An embedded resource. text: what a text resource says, else None."""
+    """An embedded resource. text: the content of a text resource, else None."""
 
     text = None
 
 
 class Link:
-    """A resource that a server can be asked for: uri, name, mime_type, description."""
+    """A link to a resource of the server: uri, name, mime_type, description."""
 
     def __init__(self, block):
         self.uri = block.get("uri")
@@ -142,7 +142,7 @@ def unwrap(result, server, tool, output_schema):
 
 
 def read_text(payload):
-    """What unwrap() makes of read_answer(), for an answer that is nothing but a text; None for another."""
+    """The same as unwrap() of read_answer() for an answer that consists of one text; None for others."""
     found = _ONE_TEXT(payload) if type(payload) is bytes else None
     if found is None:
         return None
@@ -153,7 +153,7 @@ def read_text(payload):
 
 
 def _says_wrapped(result):
-    """FastMCP's other way to say it, in the result's own _meta."""
+    """FastMCP's other marker of a wrapped result, in the result's _meta."""
     meta = result.get("_meta")
     told = meta.get("fastmcp") if isinstance(meta, dict) else None
     return isinstance(told, dict) and told.get("wrap_result") is True
@@ -185,7 +185,7 @@ def _block(block):
 
 
 def _bytes(text):
-    """Of either alphabet, with padding or without; what is something else is refused, not guessed at."""
+    """Decodes base64 of either alphabet, with or without padding; refuses anything else."""
     text = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
     if not _BASE64.fullmatch(text):
         raise ValueError("no base64")
@@ -193,7 +193,7 @@ def _bytes(text):
 
 
 def _text(text):
-    """Text that is one JSON object or array is what it says; any other is text: "007" stays "007"."""
+    """Decodes a text that is one JSON object or array; any other stays text, such as "007"."""
     start = text.lstrip(" \t\r\n")[:1]
     if start in ("{", "["):
         try:

@@ -1,4 +1,4 @@
-"""Arguments checked against a JSON Schema before they leave: the subset of 2020-12 that tools use.
+"""Validates arguments against a JSON Schema before they are sent: the subset of 2020-12 that tools use.
 
 What is not understood (a remote $ref, a pattern that is no Python pattern, too much nesting) passes: the server has
 the last word, and a check here must not refuse what it would take.
@@ -9,7 +9,7 @@ import re
 MOST_DEPTH = 64
 MOST_STEPS = 200_000
 MOST_PATTERN = 1_000  # characters of a pattern, which comes from the server
-MOST_MATCHED = 100_000  # characters it is held against
+MOST_MATCHED = 100_000  # characters of a value that it is matched against
 MOST_UNIQUE = 2_000
 
 _TYPES = {
@@ -28,7 +28,7 @@ def _is_number(value):
 
 
 def check(value, schema):
-    """What is wrong with a value, as one line that names the place; None when nothing is."""
+    """The first error in a value, as one line that names the place; None if it is valid."""
     try:
         return _Checker(schema).check(value, schema, "", 0)
     except (RecursionError, OverflowError):
@@ -36,7 +36,7 @@ def check(value, schema):
 
 
 def resolve(reference, root):
-    """What a local $ref points at; True (anything goes) when it leads nowhere we go."""
+    """The schema that a local $ref refers to; True (any value) for other references."""
     if reference == "#":
         return root
     if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -67,7 +67,7 @@ def equal(a, b):
 
 
 def show(value, most=60):
-    """A value as JSON would have it, in short."""
+    """A value as JSON, shortened."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     try:
@@ -226,7 +226,7 @@ class _Checker:
 
 
 def _is_loose(alternatives):
-    """Alternatives that we read only in part may seem to fit both."""
+    """Alternatives that are only partly understood may both seem to match."""
     return any(not isinstance(of, dict) or "$ref" in of or "format" in of for of in alternatives)
 
 
@@ -258,7 +258,7 @@ def _check_string(value, schema, path):
 
 
 def _matches(pattern, text):
-    """True, False, or None when there is no telling."""
+    """True, False, or None if it cannot be decided."""
     if len(pattern) > MOST_PATTERN or len(text) > MOST_MATCHED:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The cells' source code, kept where tracebacks and inspect look for it."""
+"""Keeps the source code of cells in linecache, where tracebacks and inspect read it."""
 
 import io
 import linecache
@@ -9,18 +9,18 @@ from collections import deque
 # over, but by exceptions that were kept: those of the last ones will do.
 MOST_PLAIN = 1_000
 MOST_DEFINING = 10_000
-SLACK = 100  # that many are looked at, and given up, at a time
+SLACK = 100  # that many are checked and dropped at a time
 MOST_CHARACTERS = 16 * 1024 * 1024
-LARGE = 64 * 1024  # characters of a cell before which the bounds are looked at in any case
+LARGE = 64 * 1024  # characters of a cell from which on the bounds are checked at once
 
 _cells = {}  # file name -> source, in order of execution
-_numbers = {}  # file name asked for, "": any -> the last number behind it
-_recent = deque()  # file names that the bounds are not held against yet
+_numbers = {}  # requested file name ("": any) -> the last number appended to it
+_recent = deque()  # file names that were not checked against the bounds yet
 _definers = set()  # those of them whose cells define something
 
 
 class _Kept:
-    """File names whose sources may be given up, oldest first."""
+    """File names whose sources may be dropped, oldest first."""
 
     def __init__(self, most):
         self._names = deque()
@@ -76,12 +76,12 @@ def _new_name(filename):
 
 
 def defining(name):
-    """Once it is known that a cell defines something."""
+    """Marks a cell that defines something."""
     _definers.add(name)
 
 
 def _settle():
-    """The sources of files are kept: a script's is one."""
+    """Keeps the source of a file, such as a script."""
     while _recent:
         name = _recent.popleft()
         if name.startswith("<cell "):
@@ -90,7 +90,7 @@ def _settle():
 
 
 def _lines(source):
-    """As the compiler counts them: str.splitlines() knows more ends than it does."""
+    """Splits lines as the compiler does: str.splitlines() splits at more characters."""
     if "\n" not in source and "\r" not in source:
         return [source + "\n"] if source else []
     lines = io.StringIO(source, newline=None).readlines()
@@ -106,11 +106,11 @@ def refresh(name):
     try:
         linecache.cache[name] = (len(source), None, lines, name)
     except Exception:
-        pass  # the guest has broken linecache; its tracebacks go without source
+        pass  # the guest's changes broke linecache: tracebacks show no source
 
 
 def forget():
-    """All of them."""
+    """Drops all sources."""
     for name in list(_cells):
         _forget(name)
     for known in _recent, _definers, _plain, _defining:

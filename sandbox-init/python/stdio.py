@@ -1,4 +1,4 @@
-"""The standard streams: as a script finds them, and still there after code has closed or replaced them."""
+"""The standard streams: set up as for a script, and restored after code has closed or replaced them."""
 
 import io
 import sys
@@ -9,14 +9,14 @@ from os import open as os_open
 _NAMES = ("<stdin>", "<stdout>", "<stderr>")
 _ATTRIBUTES = ((0, "stdin"), (1, "stdout"), (2, "stderr"))
 _own = [None, None, None]
-_spare = {}  # 1, 2 -> a copy of the pipe, for when the code closes its own
+_spare = {}  # 1, 2 -> a copy of the pipe, used when the code closes the descriptor
 
 
 def _new_stream(fd):
     raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
     raw.name = _NAMES[fd]
     buffered = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
-    # By line, as on a terminal: what was printed is out when the code hangs and must be killed.
+    # Line-buffered, so that the output is written even if the code hangs and is killed.
     stream = io.TextIOWrapper(
         buffered, encoding="utf-8", errors="backslashreplace", line_buffering=fd != 0
     )
@@ -25,7 +25,7 @@ def _new_stream(fd):
 
 
 def prepare():
-    """In the template: the streams of its workers, made over /dev/null and pipes as they will find them."""
+    """In the template: creates the stream objects of its workers, over /dev/null and pipes."""
     kept = [fcntl(fd, F_DUPFD_CLOEXEC, 3) for fd in (0, 1, 2)]
     reader, writer = pipe()
     opened = os_open(devnull, O_RDONLY), writer, writer
@@ -48,7 +48,7 @@ def _install(fd):
 
 
 def start(spare_above):
-    """In a new worker. Copies of stdout and stderr are kept at or above this descriptor number."""
+    """In a new worker: copies stdout and stderr to descriptors at or above this number."""
     for fd in (0, 1, 2):
         if _own[fd] is None:
             _install(fd)
@@ -78,7 +78,7 @@ def _restore_descriptor(fd):
 
 
 def restore_descriptors():
-    """After a cell, before anything else can get their numbers."""
+    """After a cell, before other code can get these descriptor numbers."""
     for fd in (0, 1, 2):
         if not _is_open(fd):
             try:
@@ -96,7 +96,7 @@ def restore(are_open=False):
         if not (sys.stdin.closed or sys.stdout.closed or sys.stderr.closed):
             return
     except Exception:
-        pass  # one that is no file, or gone
+        pass  # not a file, or closed
     for fd, name in _ATTRIBUTES:
         stream = getattr(sys, name, None)
         try:
@@ -132,7 +132,7 @@ def flush(core):
 
 
 def complain(text):
-    """A line on stderr, or nothing."""
+    """Writes a line to stderr, if that is possible."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

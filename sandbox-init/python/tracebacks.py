@@ -24,7 +24,7 @@ def is_ours(filename):
 
 
 def _is_agents(filename):
-    """In a cell, or in a file that is no library's."""
+    """Whether a file name is that of a cell, or of a file outside of the libraries."""
     return sources.is_cell(filename) or not filename.startswith(_LIBRARIES)
 
 

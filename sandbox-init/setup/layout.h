@@ -1,6 +1,6 @@
 /*
- * What a sandbox looks like from inside, and where the template keeps its descriptors across its
- * exec. Data only; docs/architecture.md tells the order of the steps.
+ * The layout of a sandbox as seen from inside, and the descriptors of the template across its exec.
+ * Data only.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Descriptors of the template as it serves; TEMPLATE_CONTROL_FD is 3. */
+/* Descriptors of the template while it makes sessions; TEMPLATE_CONTROL_FD is 3. */
 enum {
         LAYOUT_INIT_FD = 4,
         LAYOUT_WORKER_FILTER_FD = 5,
@@ -18,15 +18,15 @@ enum {
         LAYOUT_MODULE_FD = 9, /* cloister-module, until it is loaded */
 };
 
-/* The RPC socket is this far below the limit of open files, where code that counts up does not meet
- * it. */
+/* The RPC socket is this far below the limit of open files: code that opens files gets the lowest
+ * free numbers and does not meet it. */
 enum { LAYOUT_RPC_FD_MARGIN = 24 };
 
 #define LAYOUT_HOSTNAME  "cloister"
 #define LAYOUT_WORKSPACE "/workspace"
-#define LAYOUT_OUT       LAYOUT_WORKSPACE "/out" /* what others get, there from the beginning */
+#define LAYOUT_OUT       LAYOUT_WORKSPACE "/out" /* files for the client */
 
-/* Whether a mount's target lies where each session mounts a tmpfs of its own first. */
+/* Whether a target is below a directory on which each session mounts its own tmpfs. */
 static inline bool layout_is_late(const char *target)
 {
         static const char *const covered[] = {"/workspace", "/tmp"};
@@ -39,7 +39,7 @@ static inline bool layout_is_late(const char *target)
         return false;
 }
 
-/* The whole environment of the guest. */
+/* The environment of the guest. */
 #define LAYOUT_ENVIRONMENT                                                                         \
         {                                                                                          \
                 "PATH=/usr/local/bin:/usr/bin:/bin", ("HOME=" LAYOUT_WORKSPACE), "USER=agent",     \

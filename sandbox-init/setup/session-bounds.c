@@ -1,4 +1,4 @@
-/* What bounds the processes of a session. */
+/* Resource limits, capabilities and ids of a session. */
 #include "sandbox-init/setup/session-bounds.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 
-/* Never above what we have: raising a hard limit takes CAP_SYS_RESOURCE on the host. */
+/* Never above the current hard limit: raising it needs CAP_SYS_RESOURCE on the host. */
 static int limit(int resource, rlim_t most, struct error *err)
 {
         struct rlimit now;
@@ -49,7 +49,6 @@ int bounds_set_limits(const struct session_plan *plan, struct error *err)
         return r;
 }
 
-/* What no process of the session will have again. */
 int bounds_drop_capabilities(struct error *err)
 {
         const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
@@ -62,13 +61,13 @@ int bounds_drop_capabilities(struct error *err)
         int capability = 0;
         while (prctl(PR_CAPBSET_DROP, capability) == 0)
                 capability++;
-        /* The kernel's answer to one that it does not know. */
+        /* EINVAL: the last capability that the kernel knows was dropped. */
         if (errno != EINVAL || capability == 0)
                 return error_errno(err, errno, "drop capability %d", capability);
         return 0;
 }
 
-/* Raw syscalls: libc's would tell every thread, and there is none. */
+/* Raw system calls: libc's functions would signal the other threads, and there are none. */
 int bounds_become_user(struct error *err)
 {
         struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -79,8 +78,7 @@ int bounds_become_user(struct error *err)
                 return error_errno(err, errno, "become uid %d", SANDBOX_UID);
         if (syscall(SYS_capset, &header, none) < 0)
                 return error_errno(err, errno, "capset");
-        /* The change of ids cleared it; a worker that is not dumpable cannot open its own
-         * /dev/stdout. */
+        /* The change of ids cleared it. A worker that is not dumpable cannot open /dev/stdout. */
         if (prctl(PR_SET_DUMPABLE, 1) < 0)
                 return error_errno(err, errno, "stay dumpable");
         return 0;

@@ -1,18 +1,18 @@
 /*
- * What bounds the processes of a session: resource limits, capabilities, ids. Each returns a
- * negative errno with *err, and the session is then given up.
+ * Resource limits, capabilities and ids of the processes of a session. Each function returns 0, or
+ * negative errno with *err; the session then fails.
  */
 #pragma once
 
 #include "base/error.h"
 #include "rpc/sandbox-messages.h"
 
-/* For the process and all that come of it. Hard limits go down only. */
+/* For the process and its descendants. Hard limits are only lowered. */
 int bounds_set_limits(const struct session_plan *plan, struct error *err);
 
-/* What no process of the session will have again: empties the bounding set, locks securebits. */
+/* Empties the capability bounding set and locks the securebits. */
 int bounds_drop_capabilities(struct error *err);
 
-/* Uid and gid SANDBOX_UID, for good and without capabilities. Dumpable; a parent death signal is to
- * be set anew. */
+/* Becomes uid and gid SANDBOX_UID, for good and without capabilities. Stays dumpable; the parent
+ * death signal is cleared. */
 int bounds_become_user(struct error *err);

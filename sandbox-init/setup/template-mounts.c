@@ -1,13 +1,13 @@
 /*
  * Host directories in a template.
  *
- * Theory of operation. A mount can be copied only by who sees it in its own mount namespace, and
- * only the working directory moves along into a new one. So each source is copied by a child that
- * enters it and takes a mount namespace for that purpose; the copy is detached, belongs to no
- * namespace, and reaches us by the shared table of descriptors. It is whole: the kernel shows
- * nobody what the mounts below a directory cover, and each of them gets the same flags.
+ * Theory of operation. Only a process that has a mount in its own mount namespace can copy it, and
+ * only the working directory is carried along into a new mount namespace. So a child process copies
+ * each source: it enters the source and unshares its mount namespace. The copy is detached, belongs
+ * to no namespace, and is passed on in the descriptor table, which the child shares. It includes the
+ * mounts below the source, all with the same flags, so that what they cover stays hidden.
  *
- * Links in the image or in a source are never followed on the way to a target.
+ * Symbolic links in the image or in a source are never followed on the way to a target.
  */
 #include "sandbox-init/setup/template-mounts.h"
 
@@ -51,7 +51,7 @@ static int copy_tree(void *data)
         struct copying *c = data;
 
         if (fchdir(c->source) < 0)
-                error_errno(&c->error, errno, "enter it as the uid of sandboxes");
+                error_errno(&c->error, errno, "enter the directory as the uid of sandboxes");
         else if (unshare(CLONE_NEWNS) < 0)
                 error_errno(&c->error, errno, "unshare the mount namespace");
         else
@@ -74,7 +74,7 @@ static int clone_one(const struct template_mount *mount, int source, int *ret, s
         waitpid(pid, NULL, 0);
         if (c.tree < 0) {
                 if (!error_is_set(&c.error))
-                        error_set(&c.error, EIO, "its copy was not made");
+                        error_set(&c.error, EIO, "the copy was not made");
                 error_context(&c.error, "mount for %s", mount->target);
                 *err = c.error;
                 return -c.error.code;
@@ -94,7 +94,7 @@ int mounts_clone(const struct template_plan *plan, const int *sources, struct te
         return r;
 }
 
-/* A new tmpfs that directories can be made on, until all is there. */
+/* A new tmpfs, writable until all directories are made. */
 static int new_room(struct template_mounts *m, struct error *err)
 {
         if (m->n_made == ARRAY_SIZE(m->made))
@@ -119,7 +119,7 @@ static int show_link(int from, const char *name, int to, struct error *err)
         return 0;
 }
 
-/* Makes one entry of `from` appear in the tmpfs `to`, which is attached. */
+/* Binds one entry of `from` into the attached tmpfs `to`. */
 static int show_entry(int from, const char *name, int to, struct error *err)
 {
         struct stat st;
@@ -155,7 +155,7 @@ static int show_entries(int from, int to, struct error *err)
                 if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
                         continue;
                 if (++count > ENTRIES_MAX)
-                        r = error_set(err, E2BIG, "it has more than %d entries", ENTRIES_MAX);
+                        r = error_set(err, E2BIG, "more than %d entries", ENTRIES_MAX);
                 else
                         r = show_entry(dirfd(dir), entry->d_name, to, err);
         }
@@ -163,7 +163,7 @@ static int show_entries(int from, int to, struct error *err)
         return r;
 }
 
-/* Puts a tmpfs with the same entries over a directory, so that another can be made beside them. */
+/* Mounts a tmpfs with the same entries over a directory, so that another entry can be made. */
 static int make_room(struct template_mounts *m, int root, const char *path, struct error *err)
 {
         _cleanup_close_ int point = mount_point_open(root, path, err);
@@ -202,7 +202,7 @@ int mounts_make_root(const struct template_plan *plan, struct template_mounts *m
                 return mount_clone(AT_FDCWD, "", image_attributes, err);
         mounts->image = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (mounts->image < 0)
-                return error_errno(err, errno, "open its root");
+                return error_errno(err, errno, "open the root");
         return new_room(mounts, err);
 }
 
@@ -214,7 +214,7 @@ int mounts_fill_root(struct template_mounts *mounts, int root, struct error *err
         return r < 0 ? error_context(err, "the image's root") : 0;
 }
 
-/* The directory of target that is there already; "." is the root. */
+/* The longest existing part of the target's path; "." is the root. */
 static void deepest_there(int root, const char *target, char *ret, size_t size)
 {
         snprintf(ret, size, "%s", target);
@@ -285,7 +285,7 @@ int mounts_attach(const struct template_plan *plan, struct template_mounts *moun
         for (uint32_t i = 0; i < mounts->n_made && r >= 0; i++) {
                 if (mount_setattr(mounts->made[i], "", AT_EMPTY_PATH, &read_only,
                                   sizeof(read_only)) < 0)
-                        r = error_errno(err, errno, "make it read-only");
+                        r = error_errno(err, errno, "make the mount read-only");
         }
         return r;
 }

@@ -1,9 +1,10 @@
 /*
- * The host directories of a profile in its template, and room for them in the image.
+ * Mounts the host directories of a profile in its template.
  *
- * A target that the image has is mounted on; one that it has not gets its directories on a small
- * read-only tmpfs, which shows what else is there by binds. Targets below /workspace and /tmp wait
- * on such a tmpfs as well: each session copies them from there onto its own (layout_is_late()).
+ * If the image has the target directory, the source is mounted on it. Otherwise the directories of
+ * the target are made on a small read-only tmpfs, into which the other entries of the image are
+ * bound. Targets below /workspace and /tmp are mounted on such a tmpfs too: each session copies them
+ * from there to its own /workspace and /tmp (layout_is_late()).
  */
 #pragma once
 

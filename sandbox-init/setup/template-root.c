@@ -1,24 +1,25 @@
 /*
  * The first half of a template.
  *
- * Theory of operation. The monitor has put us into the template's user and pid namespaces, as uid 0
- * there with every capability of that user namespace and none outside, and exec'd us from a sealed
- * memfd, so that none of its memory is ours. In order:
+ * Theory of operation. The monitor has cloned this process into the template's user and pid
+ * namespaces, as uid 0 there with every capability of that user namespace and none outside, and has
+ * exec'd it from a sealed memfd, so that it shares no memory with the monitor. Steps, in order:
  *
- *   1. the plan and its descriptors come over the control socket.
- *   2. the image becomes our directory BEFORE the mount namespace is ours: a descriptor of another
- * mount namespace cannot be cloned, but the working directory moves along.
- * The host directories of the profile take the same way, each in a child of its own.
- *   3. mount, ipc, net and uts namespaces of our own; propagation off, before anything is mounted.
- *   4. detached mounts: image, device nodes, proc. proc MUST be made while the host's whole /proc
- * is still visible: the kernel refuses a new one where the only ones in sight are masked.
- *   5. the tree is attached and becomes the root; the old root is gone BEFORE a byte of the image
- * runs.
- *   6. no_new_privs and the template's filter, then exec of cloister-worker, whose loader and libc
- * are the image's.
+ *   1. Receives the plan and its descriptors over the control socket.
+ *   2. Enters the image as its working directory, which MUST come before it unshares the mount
+ *      namespace: a descriptor of another mount namespace cannot be cloned, but the working directory
+ *      is carried along. The host directories of the profile are copied in the same way, each in a
+ *      child process.
+ *   3. Unshares mount, ipc, net and uts namespaces, and turns propagation off before it mounts
+ *      anything.
+ *   4. Makes detached mounts: image, device nodes, proc. proc MUST be made while the host's whole
+ *      /proc is visible: the kernel refuses a new proc if all visible ones are masked.
+ *   5. Attaches the tree and makes it the root. The old root is gone BEFORE a byte of the image runs.
+ *   6. Sets no_new_privs, loads the template's filter, and execs cloister-worker, whose loader and
+ *      libc are the image's.
  *
- * Sessions find here what they copy: an image that is read-only, /dev, and a whole /proc, which
- * each of them needs once to switch nested namespaces off before it covers it with its own.
+ * Sessions copy what is mounted here: a read-only image, /dev, and a whole /proc, which each session
+ * needs to forbid nested namespaces before it covers /proc with its own.
  */
 #include "sandbox-init/setup/template-root.h"
 
@@ -78,7 +79,7 @@ static int receive_plan(struct template_root *t, struct error *err)
         if (n != sizeof(message) || message.kind != TEMPLATE_PLAN ||
             message.plan.n_mounts > TEMPLATE_MOUNTS_MAX ||
             count != TEMPLATE_FD_COUNT + message.plan.n_mounts)
-                return error_set(err, EPROTO, "the plan is not one");
+                return error_set(err, EPROTO, "the plan has a wrong size or kind");
         t->plan = message.plan;
         return 0;
 }
@@ -115,7 +116,7 @@ static int make_detached(struct template_root *t, struct error *err)
         return 0;
 }
 
-/* /dev: a tmpfs of our own with the host's device nodes bound over files, then read-only. */
+/* /dev: a tmpfs with the host's device nodes bound over files, then made read-only. */
 static int fill_dev(struct template_root *t, struct error *err)
 {
         _cleanup_close_ int dev = mount_tmpfs_new(64 * 1024, 32, 0755,
@@ -166,13 +167,13 @@ static int place(int fd, int at)
         return dup2(fd, at) < 0 ? -errno : 0;
 }
 
-/* No import: what is imported first is ours to choose in bootstrap.py, in either link. */
+/* Without an import statement: bootstrap.py decides what is imported first. */
 #define CREATE_MODULE                                                                              \
         "__import__('_imp').create_dynamic(__import__('_frozen_importlib').ModuleSpec("            \
         "'_cloister', None, origin='/proc/self/fd/9')).boot()"
 static_assert(LAYOUT_MODULE_FD == 9, "CREATE_MODULE names it");
 
-/* Moves the descriptors that the worker keeps to their places and closes all others at the exec. */
+/* Moves the worker's descriptors to their numbers and marks all others close-on-exec. */
 static int place_descriptors(struct template_root *t, int *worker, struct error *err)
 {
         int moved[TEMPLATE_FD_COUNT];
@@ -206,7 +207,7 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
         return 0;
 }
 
-/* The worker's own program, which opens the image's libpython. */
+/* Execs cloister-worker, which opens the image's libpython. */
 static int exec_worker(const struct template_root *t, int worker, struct error *err)
 {
         const char *const environment[] = LAYOUT_ENVIRONMENT;

@@ -1,6 +1,5 @@
-/* The first half of a template: mounts the image and becomes cloister-worker in it. Static, C only.
- */
+/* The first half of a template: mounts the image and execs cloister-worker in it. Static, C only. */
 #pragma once
 
-/* Ends only by exec or by an error told on the control socket; returns the exit status then. */
+/* Returns only on failure, with the exit status; the error was sent on the control socket. */
 int template_root_main(void);

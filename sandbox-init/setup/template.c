@@ -1,11 +1,12 @@
 /*
- * The template as it serves.
+ * The template while it makes sessions.
  *
- * Theory of operation. One request at a time: SESSION_CREATE with its descriptors, the clone,
- * SESSION_MADE or SESSION_FAILED. Between the two the control socket belongs to the new PID 1,
- * which announces itself on it and waits for SESSION_GO, while we sleep in the clone. For session k
- * we take k as our effective ids first, because the id map that PID 1 writes must name the ids it
- * was made by; that clears our dumpable flag, which PID 1 shares and needs for /proc/self/uid_map.
+ * Theory of operation. It handles one request at a time: SESSION_CREATE with its descriptors, the
+ * clone, SESSION_MADE or SESSION_FAILED. During the clone the template sleeps and the new PID 1 uses
+ * the control socket: it sends SESSION_HERE and waits for SESSION_GO. For session k the template
+ * first takes k as its effective ids, because the id map that PID 1 writes must name the ids of the
+ * process that cloned it. That clears the dumpable flag, which PID 1 shares and needs to open
+ * /proc/self/uid_map, so it is set again.
  */
 #include "sandbox-init/setup/template.h"
 
@@ -34,8 +35,7 @@ const struct template_plan *template_plan(void)
         static struct template_plan plan;
         static bool is_read;
 
-        /* Ours and sealed: a short read is a mistake of ours, and an empty plan then mounts nothing
-         * and brings nothing up. */
+        /* Sealed, so that a short read is a bug. An empty plan then mounts nothing. */
         if (!is_read && pread(LAYOUT_PLAN_FD, &plan, sizeof(plan), 0) != sizeof(plan))
                 plan = (struct template_plan){};
         is_read = true;
@@ -69,7 +69,7 @@ static int prepare(struct error *err)
         return 0;
 }
 
-/* Raw syscalls: libc's would tell every thread, and there is none. */
+/* Raw system calls: libc's functions would signal the other threads, and there are none. */
 static int lend_id(uint32_t id, struct error *err)
 {
         if (syscall(SYS_setresgid, -1, id, -1) < 0 || syscall(SYS_setresuid, -1, id, -1) < 0)
@@ -101,7 +101,7 @@ static void prepare_network(struct session *s)
                 s->has_network = syscall(SYS_unshare, CLONE_NEWNET) == 0;
 }
 
-/* Returns 0 made, 1 in the worker, negative when the template itself is no longer sound. */
+/* Returns 0 in the template, 1 in the worker; negative errno when the template cannot go on. */
 static int make(const struct template_hooks *hooks, struct session *s, struct error *err)
 {
         int r = lend_id(s->plan.id, err);

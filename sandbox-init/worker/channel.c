@@ -106,8 +106,8 @@ bool channel_full(void)
         return channel.in.length > BUFFERED_MOST / 2 || channel.n_memfds == MEMFDS_MOST;
 }
 
-/* The kernel hands out the descriptors of one message at a time. Where the table of descriptors is
- * full, or the limit is reached, it drops them and says so. */
+/* The kernel returns the descriptors of one message at a time. If the descriptor table is full or
+ * the limit is reached, it drops them and sets MSG_CTRUNC. */
 static void keep_memfd(struct msghdr *message)
 {
         int fd = message->msg_flags & MSG_CTRUNC ? -EMFILE : -1;
@@ -119,7 +119,7 @@ static void keep_memfd(struct msghdr *message)
                 channel.memfds[channel.n_memfds++] = fd;
 }
 
-/* The room for a sender's ids is there because code may ask for them on any socket. */
+/* With room for SCM_CREDENTIALS, because code may set SO_PASSCRED on the socket. */
 static long receive(int fd, size_t most)
 {
         union {
@@ -139,7 +139,7 @@ static long receive(int fd, size_t most)
         return n;
 }
 
-/* A session whose init never got that far has no worker either: -EPIPE. */
+/* -EPIPE when init has ended before it released the worker. */
 static int await_release(void)
 {
         char byte;
@@ -198,7 +198,7 @@ void channel_next(const struct frame_header *header)
         buffer_consume(&channel.in, frame_size(header));
 }
 
-/* Code may have closed it, and opened something of its own under the number: that is left alone. */
+/* The guest may have closed the descriptor and opened another file under its number. */
 static bool is_ours(int fd, uint32_t length)
 {
         long seals = raw_call(SYS_fcntl, fd, F_GET_SEALS, 0, 0, 0, 0);

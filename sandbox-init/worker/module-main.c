@@ -1,15 +1,15 @@
 /*
  * cloister-module: the worker as an extension module that the image's own interpreter loads.
  *
- * Theory of operation. Where an image has no libpython, or a libc that is not ours, nothing that
- * was linked here can host its interpreter; but the interpreter can host us. This shared object
- * needs no library: the sources are those of cloister-worker, and what they want of libc is in
- * sandbox-init/freestanding/. Its undefined symbols are CPython's stable ABI, which the interpreter
- * exports, and three of whatever libc that has: fork(), because only it can bring its threads,
- * locks and caches over, and fflush(stdout).
+ * Theory of operation. An image without libpython, or with another libc, cannot run
+ * cloister-worker; but its interpreter can load an extension module. This shared object needs no
+ * library: it has the sources of cloister-worker, and sandbox-init/freestanding/ in place of libc.
+ * Its undefined symbols are CPython's stable ABI, which the interpreter exports, and three symbols of
+ * the interpreter's libc: fork(), because only that libc can carry its threads, locks and caches
+ * over, fflush and stdout.
  *
- * cloister-init execs the interpreter with a command that creates the module from its sealed memfd
- * and calls boot(); from there on all is as in cloister-worker.
+ * cloister-init execs the interpreter with a command that loads the module from its sealed memfd and
+ * calls boot(). The rest is the same as in cloister-worker.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ struct python_api py = {
 };
 /* clang-format on */
 
-/* Only where the interpreter's lock is held: frames that were read. */
+/* For the buffer of frames, which is only used with the interpreter's lock held. */
 void *realloc(void *p, size_t n)
 {
         return py.PyMem_Realloc(p, n);

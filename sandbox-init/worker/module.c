@@ -34,8 +34,7 @@
  *     is_tmpfs(path)
  *     forked()          in a child that Python's fork made: the channel is not its own
  *
- * When the broker or the channel is gone there is nobody left to work for: the process ends at
- * once.
+ * When the channel is closed, the process exits at once.
  */
 #include "sandbox-init/worker/module.h"
 
@@ -54,14 +53,14 @@
 #include "sandbox-init/worker/sources.h"
 #include "sandbox-init/worker/warm-up.h"
 
-/* METH_FASTCALL: every CPython since 3.7 calls so, and the limited API has the name from 3.10 on.
- * What each cell calls is called so, or as METH_O: PyArg_ParseTuple costs more than the rest. */
+/* METH_FASTCALL: supported since CPython 3.7, in the limited API since 3.10. The functions that each
+ * cell calls use this or METH_O, because PyArg_ParseTuple is slow. */
 enum { CALL_FAST = 0x0080 };
 
 static bool reported; /* template_ready() or template_failed() was called */
-static int in_wait;   /* inside wait()'s look at signals */
-static int pulled;    /* send() has read */
-static int sleepers;  /* threads inside wait()'s sleep */
+static int in_wait;   /* wait() checks for signals */
+static int pulled;    /* send() has read frames */
+static int sleepers;  /* threads that wait in wait() */
 
 bool module_has_reported(void)
 {
@@ -90,7 +89,7 @@ static PyObject *none(void)
         return py.Py_BuildValue("");
 }
 
-/* Not through CPython: its exit handlers are the guest's, and nobody waits for them. */
+/* Not through CPython, which would run exit handlers of the guest. */
 static _Noreturn void leave(int status, const char *why)
 {
         char text[600];
@@ -131,7 +130,7 @@ static bool take_id(PyObject *object, unsigned long long *ret)
         return *ret != (unsigned long long)-1 || !py.PyErr_Occurred();
 }
 
-/* The pending exception as "Type: message" (cut), which it then no longer is. */
+/* Formats the pending exception as "Type: message", cut at n bytes, and clears it. */
 static void exception_text(char *text, size_t n)
 {
         PyObject *type = NULL, *value = NULL, *traceback = NULL;
@@ -174,8 +173,7 @@ static PyObject *run_source(const char *name)
         return py.PyEval_EvalCode(code, globals, globals);
 }
 
-/* Neither the globals nor the result of the bootstrap are ever released: it ends with the process.
- */
+/* The globals and the result of bootstrap.py are never released: it ends with the process. */
 static PyObject *cloister_boot(PyObject *self, PyObject *args)
 {
         char text[400];
@@ -302,7 +300,7 @@ static void pull_or_leave(void)
                 leave_lost(NULL);
 }
 
-/* In a sender that waits, which holds no interpreter lock; data is its saved thread state. */
+/* Called by a sender that waits without the interpreter's lock; data is its saved thread state. */
 static bool pull_for_sender(void *data)
 {
         PyThreadState **state = data;
@@ -315,8 +313,8 @@ static bool pull_for_sender(void *data)
         return again;
 }
 
-/* Sends, and where nothing was read meanwhile waits beside another descriptor, unless that is -1.
- * Returns what is ready (channel.h), or -1 with a Python exception. */
+/* Sends a frame. If nothing was read meanwhile, waits for the channel and for the descriptor
+ * `beside`, unless that is -1. Returns which are ready (channel.h), or -1 with an exception. */
 static int send_frame(int type, unsigned long long id, PyObject *bytes, int beside)
 {
         char *payload;
@@ -360,7 +358,7 @@ static PyObject *or_none(PyObject *object)
         return none();
 }
 
-/* What is in a memfd becomes a str at once: bytes would be one more copy of what is large. */
+/* The content of a memfd becomes a str at once: bytes would be one more copy of a large text. */
 static PyObject *take_text(const struct frame_header *header)
 {
         struct channel_view view;
@@ -409,7 +407,7 @@ static PyObject *cloister_read(PyObject *self, PyObject *list)
         return none();
 }
 
-/* A thread that sleeps on the channel would not see what is read here beside the answer. */
+/* Does not read while a thread waits for the channel: that thread would miss the other frames. */
 static PyObject *cloister_ask(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
         struct frame_header header;
@@ -459,8 +457,7 @@ static PyObject *cloister_wait(PyObject *self, PyObject *timeout)
                 return NULL;
         if (channel_peek(&header, &payload, NULL) != 0)
                 return py.PyBool_FromLong(1);
-        /* Between a look at the signals and the sleep none may slip through: the sleep unblocks it.
-         */
+        /* Blocked until the wait itself, so that no signal is missed between the check and the wait. */
         raw_signal_mask(SIG_BLOCK, &interrupt, &before);
         int signalled = check_signals();
         int ready = 0;

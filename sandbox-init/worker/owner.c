@@ -1,4 +1,4 @@
-/* Which process the worker is. */
+/* Tells the worker from its children. */
 #include "sandbox-init/worker/owner.h"
 
 #include <stddef.h>
@@ -40,7 +40,7 @@ static pid_t own_pid(void)
 
 void owner_claim(void)
 {
-        /* In a fork of one that claimed it the page is there, and wiped. */
+        /* In a fork of an owner the page exists, and is wiped. */
         if (!owner.mark)
                 owner.mark = wiped_page();
         if (owner.mark)

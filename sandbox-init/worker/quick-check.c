@@ -1,4 +1,4 @@
-/* Cheap looks at what a cell may have left behind. */
+/* Quick checks after a cell. */
 #include "sandbox-init/worker/quick-check.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * Cheap looks at what a cell may have left behind, one system call each. They tell that nothing is
- * to be done, which is so after nearly every cell; what there is to do else is Python's.
+ * Quick checks after a cell, one system call each. Nearly always they find that there is nothing to
+ * do; otherwise the Python code does a full check.
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 /* Whether descriptors 0, 1 and 2 are open. */
 bool quick_check_standard(void);
 
-/* What lstat() calls the size, if it is a directory; -1: it is none, or not there. */
+/* The size of a directory as lstat() returns it; -1 if it is not a directory or does not exist. */
 int64_t quick_check_directory(const char *path);
 
-/* Whether it is on a tmpfs, where a directory's size counts its entries. */
+/* Whether the path is on a tmpfs, where the size of a directory depends on its entries. */
 bool quick_check_is_tmpfs(const char *path);

@@ -1,12 +1,11 @@
 /*
- * The embedding interpreter.
+ * Embeds the image's CPython.
  *
- * Theory of operation. PyConfig is not in the stable ABI, so CPython starts as its own command line
- * would: `PYTHON -I -S -c BOOT`. -I ignores the environment and the user's site, -S leaves `site`
- * to our own bootstrap, where a failure can be told. BOOT imports the built-in module _cloister,
- * whose boot() runs sandbox-init/python/bootstrap.py; that serves as the template inside the same
- * call, and goes on as a worker in each fork. CPython ends the process by itself when it can't
- * start: hence the exit handler.
+ * Theory of operation. PyConfig is not in the stable ABI, so CPython is started with a command line:
+ * `PYTHON -I -S -c BOOT`. -I ignores the environment and the user's site-packages; with -S, bootstrap
+ * imports `site` later, where it can report a failure. BOOT imports the built-in module _cloister,
+ * whose boot() runs sandbox-init/python/bootstrap.py. That call serves as the template, and continues
+ * as a worker in each fork. CPython exits if it cannot start: the exit handler reports that.
  */
 #include "sandbox-init/worker/worker.h"
 
@@ -36,8 +35,7 @@ static void report_silent_end(void)
 
         if (getpid() != template_pid || module_has_reported())
                 return;
-        error_set(&error, ENOEXEC,
-                  "CPython ended while it started; what it printed about it is in the log");
+        error_set(&error, ENOEXEC, "CPython exited while it started; its output is in the log");
         template_failed(&error);
 }
 
