@@ -1,5 +1,5 @@
-/* A minimal MCP server over standard input and output, with one tool, `echo`: as small as one can
- * be that reads what it is sent. */
+/* A minimal MCP server over standard input and output with one tool, `echo`. It parses each
+ * request. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static yyjson_mut_val *result_of(yyjson_mut_doc *doc, const char *method, yyjson
         return strcmp(method, "tools/call") == 0 ? call(doc, params) : NULL;
 }
 
-/* The answer to one request, or NULL when there is none to give. */
+/* The response to one message, or NULL if none is due. */
 static char *answer(yyjson_val *request, size_t *ret_length)
 {
         yyjson_val *id = yyjson_obj_get(request, "id");

@@ -1,11 +1,11 @@
 /*
- * The floor of a cell: a CPython that does with each request what cannot be left out.
+ * The floor of a cell: a CPython that only compiles and evaluates.
  *
  *     floor-cell [LIBPYTHON]
  *
  * Reads requests of run_python on standard input, one a line, compiles the code, evaluates it in
- * one namespace and answers with the value's repr(). No stream is flushed, no signal looked for, no
- * state kept, no limit read.
+ * one namespace and writes the value's repr(). It flushes no stream, checks no signal, keeps no
+ * state and reads no limit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void *boot(const char *path)
         return python.members(python.import("__main__"));
 }
 
-/* One cell; false when it fails. */
+/* Runs one cell; false if it fails. */
 static bool answer(void *namespace, yyjson_val *request)
 {
         yyjson_val *arguments = yyjson_ptr_get(request, "/params/arguments");

@@ -1,5 +1,5 @@
 /*
- * What the kernel alone takes for a process, and for one in namespaces of its own.
+ * The kernel's own time for a new process, without and with namespaces.
  *
  *     floor-clone ROUNDS      {"fork": [ns, ...], "clone3": [ns, ...]}, each to the child's end
  *
@@ -29,7 +29,7 @@ static uint64_t now(void)
         return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Nanoseconds from the call to the child's end, 0 when there was no child. */
+/* Nanoseconds from the call to the child's end, 0 if the call failed. */
 static uint64_t child(uint64_t flags)
 {
         struct clone_args args = {.flags = flags, .exit_signal = SIGCHLD};

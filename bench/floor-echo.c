@@ -1,4 +1,4 @@
-/* The floor of any exchange over two pipes: gives back what it reads. */
+/* The floor of a round trip over two pipes: writes back what it reads. */
 #include <unistd.h>
 
 #include "base/fd.h"

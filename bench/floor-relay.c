@@ -1,11 +1,11 @@
 /*
- * The floor of a call that goes through a process in the middle: passes on what it reads to a
- * command, and what the command writes back.
+ * The floor of a call through a process in the middle: passes its input to a command, and the
+ * command's output back.
  *
  *     floor-relay COMMAND [ARGUMENT]...
  *
- * It looks at no byte, and waits until what it passes on is taken: a request and its answer have to
- * fit a pipe. A wait, a read and a write each way are what any event loop in its place makes too.
+ * It inspects no byte and writes blocking: a request and its response must fit a pipe. It makes a
+ * wait, a read and a write in each direction, as any event loop would.
  * The end of standard input closes the command's; the relay ends with the command's output.
  */
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "bench/child.h"
 
-/* Returns 0 at the end of what is read. */
+/* Returns 0 at end of file. */
 static int pass(int from, int to)
 {
         static char data[1 << 16];

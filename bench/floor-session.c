@@ -1,13 +1,13 @@
 /*
- * What a session costs without Cloister: a CPython forked into the namespaces and mounts of one.
+ * The floor of a session: a CPython forked into the same namespaces and mounts.
  *
  *     floor-session ROUNDS [HEAP_MIB [LIBPYTHON]]      {"ns": [N, ...]}
  *
- * A round goes from the making of a pipe to the byte that tells that `1+1` was evaluated in the
- * child. The child is the first process of its namespaces: no init, no monitor, no broker, nobody
- * who looks whether it is what was asked for. It writes its id map, mounts a proc and three tmpfs,
+ * A round lasts from the creation of a pipe to the byte that the child writes after it evaluated
+ * `1+1`. The child is the first process of its namespaces; there is no init, monitor or broker, and
+ * no check. It writes its id map, mounts a proc and three tmpfs,
  * gives up its capabilities and loads the filter of a worker on top of the template's. HEAP_MIB:
- * memory that the template has besides, in lists of Python.
+ * additional memory of the template, in Python lists.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@
 
 enum { MIB = 1024 * 1024, ROUNDS_MAX = 100000, ID_INSIDE = 1000, HEAP_MAX = 16 * 1024 };
 
-/* What a template has imported for its sessions. */
+/* The modules that a template imports. */
 static const char imports[] =
         "import asyncio, base64, bisect, collections, concurrent.futures, contextlib, copy,"
         "dataclasses, datetime, decimal, enum, functools, gc, hashlib, heapq, importlib.util,"
@@ -47,7 +47,7 @@ static const char imports[] =
         "threading, time, traceback, types, typing, urllib.parse, warnings\n"
         "heap = [[i] for i in range(%ld)]\n"
         "gc.collect(); gc.freeze()\n";
-/* About what a list of one number takes with its place in the list. */
+/* The approximate size of a list of one number and its slot in another list. */
 enum { BYTES_A_LIST = 104 };
 
 static struct {
@@ -114,7 +114,7 @@ static void map_ids(unsigned inside, unsigned uid, unsigned gid)
         write_file("/proc/self/gid_map", map);
 }
 
-/* As small as a template's: what is mounted is copied with each session. */
+/* As few mounts as a template has, because each session copies them. */
 static void make_root(void)
 {
         static const char *const places[] = {"proc", "dev", "tmp", "workspace", "dev/shm"};
@@ -203,7 +203,7 @@ static uint64_t one_round(int filter)
         return took;
 }
 
-/* In a child of the first process, so that it is the first one of its pid namespace. */
+/* Runs in a child, so that it is PID 1 of the pid namespace. */
 static void enter_namespaces(void)
 {
         unsigned uid = geteuid(), gid = getegid();

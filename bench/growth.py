@@ -21,7 +21,7 @@ def echo_server(bench, *arguments):
 
 
 def sessions(bench, xs, calls):
-    """One server, whose sessions become more; each is used once."""
+    """One server with a growing number of sessions; each is used once."""
     server, have = Cloister(bench), 0
     try:
         server.run("1+1")
@@ -43,7 +43,7 @@ def sessions(bench, xs, calls):
 
 
 def tools(bench, xs, calls):
-    """One upstream server with so many tools."""
+    """One upstream server with a growing number of tools."""
     for x in xs:
         server = Cloister(bench, echo_server(bench, str(x)))
         try:
@@ -59,7 +59,7 @@ def tools(bench, xs, calls):
 
 
 def session_heap(bench, xs, calls):
-    """A session that holds so many MiB of touched memory."""
+    """A session that holds a growing amount of touched memory."""
     server = Cloister(bench)
     try:
         for x in xs:
@@ -70,8 +70,8 @@ def session_heap(bench, xs, calls):
 
 
 def template_heap(bench, xs, calls):
-    """A template whose preloaded module holds so many MiB: each session begins as a copy of it."""
-    # Not below /tmp: a sandbox has one of its own.
+    """A template whose preloaded module holds memory, in MiB; each session is a copy of the template."""
+    # Not below /tmp: a sandbox mounts its own there.
     place = tempfile.mkdtemp(prefix="cloister-bench-", dir="/var/tmp")
     venv, store = os.path.join(place, "venv"), os.path.join(place, "store")
     before = dict(bench.environment)
@@ -107,7 +107,7 @@ def template_points(bench, xs, calls, venv):
 
 
 def results(bench, xs, calls):
-    """A tool's result of so many bytes, directly and into the sandbox; the same in a cell's reply to the client."""
+    """A tool's result of a growing size, called directly and from the sandbox."""
     server = Cloister(bench, echo_server(bench))
     direct = Mcp(bench, [PYTHON, "-I", bench.script("echo.py")])
     try:
@@ -124,7 +124,7 @@ def results(bench, xs, calls):
 
 
 def parallel(bench, xs, calls):
-    """So many calls of one tool at once, from one cell: the time of all, divided by their number."""
+    """A growing number of parallel calls of one tool from one cell: the total time, and that divided by the number."""
     server = Cloister(bench, echo_server(bench))
     code = """import asyncio, time
 _call = tools['echo']

@@ -1,4 +1,4 @@
-/* The C interface of whatever CPython is installed, without its headers. */
+/* The C API of an installed CPython, loaded at run time without its headers. */
 #pragma once
 
 #include <stddef.h>
@@ -8,6 +8,6 @@ struct libpython_symbol {
         void *to; /* a pointer to a function, which is set */
 };
 
-/* Opens a libpython (path, or NULL: the newest that there is) and finds the symbols. Whatever is
- * missing ends the program with one line. */
+/* Opens a libpython (path, or NULL: the newest one) and resolves the symbols. Exits with one line
+ * if something is missing. */
 void libpython_open(const char *path, const struct libpython_symbol *symbols, size_t n);

@@ -1,4 +1,4 @@
-"""What every measurement needs: the client in C, a server of Cloister's, statistics, the machine."""
+"""Shared by all measurements: the client in C, a Cloister server, statistics, the machine."""
 import contextlib
 import json
 import os
@@ -12,24 +12,24 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# An emulated machine needs so many times as long to come to rest.
+# An emulated machine needs longer pauses, by this factor.
 SLOW = float(os.environ.get("CLOISTER_TEST_SLOW", "1"))
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
 
 class Failure(Exception):
-    """A measurement that could not be made; its text is one line."""
+    """A measurement failed; the text is one line."""
 
 
 def last_line(data):
-    """What a program said at its end; what bench-ping says of it only where it said nothing."""
+    """The last line that a program printed; bench-ping's own message only if there is no other."""
     lines = data.decode(errors="replace").strip().splitlines()
     own = [line for line in lines if not line.startswith("ping: ")]
     return (own or lines or ["no word"])[-1][:300]
 
 
 def summary(values):
-    """Of nanoseconds, in milliseconds."""
+    """Statistics of nanoseconds, in milliseconds."""
     ordered = sorted(values)
     return {
         "median": statistics.median(ordered) / 1e6,
@@ -41,12 +41,12 @@ def summary(values):
 
 
 def rest(seconds):
-    """What is done while nobody waits, as making the next network namespace, shall not meet the next call."""
+    """Waits, so that background work such as the next network namespace does not delay the next call."""
     time.sleep(seconds * SLOW)
 
 
 class Ping:
-    """A program behind bench-ping (its commands are told in ping.c). Times are nanoseconds."""
+    """A program behind bench-ping (ping.c describes its commands). Times are nanoseconds."""
 
     def __init__(self, bench, command, cwd=None):
         self.errors = tempfile.TemporaryFile()
@@ -85,7 +85,7 @@ class Ping:
         return self.command(f"burst {count} {line}")["ns"]
 
     def wait(self):
-        """From the program's start to its end; it must end well."""
+        """The time from the program's start to its end. It must exit with 0."""
         done = self.command("wait")
         self.process.wait()
         if done["status"] != 0:
@@ -126,19 +126,19 @@ class Mcp(Ping):
 
 
 def cell(code, session=None, **more):
-    """The request that runs code; a session's name may hold %d."""
+    """The request that runs code; a session's name may contain %d."""
     arguments = {"code": code, **({"session": session} if session else {}), **more}
     return request("tools/call", {"name": "run_python", "arguments": arguments})
 
 
 class Cloister(Mcp):
-    """`cloister mcp` with a config of ours."""
+    """`cloister mcp` with its own config."""
 
     def __init__(self, bench, config=None):
         super().__init__(bench, [bench.cloister, "mcp", "--config", bench.config(config or {})])
 
     def run(self, code, session=None, **more):
-        """(nanoseconds, age, the value) of a cell that must end well."""
+        """(nanoseconds, age, value) of a cell, which must succeed."""
         done = self.ask(cell(code, session, **more))
         result = done["answer"].get("result", {}).get("structuredContent", {})
         if result.get("status") != "ok":
@@ -146,7 +146,7 @@ class Cloister(Mcp):
         return done["ns"], done["age_ns"], result.get("value", {}).get("json")
 
     def burst_ok(self, count, code, session=None, **more):
-        """The times of cells that must end well."""
+        """The times of cells, which must succeed."""
         self.want('"status":"ok"')
         try:
             return self.burst(count, cell(code, session, **more))
@@ -155,7 +155,7 @@ class Cloister(Mcp):
 
 
 class Bench:
-    """Where things are, and what lives as long as the run."""
+    """Paths, and resources that live as long as the run."""
 
     def __init__(self, cloister, programs, node_modules, work):
         self.cloister, self.programs, self.node_modules, self.work = cloister, programs, node_modules, work
@@ -176,7 +176,7 @@ class Bench:
         return path
 
     def warm_up(self):
-        """The image is there before anything is measured."""
+        """Builds the image before anything is measured."""
         done = subprocess.run([self.cloister, "run", "--config", self.config({}), "-c", "1"], capture_output=True,
                               check=False, env=self.environment)
         if done.returncode != 0:
@@ -194,7 +194,7 @@ class Bench:
 
 
 def end_as_interrupted():
-    """What ends a run leaves nothing of it behind, like Ctrl-C."""
+    """SIGTERM and SIGHUP clean up as Ctrl-C does."""
     for number in signal.SIGTERM, signal.SIGHUP:
         signal.signal(number, signal.default_int_handler)
 
@@ -214,7 +214,7 @@ def output(*command):
 
 
 def cgroups():
-    """What kind of control groups can be used here: "v2", "v1", "v1 and v2", "none"."""
+    """The usable versions of control groups: "v2", "v1", "v1 and v2", "none"."""
     kinds = set()
     with open("/proc/mounts", encoding="utf-8") as f:
         for line in f:
@@ -227,13 +227,13 @@ def cgroups():
 
 
 def one_cpu():
-    """Any that we may use: the last."""
+    """The CPU for round trips: the last one that this process may use."""
     return max(os.sched_getaffinity(0))
 
 
 @contextlib.contextmanager
 def pinned():
-    """All that is started meanwhile stays on one CPU, with its children."""
+    """Processes started in this context, and their children, run on one CPU."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {one_cpu()})
     try:

@@ -1,4 +1,4 @@
-"""What Cloister is held against: other ways to an isolated Python, run here and now.
+"""Other ways to run an isolated Python, measured beside Cloister.
 
 Each peer says whether it is there (why not, else), which version it is, and how it is called. A peer that is there
 but can't run on this machine says so with its own words; none is left out in silence.
@@ -15,12 +15,12 @@ TOP = os.path.dirname(HERE)
 
 
 def names(peer):
-    """The rows of a peer, which may be a class."""
+    """The names of a peer's rows; peer may be a class."""
     return [name for name, _ in peer.rows] or [peer.name]
 
 
 def once(bench, command, want="2", cwd=None):
-    """Nanoseconds from the start of a command to its end; it must print what is wanted."""
+    """Nanoseconds from the start of a command to its end. It must print the expected text."""
     ping = Ping(bench, command, cwd)
     ping.want(want)
     return ping.wait()
@@ -36,7 +36,7 @@ class Peer:
     """One way to run Python. Times are lists of nanoseconds by row."""
 
     name = title = options = ""
-    why = None       # not there: one line
+    why = None       # why it is not available: one line
     version = None
     rows = ()        # [(row, title)]
 
@@ -97,7 +97,7 @@ class Bwrap(Command):
 
 
 def root_directory(bench):
-    """A root file system for those that want a directory: the host's /usr is bound into it, as for bubblewrap."""
+    """A root file system for runtimes that need a directory: the host's /usr is bound into it, as for bubblewrap."""
     root = os.path.join(bench.work, "rootfs")
     if not os.path.exists(root):
         for name in ("usr", "proc", "dev", "tmp", "sys", "etc", "run"):
@@ -109,7 +109,7 @@ def root_directory(bench):
 
 
 def bundle(bench, user=None):
-    """An OCI bundle: all namespaces, no capability, no network, read-only; a user namespace for who is not root."""
+    """An OCI bundle: all namespaces, no capability, no network, read-only; a user namespace if the user is not root."""
     user = os.getuid() != 0 if user is None else user
     place = os.path.join(bench.work, "bundle-user" if user else "bundle")
     if os.path.exists(place):
@@ -142,8 +142,8 @@ HYBRID = "/sys/fs/cgroup/unified"
 
 
 def without_hybrid(command):
-    """crun refuses to work where version 2 of the control groups lies beside version 1: the command where only
-    version 1 is to be seen. Costs two milliseconds at most."""
+    """crun refuses hosts that mount both versions of control groups: runs the command in a mount namespace with
+    version 1 only. Takes two milliseconds at most."""
     if not os.path.ismount(HYBRID) or os.getuid() != 0:
         return command
     return ["unshare", "-m", "sh", "-c", 'umount "$0" && exec "$@"', HYBRID, *command]
@@ -177,7 +177,7 @@ class Crun(Oci):
     def command(self):
         if not os.path.ismount(HYBRID) or os.getuid() == 0:
             return without_hybrid(super().command())
-        # The user namespace is unshare's: only in one of one's own can the directory be hidden.
+        # unshare creates the user namespace, because hiding the directory needs a user namespace.
         command = super().command()
         command[command.index("--bundle") + 1] = bundle(self.bench, user=False)
         command.insert(1, "--cgroup-manager=disabled")
@@ -256,7 +256,7 @@ class Script(Peer):
 
 
 def fetched(*names):
-    """Where `quickstart bench` has put it: beside the sources, or in the build directory that this is a part of."""
+    """The directory of `quickstart bench`: in the source tree, or in the build directory that contains this file."""
     for place in (os.path.join(TOP, "build", "bench"), HERE):
         path = os.path.join(place, *names)
         if os.path.exists(path):

@@ -1,19 +1,19 @@
 /*
- * A client that costs next to nothing: starts a program, sends it lines and times the answers.
+ * A client with little overhead: starts a program, sends lines and measures the responses.
  *
  *     ping COMMAND [ARGUMENT]...
  *
  * Commands come on standard input, one a line; each that waits prints one line of JSON:
  *
  *     send LINE       sends the line and waits for nothing
- *     want TEXT       from now on each answer must contain TEXT (empty: anything will do)
- *     ask LINE        {"ns": N, "age_ns": since the start of COMMAND, "answer": the line as it
- * came} burst N LINE    the same line N times, each after the answer to the one before:
+ *     want TEXT       from now on each answer must contain TEXT (empty: any answer)
+ *     ask LINE        {"ns": N, "age_ns": since the start of COMMAND, "answer": the line}
+ *     burst N LINE    the same line N times, each after the answer to the one before:
  *                     {"ns": [N, ...]}
  *
- * Every %d in a LINE is replaced by a number that is one higher for each line sent. The answer is
- * then the line whose member "id" is that number; without a %d, the next line. The end of standard
- * input closes COMMAND's, and its exit status is waited for.
+ * Every %d in a LINE is replaced by a number that grows by one with each line. The answer is then
+ * the line whose member "id" is that number; without a %d, the next line. At the end of standard
+ * input, ping closes COMMAND's and waits for its exit status.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct peer {
         pid_t pid;
         int in, out;
         uint64_t started;
-        char *data; /* what was read and is not yet taken */
+        char *data; /* read, but not consumed yet */
         size_t begin, end, room;
         char want[256];
         unsigned last;
@@ -65,7 +65,7 @@ static void start(struct peer *p, char **command)
                 fail("start", strerror(-p->pid));
 }
 
-/* The next line, NUL in place of its end. It is there until the next call. */
+/* The next line, NUL-terminated; valid until the next call. */
 static char *next_line(struct peer *p, size_t *ret_length)
 {
         size_t looked = p->begin;
@@ -102,7 +102,7 @@ static char *next_line(struct peer *p, size_t *ret_length)
         }
 }
 
-/* Whether the line has a member "id" with this number, wherever: ids are not reused. */
+/* Whether the line has a member "id" with this number, at any depth: ids are not reused. */
 static bool is_answer(const char *line, unsigned id)
 {
         for (const char *at = line; (at = strstr(at, "\"id\"")); at++) {
@@ -118,7 +118,7 @@ static bool is_answer(const char *line, unsigned id)
         return false;
 }
 
-/* The line with its numbers in place. True when there was a %d. */
+/* Fills in the numbers. True if there was a %d. */
 static bool fill(struct peer *p, const char *template, char *line, size_t *ret_length)
 {
         const char *at, *from = template;
@@ -149,7 +149,7 @@ static void put(struct peer *p, const char *line, size_t length)
                 fail("write to the program", strerror(-r));
 }
 
-/* One line and its answer; returns the nanoseconds between. */
+/* Sends one line and reads its answer; returns the nanoseconds between. */
 static uint64_t exchange(struct peer *p, const char *template, char **ret_answer)
 {
         char line[LINE_MAX_BYTES];
@@ -198,7 +198,7 @@ static void burst(struct peer *p, char *arguments)
         printf("]}\n");
 }
 
-/* 128 and the signal's number, as shells say it. */
+/* 128 plus the number of the signal, as shells report it. */
 static int end(struct peer *p)
 {
         int status;

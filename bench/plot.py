@@ -24,7 +24,7 @@ def line(x1, y1, x2, y2, color=GRID, width=1):
 
 
 def short(value):
-    """Milliseconds as people say them."""
+    """Milliseconds with a readable unit."""
     if value >= 1000:
         return f"{value / 1000:.3g} s"
     return f"{value:.3g} ms" if value >= 0.1 else f"{value * 1000:.3g} us"

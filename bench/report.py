@@ -67,7 +67,7 @@ def curve_text(name, curve):
 
 def text(found):
     rounds = f"{found['rounds']} round{'s' if found['rounds'] > 1 else ''}"
-    lines = [found["machine"]["line"], f"{found['machine']['cloister']}; medians of {rounds}, milliseconds unless told "
+    lines = [found["machine"]["line"], f"{found['machine']['cloister']}; medians of {rounds}, milliseconds unless noted "
              "otherwise" + ("; quick: the figures mean little" if found["quick"] else "")]
     rows = found["rows"]
     if rows:

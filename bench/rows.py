@@ -1,7 +1,7 @@
-"""The rows of Cloister's own: what is measured, what it is held against, and its budget.
+"""Cloister's own rows: what is measured, what it is compared with, and its budget.
 
-A row is of one round: each measure gives nanoseconds for the rows it names. Rounds alternate over all measures, so
-that a machine that drifts drifts for all of them.
+Each measure returns nanoseconds for the rows that it names, in one round. Rounds alternate over all measures, so that
+a drift of the machine affects all rows.
 """
 import json
 import os
@@ -26,11 +26,11 @@ class Row:
     name: str
     title: str
     unit: str = "ms"
-    budget: float = None   # of the ratio, or of the value where there is nothing to hold it against
+    budget: float = None   # for the ratio, or for the value if the row is compared with nothing
     against: str = None    # a row
     budget_text: str = ""
-    floor: str = None      # a row: the least that the same work takes in the same processes
-    where: str = ""        # where the budget holds, if not everywhere
+    floor: str = None      # a row: the minimum for the same work in the same number of processes
+    where: str = ""        # where the budget applies, if not everywhere
 
 
 ROWS = (
@@ -64,12 +64,13 @@ ROWS = (
         budget_text="<= 1.5x", floor="floor-await-everything"),
     Row("memory", "memory of an idle session", unit="MiB", budget=4, budget_text="<= 4 MiB"),
     Row("calm-p99", "the answer to `ping`, 99th percentile"),
-    Row("spin-p99", "the answer to `ping` beside eight sandboxes that compute, 99th percentile", budget=3, against="calm-p99", budget_text="<= 3x"),
+    Row("spin-p99", "the answer to `ping` beside eight sandboxes that compute, 99th percentile", budget=3, against="calm-p99",
+        budget_text="<= 3x"),
 )
 
 
 class Measures:
-    """Each method that a row names; servers live from the first round to the last."""
+    """The measures, a method each. Servers live from the first round to the last."""
 
     def __init__(self, bench, quick):
         self.bench, self.quick = bench, quick
@@ -89,7 +90,7 @@ class Measures:
     # ---- from nothing ----
 
     def same_imports(self):
-        """What a cell finds imported, as far as it is the standard library's: bare python3 has to import that too."""
+        """The modules of the standard library that a cell finds imported. The compared python3 imports them too."""
         if self.imports is None:
             done = subprocess.run(
                 [self.bench.cloister, "run", "--config", self.bench.config({}), "-c",
@@ -126,7 +127,7 @@ class Measures:
     # ---- sessions ----
 
     def fresh(self):
-        """Each in a server of this round's, whose template is warm and which has nothing else to do."""
+        """Sessions of a server that was started for this round; its template is warm and the server is idle."""
         server = Cloister(self.bench, {"pool": 0})
         try:
             server.run("1+1")
@@ -157,7 +158,7 @@ class Measures:
         return {"floor-session": self.times(self.bench.program("bench-floor-session"), str(self.count(10, 2)))}
 
     def times(self, *command):
-        """What a program found that prints {"ns": [...]}."""
+        """Runs a program that prints {"ns": [...]}."""
         done = subprocess.run(command, capture_output=True, check=False, env=self.bench.environment)
         if done.returncode != 0:
             raise Failure(f"{os.path.basename(command[0])}: {last_line(done.stderr)}")
@@ -166,7 +167,7 @@ class Measures:
     # ---- a living session ----
 
     def server(self):
-        """With the three echo servers, started."""
+        """The server with the three echo servers, which are started."""
         if not self.living:
             servers = {"c": {"command": self.bench.program("bench-echo"), "args": []},
                        "python": {"command": PYTHON, "args": ["-I", self.bench.script("echo.py")]}}
@@ -190,7 +191,7 @@ class Measures:
         return {**took, "warm": server.burst_ok(count, "1+1")}
 
     def floor_cell(self):
-        """In a measure of its own: not everywhere is there a shared libpython."""
+        """A measure of its own, because some machines have no shared libpython."""
         server = Ping(self.bench, [self.bench.program(f"bench-floor-{name}") for name in ("relay", "cell")])
         try:
             count = self.count(100, 10)
@@ -227,7 +228,7 @@ class Measures:
     # ---- memory, load ----
 
     def memory(self):
-        """The slope between ten sessions and so many more; the value is MiB, scaled as the others are."""
+        """The slope of MemAvailable from ten sessions on. The value is MiB, scaled like the nanoseconds of other rows."""
         more = self.count(100, 10)
         server = Cloister(self.bench, {"pool": 0})
         try:
@@ -258,7 +259,7 @@ class Measures:
 
 
 def available():
-    """MiB, by the kernel's word."""
+    """MemAvailable in MiB."""
     with open("/proc/meminfo", encoding="utf-8") as f:
         for line in f:
             if line.startswith("MemAvailable:"):
@@ -268,9 +269,9 @@ def available():
 
 PING = '{"jsonrpc":"2.0","id":%d,"method":"ping"}'
 
-# Which rows come of which measure, and whether all that it starts is kept on one CPU. In a round trip only one process
-# has anything to do at a time; left alone, the scheduler spreads some over several CPUs and puts others on one, and
-# waking an idle CPU costs more than the work. Where things go on side by side they may.
+# The rows of each measure, and whether its processes are bound to one CPU. In a round trip only one process works at a
+# time. Without the binding, the scheduler places them on one CPU or on several, and waking an idle CPU takes longer than
+# the work. Measures whose processes work in parallel may use all CPUs.
 MEASURES = (
     ("bwrap_imports", ("bwrap-imports",), False),
     ("run", ("run",), False),
@@ -286,5 +287,5 @@ MEASURES = (
     ("memory", ("memory",), False),
     ("spin", ("calm-p99", "spin-p99"), False),
 )
-# Long ones: no more rounds than this.
+# Slow measures have at most this many rounds.
 SELDOM = {"memory": 3, "spin": 5}

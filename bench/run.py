@@ -39,7 +39,7 @@ def places(options):
 
 
 def node_modules():
-    """Beside the sources, or in the build directory that this is a part of."""
+    """In the source tree, or in the build directory that contains this file."""
     places = [os.path.join(TOP, *parts, "node", "node_modules") for parts in (("build",), ())]
     return next((path for path in places if os.path.isdir(path)), places[0])
 
@@ -49,13 +49,13 @@ PEERS = [name for peer in peers.ALL for name in peers.names(peer)]
 
 
 def here(bench):
-    """Without those that need a package of a registry; peers as far as they are installed, and those of the budgets."""
+    """The rows that need no package of a registry: those with budgets, and peers that are installed."""
     there = {name for peer in peers.ALL for name in peers.names(peer) if not peer(bench).why}
     return {name for name in OWN if not name.endswith("-everything")} | {"bwrap", "python"} | there
 
 
 def chosen(names, bench):
-    """(rows to be measured, with what they are held against, curves)."""
+    """(rows to measure, including those that they are compared with; curves)."""
     wanted, curves = set(), []
     for name in names:
         if name == "growth":
@@ -77,11 +77,11 @@ def chosen(names, bench):
 
 
 class Unknown(Failure):
-    """A name that no row has."""
+    """Reports a name that no row has."""
 
 
 class Run:
-    """One run: what was measured, and what could not be, with the reason."""
+    """One run: the measured values, and the rows that failed, with the reason."""
 
     def __init__(self, bench, wanted, rounds, quick):
         self.bench, self.wanted, self.rounds, self.quick = bench, wanted, rounds, quick
@@ -98,7 +98,7 @@ class Run:
                 say(f"{name}: {why}")
 
     def one(self, names, measure):
-        """One round of one measure; what fails once is not tried again."""
+        """One round of one measure. A measure that failed is not repeated."""
         if not self.wanted & set(names) or set(names) & set(self.missing):
             return
         try:

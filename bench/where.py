@@ -23,7 +23,7 @@ from rows import TOOL_CALLS
 from run import node_modules, places
 
 
-# What the kernel calls a process, and what it is; those of a sandbox are called what their image's interpreter is.
+# The comm of each process, and its role. Processes of a sandbox are named after the image's interpreter.
 WHO = {"cloister-broker": "the broker", "cloister-monito": "the monitor", "bench-ping": "the client",
        "bench-echo": "the tool's server"}
 SANDBOX = "the sandbox: worker, init, template"
@@ -35,7 +35,7 @@ def read(path):
 
 
 def processes(top):
-    """{pid: (name, nanoseconds on a CPU, turns)} of a process and all below it."""
+    """{pid: (name, nanoseconds on a CPU, turns)} of a process and its descendants."""
     parents = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -62,7 +62,7 @@ def processes(top):
 
 
 def spent(before, after, calls):
-    """By name: microseconds and turns a call. A process that began meanwhile counts whole."""
+    """By name: microseconds and turns for each call. A process that started meanwhile counts completely."""
     by_name = {}
     for pid, (name, took, turns) in after.items():
         name = WHO.get(name, SANDBOX)
@@ -100,7 +100,7 @@ def in_server(bench, measure, calls):
     server = Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}})
     try:
         server.run("1+1")
-        rest(1)  # in which the template imports what it will
+        rest(1)  # the template finishes its imports
         return measure(server, calls)
     finally:
         server.close()
