@@ -1,9 +1,8 @@
 /*
- * The config files as they were at one time.
+ * A snapshot of the config files.
  *
- * What is read here is what everybody sees: a file that is edited later changes nothing until all
- * are read anew, as one, so that the broker's idea of a server and the monitor's cannot drift
- * apart.
+ * Monitor and broker parse the same bytes. An edit has no effect until all files are read again
+ * together, so that the indices of servers mean the same in both processes.
  */
 #include "supervisor/config/config-files.h"
 
@@ -25,18 +24,18 @@
 struct config_file {
         char *path;
         int fd;
-        bool once; /* a pipe: there is nothing to read a second time */
+        bool once; /* a pipe, which cannot be read again */
 };
 
 struct config_files {
         struct config_file items[CONFIG_FILES_MAX];
         size_t count;
         bool trusted_only;
-        const struct config_files *before; /* while they are read anew, or NULL */
+        const struct config_files *before; /* while reading again, or NULL */
 };
 
-/* Whose word counts: in the privileged modes a config names programs that run with more than their
- * author's rights. */
+/* Whether the file's owner is trusted: in the privileged modes a config names programs that run
+ * with more rights than its author may have. */
 static int check_trusted(const char *path, const struct stat *st, struct error *err)
 {
         if (st->st_uid != 0)
@@ -61,7 +60,7 @@ static const struct config_file *find(const struct config_files *files, const ch
 static int open_file(const char *path, bool trusted_only, bool *once, struct error *err)
 {
         struct stat st;
-        /* Not blocking: a named pipe in a directory must not hold us up. */
+        /* O_NONBLOCK: opening a named pipe must not block. */
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
         if (fd < 0 || fstat(fd, &st) < 0)
@@ -71,14 +70,14 @@ static int open_file(const char *path, bool trusted_only, bool *once, struct err
         int r = trusted_only ? check_trusted(path, &st, err) : 0;
         if (r < 0)
                 return r;
-        /* `--config <(jq …)`: read to its end. */
+        /* `--config <(jq …)`: read until end of file. */
         *once = S_ISFIFO(st.st_mode);
         if (*once)
                 r = fd_set_nonblocking(fd, 0);
         return r < 0 ? error_errno(err, -r, "%s", path) : take_fd(fd);
 }
 
-/* What is in a sealed copy. Its offset is shared with the broker, which reads it too. */
+/* Reads a sealed copy. pread(): the broker shares its offset. */
 static int read_copy(int fd, char **ret, size_t *length, struct error *err)
 {
         struct stat st;
@@ -111,7 +110,7 @@ static int read_file(const struct config_files *files, const char *path, bool *o
         return r < 0 ? error_context(err, "%s", path) : 0;
 }
 
-/* Reads, parses and keeps one file. Takes nothing of it when that fails. */
+/* Reads, parses and stores one file. On failure nothing of it is stored. */
 static int add_file(struct config_files *files, const char *path, struct config *config,
                     struct error *err)
 {
@@ -146,12 +145,12 @@ static int is_json_name(const struct dirent *entry)
 
 static int by_bytes(const struct dirent **a, const struct dirent **b)
 {
-        /* Not alphasort(): the order must not depend on the locale. */
+        /* Not alphasort(), whose order depends on the locale. */
         return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* One that was good before and is not any more is somebody's mistake of this moment: with it left
- * out, its servers would go. */
+/* A file that was valid before and is broken now is an error: skipping it would remove its
+ * servers. */
 static int add_from_directory(struct config_files *files, const char *directory, const char *name,
                               struct config *config, struct error *err)
 {

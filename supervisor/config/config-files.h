@@ -1,6 +1,6 @@
 /*
- * The config files as they were at one time: each a sealed memfd, parsed here and again, from the
- * same bytes, by the broker.
+ * A snapshot of the config files: each a sealed memfd, which the broker parses again from the same
+ * bytes.
  */
 #pragma once
 
@@ -33,12 +33,12 @@ int config_files_open(const char *const *paths, size_t n, bool trusted_only,
                       struct config_files **ret, struct error *err);
 struct config_files *config_files_free(struct config_files *files);
 
-/* Whether both are of the same files with the same bytes. */
+/* Whether both name the same files with the same bytes. */
 bool config_files_same(const struct config_files *a, const struct config_files *b);
 
 #define CONFIG_SYSTEM_PATH "/etc/cloister/config.json"
 
-/* The user's own file. False where there is no place for one. */
+/* The path of the user's own file. False: neither XDG_CONFIG_HOME nor HOME is set. */
 bool config_files_user_path(char *ret, size_t size);
 
 size_t config_files_count(const struct config_files *files);

@@ -1,4 +1,4 @@
-/* Watching the directories of the config files. */
+/* Watches the directories of the config files with inotify. */
 #include "supervisor/config/config-watch.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 
 enum {
         PLACES_MAX = 2048,
-        SETTLE_MS = 150, /* an editor's write, rename and chmod are one change */
-        AT_MOST = 10,    /* times that it is put off: something always changes there */
+        SETTLE_MS = 150,  /* joins an editor's write, rename and chmod to one change */
+        SETTLE_MOST = 10, /* so often at most: something may change all the time */
 };
 
 enum {
@@ -24,7 +24,7 @@ enum {
                  IN_DELETE_SELF | IN_MOVE_SELF | IN_ATTRIB | IN_ONLYDIR,
 };
 
-/* A name in a directory whose changes count; name NULL: every name. */
+/* A name in a watched directory; NULL: every name. */
 struct place {
         int wd;
         char *directory, *name;
@@ -37,7 +37,7 @@ struct config_watch {
         size_t n_paths;
         struct place places[PLACES_MAX];
         size_t n_places;
-        unsigned int put_off;
+        unsigned int delays;
         void (*changed)(void *data);
         void *data;
 };
@@ -56,7 +56,7 @@ static void add_place(struct config_watch *w, const char *directory, const char 
         w->places[w->n_places++] = place;
 }
 
-/* A path in its directory. */
+/* Splits a path into directory and name. */
 static bool split(const char *path, char directory[PATH_MAX], const char **name)
 {
         const char *slash = strrchr(path, '/');
@@ -68,8 +68,8 @@ static bool split(const char *path, char directory[PATH_MAX], const char **name)
         return true;
 }
 
-/* The path in its directory, that in its own, and, where there is no such directory, the nearest
- * above: it may come. */
+/* Watches the path in its directory, and that directory in its own. Where one does not exist,
+ * the nearest directory above that exists, because it may be created. */
 static void watch_path(struct config_watch *w, const char *path)
 {
         char at[PATH_MAX], directory[PATH_MAX];
@@ -119,7 +119,7 @@ void config_watch_files(struct config_watch *w, const struct config_files *files
 {
         size_t before = w->n_places;
 
-        /* New before old, so that a directory in both is watched without a gap. */
+        /* Adds before removing, so that a directory in both sets is watched without a gap. */
         for (size_t i = 0; i < w->n_paths; i++) {
                 watch_path(w, w->paths[i]);
                 watch_target(w, w->paths[i]);
@@ -129,7 +129,7 @@ void config_watch_files(struct config_watch *w, const struct config_files *files
         forget_first(w, before);
 }
 
-/* Who makes a file by writing it tells by closing it. */
+/* A file that is being written: closing it gives another event. */
 static bool is_being_written(const struct place *place, const struct inotify_event *event)
 {
         char path[PATH_MAX];
@@ -161,7 +161,7 @@ static void settle(struct config_watch *w)
 {
         struct timeval in = {.tv_usec = SETTLE_MS * 1000};
 
-        if (w->put_off++ < AT_MOST)
+        if (w->delays++ < SETTLE_MOST)
                 event_add(w->settled, &in);
 }
 
@@ -188,7 +188,7 @@ static void on_settled(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        w->put_off = 0;
+        w->delays = 0;
         w->changed(w->data);
 }
 
@@ -202,7 +202,7 @@ static int add_paths(struct config_watch *w, const char *const *paths, size_t n)
                 w->paths[w->n_paths++] = strdup(CONFIG_SYSTEM_PATH);
         }
         for (size_t i = 0; i < n && w->n_paths < CONFIG_FILES_MAX; i++) {
-                /* Not realpath(): which file a link leads to may be what changes. */
+                /* Not realpath(): the target of a link may be what changes. */
                 if (paths[i][0] == '/')
                         w->paths[w->n_paths++] = strdup(paths[i]);
                 else if (getcwd(own, sizeof(own)) &&

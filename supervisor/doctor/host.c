@@ -48,16 +48,16 @@ static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
 /* As the monitor does: an existing group, else a scope from systemd. */
 static int open_limits(struct cgroups **ret, struct error *why, struct error *err)
 {
-        struct error nobody = {0};
+        struct error no_scope = {0};
         pid_t pid;
         int answer;
 
         int r = cgroups_open(false, ret, why, err);
         if (r < 0 || cgroups_version(*ret) != CGROUP_NONE || !cgroups_want_delegation(*ret))
                 return r;
-        if (cgroup_scope_ask(&pid, &answer, &nobody) < 0 ||
-            cgroup_scope_take(pid, answer, &nobody) < 0) {
-                error_context(why, "%s", nobody.text);
+        if (cgroup_scope_ask(&pid, &answer, &no_scope) < 0 ||
+            cgroup_scope_take(pid, answer, &no_scope) < 0) {
+                error_context(why, "%s", no_scope.text);
                 return 0;
         }
         cgroups_free(*ret);

@@ -1,11 +1,11 @@
 /*
- * What bounds the monitor's sessions.
+ * The limits of sessions: control groups, or rlimits.
  *
- * Theory of operation. Control groups are looked for first, by trying. Where version 2 is there and
- * nobody gave us a group, systemd is asked for one, by a child, while the monitor goes on and the
- * broker answers its client; a session that is wanted meanwhile waits for the answer, since a
- * template must be born in the group that its sessions are to be in. No answer, or a refusal, means
- * rlimits.
+ * Theory of operation. cgroups_open() tries which control groups can be used. Where version 2 is
+ * mounted and no group was delegated to us, a child asks systemd for a scope, while the monitor
+ * goes on and the broker answers its client. Sessions requested meanwhile wait for the answer,
+ * because a template must start in the group that its sessions will be in. Without a scope rlimits
+ * bound each process.
  */
 #include <unistd.h>
 
@@ -15,14 +15,14 @@
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-internal.h"
 
-/* Differences count only. */
+/* Wraps around: for differences only. */
 static int now_ms(void)
 {
         return (int)(clock_ms() % 1000000000);
 }
 
-/* Before what it cleans up is made: we may be killed at any time. None is wanted where nothing can
- * be made. */
+/* The janitor starts before the groups are made, because the monitor can be killed at any time.
+ * Where no group can be made there is none. */
 static int start_janitor(struct monitor *m, struct error *err)
 {
         char **paths = NULL;
@@ -33,7 +33,7 @@ static int start_janitor(struct monitor *m, struct error *err)
                 return r;
         while (paths[n])
                 n++;
-        /* The first one also removes the control socket, whatever bounds the sessions. */
+        /* The first janitor also removes the control socket. */
         const char *socket = m->n_janitors == 0 && *m->control.path ? m->control.path : NULL;
         int pipe_fd;
         pid_t pid = n == 0 && !socket
@@ -48,7 +48,7 @@ static int start_janitor(struct monitor *m, struct error *err)
         return r < 0 ? error_errno(err, -r, "janitor") : 0;
 }
 
-static void dismiss_janitor(struct monitor *m)
+static void finish_janitor(struct monitor *m)
 {
         pid_t pid = m->janitors[--m->n_janitors].pid;
 
@@ -56,7 +56,7 @@ static void dismiss_janitor(struct monitor *m)
         children_remove(m->children, pid);
 }
 
-static void tell_degraded(const struct error *why)
+static void log_degraded(const struct error *why)
 {
         log_info("limits hold per process, not per session (degraded): %s", why->text);
 }
@@ -69,27 +69,27 @@ static int open_cgroups(struct monitor *m, bool is_ours, struct error *why, stru
                 r = cgroups_open(is_ours, &m->cgroups, why, err);
         if (r < 0)
                 return r;
-        /* At the start only: it waits, and there is no loop yet. */
+        /* Only at the start: it waits, and there is no loop yet. */
         if (cgroups_version(m->cgroups) == CGROUP_NONE && m->n_janitors > before &&
             !*m->control.path && !is_ours)
-                dismiss_janitor(m);
+                finish_janitor(m);
         return 0;
 }
 
 int monitor_limits_init(struct monitor *m, struct error *err)
 {
-        struct error why = {}, nobody = {};
+        struct error why = {}, no_scope = {};
 
         int r = open_cgroups(m, false, &why, err);
         if (r < 0 || cgroups_version(m->cgroups) != CGROUP_NONE)
                 return r;
         if (!cgroups_want_delegation(m->cgroups)) {
-                tell_degraded(&why);
+                log_degraded(&why);
                 return 0;
         }
-        if (cgroup_scope_ask(&m->scope_pid, &m->scope, &nobody) < 0) {
-                error_context(&why, "%s", nobody.text);
-                tell_degraded(&why);
+        if (cgroup_scope_ask(&m->scope_pid, &m->scope, &no_scope) < 0) {
+                error_context(&why, "%s", no_scope.text);
+                log_degraded(&why);
                 return 0;
         }
         m->scope_asked_ms = now_ms();
@@ -113,7 +113,7 @@ static int set_loop(struct monitor *m, struct error *err)
         return r < 0 ? error_errno(err, -r, "cgroups") : 0;
 }
 
-/* In a scope of our own by now, or not. */
+/* The answer is there: whether we are in a scope now. */
 static int enter_scope(struct monitor *m, struct error *why, struct error *err)
 {
         int r = cgroup_scope_take(m->scope_pid, take_fd(m->scope), why);
@@ -141,7 +141,7 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
                 return;
         }
         if (cgroups_version(m->cgroups) == CGROUP_NONE)
-                tell_degraded(&why);
+                log_degraded(&why);
         else
                 log_debug("systemd gave a scope after %d ms", now_ms() - m->scope_asked_ms);
         struct monitor_event event = {.kind = MONITOR_LIMITS, .target = monitor_limits_usage(m)};
@@ -163,12 +163,12 @@ void monitor_limits_done(struct monitor *m)
 {
         if (m->scope_answer)
                 event_free(m->scope_answer);
-        /* systemd does as it was asked. It would keep for ever a scope whose only process had ended
-         * before it was moved there, which no event tells it. */
+        /* systemd keeps a scope for ever whose only process ended before it was moved there:
+         * wait until the child that asked has ended. */
         if (m->scope_pid > 0)
                 cgroup_scope_take(m->scope_pid, m->scope, NULL);
         cgroups_free(m->cgroups);
         control_socket_close(&m->control);
         while (m->n_janitors > 0)
-                dismiss_janitor(m);
+                finish_janitor(m);
 }

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "supervisor/monitor/monitor-internal.h"
 
-static struct monitor_upstream *free_slot(struct monitor *m)
+static struct monitor_upstream *find_free_slot(struct monitor *m)
 {
         for (size_t i = 0; i < MONITOR_UPSTREAMS_MAX; i++) {
                 if (!m->upstreams[i].upstream)
@@ -148,7 +148,7 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
                 return error_set(err, EINVAL, "%s", server->problem);
         if (server->disabled || !server->command)
                 return error_set(err, EINVAL, "it is disabled, or not started by a command");
-        struct monitor_upstream *u = free_slot(m);
+        struct monitor_upstream *u = find_free_slot(m);
         if (!u)
                 return error_set(err, EAGAIN, "%d servers run already", MONITOR_UPSTREAMS_MAX);
         return start(m, server, request->serial, u, err);

@@ -1,33 +1,34 @@
-/* What cgroup.c and its two versions share. Not for others. */
+/* Shared by cgroup.c and the files of the two versions; not for others. */
 #pragma once
 
 #include "supervisor/monitor/cgroup/cgroup-place.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 
-/* One hierarchy that we use. */
+/* A hierarchy in which we have groups. */
 struct hierarchy {
-        unsigned controllers; /* of enum cgroup_controller, as the directories below have them */
-        char *base_path;      /* the directory that our parent lies in */
+        unsigned controllers; /* bits of enum cgroup_controller that our groups in it have */
+        char *base_path;      /* the directory in which our parent directory is */
         char *path;           /* our parent directory */
         int base_fd;
-        int fd; /* our parent directory, locked (flock) as long as we live */
+        int fd; /* our parent directory, locked (flock) until the monitor ends */
 };
 
 struct cgroup {
         struct cgroups *owner; /* borrowed */
         char name[48];
-        int fds[CGROUP_PLACES_MAX]; /* the leaf in each hierarchy, as owner->items */
+        int fds[CGROUP_PLACES_MAX]; /* the leaf in each hierarchy, in the order of owner->items */
 };
 
-/* What a version does differently. */
+/* The differences between the versions. */
 struct cgroup_operations {
         enum cgroup_version version;
         int (*set_limits)(const struct cgroup *cgroup, const struct limits *limits,
                           struct error *err);
-        const char *cpu_limit_file; /* in a leaf of cpu_limit_controller, where that is to be had */
+        const char *cpu_limit_file; /* in a leaf of cpu_limit_controller; absent without that
+                                     * controller */
         enum cgroup_controller cpu_limit_controller;
-        const char *cpu_file;    /* of the facts; where to find it: cpu_controller */
-        const char *memory_file; /* the highest use */
+        const char *cpu_file;    /* CPU time used, in cpu_controller's leaf */
+        const char *memory_file; /* the highest memory use */
         const char *memory_now_file;
         enum cgroup_controller cpu_controller, memory_controller;
         uint64_t (*cpu_usec)(const struct cgroup *cgroup);
@@ -40,13 +41,13 @@ struct cgroups {
         size_t count;
         char name[48]; /* of our parent directories */
         bool bounds_cpu;
-        bool is_ours;          /* as cgroups_open() was told */
-        bool wants_delegation; /* version 2 is here, but no group of our own */
+        bool is_ours;          /* the argument of cgroups_open() */
+        bool wants_delegation; /* version 2 is mounted, but no group was delegated to us */
         uint32_t serial;
-        uid_t lent_to; /* owner of our parent's cgroup.procs, where is_lent */
+        uid_t lent_to; /* if is_lent: owner of cgroup.procs in our parent directory */
         bool is_lent;
-        int view; /* our parent directory as a template may hold it, see cgroup-members.c; -1 */
-        bool has_view;    /* it was tried */
+        int view;         /* detached mount of our parent directory, see cgroup-members.c; or -1 */
+        bool has_view;    /* making the mount was tried */
         char **leftovers; /* names of leaves to remove once their processes have ended */
         size_t n_leftovers;
         struct event *retry; /* removes leftovers; NULL before cgroups_set_loop() */
@@ -58,7 +59,7 @@ extern const struct cgroup_operations cgroup1_operations, cgroup2_operations;
 /* The leaf's directory in the hierarchy that has the controller, or -1. */
 int cgroup_leaf_fd(const struct cgroup *cgroup, enum cgroup_controller controller);
 
-/* Writes limits; which names the file in the error. */
+/* Write one limit; errors name the file. */
 int cgroup_set(const struct cgroup *cgroup, enum cgroup_controller controller, const char *file,
                const char *text, struct error *err);
 int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller controller,
@@ -68,7 +69,7 @@ int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller contro
 int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
                          struct error *err);
 
-/* Sets up a version where this machine has it: 0; -EOPNOTSUPP: has it not; else it is there but not
- * for us (why). */
+/* Sets up a version. 0: done; -EOPNOTSUPP: not mounted here; other errors: mounted, but we may
+ * not use it (*why). */
 int cgroup1_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why);
 int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why);

@@ -1,21 +1,20 @@
 /*
- * Who is in a leaf: moved there by us, or cloned into it by a template.
+ * The processes in a leaf: moved there by us, or cloned into it by a template.
  *
- * Theory of operation. The kernel lets a process clone into a group of version 2
- * (CLONE_INTO_CGROUP) when it may write cgroup.procs of that group and of the nearest one above
- * both it and the group (cgroups(7)). So the template lives in a leaf beside its sessions' and is
- * given these two files. It has other effective ids as it clones, those of the session, and
- * capabilities over the files of its own user namespace: both the owner and the group of the files
- * have to be of that.
+ * Theory of operation. The kernel lets a process clone into a version 2 group (CLONE_INTO_CGROUP)
+ * if it may write cgroup.procs of that group and of the nearest common ancestor of both
+ * (cgroups(7)). So the template is in a leaf beside those of its sessions, and owns these two
+ * files. At the clone it has the effective ids of the session, but capabilities over files that its
+ * user namespace maps: both owner and group of the files must be mapped there.
  *
- * What it clones into it names by a descriptor of a directory, and from one of the host's own mount
- * ".." leads to the host's root, whatever root the template has. So its descriptors are of a mount
- * of our parent directory alone, read-only and attached nowhere: there is nothing above it, and
- * cgroup.procs cannot be written through it, since for a clone the kernel asks the file's mode
- * only. Making it takes a privilege over a mount namespace; a child has that in one of its own.
+ * The template names the group by a descriptor of its directory. On the host's own mount ".." would
+ * lead from there to the host's root, whatever the root of the template is. Therefore its
+ * descriptors belong to a read-only, detached mount of our parent directory: nothing is above it,
+ * and cgroup.procs cannot be written through it, since for a clone the kernel checks the mode of
+ * the file only. Making this mount needs privilege over a mount namespace, which a child has in its
+ * own.
  *
- * We may not write what was given away, having no capability that would let us: it is taken back
- * first.
+ * Without CAP_DAC_OVERRIDE we cannot write a file that we gave away: we take ownership back first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +44,7 @@ static bool is_version_2(const struct cgroups *cgroups)
 
 static int give(int dir, uid_t uid, gid_t gid)
 {
-        /* Ours already, and it is the owner's right that counts. */
+        /* The owner is the effective uid already. */
         if (uid == geteuid())
                 return 0;
         return fchownat(dir, members, uid, gid, 0) < 0 ? -errno : 0;
@@ -63,7 +62,7 @@ static void send_view(int socket, const char *path)
         _exit(view < 0 || fd_send(socket, &byte, 1, &view, 1, 0) < 0);
 }
 
-/* -1: it cannot be had. */
+/* Returns the descriptor, or -1. */
 static int make_view(const char *path)
 {
         int pair[2], view = -1;
@@ -98,7 +97,7 @@ static int open_view(struct cgroup *cgroup)
         return fd < 0 ? -errno : fd;
 }
 
-/* What a clone into it asks for. */
+/* Gives both files that the kernel checks to these ids. */
 static int give_both(struct cgroup *cgroup, uid_t uid, gid_t gid)
 {
         struct cgroups *owner = cgroup->owner;
@@ -126,7 +125,7 @@ static void take_back(struct cgroup *cgroup)
 {
         struct cgroups *owner = cgroup->owner;
 
-        /* Where this fails, so does what it is for. */
+        /* On failure the write that follows fails. */
         if (fchownat(owner->items[0].fd, members, geteuid(), getegid(), 0) == 0 &&
             fchownat(cgroup->fds[0], members, geteuid(), getegid(), 0) == 0)
                 owner->is_lent = false;
@@ -157,7 +156,7 @@ bool cgroup_holds(const struct cgroup *cgroup, pid_t pid)
 {
         char text[256];
 
-        /* It has at most two as yet; more than fit is nothing that we would vouch for. */
+        /* A new session has at most two processes. A longer list counts as a failure. */
         if (!is_version_2(cgroup->owner) ||
             cgroup_read(cgroup->fds[0], members, text, sizeof(text)) <= 0)
                 return false;

@@ -1,10 +1,10 @@
 /*
- * Where this process sits in each cgroup hierarchy.
+ * Where this process is in each cgroup hierarchy.
  *
- * A mount may show only a part of its hierarchy (field "root" of mountinfo: in a container without
- * a cgroup namespace), and the path in /proc/self/cgroup is relative to the cgroup namespace's
- * root. Our directory is the mount point and what of the path lies below the mount's root; where it
- * lies elsewhere we are not visible.
+ * A mount may show only a part of its hierarchy (field "root" of mountinfo, in a container without
+ * a cgroup namespace), and the path in /proc/self/cgroup is relative to the root of the cgroup
+ * namespace. Our directory is the mount point plus the part of the path below the mount's root. If
+ * the path is not below it, the mount does not show our group.
  */
 #include "supervisor/monitor/cgroup/cgroup-place.h"
 
@@ -88,7 +88,7 @@ static const char *own_path(const char *self, unsigned bits, size_t *ret_length)
         return NULL;
 }
 
-/* Cuts the mount's root off the path. Returns NULL when the path is not below it. */
+/* Removes the mount's root from the path. Returns NULL when the path is not below it. */
 static const char *below_root(const char *root, const char *path, size_t *length)
 {
         size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -99,7 +99,7 @@ static const char *below_root(const char *root, const char *path, size_t *length
         *length -= n;
         if (*length == 1)
                 *length = 0;
-        /* "/../x": outside of the namespace's root. */
+        /* "/../x": outside the namespace's root. */
         return *length >= 3 && strncmp(path, "/..", 3) == 0 ? NULL : path;
 }
 

@@ -1,4 +1,4 @@
-/* Where this process sits in each cgroup hierarchy, from /proc/self/mountinfo and
+/* Where this process is in each cgroup hierarchy, from /proc/self/mountinfo and
  * /proc/self/cgroup. */
 #pragma once
 
@@ -12,12 +12,12 @@ enum cgroup_controller {
         CGROUP_PIDS = 1 << 1,
         CGROUP_CPU = 1 << 2,
         CGROUP_CPUACCT = 1 << 3,
-        CGROUP_UNIFIED = 1 << 4, /* the version 2 tree, whatever it controls */
+        CGROUP_UNIFIED = 1 << 4, /* the version 2 tree, with any controllers */
 };
 
 enum { CGROUP_PLACES_MAX = 8 };
 
-/* One hierarchy that is mounted and that we are visible in. */
+/* A mounted hierarchy that shows our group. */
 struct cgroup_place {
         unsigned controllers; /* of enum cgroup_controller; version 1 mounts may hold several */
         char mount[PATH_MAX]; /* the mount point */
@@ -29,7 +29,7 @@ struct cgroup_places {
         size_t count;
 };
 
-/* Both texts as the kernel gives them. Hierarchies of other controllers are left out. */
+/* Parses the texts of both files. Hierarchies without these controllers are left out. */
 void cgroup_places_parse(const char *mountinfo, const char *self, struct cgroup_places *ret);
 
 /* Reads both files. *ret is owned by the caller (free()). */

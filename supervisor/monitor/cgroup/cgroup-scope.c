@@ -1,16 +1,15 @@
 /*
- * A scope unit with our process in it.
+ * A systemd scope unit with our process in it.
  *
- * Theory of operation. systemd is the one writer of the control groups that it made (its
- * CGROUP_DELEGATION): who wants one of his own asks for a unit with Delegate=yes.
- * StartTransientUnit with our pid moves us from wherever we are, be it a terminal's session or a
- * service, into a new scope; the user manager has the system's do that where the old place is not
- * its own. A scope ends with its last process, so that nothing of it stays after us.
+ * Theory of operation. systemd is the only writer of the control groups that it made (its
+ * CGROUP_DELEGATION document): a program that wants its own group asks for a unit with
+ * Delegate=yes. StartTransientUnit with our pid moves us from our present group (a terminal's
+ * session, a service) into a new scope. The user manager asks the system manager to move us where
+ * the old group is not its own. A scope ends with its last process, so that nothing of it remains.
  *
- * The child that asks has a few descriptors, no capability but the one that the system's manager
- * wants to see, and is killed by its own alarm: a bus that hangs costs nobody anything. The reply
- * says that a job was queued; that it is done shows in our /proc/PID/cgroup. libsystemd is opened
- * there only, when it is needed: the monitor has none of it in its memory.
+ * A child asks, so that a bus that hangs blocks nobody: it has few descriptors, only the capability
+ * that the system manager checks, and an alarm that kills it. The reply says that a job was queued;
+ * /proc/PID/cgroup shows when it is done. Only the child opens libsystemd.
  */
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 
@@ -70,7 +69,7 @@ size_t cgroup_scope_addresses(uid_t uid, const char *session_address, const char
 
 enum { POLL_MS = 1, NAME_SIZE = 64 };
 
-/* What we use of libsystemd. */
+/* The functions of libsystemd that we use. */
 struct library {
         __typeof__(&sd_bus_new) bus_new;
         __typeof__(&sd_bus_set_address) bus_set_address;
@@ -160,7 +159,7 @@ static int ask_at(const struct library *l, const char *address, const char *name
         return r;
 }
 
-/* The job is done when we are where it should put us. The alarm ends a wait that is too long. */
+/* The job is done when our process is in the scope. The alarm ends a wait that takes too long. */
 static int await_move(pid_t pid, const char *name, struct error *err)
 {
         char path[32], text[4096];
@@ -217,7 +216,7 @@ _Noreturn static void run(pid_t pid, int answer)
         child_hide("cloister-scope");
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(CGROUP_SCOPE_SECONDS);
-        /* Who has it is trusted by the system's manager; an ordinary user's asks for none. */
+        /* The system manager checks for CAP_SYS_ADMIN, a user manager for none. */
         if (ids_keep_capabilities(UINT64_C(1) << CAP_SYS_ADMIN, &error) >= 0)
                 prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         if (ask(pid, &error) >= 0)
@@ -226,8 +225,8 @@ _Noreturn static void run(pid_t pid, int answer)
         _exit(0);
 }
 
-/* A socket that is not there needs no child to find that out. */
-static bool is_anybody_there(void)
+/* Checks without a child whether there is a socket to connect to. */
+static bool has_bus(void)
 {
         static char addresses[CGROUP_SCOPE_ADDRESSES][CGROUP_SCOPE_ADDRESS_SIZE];
         const char prefix[] = "unix:path=";
@@ -251,7 +250,7 @@ int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
 {
         int ends[2];
 
-        if (!is_anybody_there())
+        if (!has_bus())
                 return geteuid() == 0
                                ? error_set(why, EOPNOTSUPP, "no systemd to ask for a scope")
                                : error_set(
@@ -288,17 +287,17 @@ int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
 
 int cgroup_scope_take(pid_t pid, int answer, struct error *why)
 {
-        struct error said;
+        struct error reply;
 
-        ssize_t n = fd_read_full(answer, &said, sizeof(said));
+        ssize_t n = fd_read_full(answer, &reply, sizeof(reply));
         close(answer);
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
-        if (n != (ssize_t)sizeof(said))
+        if (n != (ssize_t)sizeof(reply))
                 return error_set(why, ETIMEDOUT, "systemd made no scope for us within %d s",
                                  CGROUP_SCOPE_SECONDS);
-        error_sanitize(&said);
-        if (!error_is_set(&said))
+        error_sanitize(&reply);
+        if (!error_is_set(&reply))
                 return 0;
-        return error_set(why, said.code, "systemd made no scope for us: %s", said.text);
+        return error_set(why, reply.code, "systemd made no scope for us: %s", reply.text);
 }

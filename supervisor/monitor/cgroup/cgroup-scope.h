@@ -1,9 +1,8 @@
 /*
- * A scope unit of systemd's with our process in it and its control group delegated to us: how an
- * ordinary user gets limits on version 2, from his user manager, and root from the system's.
+ * A systemd scope unit with our process in it and its control group delegated to us. With it an
+ * ordinary user gets limits on version 2 from the user manager, and root from the system manager.
  *
- * The talking is done by a child, so that the monitor neither waits for it nor reads what comes
- * from a bus.
+ * A child talks to the bus: the monitor neither waits for it nor parses its messages.
  */
 #pragma once
 
@@ -14,19 +13,19 @@
 enum { CGROUP_SCOPE_SECONDS = 2 };
 
 /*
- * Asks for one: forks a child (*pid), whose answer is ready when *answer (owned by the caller) is
- * readable, at the latest after CGROUP_SCOPE_SECONDS. -EOPNOTSUPP and why: there is nobody to ask,
- * or this build cannot.
+ * Forks a child that asks (*pid). Its answer is complete when *answer (owned by the caller) is
+ * readable, after CGROUP_SCOPE_SECONDS at the latest. -EOPNOTSUPP and *why: there is no manager, or
+ * this build has no libsystemd.
  */
 int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why);
 
-/* Reads the answer (waiting for it where it is not there yet) and reaps the child: 0 when we are in
- * the scope, so that cgroups_open() finds a group of our own. Closes the descriptor. */
+/* Reads the answer, waiting for it if necessary, reaps the child and closes the descriptor. 0:
+ * we are in the scope, so that cgroups_open() finds a delegated group. */
 int cgroup_scope_take(pid_t pid, int answer, struct error *why);
 
-/* Where a bus may be, in the order to try them; each at most `size` bytes with its NUL. An ordinary
- * user's (uid not 0): the address that a session gives, the runtime directory's, the well-known
- * one. Returns how many of `most`. */
+/* The addresses of a bus in the order to try them, each at most `size` bytes with its NUL. For
+ * an ordinary user (uid not 0): the session's, the one in the runtime directory, the well-known
+ * one. Returns their number. */
 enum { CGROUP_SCOPE_ADDRESSES = 3, CGROUP_SCOPE_ADDRESS_SIZE = 512 };
 size_t cgroup_scope_addresses(uid_t uid, const char *session_address, const char *runtime_directory,
                               char (*ret)[CGROUP_SCOPE_ADDRESS_SIZE], size_t most);

@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-/* Ours are two deep, parent and leaf; nothing else makes any below them. */
+/* Our tree has two levels, parent and leaf, and nothing else makes groups below them. */
 enum { DEPTH_MAX = 4 };
 
 int cgroup_write(int dir_fd, const char *file, const char *text)
@@ -69,7 +69,7 @@ uint64_t cgroup_read_key(int dir_fd, const char *file, const char *key)
         return 0;
 }
 
-/* Version 1 has no cgroup.kill. What forks meanwhile is met in the next round. */
+/* Version 1 has no cgroup.kill. Processes forked meanwhile are killed in the next round. */
 static void kill_members(int dir_fd)
 {
         _cleanup_close_ int fd = openat(dir_fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
@@ -100,7 +100,7 @@ static void remove_children(DIR *dir, int depth)
         }
 }
 
-/* One try. Returns 0 when it is gone. */
+/* Tries once. Returns 0 when the directory is gone. */
 static int remove_level(int parent_fd, const char *name, int depth)
 {
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
@@ -114,7 +114,7 @@ static int remove_level(int parent_fd, const char *name, int depth)
                 cleanup_close(&fd);
                 return code == ENOENT ? 0 : -code;
         }
-        /* It kills the whole subtree; a write to a group without processes costs nothing. */
+        /* It kills the whole subtree; without processes the write does nothing. */
         if (cgroup_write(dirfd(dir), "cgroup.kill", "1") < 0)
                 kill_members(dirfd(dir));
         remove_children(dir, depth);

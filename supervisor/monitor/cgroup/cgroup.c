@@ -89,7 +89,7 @@ static void forget_hierarchies(struct cgroups *cgroups)
         cgroups->count = 0;
 }
 
-/* Found out by doing: a leaf with limits. */
+/* Whether limits can be set is found out by making a leaf with them. */
 static int try_leaf(struct cgroups *cgroups, struct error *err)
 {
         struct limits limits;
@@ -150,7 +150,7 @@ int cgroups_candidates(char ***ret, struct error *err)
         int r = cgroup_places_read(&places, err);
         if (r < 0)
                 return r;
-        /* Two a place: below our own cgroup, and below the mount's root. */
+        /* At most two for each hierarchy: below our own group and below the mount's root. */
         char **list = calloc(2 * places->count + 1, sizeof(char *));
         if (!list)
                 return error_errno(err, ENOMEM, "cgroup");
@@ -259,7 +259,7 @@ static bool try_remove(const struct cgroups *cgroups, const char *name)
         return gone;
 }
 
-/* Waits longer each time, in vain for a process in an uninterruptible sleep. */
+/* The interval doubles each time: a process in an uninterruptible sleep may never end. */
 static void plan_retry(struct cgroups *cgroups)
 {
         if (!cgroups->retry || cgroups->n_leftovers == 0)
@@ -298,7 +298,7 @@ int cgroups_set_loop(struct cgroups *cgroups, struct event_base *base)
 
 static void add_leftover(struct cgroups *cgroups, const char *name)
 {
-        /* More than these are removed with their parent, in cgroups_free(). */
+        /* Any more are removed with their parent, in cgroups_free(). */
         if (cgroups->n_leftovers == LEFTOVERS_MAX)
                 return;
         if (!cgroups->leftovers)
@@ -331,7 +331,7 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
                struct cgroup **ret, struct error *err)
 {
         if (!cgroups->operations)
-                return error_set(err, EOPNOTSUPP, "cgroup: there is none");
+                return error_set(err, EOPNOTSUPP, "cgroup: this machine gives none");
         retry_leftovers(cgroups);
         struct cgroup *cgroup = calloc(1, sizeof(*cgroup));
         if (!cgroup)
@@ -339,7 +339,8 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
         cgroup->owner = cgroups;
         for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
                 cgroup->fds[i] = -1;
-        /* The serial makes the name of a leaf new, also when the one before it would not go. */
+        /* The serial makes the name unique, also when the leaf of the same id has not been
+         * removed yet. */
         snprintf(cgroup->name, sizeof(cgroup->name), "%c-%" PRIu32 "-%" PRIu32, limits ? 's' : 't',
                  id, cgroups->serial++);
         int r = make_leaf(cgroup, err);
@@ -357,7 +358,8 @@ struct cgroup *cgroup_free(struct cgroup *cgroup)
 {
         if (!cgroup)
                 return NULL;
-        /* First where it reaches all at once; the other hierarchies hold the same processes. */
+        /* The version 2 leaf first: it kills all processes at once, and the other hierarchies
+         * hold the same ones. */
         (void)cgroup_kill(cgroup);
         for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
                 cleanup_close(&cgroup->fds[i]);
@@ -432,7 +434,7 @@ int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error 
         if (r < 0)
                 return r;
         r = open_usage_file(cgroup, memory, o->memory_file, &fds[SESSION_MEMORY_PEAK], err);
-        /* memory.peak is of 5.19; before it, what is used now has to do. */
+        /* memory.peak came with Linux 5.19; without it we read the present use. */
         if (r == -ENOENT)
                 r = open_usage_file(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY_PEAK],
                                     err);

@@ -1,9 +1,9 @@
 /*
- * One sandbox's control group, behind one interface for version 2, version 1 with a version 2 leaf
- * to kill, and none.
+ * The control group of a sandbox, with one interface for version 2, for version 1 (with a version 2
+ * leaf to kill and freeze), and for machines without.
  *
- * cgroups_open() finds out by trying what this process may use. The tree is <our
- * cgroup>/cloister-<pid>/s-<n>.
+ * cgroups_open() finds out by trying what this process may use. The groups are <our
+ * cgroup>/cloister-<pid>-<start time>/s-<n>.
  */
 #pragma once
 
@@ -21,13 +21,13 @@ struct cgroup;  /* one sandbox's leaf */
 
 enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
-/* Never fails for want of permission: the version is then CGROUP_NONE and *why tells what to
- * change. is_ours: our group and all that is in it are ours, since a scope was made for us. */
+/* Missing permission is no error: the version is CGROUP_NONE then, and *why says what to change.
+ * is_ours: our present group contains only our processes, because a scope was made for us. */
 int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct error *err);
-/* CGROUP_NONE, and all that is missing is that somebody delegates us a group. */
+/* CGROUP_NONE, but version 2 is mounted: a delegated group would help. */
 bool cgroups_want_delegation(const struct cgroups *cgroups);
-/* Removes all leaves and, where we still may, our parent directories (at a mount's root the janitor
- * has to). */
+/* Removes all leaves and, as far as we may, our parent directories. At the root of a mount only
+ * the janitor may. */
 struct cgroups *cgroups_free(struct cgroups *cgroups);
 enum cgroup_version cgroups_version(const struct cgroups *cgroups);
 bool cgroups_bounds_cpu(
@@ -37,52 +37,49 @@ bool cgroups_bounds_cpu(
  * must outlive the cgroups. 0 or -ENOMEM. */
 int cgroups_set_loop(struct cgroups *cgroups, struct event_base *base);
 
-/* The paths of our parent directories (absolute, at most `most`), for the janitor that outlives us.
- */
+/* The paths of our parent directories (absolute, at most `most`). */
 size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t most);
 
-/* Where they may come to lie, as far as we may write there, before cgroups_open(): so that a
- * janitor can be there first. *ret: a list of strings, NULL-terminated, both owned by the caller
+/* The paths that these may have, as far as we may write there, before cgroups_open(), for a
+ * janitor that starts first. *ret: a NULL-terminated list of strings, owned by the caller
  * (cgroups_candidates_free()). */
 int cgroups_candidates(char ***ret, struct error *err);
 void cgroups_candidates_free(char **list);
 
-/* A leaf with these limits set; NULL: without any. */
+/* Makes a leaf with these limits; NULL: without limits. */
 int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
                struct cgroup **ret, struct error *err);
 /* Kills all processes in it and removes it, without waiting for them. */
 struct cgroup *cgroup_free(struct cgroup *cgroup);
 
-/* Moves a process into the leaf, in all hierarchies in a row. What was lent is taken back first. */
+/* Moves a process into the leaf in all hierarchies. Takes back ownership that cgroup_lend() gave
+ * away. */
 int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
 
 /*
- * Version 2: lets a process of these host ids, which is in a leaf of ours itself, clone another one
- * into this leaf. For that cgroup.procs of the leaf and of our parent directory are made theirs,
- * and nothing else. Returns an O_PATH descriptor of the leaf, from which only our leaves can be
- * reached and none can be written to, or negative errno: -EOPNOTSUPP on version 1, -EPERM without
- * CAP_CHOWN for ids that are not ours.
+ * Version 2: lets a process with these host ids, which is itself in one of our leaves, clone
+ * another one into this leaf. For that it becomes the owner of cgroup.procs of the leaf and of our
+ * parent directory, and of nothing else. Returns an O_PATH descriptor of the leaf; it gives access
+ * to the names of our leaves only, and not for writing. Negative errno: -EOPNOTSUPP on version 1,
+ * -EPERM without CAP_CHOWN for ids that are not ours.
  */
 int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid);
 
 int cgroup_dir(const struct cgroup *cgroup); /* version 2: borrowed; -1: version 1 */
 
-/* Version 2: whether a process that lives is in the leaf. */
+/* Version 2: whether a living process is in the leaf. */
 bool cgroup_holds(const struct cgroup *cgroup, pid_t pid);
 
-/* Version 2: its share where the processor is short, over its siblings'. Best effort. */
+/* Version 2: raises its cpu.weight above that of its siblings. Best effort. */
 void cgroup_prefer(struct cgroup *cgroup);
 
-int cgroup_kill(struct cgroup *cgroup); /* everything in it, by cgroup.kill; -EOPNOTSUPP where there
-                                           is none */
+int cgroup_kill(struct cgroup *cgroup); /* with cgroup.kill; -EOPNOTSUPP without it */
 
-/* Stops everything in it, or lets it go on; processes stop soon after, those in a system call at
- * its next safe point. SIGKILL ends them in either case. -EOPNOTSUPP where there is no version 2
- * leaf.
- */
+/* Freezes or thaws all processes in it. They stop soon after, those in a system call at its next
+ * safe point. SIGKILL ends frozen ones. -EOPNOTSUPP without a version 2 leaf. */
 int cgroup_freeze(struct cgroup *cgroup, bool frozen);
 
-/* Opens the descriptors that hold facts (owned by the caller); the others stay as they are. After
+/* Opens the usage files among fds (owned by the caller) and leaves the others as they are. After
  * an error some may be open. */
 int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);
 

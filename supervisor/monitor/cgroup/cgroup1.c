@@ -1,5 +1,5 @@
-/* Version 1: a hierarchy a controller, and beside them a leaf in the version 2 tree, which has no
- * controller but can kill. */
+/* Version 1: one hierarchy for each controller, and a leaf in the version 2 tree, which has no
+ * controllers but can kill. */
 #include <errno.h>
 
 #include "supervisor/monitor/cgroup/cgroup-internal.h"
@@ -7,8 +7,8 @@
 
 enum { PERIOD_US = 100000 };
 
-/* Memory and swap together may not exceed memory alone: no swap. Absent where the kernel does not
- * count swap. */
+/* A limit for memory and swap together that equals the one for memory: no swap. Absent where the
+ * kernel does not count swap. */
 static int set_swap(const struct cgroup *cgroup, uint64_t bytes, struct error *err)
 {
         int fd = cgroup_leaf_fd(cgroup, CGROUP_MEMORY);
@@ -73,7 +73,8 @@ int cgroup1_open(struct cgroups *cgroups, const struct cgroup_places *places, st
         for (size_t i = 0; i < places->count; i++) {
                 const struct cgroup_place *place = &places->items[i];
                 int r = cgroup_add_hierarchy(cgroups, place->controllers, place->own, why);
-                /* Without the version 2 leaf a sandbox is killed through its PID 1 alone. */
+                /* Without the version 2 leaf only PID 1 of a sandbox is killed, which ends the
+                 * others. */
                 if (r < 0 && place->controllers != CGROUP_UNIFIED)
                         return r;
         }

@@ -1,11 +1,11 @@
 /*
  * Version 2: one tree.
  *
- * A group with processes of its own cannot give controllers to its children (cgroups(7), "no
- * internal processes"), and a group that systemd manages is not ours to change unless it was
- * delegated. So: our own group where it is ours to use and we are alone in it, or all others in it
- * are ours too, after moving into a leaf "supervisor"; else, as root where there is no systemd, the
- * root of the mount. Where there is one, it is asked for a scope (cgroup-scope.h).
+ * A group that has processes cannot give controllers to its children (cgroups(7), "no internal
+ * processes"), and a group that systemd manages must not be changed unless it was delegated. So we
+ * use our own group where it was delegated and contains only our processes, which move into a leaf
+ * "supervisor"; else, as root without systemd, the root of the mount; else systemd is asked for a
+ * scope (cgroup-scope.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static int set_cpu(const struct cgroup *cgroup, uint32_t milli, struct error *er
         snprintf(text, sizeof(text), "%llu %d", (unsigned long long)milli * (PERIOD_US / 1000),
                  PERIOD_US);
         int r = cgroup_write(cgroup_leaf_fd(cgroup, CGROUP_UNIFIED), "cpu.max", text);
-        /* A user manager delegates memory and pids, not always cpu. */
+        /* A user manager delegates memory and pids, but cpu not always. */
         return r < 0 && r != -ENOENT ? error_errno(err, -r, "cgroup: write cpu.max") : 0;
 }
 
@@ -48,8 +48,8 @@ static int set_limits(const struct cgroup *cgroup, const struct limits *limits, 
         r = cgroup_write(fd, "memory.swap.max", "0");
         if (r < 0 && r != -ENOENT)
                 return error_errno(err, -r, "cgroup: write memory.swap.max");
-        /* One process of a sandbox dies at a time, so that its init can tell how the worker ended.
-         */
+        /* The OOM killer kills one process, not the group, so that init can report how the
+         * worker ended. */
         (void)cgroup_write(fd, "memory.oom.group", "0");
         return 0;
 }
@@ -100,7 +100,7 @@ static bool controls(int dir_fd, const char *file)
                has_word(text, "pids");
 }
 
-/* The root of the hierarchy itself, which alone may hold both processes and controllers. */
+/* Only the root of the hierarchy may have both processes and controllers for its children. */
 static bool is_true_root(int dir_fd)
 {
         return faccessat(dir_fd, "cgroup.events", F_OK, 0) < 0;
@@ -147,7 +147,7 @@ static bool is_under_systemd(void)
         return access("/run/systemd/system", F_OK) == 0;
 }
 
-/* systemd marks what it delegated; where there is no systemd, nobody else writes there. */
+/* systemd marks groups that it delegated. Without systemd nobody else manages the tree. */
 static bool is_delegated(const char *path)
 {
         char above[PATH_MAX], value[4];
@@ -155,11 +155,11 @@ static bool is_delegated(const char *path)
 
         if (geteuid() != 0 || !is_under_systemd())
                 return true;
-        /* A user's manager owns what was delegated to it. */
+        /* A group that was delegated to a user manager belongs to that user. */
         if (stat(path, &st) < 0 || st.st_uid != geteuid())
                 return false;
         snprintf(above, sizeof(above), "%s", path);
-        /* What lies below a delegated one is not systemd's either. */
+        /* A group below a delegated one is delegated as well. */
         for (char *slash; (slash = strrchr(above, '/')); *slash = '\0') {
                 if (getxattr(above, "trusted.delegate", value, sizeof(value)) > 0 ||
                     getxattr(above, "user.delegate", value, sizeof(value)) > 0)
@@ -168,7 +168,7 @@ static bool is_delegated(const char *path)
         return false;
 }
 
-/* Gives a group's children the controllers; cpu where it can be had. */
+/* Enables the controllers for the children of a group; cpu only if available. */
 static int enable(int dir_fd, const char *path, struct error *why)
 {
         const char file[] = "cgroup.subtree_control";
@@ -192,7 +192,8 @@ static int move_aside(int dir_fd, const char *path, struct error *why)
 
         if (mkdirat(dir_fd, "supervisor", 0755) < 0 && errno != EEXIST)
                 return error_errno(why, errno, "cgroup: mkdir %s/supervisor", path);
-        /* Who was forked meanwhile is met in the next round. One that has ended is no failure. */
+        /* Processes forked meanwhile are moved in the next round. One that has ended is no
+         * error. */
         for (int round = 0; r > 0 && round < MOVE_ROUNDS_MAX; round++) {
                 r = cgroup_read(dir_fd, "cgroup.procs", pids, sizeof(pids));
                 char *rest = pids;

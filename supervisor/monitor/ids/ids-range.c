@@ -1,4 +1,4 @@
-/* Runs of numeric ids. */
+/* Ranges of numeric ids. */
 #include "supervisor/monitor/ids/ids-range.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-/* passwd of a large site; what is longer is refused rather than half read. */
+/* Enough for the passwd file of a large site; a longer file is an error. */
 enum { FILE_MAX = 64 * 1024 * 1024, SLOT_MIN = 1024 };
 
 int id_runs_add(struct id_runs *runs, uint32_t first, uint32_t count)
@@ -19,7 +19,7 @@ int id_runs_add(struct id_runs *runs, uint32_t first, uint32_t count)
         if (count == 0)
                 return 0;
         struct id_run *last = runs->count ? &runs->items[runs->count - 1] : NULL;
-        /* passwd files mostly count up: keep neighbours together. */
+        /* Ids in passwd files mostly ascend: join adjacent ones. */
         if (last && (uint64_t)last->first + last->count == first &&
             (uint64_t)last->count + count <= UINT32_MAX) {
                 last->count += count;
@@ -73,14 +73,14 @@ static int add_lines(struct id_runs *runs, char *text, line_parser *parse, struc
 
         while ((line = strsep(&rest, "\n"))) {
                 struct id_run run;
-                /* Comments, NIS entries and what an administrator mistyped name no id. */
+                /* Comments, NIS entries and malformed lines name no id. */
                 if (parse(line, &run) == 0 && id_runs_add(runs, run.first, run.count) < 0)
                         return error_errno(err, ENOMEM, "ids");
         }
         return 0;
 }
 
-/* *ret: the text, owned by the caller; NULL where there is no such file. */
+/* *ret: the text, owned by the caller; NULL when the file does not exist. */
 static int read_lines(const char *path, char **ret, struct error *err)
 {
         size_t length;
@@ -166,7 +166,8 @@ bool id_runs_overlap(const struct id_runs *runs, struct id_run wanted)
         return false;
 }
 
-/* A power of two, so that monitors with different needs still cut a range alike. */
+/* A power of two, so that monitors with different numbers of sessions divide a range into the
+ * same slots. */
 static uint32_t slot_size(uint32_t needed)
 {
         uint32_t size = SLOT_MIN;

@@ -1,4 +1,4 @@
-/* Runs of numeric ids: which are ours to use, which are somebody's. */
+/* Ranges of numeric ids: which we may use, and which are taken. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,23 +20,23 @@ struct id_runs {
 int id_runs_add(struct id_runs *runs, uint32_t first, uint32_t count);
 void id_runs_done(struct id_runs *runs);
 
-/* Adds what a file says; one that does not exist adds nothing. Formats: user_namespaces(7) maps
- * (the inner side), subuid(5), and passwd(5) or group(5), whose third field is the id. */
+/* Add the ids in a file; one that does not exist adds none. Formats: maps of user_namespaces(7)
+ * (the inner ids), subuid(5), and passwd(5) or group(5), whose third field is the id. */
 int id_runs_add_map(struct id_runs *runs, const char *path, struct error *err);
 int id_runs_add_sub(struct id_runs *runs, const char *path, struct error *err);
-/* Of the latter only what one user has, whom the file names or gives by uid. */
+/* Of a subuid(5) file only the ranges of one user, given there by name or by uid. */
 int id_runs_add_sub_of(struct id_runs *runs, const char *path, const char *name, uint32_t uid,
                        struct error *err);
 int id_runs_add_names(struct id_runs *runs, const char *path, struct error *err);
 
-/* All of wanted lies in one run. */
+/* Whether one run contains all ids of wanted; whether some run contains any of them. */
 bool id_runs_cover(const struct id_runs *runs, struct id_run wanted);
 bool id_runs_overlap(const struct id_runs *runs, struct id_run wanted);
 
 /*
- * A run of `needed` ids in range that both maps cover and nobody has. The range is cut into slots,
- * of which the first one free from slot `start` on (modulo their number) is taken. Returns 0, or
- * -ENOSPC.
+ * Chooses a run of `needed` ids in range that both maps cover and that are not taken. The range is
+ * divided into slots; the first free one from slot `start` on (modulo their number) is chosen.
+ * Returns 0 or -ENOSPC.
  */
 int id_runs_choose(struct id_run range, uint32_t needed, uint32_t start,
                    const struct id_runs *uid_map, const struct id_runs *gid_map,

@@ -1,4 +1,4 @@
-/* Which host ids sandboxes run as, and what privilege the monitor keeps. */
+/* The host ids of sandboxes, and the privilege that the monitor keeps. */
 #include "supervisor/monitor/ids/ids.h"
 
 #include <errno.h>
@@ -64,8 +64,8 @@ static bool is_initial_namespace(void)
 
 /* ---- the trial ---- */
 
-/* In the child, once it is mapped: what a sandbox needs of its namespace. A mount is what
- * AppArmor's restriction of unprivileged user namespaces forbids although their creation succeeds.
+/* In the child, after its ids are mapped: uses the namespace as a sandbox does. AppArmor's
+ * restriction of unprivileged user namespaces allows creating one but forbids mounts in it.
  * Returns 0 or a positive errno value. */
 static int use_namespace(void)
 {
@@ -169,18 +169,18 @@ const char *ids_namespace_hint(int code)
 
 /* ---- the choice ---- */
 
-struct surroundings {
+struct id_tables {
         struct id_runs uid_map, gid_map, taken;
 };
 
-static void surroundings_done(struct surroundings *s)
+static void surroundings_done(struct id_tables *s)
 {
         id_runs_done(&s->uid_map);
         id_runs_done(&s->gid_map);
         id_runs_done(&s->taken);
 }
 
-static int surroundings_read(struct surroundings *s, struct error *err)
+static int surroundings_read(struct id_tables *s, struct error *err)
 {
         int r = id_runs_add_map(&s->uid_map, "/proc/self/uid_map", err);
         if (r >= 0)
@@ -196,8 +196,8 @@ static int surroundings_read(struct surroundings *s, struct error *err)
         return r;
 }
 
-/* The first free id of the range is the broker's, each time; the run lies behind it. */
-static int choose_in(const struct surroundings *s, struct id_run range, uint32_t needed,
+/* The first free id of the range is the broker's in every monitor; the run is behind it. */
+static int choose_in(const struct id_tables *s, struct id_run range, uint32_t needed,
                      struct id_run *ret, uid_t *broker)
 {
         struct id_run first;
@@ -206,20 +206,20 @@ static int choose_in(const struct surroundings *s, struct id_run range, uint32_t
         if (id_runs_choose(range, 1, 0, &s->uid_map, &s->gid_map, &s->taken, &first) < 0)
                 return -ENOSPC;
         struct id_run rest = {first.first + 1, range.count - (first.first + 1 - range.first)};
-        /* Not a secret: a collision only makes two monitors share host ids. */
+        /* No secret: after a collision two monitors share host ids. */
         if (getrandom(&start, sizeof(start), GRND_NONBLOCK) < 0)
                 start = (uint32_t)getpid();
         *broker = first.first;
         return id_runs_choose(rest, needed - 1, start, &s->uid_map, &s->gid_map, &s->taken, ret);
 }
 
-static int choose_default(const struct surroundings *s, uint32_t needed, struct id_run *ret,
+static int choose_default(const struct id_tables *s, uint32_t needed, struct id_run *ret,
                           uid_t *broker)
 {
         struct id_run range = {IDS_DEFAULT_FIRST, IDS_DEFAULT_COUNT};
         int r = choose_in(s, range, needed, ret, broker);
 
-        /* In a container: what its own map leaves. */
+        /* In a container: ids from its own map. */
         for (size_t i = s->uid_map.count; r < 0 && i > 0; i--)
                 r = choose_in(s, s->uid_map.items[i - 1], needed, ret, broker);
         return r;
@@ -228,7 +228,7 @@ static int choose_default(const struct surroundings *s, uint32_t needed, struct 
 static int choose_range(uint32_t first, uint32_t count, uint32_t needed, struct id_run *ret,
                         uid_t *broker, struct error *err)
 {
-        _cleanup_(surroundings_done) struct surroundings s = {0};
+        _cleanup_(surroundings_done) struct id_tables s = {0};
 
         int r = surroundings_read(&s, err);
         if (r < 0)
@@ -246,7 +246,7 @@ static int choose_range(uint32_t first, uint32_t count, uint32_t needed, struct 
         return 0;
 }
 
-/* Subordinate ids, where there are enough of them and a trial worked. */
+/* Chooses subordinate ids if there are enough of them and a trial works. */
 static int choose_subordinate(uint32_t needed, struct ids *ret, struct error *why)
 {
         struct id_run uids, gids;
@@ -294,7 +294,7 @@ static int choose_rootless(uint32_t needed, struct ids *ret, struct error *err)
         return 0;
 }
 
-/* Root with nothing but itself in its map (unshare -r) is an ordinary user outside. */
+/* A root whose map contains only itself (unshare -r) is an ordinary user outside. */
 static bool is_mapped_alone(void)
 {
         struct id_runs map = {0};
@@ -331,8 +331,8 @@ int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, stru
 
 /* ---- privilege ---- */
 
-/* From now on uid 0 gains nothing by an exec. Works without CAP_SETPCAP only when it is so already.
- */
+/* An exec by uid 0 gives no capabilities any more. Without CAP_SETPCAP this fails unless it is
+ * set already. */
 static void lock_root(void)
 {
         int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
@@ -367,8 +367,8 @@ int ids_keep_capabilities(uint64_t keep, struct error *err)
         int r = capabilities_keep(keep);
         if (r < 0)
                 return error_errno(err, -r, "drop capabilities");
-        /* What the two above could not bound for want of CAP_SETPCAP, an exec by uid 0 would get
-         * back but for this. */
+        /* Without CAP_SETPCAP the two above had no effect, and an exec by uid 0 would regain
+         * capabilities. */
         if (geteuid() == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_errno(err, errno, "no_new_privs");
         return 0;

@@ -17,9 +17,9 @@
 #include "base/fd.h"
 #include "supervisor/monitor/process/child.h"
 
-enum { SAID_MAX = 256, HELPER_SECONDS = 5 };
+enum { OUTPUT_MAX = 256, HELPER_SECONDS = 5 };
 
-/* Where distributions put them; never by PATH, since they are set-uid root. */
+/* The directories that distributions use. Not PATH, because these programs are set-uid root. */
 static int find_helper(const char *name, char *path, size_t size)
 {
         static const char *const folders[] = {"/usr/bin", "/bin", "/usr/local/bin",
@@ -71,19 +71,19 @@ int newuidmap_choose(uid_t uid, uint32_t needed, struct id_run *uids, struct id_
                 return error_set(why, ENOENT, "newuidmap and newgidmap are not installed");
         if (is_empty("/etc/subuid"))
                 return error_set(why, ENOENT, "/etc/subuid has no entries");
-        /* Of an id without a name it takes libraries to say so. */
+        /* getpwuid() may load libraries; an id without a name is written as a number. */
         const struct passwd *entry = getpwuid(uid);
         snprintf(name, sizeof(name), "%s", entry ? entry->pw_name : "");
         if (!entry)
                 snprintf(name, sizeof(name), "%u", uid);
-        /* Not a secret: a collision only makes two monitors share host ids. */
+        /* No secret: after a collision two monitors share host ids. */
         if (getrandom(&start, sizeof(start), GRND_NONBLOCK) < 0)
                 start = (uint32_t)getpid();
         int r = choose_from("/etc/subuid", name, uid, needed, start, uids, why);
         return r < 0 ? r : choose_from("/etc/subgid", name, uid, needed, start, gids, why);
 }
 
-_Noreturn static void run_helper(char *const argv[], int said)
+_Noreturn static void run_helper(char *const argv[], int output)
 {
         char *const env[] = {(char[]){"PATH=/usr/bin:/bin:/usr/sbin:/sbin"}, NULL};
         int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -91,15 +91,16 @@ _Noreturn static void run_helper(char *const argv[], int said)
         child_reset_signals();
         alarm(HELPER_SECONDS);
         if (child_place_fd(nothing, STDIN_FILENO) == 0 &&
-            child_place_fd(said, STDERR_FILENO) == 0 && child_place_fd(nothing, STDOUT_FILENO) == 0)
+            child_place_fd(output, STDERR_FILENO) == 0 &&
+            child_place_fd(nothing, STDOUT_FILENO) == 0)
                 execve(argv[0], argv, env);
         _exit(127);
 }
 
-/* Runs one to its end. */
+/* Runs a helper and waits for it. */
 static int call_helper(char *const argv[], struct error *err)
 {
-        char said[SAID_MAX] = "";
+        char output[OUTPUT_MAX] = "";
         int ends[2], status = -1;
 
         if (pipe2(ends, O_CLOEXEC) < 0)
@@ -108,15 +109,15 @@ static int call_helper(char *const argv[], struct error *err)
         if (pid == 0)
                 run_helper(argv, ends[1]);
         close(ends[1]);
-        ssize_t n = pid < 0 ? -1 : fd_read_full(ends[0], said, sizeof(said) - 1);
+        ssize_t n = pid < 0 ? -1 : fd_read_full(ends[0], output, sizeof(output) - 1);
         close(ends[0]);
         while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
         if (pid > 0 && status == 0)
                 return 0;
-        said[n > 0 ? n : 0] = '\0';
-        said[strcspn(said, "\n")] = '\0';
-        return error_set(err, EPERM, "%s", *said ? said : argv[0]);
+        output[n > 0 ? n : 0] = '\0';
+        output[strcspn(output, "\n")] = '\0';
+        return error_set(err, EPERM, "%s", *output ? output : argv[0]);
 }
 
 static int map_with(const char *helper, pid_t pid, uint32_t first, uint32_t count,

@@ -1,4 +1,4 @@
-/* Children in user namespaces of their own. */
+/* Children in new user namespaces. */
 #include "supervisor/monitor/ids/userns.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ pid_t userns_fork(unsigned long flags)
                 return -errno;
         _cleanup_close_ int read_end = ends[0];
         _cleanup_close_ int write_end = ends[1];
-        /* Raw, because fork() takes no flags. The monitor has one thread, so that nothing of libc's
-         * is lost. */
+        /* A system call, because fork() takes no flags. The monitor has one thread, so that
+         * libc's state stays correct. */
         long pid = syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
         if (pid < 0)
                 return -errno;

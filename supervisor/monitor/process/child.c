@@ -1,4 +1,4 @@
-/* What a process forked from the monitor does first. */
+/* First steps of a process forked from the monitor. */
 #include "supervisor/monitor/process/child.h"
 
 #include <assert.h>
@@ -37,7 +37,7 @@ void child_reset_signals(void)
         struct sigaction action = {.sa_handler = SIG_DFL};
         sigset_t none;
 
-        /* The two that libc keeps for itself give EINVAL; they are default already. */
+        /* The two signals that libc reserves give EINVAL; their action is the default. */
         for (int i = 1; i < NSIG; i++)
                 sigaction(i, &action, NULL);
         sigemptyset(&none);

@@ -1,11 +1,11 @@
 /*
- * The processes below this one.
+ * The descendants of this process.
  *
- * Theory of operation: one pass over /proc reads the parent of every process, then descent is a
- * matter of marking. (/proc/PID/task/TID/children would be less to read, but needs
- * CONFIG_PROC_CHILDREN and misses entries while tasks exit.) A pass is not a snapshot; callers
- * repeat it until no child is left. A pid is signalled through a pidfd whose parent was checked
- * again after opening, so that a pid that was reused in between is not hit.
+ * Theory of operation. One pass over /proc reads the parent of every process; then the descendants
+ * are marked. (/proc/PID/task/TID/children is shorter, but needs CONFIG_PROC_CHILDREN and misses
+ * entries while tasks exit.) A pass is not a snapshot: callers repeat it until no child is left. A
+ * process is signalled through a pidfd, whose parent is checked again after opening, so that a
+ * reused pid is not hit.
  */
 #include "supervisor/monitor/upstream/process-tree.h"
 
@@ -51,8 +51,7 @@ static int read_process(int proc_fd, const char *pid, struct process *ret)
         if (n <= 0)
                 return -ESRCH;
         line[n] = '\0';
-        /* The name is in parentheses and may hold any byte, a parenthesis too: the last one ends
-         * it. */
+        /* The name is in parentheses and may contain any byte: the last parenthesis ends it. */
         const char *rest = strrchr(line, ')');
         int parent;
         if (!rest || sscanf(rest, ") %c %d", &ret->state, &parent) != 2)
@@ -98,7 +97,7 @@ static bool is_below(const struct process_list *list, pid_t pid)
         return found && found->below;
 }
 
-/* Marks until nothing changes: children of ours, their children, and so on. */
+/* Repeats until nothing changes: our children, then their children, and so on. */
 static void mark_descendants(struct process_list *list)
 {
         pid_t self = getpid();
@@ -162,7 +161,7 @@ static bool is_still(const struct process *p)
         return strchr("TtZX", p->state) != NULL;
 }
 
-/* Returns how many were signalled of those that still ran. */
+/* Returns how many running processes were signalled. */
 static size_t signal_descendants(DIR *proc, struct process_list *list, int signal)
 {
         size_t running = 0;

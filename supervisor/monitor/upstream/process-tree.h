@@ -1,12 +1,13 @@
 /*
- * The processes below this one, and how to end them. For a child subreaper, so that whoever loses
- * its parent becomes our own child: nothing leaves the tree but by dying.
+ * The descendants of this process, and how to end them. The caller must be a child subreaper:
+ * orphans become its own children, so that a process can leave the tree only by ending.
  */
 #pragma once
 
-/* Asks every descendant to end: SIGTERM, and SIGCONT for those that were stopped. */
+/* Sends SIGTERM to every descendant, and SIGCONT to stopped ones. */
 void process_tree_terminate(void);
 
-/* Kills every descendant: stops them all first, so that none forks away from under the signal. What
- * was missed is found by the next call; call until waitpid() says ECHILD. */
+/* Kills every descendant. Stops them all first, so that none can fork while the others are
+ * killed. Processes that were missed are found by the next call: repeat until waitpid() fails
+ * with ECHILD. */
 void process_tree_kill(void);

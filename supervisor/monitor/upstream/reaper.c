@@ -1,18 +1,16 @@
 /*
  * The reaper of one stdio server.
  *
- * Theory of operation. The reaper outlives the monitor by design: it is what ends the server's
- * processes when the monitor is gone, by whatever means, SIGKILL included. It learns so from the
- * life socket, whose other end only the monitor holds; the parent-death signal is a second way.
- * Three things can start the end: the socket (stopped, or the monitor died), a signal to the
- * reaper, or the end of the server's first process, after which the rest of its tree has no
- * purpose. Then everything below gets SIGTERM, and from REAPER_GRACE_MS on SIGKILL, until wait()
- * says that there is no child left: as a subreaper we inherit every orphan, so that this is the
- * whole tree.
+ * Theory of operation. The reaper outlives the monitor on purpose: it ends the server's processes
+ * however the monitor ends, SIGKILL included. It notices that on the life socket, whose other end
+ * only the monitor holds, and by its parent-death signal. The end begins with a command or end of
+ * file on that socket, a signal to the reaper, or the exit of the server's first process. Then all
+ * descendants get SIGTERM, and after REAPER_GRACE_MS SIGKILL, until wait() fails because no child
+ * is left. A subreaper adopts every orphan, so that these are all processes of the server.
  *
- * Where the server runs as another user, the reaper takes that user's id as its effective one,
- * which lets it signal the server without CAP_KILL, and keeps its real and saved ones, so that the
- * server cannot signal it.
+ * Where the server runs as another user, the reaper sets its effective uid to that user's, which
+ * lets it signal the server without CAP_KILL. Its real and saved uids stay, so that the server
+ * cannot signal it.
  */
 #include "supervisor/monitor/upstream/reaper.h"
 
@@ -33,8 +31,8 @@
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/upstream/process-tree.h"
 
-/* Between two rounds of SIGKILL: what is not dead after the first is in an uninterruptible sleep.
- */
+/* Between two rounds of SIGKILL. A process that survives the first is in an uninterruptible
+ * sleep. */
 enum { KILL_INTERVAL_MS = 50 };
 
 struct reaper {
@@ -44,7 +42,7 @@ struct reaper {
         int32_t wait_status;
         bool server_gone;
         bool ending;
-        int64_t kill_at_ms; /* when ending: the next round of SIGKILL */
+        int64_t kill_at_ms; /* once ending: time of the next SIGKILL */
 };
 
 static int64_t now_ms(void)
@@ -65,8 +63,8 @@ _Noreturn static void run_server(const struct reaper_fds *fds, const struct upst
         child_reset_signals();
         if (r >= 0)
                 r = upstream_become(launch->user, &error);
-        /* After the last change of ids, which clears it. A reaper that is killed itself takes at
-         * least its server along. */
+        /* Set after the last change of ids, which clears it. If the reaper itself is killed, at
+         * least its direct child ends. */
         prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
         if (r >= 0)
                 upstream_exec(launch, &error);
@@ -146,7 +144,7 @@ static void on_signals(struct reaper *k)
                 case SIGQUIT:
                         begin_end(k);
                         break;
-                default: /* SIGCHLD is seen by reap(); the rest is not for us */
+                default: /* reap() handles SIGCHLD; others are ignored */
                         break;
                 }
         }
@@ -160,7 +158,7 @@ static int timeout_ms(const struct reaper *k)
         return left < 0 ? 0 : (int)(left < INT_MAX ? left : INT_MAX);
 }
 
-static void keep(struct reaper *k)
+static void run_until_no_child(struct reaper *k)
 {
         while (reap(k)) {
                 if (k->server_gone)
@@ -212,10 +210,10 @@ void reaper_run(const struct reaper_fds *fds, const struct upstream_launch *laun
         for (int i = 0; i < 3; i++)
                 close(fds->stdio[i]);
         take_user(launch->user);
-        /* The server's directory is its own affair; ours must not keep a file system busy. */
+        /* Do not keep a file system busy: the server has its own working directory. */
         if (chdir("/") < 0)
                 begin_end(&k);
-        keep(&k);
+        run_until_no_child(&k);
         fd_write_all(fds->report, &k.wait_status, sizeof(k.wait_status));
         _exit(0);
 }

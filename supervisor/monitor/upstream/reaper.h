@@ -1,7 +1,7 @@
 /*
- * The reaper: the process between the monitor and a stdio server. Forked, never exec'd; a child
- * subreaper in a session of its own, so that a terminal's Ctrl-C does not reach it and nothing the
- * server starts gets away.
+ * The reaper: the process between the monitor and a stdio server. Forked, never exec'd. It is a
+ * child subreaper, so that it adopts all orphans of the server, and leads its own session, so that
+ * Ctrl-C in a terminal does not reach it.
  */
 #pragma once
 
@@ -9,19 +9,19 @@
 
 #include "supervisor/monitor/upstream/upstream-exec.h"
 
-/* A byte on the life socket; its end (the monitor is gone) means REAPER_STOP. */
+/* Commands on the life socket, one byte each. End of file (the monitor has ended) means
+ * REAPER_STOP. */
 enum reaper_command { REAPER_STOP = 's', REAPER_KILL = 'k' };
 
 /* From SIGTERM to SIGKILL. */
 enum { REAPER_GRACE_MS = 2000 };
 
 struct reaper_fds {
-        int life;   /* socket; the other end is the monitor's alone */
-        int report; /* write end: the server's wait status, one int32_t, when all is over */
-        int result; /* write end: a struct error when the server could not be started, else its end
-                     */
-        int stdio[3]; /* what the server gets as 0, 1 and 2 */
+        int life;     /* socket; only the monitor holds the other end */
+        int report;   /* write end: the server's wait status (int32_t), at the end */
+        int result;   /* write end: a struct error when the exec fails; closed when it succeeds */
+        int stdio[3]; /* the server's descriptors 0, 1 and 2 */
 };
 
-/* Never returns: starts the server, keeps it, ends what it leaves. */
+/* Starts the server, waits for its end, ends all its processes. Never returns. */
 _Noreturn void reaper_run(const struct reaper_fds *fds, const struct upstream_launch *launch);

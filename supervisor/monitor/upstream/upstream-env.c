@@ -1,12 +1,12 @@
 /*
  * The environment of a stdio server.
  *
- * A server is somebody else's program, and the user's environment is full of keys. The ecosystem's
- * clients pass a short list and what the entry says (the official SDKs: HOME, LOGNAME, PATH, SHELL,
- * TERM, USER). We pass that and what programs need to run as they do in the user's shell: language
- * and time zone, temporary and XDG directories, the display, proxies and certificates, and where
- * the launchers of the ecosystem (node, npm, uv, pip, docker) keep things. Anything else is for the
- * entry: "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}"}.
+ * A server is a third-party program, and the user's environment contains credentials. Other clients
+ * pass a short list and the entry's own variables (the official SDKs: HOME, LOGNAME, PATH, SHELL,
+ * TERM, USER). We pass these and what programs need to run as in the user's shell: language and
+ * time zone, temporary and XDG directories, the display, proxies and certificates, and the
+ * directories of the usual launchers (node, npm, uv, pip, docker). All others must be in the entry:
+ * "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}"}.
  */
 #include "supervisor/monitor/upstream/upstream-env.h"
 
@@ -68,7 +68,7 @@ static const char *const passed_prefixes[] = {
         "LC_", "XDG_", "NODE_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_",
 };
 
-/* Names of the families above that hold a credential. */
+/* Variables of these families that hold a credential. */
 static const char *const secret_parts[] = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "_AUTH",
                                            "token", "secret", "password", "_auth"};
 
@@ -105,10 +105,10 @@ static bool is_passed(const char *variable, bool other_home)
 {
         size_t n = name_length(variable);
 
-        /* A shell function of old bash: code, which the SDKs leave out as well. */
+        /* A function exported by an old bash is code; the SDKs leave it out as well. */
         if (variable[n] != '=' || strncmp(variable + n, "=()", 3) == 0)
                 return false;
-        /* Another user's directories are not ours to hand out, nor his to write. */
+        /* The server runs as another user: our directories are not for it. */
         if (other_home &&
             (strncmp(variable, "XDG_", 4) == 0 || strncmp(variable, "TMPDIR=", 7) == 0))
                 return false;
@@ -119,8 +119,8 @@ static bool is_passed(const char *variable, bool other_home)
         return has_prefix_of_families(variable, n);
 }
 
-/* Sets NAME=value, in place of an earlier one of that name. Takes over `variable`, which may be
- * NULL (no memory). */
+/* Sets NAME=value, replacing an earlier value. Takes ownership of `variable`; NULL means that
+ * there was no memory. */
 static int env_put(struct env_list *list, char *variable)
 {
         if (!variable)

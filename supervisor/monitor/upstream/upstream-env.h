@@ -6,8 +6,8 @@
 #include "supervisor/monitor/upstream/upstream.h"
 
 /*
- * What of `parent` (environ) a server gets, then the entry's own variables. NULL-terminated; freed
- * with upstream_env_free(). NULL: out of memory.
+ * The variables of `parent` (environ) that a server gets, then the entry's own. NULL-terminated;
+ * free it with upstream_env_free(). NULL: out of memory.
  */
 char **upstream_env_new(char *const *parent, const struct upstream_user *user, char *const *own,
                         size_t n_own);

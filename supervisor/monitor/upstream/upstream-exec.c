@@ -1,5 +1,4 @@
-/* The last steps of a server's process before it is the server. Runs in a child: no locks, no
- * logging. */
+/* From the fork of a server's process to its exec. Runs in the child: no locks, no logging. */
 #include "supervisor/monitor/upstream/upstream-exec.h"
 
 #include <errno.h>
@@ -18,7 +17,7 @@
 #include "base/fd.h"
 #include "supervisor/monitor/ids/ids.h"
 
-/* As the caller of the monitor had them. */
+/* The values that the monitor started with. */
 static struct {
         bool known;
         mode_t mask;
@@ -54,8 +53,7 @@ static void restore_limit(int resource, rlim_t soft)
         setrlimit(resource, &now);
 }
 
-/* What of this fails leaves the server with the monitor's value, which is no reason not to start
- * it. */
+/* Failures are ignored: the server then runs with the monitor's values. */
 static void restore(void)
 {
         if (!remembered.known)
@@ -90,8 +88,7 @@ static const char *search_path(char *const *env)
         return "";
 }
 
-/* A script without a #! line, which execve() refuses: for /bin/sh, as every shell and execvp() have
- * it. */
+/* execve() refuses a script without a #! line; shells and execvp() run it with /bin/sh. */
 static void exec_script(const char *path, char *const *argv, char *const *env)
 {
         size_t n = 0;
@@ -127,7 +124,8 @@ static int exec_failed(const char *path, int code, struct error *err)
         return error_errno(err, code, "%s", path);
 }
 
-/* What lets the search go on: this directory has it not, or not for us. */
+/* Errors after which the search in PATH continues: the file is not in this directory, or not
+ * accessible. */
 static bool is_absent(int code)
 {
         return code == ENOENT || code == ENOTDIR || code == EACCES || code == ENAMETOOLONG ||

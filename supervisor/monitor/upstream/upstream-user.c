@@ -1,4 +1,4 @@
-/* Whom stdio servers run as. */
+/* The user that stdio servers run as. */
 #include <errno.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -100,8 +100,7 @@ int upstream_user_choose(enum sandbox_mode mode, const char *configured, const c
         if (r < 0)
                 return r;
         if (user.uid == geteuid()) {
-                /* `user: root`, or sudo from a root shell: wished so, without capabilities all the
-                 * same. */
+                /* `user: root`, or sudo from a root shell: allowed, but without capabilities. */
                 upstream_user_done(&user);
                 return as_ourselves(ret);
         }

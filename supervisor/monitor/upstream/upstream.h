@@ -1,10 +1,9 @@
 /*
- * A stdio MCP server: a tree of processes (npx, sh, node) on the host, started by the monitor by
- * index.
+ * A stdio MCP server: a tree of processes (npx, sh, node) on the host.
  *
- * Its direct parent is a reaper, a process of ours that is a child subreaper in a session of its
- * own: when the server is stopped or the monitor dies in any way, the reaper ends every process
- * below it. The server gets its own pipes for 0, 1 and 2 and no other descriptor of ours.
+ * The parent of its first process is a reaper, a process of ours that leads its own session. When
+ * the server is stopped or the monitor ends in any way, the reaper ends every process of the tree.
+ * The server gets its own pipes as 0, 1 and 2 and no other descriptor of ours.
  */
 #pragma once
 
@@ -17,26 +16,26 @@
 
 struct upstream;
 
-/* Who the server runs as: the caller's own ids, or others where we are root. */
+/* The user of a server: the monitor's own, or another where the monitor is root. */
 struct upstream_user {
         uid_t uid;
         gid_t gid;
         char *home;            /* NULL: keep HOME */
         char *name;            /* for initgroups(), USER and LOGNAME; NULL: keep groups and names */
-        int drop_capabilities; /* 1: stay this uid with empty capability sets */
+        int drop_capabilities; /* 1: keep this uid, with empty capability sets */
 };
 
 /*
- * Whom servers run as: rootless, ourselves; else config `user`, else SUDO_UID (both may be NULL),
- * else ourselves with empty capability sets. Returns 1 in that last case when we are uid 0 (the
- * caller warns once), else 0. home and name are owned by *ret.
+ * Chooses the user: rootless, our own; else config `user`, else SUDO_UID (both may be NULL), else
+ * our own with empty capability sets. Returns 1 in that last case when we are uid 0 (the caller
+ * warns once), else 0. home and name are owned by *ret.
  */
 int upstream_user_choose(enum sandbox_mode mode, const char *configured, const char *sudo_uid,
                          struct upstream_user *ret, struct error *err);
 void upstream_user_done(struct upstream_user *user);
 
-/* Remembers limits, umask and oom score as the caller of the monitor had them: servers get those.
- * Called first thing. */
+/* Saves the limits, umask and oom score that the monitor started with; servers get them back.
+ * Call it first. */
 void upstream_remember(void);
 
 enum { UPSTREAM_EXEC_SECONDS = 10 };
