@@ -1,12 +1,12 @@
 /*
- * An error as a person reads it: what failed, why, and what to do next, in one line.
+ * An error message for a person: what failed, why, and what to do next, in one line.
  *
- * The first witness sets it, each caller may put its context before it:
+ * The function that fails sets it; each caller may add its context:
  *
  *     start sandbox 7f3: cgroup: open pids.max: No such file or directory
  *
  * The struct is flat and of fixed size and nothing here allocates, so that it is valid between
- * clone and exec and crosses a socket as one message. Every function takes a NULL err.
+ * clone and exec and crosses a socket as one message. err may be NULL in every function.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ static inline bool error_is_set(const struct error *err)
 int error_set(struct error *err, int code, const char *format, ...)
         __attribute__((format(printf, 3, 4), cold));
 
-/* The same, with ": " and the system's text for code behind the message. Returns -code. */
+/* The same, followed by ": " and the text of strerror(3) for the code. Returns -code. */
 int error_errno(struct error *err, int code, const char *format, ...)
         __attribute__((format(printf, 3, 4), cold));
 
@@ -36,6 +36,6 @@ int error_errno(struct error *err, int code, const char *format, ...)
 int error_context(struct error *err, const char *format, ...)
         __attribute__((format(printf, 2, 3), cold));
 
-/* Makes an error that came from a peer safe to read: terminates the text, fixes a code out of
- * range. */
+/* Makes an error that was received from a peer valid: terminates the text, replaces a code that is out
+ * of range. */
 void error_sanitize(struct error *err);

@@ -204,7 +204,7 @@ int fd_send(int socket, const void *data, size_t n, const int *fds, size_t count
         return (size_t)sent == n ? 0 : -EMSGSIZE;
 }
 
-/* Takes the descriptors of one control message; what there is no room for is closed. */
+/* Stores the descriptors of one control message; closes those that do not fit. */
 static int take_fds(struct cmsghdr *c, int *fds, size_t room, size_t *taken)
 {
         size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);

@@ -10,7 +10,7 @@
 
 struct ucred;
 
-enum { FD_MESSAGE_MAX = 24 }; /* most descriptors in one message */
+enum { FD_MESSAGE_MAX = 24 }; /* maximum of descriptors in one message */
 
 /* Writes all n bytes, restarting after signals. Returns 0 or negative errno (-EAGAIN included). */
 int fd_write_all(int fd, const void *data, size_t n);
@@ -22,7 +22,7 @@ ssize_t fd_read_full(int fd, void *data, size_t n);
  * beyond its length. -EFBIG: there is more. */
 int fd_read_whole(int fd, size_t most, char **ret, size_t *ret_length, struct error *err);
 
-/* A memfd with this content that nobody can change any more (all seals). Returns the descriptor. */
+/* A memfd with this content and all seals: it cannot be changed any more. Returns the descriptor. */
 int fd_sealed(const char *name, const void *data, size_t n, struct error *err);
 
 /* The same from a file, executable when asked for. */
@@ -35,15 +35,15 @@ int fd_set_cloexec(int fd, int on);
  * Sends one message with up to FD_MESSAGE_MAX descriptors (borrowed). Returns 0 or negative errno.
  * Receives one of exactly n bytes or less: returns its length, 0 at the end, negative errno.
  * Descriptors beyond *count, or in a message that was cut, are closed and give -EPROTO. *count
- * holds the room in, the number received out. creds (may be NULL) is the sender by the kernel's
- * word; it needs SO_PASSCRED on the socket (pid 0 when there is none).
+ * holds the room in, the number received out. creds (may be NULL): the sender, as reported by
+ * the kernel if the socket has SO_PASSCRED; else pid 0.
  */
 int fd_send(int socket, const void *data, size_t n, const int *fds, size_t count, int flags);
 ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, struct ucred *creds,
                    int flags);
 
-/* No descriptors come in on this socket: a sender that tries gets EPERM. Best effort: Linux 6.16;
- * before that, who receives has to close them. */
+/* Refuses descriptors on this socket: a peer that sends one gets EPERM. Does nothing before Linux 6.16:
+ * there, the receiver must close them. */
 void fd_refuse_rights(int socket);
 
 void fd_close_many(int *fds, size_t count);

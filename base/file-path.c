@@ -1,4 +1,4 @@
-/* What may be the name of a file. */
+/* Checks untrusted relative paths. */
 #include "base/file-path.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Names of files that come from somebody else, as relative paths below a directory. */
+/* Checks untrusted relative paths. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Members of objects and lists, as they come. */
+/* Writes JSON in order. */
 #include "base/json-out.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static void note(struct json_out *out, int r)
         out->more = true;
 }
 
-/* What stands before a value. Returns whether that may follow. */
+/* Writes the comma and the key. Returns whether the value may follow. */
 static bool put_key(struct json_out *out, const char *key)
 {
         int r = out->error;

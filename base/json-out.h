@@ -1,5 +1,5 @@
 /*
- * JSON written from front to back at the end of a buffer. Commas come by themselves.
+ * Writes JSON at the end of a buffer, in order. Commas are added automatically.
  *
  *     struct json_out out = {.to = &b};
  *     json_out_begin(&out, NULL, '{');
@@ -10,7 +10,7 @@
  *     json_out_end(&out, '}');
  *     return out.error;
  *
- * A key is ASCII without anything to escape, NULL in a list and for the whole. Who begins ends.
+ * A key is ASCII that needs no escapes; NULL in a list and at the top level. Each begin needs an end.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ struct json_out {
         bool more; /* the next member is not the first */
 };
 
-/* What was to be written could not be made. */
+/* Sets the error, because the caller could not make a value. */
 void json_out_fail(struct json_out *out, int error);
 
 void json_out_begin(struct json_out *out, const char *key, char bracket);
@@ -38,5 +38,5 @@ void json_out_text(struct json_out *out, const char *key, const char *text);
 void json_out_int(struct json_out *out, const char *key, int64_t number);
 void json_out_bool(struct json_out *out, const char *key, bool value);
 
-/* What is JSON already. */
+/* n bytes of JSON, as they are. */
 void json_out_raw(struct json_out *out, const char *key, const char *json, size_t n);

@@ -1,4 +1,4 @@
-/* yyjson with bounds, raw numbers and our errors. */
+/* yyjson with limits, raw numbers and error messages. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -162,7 +162,7 @@ int json_append_mut(struct buffer *b, yyjson_mut_val *value)
         return append_written(b, text, n, &why);
 }
 
-/* Bytes at the front that stand in a JSON string as they are. */
+/* The number of bytes at the front that need no escape in a JSON string. */
 static size_t plain_run(const unsigned char *s, size_t n)
 {
         size_t at = 0;
@@ -176,8 +176,8 @@ static size_t plain_run(const unsigned char *s, size_t n)
         return at;
 }
 
-/* What is at the front instead: a character to escape, or bytes that are not UTF-8. Returns how
- * many bytes it has, or negative errno. */
+/* Writes the escape for the first character, or U+FFFD for bytes that are not UTF-8. Returns how many
+ * bytes were consumed, or negative errno. */
 static int append_escaped(struct buffer *b, const unsigned char *s, size_t n)
 {
         static const char letters[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',

@@ -1,7 +1,7 @@
 /*
- * JSON by yyjson, with our bounds. Numbers are kept raw, exactly as written (yyjson_is_raw(), also
- * counted by json_is_number()), so that a value crosses us unchanged. Hostile input: size and depth
- * are checked before anybody walks a tree, and nothing here recurses.
+ * JSON by yyjson, for untrusted input. Numbers are kept raw, exactly as written (yyjson_is_raw();
+ * json_is_number() is true), so that a value is passed on unchanged. Size and depth are checked when a
+ * document is parsed, and no function recurses.
  */
 #pragma once
 
@@ -16,11 +16,11 @@
 enum { JSON_DEPTH_MAX = 128 };
 
 /* Parses n bytes. The document owns its strings (data may go). The error says what is wrong and
- * where (byte offset; line and column with json_parse_config()). */
+ * at which byte. */
 int json_parse(const char *data, size_t n, yyjson_doc **ret, struct error *err);
 
-/* The same for files that people write: comments, trailing commas, BOM; error with "line L, column
- * C". */
+/* The same for config files: comments, trailing commas and a BOM are allowed; the error has "line L,
+ * column C". */
 int json_parse_config(const char *data, size_t n, yyjson_doc **ret, struct error *err);
 
 /* A string member of an object; NULL when absent or of another type. *length may be NULL. */
@@ -35,7 +35,7 @@ int json_double(yyjson_val *value, double *ret);
 /* Serialises a value in one line at the end of b. Returns 0, -EMSGSIZE, -ENOMEM. */
 int json_append(struct buffer *b, yyjson_val *value);
 int json_append_mut(struct buffer *b, yyjson_mut_val *value);
-/* The same as a text of its own, which the caller frees. Returns 0, -ENOMEM, -EINVAL. */
+/* The same as a new string, which the caller frees. Returns 0, -ENOMEM, -EINVAL. */
 int json_write(yyjson_val *value, char **ret, size_t *n);
 
 /* Appends text as a JSON string with its quotes. The text must be UTF-8; bytes that are not become

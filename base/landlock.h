@@ -1,8 +1,8 @@
 /*
- * Landlock as a second belt under mounts and filters: what is not named is denied, with every right
- * that the kernel knows; no TCP where `network` does not allow it, no abstract sockets and no
- * signals to outside. By raw system calls: libc has no wrappers, and older headers know older
- * kernels only.
+ * Landlock, as a second layer below mounts and filters. Every right that the kernel supports is denied
+ * except on the named paths; also TCP, where `network` does not allow it, abstract sockets and signals
+ * to processes outside. By raw system calls: libc has no wrappers, and the kernel's headers may be
+ * older than the kernel.
  */
 #pragma once
 
@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 
-/* Rights of the file system (Documentation/userspace-api/landlock.rst); what the kernel does not
- * know is left out. */
+/* File system rights (Documentation/userspace-api/landlock.rst); those that the kernel does not support
+ * are left out. */
 enum {
         LANDLOCK_EXECUTE = 1 << 0,
         LANDLOCK_WRITE_FILE = 1 << 1,
@@ -25,7 +25,7 @@ enum {
 };
 
 struct landlock_rule {
-        const char *path; /* one that does not exist needs no rule */
+        const char *path; /* ignored if it does not exist */
         uint32_t rights;
 };
 

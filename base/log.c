@@ -1,4 +1,4 @@
-/* One line an event. */
+/* One line for each event. */
 #include "base/log.h"
 
 #include <assert.h>
@@ -120,14 +120,14 @@ static size_t escape(char *to, size_t size, const char *from)
         return n;
 }
 
-/* A line under construction; what does not fit is cut, and the line stays whole. Pipes take so much
- * in one piece (PIPE_BUF, pipe(7)). */
+/* A line that is being written; text that does not fit is cut. A pipe takes so many bytes atomically
+ * (PIPE_BUF, pipe(7)). */
 struct line {
         char text[4096];
         size_t n;
 };
 
-enum { LINE_TAIL = 8 }; /* room for what closes it */
+enum { LINE_TAIL = 8 }; /* space for the end of the line */
 
 static void put(struct line *line, const char *text, size_t n)
 {
@@ -166,7 +166,7 @@ static size_t character(const unsigned char *s)
         return n;
 }
 
-/* text has no control characters any more. */
+/* text must have no control characters. */
 static void put_string(struct line *line, const char *text)
 {
         put(line, "\"", 1);
@@ -216,8 +216,7 @@ static void put_id(struct line *line, bool json, const char *name, const char *t
         *first = false;
 }
 
-/* An id of the client's is JSON already; it is bounded here, and harmless by its syntax once
- * control characters are gone. */
+/* The client's id is JSON; its length is limited here, and control characters are already escaped. */
 static void put_ids(struct line *line, bool json, const struct log_ids *ids)
 {
         char session[128], request[160] = "", server[160], tool[288];

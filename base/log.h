@@ -1,13 +1,13 @@
 /*
- * The log: one line an event, as text for a person or as JSON for a program. Top-level handlers
+ * The log: one line for each event, as text for a person or as JSON for a program. Top-level handlers
  * log, libraries return errors.
  *
  *     cloister: warning: server files: cannot start: … [session default, request 7]
  *     {"time":"2026-01-31T12:00:00.123Z","level":"warning","program":"cloister",
  *      "message":"server files: cannot start: …","session":"default","request":7}
  *
- * Text that came from outside is made harmless here: control characters are shown as \xNN, so that
- * a peer can neither forge a line nor drive a terminal; secrets are masked (base/mask.h).
+ * Untrusted text is escaped here: control characters are written as \xNN, so that a peer can neither
+ * forge a line nor control a terminal. Secrets are masked (base/mask.h).
  */
 #pragma once
 
@@ -25,7 +25,7 @@ enum log_level {
 
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_MAX };
 
-/* What is more talkative than level is not written. The default is LOG_LEVEL_WARNING. */
+/* Less important messages than level are not written. The default is LOG_LEVEL_WARNING. */
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
 
@@ -37,8 +37,8 @@ const char *log_level_name(enum log_level level);
 int log_format_from_name(const char *name);
 const char *log_format_name(enum log_format format);
 
-/* Where lines go (borrowed; standard error until told otherwise), and how they look. Errors go to
- * standard error as well, as text, when that is another place. */
+/* Where lines are written (borrowed; the default is standard error), and their format. Errors are also
+ * written to standard error, as text, if that is another file. */
 void log_to(int fd, enum log_format format);
 int log_get_fd(void);
 enum log_format log_get_format(void);
@@ -46,7 +46,7 @@ enum log_format log_get_format(void);
 /* The program's name, which starts each line; a literal. */
 void log_set_name(const char *name);
 
-/* What an event is about; NULL and 0: not known or nothing. */
+/* What an event belongs to; NULL and 0: unknown or none. */
 struct log_ids {
         const char *session;
         const char *request; /* JSON text of the client's id */

@@ -1,4 +1,4 @@
-/* Finding secrets in text. */
+/* Finds secrets in text. */
 #include "base/mask.h"
 
 #include <ctype.h>
@@ -17,7 +17,7 @@ enum { STARS = sizeof(stars) - 1 };
 
 static const struct {
         const char *text;
-        size_t least; /* characters of a token behind it */
+        size_t least; /* minimum of characters after the prefix */
 } prefixes[] = {
         {"sk-", 16},   {"sk_live_", 16}, {"rk_live_", 16}, {"ghp_", 20},        {"gho_", 20},
         {"ghu_", 20},  {"ghs_", 20},     {"ghr_", 20},     {"github_pat_", 20}, {"glpat-", 16},
@@ -31,7 +31,7 @@ static const char *const secret_words[] = {
         "apikey", "authorization", "credential", "credentials", "cookie",
 };
 
-/* What makes a "key" behind it one that opens something. */
+/* Words that make a following "key" a secret. */
 static const char *const key_words[] = {
         "api", "access", "private", "secret", "signing", "encryption", "master", "auth", "service",
 };
@@ -62,7 +62,7 @@ void mask_add(const char *secret)
                 secrets[n_secrets++] = copy;
 }
 
-/* Puts stars in place of n characters. Returns how many are there now. */
+/* Replaces n characters by stars. Returns how many stars. */
 static size_t put_stars(char *at, size_t n)
 {
         memmove(at + STARS, at + n, strlen(at + n) + 1);

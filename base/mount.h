@@ -13,8 +13,8 @@
  * descriptor. */
 int mount_point_open(int root, const char *path, struct error *err);
 
-/* Makes the directories of path that are not there, following no link. -EROFS, -EACCES…: not where
- * they would have to be made. */
+/* Makes the missing directories of path, following no link. -EROFS, -EACCES…: they cannot be made
+ * there. */
 int mount_point_make(int root, const char *path, struct error *err);
 
 /* Detached mounts; each returns a descriptor. */

@@ -1,4 +1,4 @@
-/* Our own executables. */
+/* Finds the executables of Cloister. */
 #include "base/program.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Our own executables, found beside the running one, else where they are installed. */
+/* Finds the executables of Cloister: beside the running one, else where they are installed. */
 #pragma once
 
 #include <stddef.h>

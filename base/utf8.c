@@ -1,4 +1,4 @@
-/* UTF-8, checked as it arrives. */
+/* Checks UTF-8 piece by piece. */
 #include "base/utf8.h"
 
 #include <stdbool.h>
@@ -85,7 +85,7 @@ static int feed_pending(struct utf8_stream *stream, const char *bytes, size_t n,
         return 0;
 }
 
-/* Bytes at the front that are ASCII: most of what is printed, so eight at once. */
+/* The number of ASCII bytes at the front, eight at once because most output is ASCII. */
 static size_t ascii_run(const unsigned char *s, size_t n)
 {
         size_t at = 0;

@@ -1,5 +1,5 @@
 /*
- * Bytes as they come from a pipe, made into valid UTF-8 piece by piece: what is not UTF-8 becomes
+ * Converts the bytes of a stream into valid UTF-8, piece by piece: bytes that are not UTF-8 become
  * U+FFFD, one for each maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD substitution of
  * maximal subparts").
  */
@@ -14,7 +14,7 @@ struct utf8_stream {
         size_t n_pending;
 };
 
-/* Takes pieces of valid text; returns 0 or negative errno, which ends the feeding. */
+/* Is called with pieces of valid text; returns 0, or negative errno to stop. */
 typedef int utf8_sink(void *data, const char *text, size_t n);
 
 int utf8_feed(struct utf8_stream *stream, const char *bytes, size_t n, utf8_sink *sink, void *data);
@@ -30,18 +30,18 @@ int utf8_next(const unsigned char *s, size_t n);
 /* The code point of a whole character of this length. */
 uint32_t utf8_decode(const unsigned char *s, int length);
 
-/* Characters of valid UTF-8. */
+/* The number of characters of valid UTF-8. */
 size_t utf8_count(const char *text, size_t n);
 
-/* Offset just behind the first `characters` characters of valid UTF-8 (n when there are fewer). */
+/* Offset after the first `characters` characters of valid UTF-8 (n when there are fewer). */
 size_t utf8_skip(const char *text, size_t n, size_t characters);
 
-/* Offset where the last *characters characters begin; *characters becomes how many of them were not
- * there. */
+/* Offset where the last *characters characters begin; *characters is set to how many of them are
+ * missing. */
 size_t utf8_skip_back(const char *text, size_t n, size_t *characters);
 
 /* Where to cut a text so that at most `most` bytes, and no part of a character, remain. */
 size_t utf8_cut(const char *text, size_t n, size_t most);
 
-/* Removes half a character that a cut left at the end. */
+/* Removes an incomplete character at the end. */
 void utf8_trim(char *text);

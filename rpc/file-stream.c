@@ -21,7 +21,7 @@ int file_stream_append(struct buffer *to, enum file_stream_type type, const void
         return r < 0 ? r : buffer_append(to, payload, n);
 }
 
-/* Whether the record may come now; then the stream has gone on. */
+/* Whether the record is allowed now; if so, updates the state. */
 static int advance(struct file_stream *s, const struct file_record *record, struct error *err)
 {
         bool begins = record->type == FILE_STREAM_FILE || record->type == FILE_STREAM_END;

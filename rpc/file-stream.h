@@ -1,13 +1,13 @@
 /*
- * Files as a stream of records: what `cloister run --in` takes in and --out gives out.
+ * Files as a stream of records: what `cloister run` sends with --in and receives with --out.
  *
  *     offset  size  field
  *     0       1     type      enum file_stream_type
  *     1       3     reserved  0
  *     4       4     length    bytes of payload, little-endian, at most FILE_STREAM_PIECE_MAX
  *
- * A file is FILE (its path), DATA as often as needed, then CLOSE, or ABORT when the rest cannot be
- * had. END is the last record.
+ * A file is FILE (its path), any number of DATA, then CLOSE, or ABORT when the rest cannot be read.
+ * END is the last record.
  */
 #pragma once
 
@@ -38,7 +38,7 @@ enum file_stream_type {
 int file_stream_append(struct buffer *to, enum file_stream_type type, const void *payload,
                        size_t n);
 
-/* Where a reader is. Starts as zeroes. */
+/* The state of a reader; all zeroes at the start. */
 struct file_stream {
         bool open, ended;
         uint64_t files, bytes;
@@ -52,13 +52,13 @@ struct file_record {
 
 /*
  * The record at the front of a buffer, which the caller consumes (FILE_STREAM_HEADER + n bytes).
- * Returns 1, 0 when it is not whole yet, -EBADMSG when it may not come here (a path that is not
- * file_path_valid() included), -EFBIG beyond the bounds.
+ * Returns 1, 0 when it is incomplete, -EBADMSG when it is not allowed here (or its path is not
+ * file_path_valid()), -EFBIG above the maximum sizes.
  */
 int file_stream_peek(struct file_stream *stream, const struct buffer *from, struct file_record *ret,
                      struct error *err);
 
-/* What the receiver answers, once: after END, or at its first error. Fixed size. */
+/* The answer of the receiver: one, after END or at its first error. */
 struct file_stream_reply {
         uint32_t code; /* 0, or a positive errno value */
         uint32_t files;

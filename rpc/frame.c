@@ -87,7 +87,7 @@ int frame_append_parts(struct buffer *b, uint8_t type, uint64_t id, const struct
                 length += parts[i].iov_len;
         if (length > FRAME_PAYLOAD_MAX)
                 return -EMSGSIZE;
-        /* Room for all parts first: a header is never left without its payload. */
+        /* Reserves space for all parts first, so that no header is appended without its payload. */
         int r = buffer_reserve(b, FRAME_HEADER_SIZE + length);
         if (r < 0)
                 return r;

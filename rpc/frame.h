@@ -1,14 +1,14 @@
 /*
  * Frames between a worker and the broker, over a stream socketpair (docs/rpc.md).
  *
- * A frame is a 16-byte little-endian header and a payload, which is JSON but for EXEC:
+ * A frame is a 16-byte little-endian header and a payload, which is JSON except in EXEC:
  *
  *     offset  size  field
  *     0       4     length    bytes of payload, at most FRAME_PAYLOAD_MAX
  *     4       1     type      enum frame_type
  *     5       1     flags     0, or FRAME_IN_MEMFD
  *     6       2     reserved  0
- *     8       8     id        what the frame is about (a cell, a call)
+ *     8       8     id        the number of a cell, a call, a catalogue version
  *
  * The length is checked before anything is allocated, and memory grows as bytes arrive.
  *
@@ -33,7 +33,7 @@ enum {
 /* Bit 6 is set in what a worker sends. */
 enum frame_type {
         /* broker -> worker */
-        FRAME_EXEC = 0x01,   /* id: cell. The code, a byte 0, its file name: no JSON */
+        FRAME_EXEC = 0x01,   /* id: cell. The code, a NUL byte, its file name; not JSON */
         FRAME_RETURN = 0x02, /* id: of the CALL or QUERY it answers. {"ok": true, "result": …} or
                                 {"ok": false, "error": {"kind", "message", …}} */
         FRAME_CANCEL = 0x03, /* id: cell; reserved: cells are stopped by a signal */
@@ -52,11 +52,11 @@ enum frame_type {
         FRAME_LOG = 0x45,      /* id: 0. {"level", "message"} */
         FRAME_ASK = 0x46,      /* reserved for approval */
         FRAME_QUERY = 0x47,    /* id: the worker's number. {"what": "catalogue", "wait_ms": n} */
-        FRAME_DROP = 0x48,     /* id: a CALL or QUERY whose answer nobody waits for any more. {} */
+        FRAME_DROP = 0x48,     /* id: a CALL or QUERY that is cancelled. {} */
         FRAME_DATA = 0x49, /* id: of the FETCH or PUT. {"ok": true, …} or {"ok": false, "error"} */
 };
 
-/* Flags of a header; legal with RETURN alone. */
+/* Flags of a header; allowed in RETURN only. */
 enum { FRAME_IN_MEMFD = 0x01 };
 
 struct frame_header {
@@ -71,25 +71,25 @@ const char *frame_type_name(uint8_t type); /* "EXEC"…; "unknown" */
 
 void frame_header_encode(const struct frame_header *header, uint8_t to[FRAME_HEADER_SIZE]);
 
-/* How many bytes the frame has in the stream. */
+/* The length of the frame in the stream, with its header. */
 static inline size_t frame_size(const struct frame_header *header)
 {
         return FRAME_HEADER_SIZE + (header->flags & FRAME_IN_MEMFD ? 0 : (size_t)header->length);
 }
 
-/* Returns 0, or -EBADMSG with the reason (flags that the type may not have, a reserved field that
- * is not 0, a type that is not in the table), -EMSGSIZE when the length is above `most`. */
+/* Returns 0, -EBADMSG (unknown type, flags that the type does not have, or a reserved field that is not
+ * 0), or -EMSGSIZE when the length is above `most`. */
 int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
                         struct frame_header *ret, struct error *err);
 
-/* Appends a whole frame. Returns 0, -EMSGSIZE (payload or buffer bound), -ENOMEM. */
+/* Appends a frame. Returns 0, -EMSGSIZE (maximum of the payload or of the buffer), -ENOMEM. */
 int frame_append(struct buffer *b, uint8_t type, uint64_t id, const void *payload, size_t n);
-/* The same, its payload in n parts. */
+/* The same, with a payload in n parts. */
 int frame_append_parts(struct buffer *b, uint8_t type, uint64_t id, const struct iovec *parts,
                        size_t n);
 
-/* Looks for a whole frame at the front of b. Returns 1 with the header and a view of the payload
- * (NULL when it is in a memfd), valid until b changes (the caller then consumes frame_size()), 0
- * when more bytes are needed, negative errno as frame_header_decode(). */
+/* Looks for a complete frame at the front of b. Returns 1 with the header and a pointer to the payload
+ * (NULL when it is in a memfd), valid until b changes; the caller consumes frame_size() bytes. Returns
+ * 0 when more bytes are needed, negative errno as frame_header_decode(). */
 int frame_peek(const struct buffer *b, uint32_t most, struct frame_header *ret,
                const char **payload, struct error *err);

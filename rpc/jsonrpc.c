@@ -1,4 +1,4 @@
-/* JSON-RPC 2.0 messages: told apart on the way in, built on the way out. */
+/* Parses and writes JSON-RPC 2.0 messages. */
 #include "rpc/jsonrpc.h"
 
 #include <assert.h>
@@ -65,7 +65,7 @@ static int classify_response(yyjson_val *root, struct jsonrpc_message *m, struct
         yyjson_val *result = yyjson_obj_get(root, "result");
         yyjson_val *error = yyjson_obj_get(root, "error");
 
-        /* Some servers write "error": null beside a result. */
+        /* Some servers add "error": null to a result. */
         if (result && yyjson_is_null(error))
                 error = NULL;
         if (result && error)
@@ -120,8 +120,8 @@ static bool is_space(char c)
         return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Where in data the opening quote of a key is. yyjson unescapes strings where they lie in its copy
- * of the text, so that they begin where they began in there. */
+/* The offset in data of the opening quote of a key. yyjson unescapes strings in place, in its copy of
+ * the text, so that a string begins at the same offset in both. */
 static bool find_key(const struct jsonrpc_message *m, yyjson_val *key, const char *data, size_t n,
                      size_t *ret)
 {
@@ -131,8 +131,8 @@ static bool find_key(const struct jsonrpc_message *m, yyjson_val *key, const cha
         return m->doc->str_pool && at < n && data[at] == '"';
 }
 
-/* The result's text lies between its key and the next member, or the end of the message. Where
- * anything is not as expected it is left out: who wants it can write the value anew. */
+/* The text of the result lies between its key and the next member, or the end of the message. If
+ * anything is not as expected, there is no text: it can be written from the value. */
 static void find_text(struct jsonrpc_message *m, const char *data, size_t n)
 {
         static const char name[] = "\"result\"";
@@ -192,7 +192,7 @@ bool jsonrpc_id_is(yyjson_val *id, int64_t n)
         return json_int64(id, &value) == 0 && value == n;
 }
 
-/* From behind a string's opening quote to its closing one; n when there is none. */
+/* The offset of a string's closing quote, from after its opening one; n when there is none. */
 static size_t end_of_string(const char *line, size_t at, size_t n)
 {
         while (at < n && line[at] != '"')
@@ -200,7 +200,7 @@ static size_t end_of_string(const char *line, size_t at, size_t n)
         return at < n ? at : n;
 }
 
-/* The number behind a key's colon. */
+/* The number after a key's colon. */
 static bool number_after(const char *line, size_t at, size_t n, int64_t *ret)
 {
         int64_t value = 0;
@@ -243,7 +243,7 @@ bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret)
         return found;
 }
 
-/* Whole or not at all: what failed in the middle is taken back. */
+/* Removes what was appended of a message that failed. */
 static int whole(struct buffer *b, size_t before, int r)
 {
         if (r >= 0)

@@ -1,16 +1,18 @@
 /*
  * JSON-RPC 2.0 messages as MCP uses them (https://www.jsonrpc.org/specification; MCP "Base
- * Protocol"), in both directions: the server reads requests and writes responses, the hub the other
- * way round.
+ * Protocol"). The MCP server reads requests and writes responses; the hub writes requests and reads
+ * responses.
  *
  *     struct jsonrpc_message m;
  *     int r = jsonrpc_parse(line, n, &m, &err);
  *     if (r < 0)
- *             jsonrpc_append_error(out, m.id, r == -EBADMSG ? JSONRPC_PARSE_ERROR :
- * JSONRPC_INVALID_REQUEST, err.text, NULL, 0); else switch (m.kind) … jsonrpc_done(&m);
+ *             jsonrpc_append_error(out, m.id, JSONRPC_INVALID_REQUEST, err.text, NULL, 0);
+ *     else
+ *             switch (m.kind) …
+ *     jsonrpc_done(&m);
  *
- * Lines are cut by rpc/lines.h. Numbers stay raw (base/json.h), so an id goes back exactly as it
- * came.
+ * rpc/lines.h splits a stream into lines. Numbers stay raw (base/json.h), so that an id is returned
+ * exactly as it was received.
  */
 #pragma once
 
@@ -38,10 +40,10 @@ enum {
         JSONRPC_INVALID_PARAMS = -32602,
         JSONRPC_INTERNAL_ERROR = -32603,
 
-        JSONRPC_BATCH_MAX = 1000, /* elements; more is -EINVAL */
+        JSONRPC_BATCH_MAX = 1000, /* elements; a larger batch is -EINVAL */
 };
 
-/* Strings and values point into the document and live as long as the message. */
+/* Strings and values point into the document and are valid as long as the message. */
 struct jsonrpc_message {
         yyjson_doc *doc; /* owned; NULL for an element of a batch */
         enum jsonrpc_kind kind;
@@ -62,38 +64,37 @@ struct jsonrpc_message {
 const char *jsonrpc_kind_name(enum jsonrpc_kind kind);
 
 /*
- * Parses one message. *ret is always set, and jsonrpc_done() is due in every case. Returns 0,
- * -EBADMSG when it is not JSON (or deeper than JSON_DEPTH_MAX), -EINVAL when it is JSON and no
- * message (ret->id is then the id, if it has a usable one), -ENOMEM.
+ * Parses one message. *ret is always set, and the caller must call jsonrpc_done(). Returns 0,
+ * -EBADMSG when it is not JSON (or deeper than JSON_DEPTH_MAX), -EINVAL when it is JSON but not a
+ * message (ret->id is then the id, if it has a valid one), -ENOMEM.
  */
 int jsonrpc_parse(const char *data, size_t n, struct jsonrpc_message *ret, struct error *err);
 
-/* The same for a parsed value that somebody else owns: an element of a batch. A batch in a batch is
- * -EINVAL. */
+/* The same for a parsed value, which is borrowed: an element of a batch. A batch in a batch is -EINVAL.
+ */
 int jsonrpc_classify(yyjson_val *value, struct jsonrpc_message *ret, struct error *err);
 
 void jsonrpc_done(struct jsonrpc_message *message);
 
-/* Whether this id is the number n, as a client that counts its requests asks. */
+/* Whether this id is the number n. */
 bool jsonrpc_id_is(yyjson_val *id, int64_t n);
 
 /*
- * The number that is the id of the response which a line was meant to be, though it is no JSON
- * (NaN, half a surrogate pair, cut at a bound): a guess, so that whoever waits for it learns at
- * once what a timeout would never say.
+ * Guesses the id of a response that is not valid JSON (it has NaN, half a surrogate pair, or was
+ * cut), so that its request fails at once with the reason, and not by a timeout. Returns whether a
+ * number was found.
  */
 bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret);
 
 /*
- * Each appends one whole message and its newline, or nothing: 0, -EMSGSIZE, -ENOMEM, -EINVAL (a
- * value that cannot be written). params, result and data are n bytes of JSON on one line (the
- * json_append…() functions write such), or NULL: no such member. id NULL is written as null. In a
- * batch's answer, drop the newline (the buffer's last byte).
+ * Each appends one message and a newline, or nothing. Returns 0, -EMSGSIZE, -ENOMEM, -EINVAL (a
+ * value that cannot be written). params, result and data are n bytes of JSON in one line (as written
+ * by json_append…()), or NULL: no such member. An id of NULL is written as null. In the answer to a
+ * batch, remove the newline (the last byte of the buffer).
  */
 int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, const char *params,
                            size_t n);
-/* With members of an object, as text, before those of params, which must be an object. NULL: none.
- */
+/* The same, with more members of params, as text (NULL: none). params must be an object. */
 int jsonrpc_append_request_with(struct buffer *b, int64_t id, const char *method,
                                 const char *members, const char *params, size_t n);
 int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n);

@@ -1,4 +1,4 @@
-/* Lines of a stream, with a bound on each. */
+/* Splits a stream into lines. */
 #include "rpc/lines.h"
 
 #include <assert.h>
@@ -54,7 +54,7 @@ static size_t without_return(const char *line, size_t n)
         return n > 0 && line[n - 1] == '\r' ? n - 1 : n;
 }
 
-/* Gives out n bytes at the front, which occupy `taken`. */
+/* Returns the first n bytes as a line; with its newline it has `taken`. */
 static void give(struct lines *l, size_t n, size_t taken, const char **line, size_t *length)
 {
         *line = buffer_bytes(&l->buffer);
@@ -63,8 +63,7 @@ static void give(struct lines *l, size_t n, size_t taken, const char **line, siz
         l->scanned = 0;
 }
 
-/* Where the next newline is, counted from the front; the content's length when there is none yet.
- */
+/* The offset of the next newline; the length of the content when there is none yet. */
 static size_t find_end(struct lines *l)
 {
         struct buffer *b = &l->buffer;

@@ -1,12 +1,12 @@
 /*
- * Lines of a stream, with a bound on each: MCP's stdio framing, and what servers write on stderr.
+ * Splits a stream into lines of bounded length: MCP over stdio, and the stderr of servers.
  *
  *     n = lines_read(&l, fd);           (0: the end; -EAGAIN)
  *     while ((r = lines_next(&l, &line, &length)) != 0)
- *             r == 1: a line; r == -EMSGSIZE: one too long was cut
+ *             r == 1: a line; r == -EMSGSIZE: the beginning of a line that is too long
  *
- * Blank lines are passed over; a carriage return before the newline is not part of the line. Time
- * is linear in the bytes read, however they arrive. Memory is at most the bound and one read.
+ * Blank lines are skipped; a carriage return before the newline is not part of the line. Time is
+ * linear in the bytes read, also if they arrive one by one. Memory is at most one line and one read.
  */
 #pragma once
 
@@ -18,14 +18,14 @@
 
 enum {
         LINES_READ = 64 * 1024,        /* bytes of one read */
-        LINES_MOST = 64 * 1024 * 1024, /* the usual bound of a message */
+        LINES_MOST = 64 * 1024 * 1024, /* maximum of a JSON-RPC message */
 };
 
 struct lines {
         struct buffer buffer;
-        size_t most;    /* bytes of a line */
-        size_t scanned; /* bytes at the front without a newline */
-        size_t taken;   /* bytes that the last line given out occupies */
+        size_t most;    /* maximum length of a line */
+        size_t scanned; /* bytes at the front that were searched for a newline */
+        size_t taken;   /* bytes of the last line that was returned, with its newline */
         bool skipping;  /* within a line that was too long */
 };
 
@@ -36,15 +36,14 @@ void lines_done(struct lines *l);
  * between reads. */
 ssize_t lines_read(struct lines *l, int fd);
 
-/* The same for bytes that are here already, at most LINES_READ at once. */
+/* The same for bytes in memory, at most LINES_READ at once. */
 int lines_feed(struct lines *l, const void *data, size_t n);
 
 /*
- * The next line. Returns 1 with a view valid until the next call, 0 when more bytes are needed,
- * -EMSGSIZE for a line above the bound: the view is its beginning, the rest is skipped.
+ * The next line. Returns 1 with a pointer that is valid until the next call, 0 when more bytes are
+ * needed, -EMSGSIZE for a line that is too long: the pointer is to its beginning, the rest is skipped.
  */
 int lines_next(struct lines *l, const char **line, size_t *length);
 
-/* What is left without a newline at the end of the stream. Returns 1 with the view, 0 when there is
- * nothing. */
+/* The last line of a stream that does not end with a newline. Returns 1, or 0 when there is none. */
 int lines_rest(struct lines *l, const char **line, size_t *length);

@@ -1,7 +1,6 @@
 /*
- * What of the servers is in reach: by the server's own rules in the config, and by the profile that
- * asks (NULL: none asks, all that is configured is in reach but for what the server's rules take
- * out).
+ * Which servers and tools a profile may use. A tool must be allowed by the rules of its server in the
+ * config and by the profile. NULL instead of a profile: only the rules of the server count.
  */
 #pragma once
 
@@ -11,16 +10,16 @@
 
 bool hub_access_server(const struct config_profile *profile, const struct config_server *server);
 
-/* Also false for the tool of a server that is not. */
+/* Also false if the profile may not use the server. */
 bool hub_access_tool(const struct config_profile *profile, const struct config_server *server,
                      const char *tool);
 
-/* Whether any tool at all may be out of reach: false lets the list be taken as it is. */
+/* Whether there are rules at all: if not, all tools of the server may be used. */
 bool hub_access_is_limited(const struct config_profile *profile,
                            const struct config_server *server);
 
-/* The words for a person: "profile \"x\"" or, where the server's own rules say so, "tools of the
- * server in the config". */
+/* Names the rule that does not allow a tool, for a message: "profile \"x\"", or "\"tools\" of server
+ * \"y\" in the config". Returns `to`. */
 const char *hub_access_name_rule(const struct config_profile *profile,
                                  const struct config_server *server, const char *tool, char *to,
                                  size_t size);

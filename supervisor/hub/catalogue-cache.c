@@ -14,8 +14,8 @@
 #include "base/log.h"
 
 enum {
-        FORMAT = 1,     /* of the file; another one counts as none */
-        ABANDONED = 60, /* seconds after which a file half written is nobody's */
+        FORMAT = 1,     /* of the file; files of another format are ignored */
+        ABANDONED = 60, /* seconds after which a temporary file is removed */
         NAME_SIZE = 32,
 };
 
@@ -83,7 +83,7 @@ static int open_to_read(int dir, uint64_t key)
         struct stat about;
 
         file_name(name, key, "json");
-        /* O_NONBLOCK: a FIFO of that name must not stop us. */
+        /* O_NONBLOCK: opening a FIFO must not block. */
         _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &about) < 0)
                 return -errno;
@@ -92,7 +92,7 @@ static int open_to_read(int dir, uint64_t key)
         return take_fd(fd);
 }
 
-/* Takes the document apart; anything unexpected makes the file count as none. */
+/* Reads the entry from the document. Returns false if anything is invalid. */
 static int parse(const char *data, size_t n, uint64_t key, struct hub_cache_entry *ret)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -146,7 +146,7 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_e
                          server, strerrordesc_np(-r));
                 return 0;
         }
-        /* Says that it is still in use; when that fails it only goes too early. */
+        /* The file is in use: its age counts from now. If that fails, it is only removed too early. */
         futimens(fd, NULL);
         return 1;
 }
@@ -191,8 +191,8 @@ int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
         file_name(name, key, "json");
         file_name(temporary, key, "new");
         r = write_file(dir, temporary, &content);
-        /* Somebody else is writing the same thing, unless they died over it: then the next sweep
-         * removes it. */
+        /* Another process is writing the same file, or was killed while doing so: then a later
+         * hub_cache_open() removes the temporary file. */
         if (r == -EEXIST)
                 return 0;
         if (r >= 0 && renameat(dir, temporary, dir, name) < 0)

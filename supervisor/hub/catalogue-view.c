@@ -1,4 +1,4 @@
-/* The catalogue as each profile sees it. */
+/* Catalogue views. */
 #include "supervisor/hub/catalogue-view.h"
 
 #include <errno.h>
@@ -13,15 +13,15 @@ enum { RULES_MAX = 4 * 1024 * 1024 };
 
 void catalogue_views_init(struct catalogue_views *views)
 {
-        static const char nothing[] = "{\"servers\":[]}";
+        static const char empty[] = "{\"servers\":[]}";
 
         *views = (struct catalogue_views){
-                .whole.payload = BUFFER_INIT(FRAME_PAYLOAD_MAX),
-                .nothing = BUFFER_INIT(sizeof(nothing)),
+                .complete.payload = BUFFER_INIT(FRAME_PAYLOAD_MAX),
+                .empty = BUFFER_INIT(sizeof(empty)),
                 .stale = true,
         };
         TAILQ_INIT(&views->list);
-        if (buffer_append(&views->nothing, nothing, strlen(nothing)) < 0)
+        if (buffer_append(&views->empty, empty, strlen(empty)) < 0)
                 log_error("catalogue of tools: no memory");
 }
 
@@ -40,8 +40,8 @@ void catalogue_views_done(struct catalogue_views *views)
 
         while ((view = TAILQ_FIRST(&views->list)))
                 view_free(views, view);
-        buffer_done(&views->whole.payload);
-        buffer_done(&views->nothing);
+        buffer_done(&views->complete.payload);
+        buffer_done(&views->empty);
 }
 
 static bool is_equal(const struct buffer *a, const struct buffer *b)
@@ -50,8 +50,8 @@ static bool is_equal(const struct buffer *a, const struct buffer *b)
                (a->length == 0 || memcmp(buffer_bytes(a), buffer_bytes(b), a->length) == 0);
 }
 
-/* Builds it; a version of its own only where it says something else than before. Returns 0 or
- * negative errno. */
+/* Builds the view. It gets a new version only if its payload has changed. Returns 0 or negative errno.
+ */
 static int rebuild(struct hub *hub, struct catalogue_view *view,
                    const struct config_profile *profile)
 {
@@ -73,7 +73,7 @@ static int rebuild(struct hub *hub, struct catalogue_view *view,
 
 void catalogue_views_refresh(struct hub *hub)
 {
-        if (hub->views.stale && rebuild(hub, &hub->views.whole, NULL) >= 0)
+        if (hub->views.stale && rebuild(hub, &hub->views.complete, NULL) >= 0)
                 hub->views.stale = false;
 }
 
@@ -90,7 +90,7 @@ static int append_list(struct buffer *b, char kind, char **list)
         return r < 0 ? r : buffer_append(b, "", 1);
 }
 
-/* Two profiles with the same text let the same through. */
+/* Profiles with the same rules have the same text. */
 static int append_rules(struct buffer *b, const struct config_profile *profile)
 {
         int r = append_list(b, 's', profile->servers);
@@ -111,7 +111,7 @@ static struct catalogue_view *find(struct catalogue_views *views, const struct b
         return NULL;
 }
 
-/* Takes the rules over. */
+/* Takes ownership of the rules. */
 static struct catalogue_view *add(struct catalogue_views *views, struct buffer *rules)
 {
         struct catalogue_view *view = calloc(1, sizeof(*view));
@@ -135,7 +135,7 @@ static struct catalogue_view *view_of(struct hub *hub, const struct config_profi
         if (append_rules(&rules, profile) < 0)
                 return NULL;
         if (rules.length == 0)
-                return &views->whole;
+                return &views->complete;
         struct catalogue_view *view = find(views, &rules);
         if (!view)
                 view = add(views, &rules);
@@ -143,9 +143,9 @@ static struct catalogue_view *view_of(struct hub *hub, const struct config_profi
                 return NULL;
         TAILQ_REMOVE(&views->list, view, link);
         TAILQ_INSERT_HEAD(&views->list, view, link);
-        if (view->built != views->whole.version && rebuild(hub, view, profile) < 0)
+        if (view->built != views->complete.version && rebuild(hub, view, profile) < 0)
                 return NULL;
-        view->built = views->whole.version;
+        view->built = views->complete.version;
         return view;
 }
 
@@ -153,9 +153,9 @@ const struct buffer *catalogue_views_get(struct hub *hub, const struct config_pr
                                          uint64_t *version)
 {
         catalogue_views_refresh(hub);
-        struct catalogue_view *view = profile ? view_of(hub, profile) : &hub->views.whole;
+        struct catalogue_view *view = profile ? view_of(hub, profile) : &hub->views.complete;
         if (version)
                 *version = view ? view->version : 0;
-        /* More than is in reach must not be told; nothing may. */
-        return view ? &view->payload : &hub->views.nothing;
+        /* Without memory, an empty catalogue: it must never show more than is allowed. */
+        return view ? &view->payload : &hub->views.empty;
 }

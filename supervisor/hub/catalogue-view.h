@@ -1,9 +1,9 @@
 /*
- * The catalogue as each profile sees it.
+ * Catalogue views: the catalogue with what a profile may use.
  *
- * Profiles that let the same through share one view; the one that lets all through is always there,
- * and tells whether anything changed at all. A view is known by what it lets through, not by its
- * profile: a profile goes with its config when that is read anew, and the view stays.
+ * Profiles with the same rules share one view. The complete catalogue always exists; its version says
+ * whether anything has changed. A view is found by its rules and not by its profile, because the
+ * profiles are replaced when the config is reloaded.
  */
 #pragma once
 
@@ -16,33 +16,33 @@
 
 struct hub;
 
-enum { CATALOGUE_VIEWS_MAX = 32 }; /* the one that was not asked for longest goes first */
+enum { CATALOGUE_VIEWS_MAX = 32 }; /* the least recently used one is freed first */
 
 struct catalogue_view {
-        TAILQ_ENTRY(catalogue_view) link; /* the last one asked for is first */
-        struct buffer rules;              /* what it lets through, as text; empty: all */
+        TAILQ_ENTRY(catalogue_view) link; /* most recently used first */
+        struct buffer rules;              /* of the profile, as text; empty: no limit */
         struct buffer payload;
         uint64_t version;
-        uint64_t built; /* the version of the whole that it was made from */
+        uint64_t built; /* the version of the complete one that it was made from */
 };
 
 TAILQ_HEAD(catalogue_view_list, catalogue_view);
 
 struct catalogue_views {
-        struct catalogue_view whole;
+        struct catalogue_view complete;
         struct catalogue_view_list list; /* the others */
         size_t n;
         uint64_t last_version;
-        struct buffer nothing; /* in place of what there is no memory for */
-        bool stale;            /* the whole is not what the servers say now */
+        struct buffer empty; /* an empty catalogue, for when there is no memory */
+        bool stale;          /* the complete one must be rebuilt */
 };
 
 void catalogue_views_init(struct catalogue_views *views);
 void catalogue_views_done(struct catalogue_views *views);
 
-/* Makes the whole anew when it is stale. */
+/* Rebuilds the complete catalogue when it is stale. */
 void catalogue_views_refresh(struct hub *hub);
 
-/* The catalogue of a profile (NULL: the whole), valid until the next change. */
+/* The catalogue of a profile (NULL: the complete one), valid until the next change. */
 const struct buffer *catalogue_views_get(struct hub *hub, const struct config_profile *profile,
                                          uint64_t *version);

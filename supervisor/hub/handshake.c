@@ -67,7 +67,7 @@ static const char *const era_names[] = {
         [HUB_ERA_LEGACY] = "legacy",
         [HUB_ERA_MODERN] = "modern",
 };
-static_assert(ARRAY_SIZE(era_names) == HUB_ERA_MAX, "a name an era");
+static_assert(ARRAY_SIZE(era_names) == HUB_ERA_MAX, "a name for each era");
 
 const char *hub_era_name(enum hub_era era)
 {

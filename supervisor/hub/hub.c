@@ -22,7 +22,7 @@
 
 enum {
         CHANGED_MS = 20, /* several servers become ready together */
-        TURN_MAX = 256,  /* callbacks before the loop has its turn */
+        TURN_MAX = 256,  /* callbacks before other events are handled */
 };
 
 struct hub_wait {
@@ -109,9 +109,9 @@ static void on_changed(evutil_socket_t fd, short what, void *data)
         (void)fd;
         (void)what;
         catalogue_views_refresh(hub);
-        if (hub->reported == hub->views.whole.version)
+        if (hub->reported == hub->views.complete.version)
                 return;
-        hub->reported = hub->views.whole.version;
+        hub->reported = hub->views.complete.version;
         hub->host.changed(hub->host.data);
 }
 
@@ -202,7 +202,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         }
         /* The first catalogue is not a change. */
         catalogue_views_refresh(hub);
-        hub->reported = hub->views.whole.version;
+        hub->reported = hub->views.complete.version;
         *ret = hub;
         return 0;
 }

@@ -1,4 +1,4 @@
-/* How often something may happen: so many in a window of time. */
+/* A rate limit: a maximum in each window of time. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,14 +8,14 @@
 
 struct rate {
         uint64_t window_us;
-        uint64_t most;  /* in a window */
+        uint64_t most;  /* maximum in a window */
         uint64_t since; /* when the window began */
         uint64_t count;
-        uint64_t over; /* how many came above `most` in this window */
+        uint64_t over; /* how many exceeded the maximum in this window */
 };
 
-/* Counts n. Returns whether it is within the bound. *missed (may be NULL): how many were over it in
- * a window that has ended now, told once. */
+/* Counts n. Returns whether it is within the limit. *missed (may be NULL): how many exceeded it in the
+ * window that this call ends, else 0. */
 static inline bool rate_allow(struct rate *r, uint64_t n, uint64_t *missed)
 {
         uint64_t now = clock_us();

@@ -67,7 +67,7 @@ static void free_new(struct hub *hub, struct hub_server **after, size_t n)
         free(after);
 }
 
-/* From here on nothing fails. */
+/* Cannot fail. */
 static void adopt(struct hub *hub, struct hub_server **before, struct hub_server **after,
                   const struct config *config)
 {

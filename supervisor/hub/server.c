@@ -256,7 +256,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         }
 }
 
-/* Without answers to wait for. */
+/* No answer is awaited any more. */
 static void clear_deadline(struct hub_server *s)
 {
         /* A server that is ending needs its deadline. */

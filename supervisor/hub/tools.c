@@ -18,10 +18,10 @@ struct hub_tools {
         struct place *places; /* in the order of the list */
         size_t n;
         size_t allocated;
-        void *seen; /* the names as a tree (tsearch), to find doubles while adding */
+        void *seen; /* the names as a tree (tsearch), to find duplicates while adding */
         bool sealed;
         size_t n_left_out;
-        struct error why; /* the first was left out */
+        struct error why; /* the first one was left out */
 };
 
 struct hub_tools *hub_tools_new(void)
@@ -80,7 +80,7 @@ static bool is_too_deep(yyjson_val *root)
         return false;
 }
 
-/* Why this tool cannot be used; NULL when it can. */
+/* Why this tool cannot be used; NULL if it can. */
 static const char *find_fault(const struct hub_tools *tools, yyjson_val *tool)
 {
         size_t length = 0;
@@ -168,7 +168,7 @@ static int make_room(struct hub_tools *tools)
         return 0;
 }
 
-/* Its text, of this length, is the last. */
+/* Registers a tool whose text, of this length, was appended last. */
 static int add_name(struct hub_tools *tools, const char *name, size_t length)
 {
         int r = make_room(tools);
@@ -203,7 +203,7 @@ static void leave_out(struct hub_tools *tools, const char *name, const char *fau
                 error_set(&tools->why, EINVAL, "\"%.64s\": %s", name ? name : "?", fault);
 }
 
-/* Returns 1 when the bound on the whole is reached, else 0 or negative errno. */
+/* Returns 1 when a bound on all tools is reached, else 0 or negative errno. */
 static int add_tool(struct hub_tools *tools, yyjson_val *tool)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(HUB_TOOL_BYTES_MAX);

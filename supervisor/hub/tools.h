@@ -1,10 +1,8 @@
 /*
- * The tools of one server: as JSON text that goes into the catalogue as it is, and as names to ask
- * for.
+ * The tools of one server: JSON text for the catalogue, and a set of names.
  *
- * What comes from a server is reduced to the members of the catalogue (hub.h) and bounded: in
- * number, in bytes, in depth. A tool that cannot be used is left out, with a warning; the others
- * stay.
+ * Of what a server sends, only the members of the catalogue (hub.h) are kept. Number, size and depth
+ * of the tools are bounded. A tool that cannot be used is left out, with a warning.
  */
 #pragma once
 
@@ -19,7 +17,7 @@ enum {
         HUB_TOOLS_BYTES_MAX = 16 * 1024 * 1024, /* of all tools of a server, as text */
         HUB_TOOL_BYTES_MAX = 1024 * 1024,
         HUB_TOOL_NAME_MAX = 256,
-        HUB_TOOL_DEPTH_MAX = 100, /* below JSON_DEPTH_MAX, as the catalogue nests them deeper */
+        HUB_TOOL_DEPTH_MAX = 100, /* less than JSON_DEPTH_MAX: the catalogue adds levels */
 };
 
 struct hub_tools;
@@ -27,14 +25,14 @@ struct hub_tools;
 struct hub_tools *hub_tools_new(void);
 struct hub_tools *hub_tools_free(struct hub_tools *tools);
 
-/* Adds an array of tools as a server lists them. Returns 1 when a bound on the whole is reached and
- * nothing more will be taken, 0, -EINVAL when it is not an array, -ENOMEM. */
+/* Adds the array of tools of a tools/list result. Returns 0, 1 when a bound is reached and no further
+ * tools are added, -EINVAL when it is not an array, -ENOMEM. */
 int hub_tools_add(struct hub_tools *tools, yyjson_val *list);
 
-/* How many were left out, and a sentence about the first of them. */
+/* How many tools were left out, and why the first of them was ("\"x\": it has no name"). */
 size_t hub_tools_left_out(const struct hub_tools *tools, const char **why);
 
-/* Has to be called after the last addition, before the questions below. */
+/* Must be called after the last addition and before the functions below. */
 void hub_tools_seal(struct hub_tools *tools);
 
 size_t hub_tools_count(const struct hub_tools *tools);
@@ -44,7 +42,7 @@ bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b);
 /* The elements of a JSON array, without its brackets. */
 const struct buffer *hub_tools_text(const struct hub_tools *tools);
 
-/* The same for those that are wanted. Returns 0, -EMSGSIZE, -ENOMEM. */
+/* Appends the same, of the tools for which is_wanted() is true. Returns 0, -EMSGSIZE, -ENOMEM. */
 int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
                      bool (*is_wanted)(void *data, const char *name), void *data);
 

@@ -54,7 +54,7 @@ struct started {
         int fds[3];
 };
 
-static void tell_started(evutil_socket_t fd, short what, void *data)
+static void report_started(evutil_socket_t fd, short what, void *data)
 {
         struct started *s = data;
         struct error err = {};
@@ -101,7 +101,7 @@ static void on_start(void *data, uint32_t index)
         } else {
                 w->n_runs++;
         }
-        check_eq_int(event_base_once(w->base, -1, EV_TIMEOUT, tell_started, s, &now), 0);
+        check_eq_int(event_base_once(w->base, -1, EV_TIMEOUT, report_started, s, &now), 0);
 }
 
 static void on_stop(void *data, uint32_t instance)
@@ -302,7 +302,7 @@ static char *text_of(yyjson_val *value)
         return text;
 }
 
-/* What goes to the sandbox as the server wrote it is what was parsed. */
+/* The text that goes to the sandbox is the value that was parsed. */
 static void check_text(const struct hub_result *result)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -314,59 +314,59 @@ static void check_text(const struct hub_result *result)
         check(yyjson_equals(yyjson_doc_get_root(doc), result->result));
 }
 
-static void on_told(void *data, const struct hub_result *result)
+static void on_result(void *data, const struct hub_result *result)
 {
-        struct told *told = data;
+        struct reply *reply = data;
 
-        check(!told->done);
-        told->done = true;
-        told->call = NULL;
-        told->outcome = result->outcome;
-        snprintf(told->message, sizeof(told->message), "%s",
+        check(!reply->done);
+        reply->done = true;
+        reply->call = NULL;
+        reply->outcome = result->outcome;
+        snprintf(reply->message, sizeof(reply->message), "%s",
                  result->message ? result->message : "");
-        told->result = text_of(result->result);
+        reply->result = text_of(result->result);
         check_text(result);
-        told->rpc_data = text_of(result->rpc_data);
-        told->rpc_code = result->rpc_code;
-        told->duration_us = result->duration_us;
-        told->sent = result->sent;
+        reply->rpc_data = text_of(result->rpc_data);
+        reply->rpc_code = result->rpc_code;
+        reply->duration_us = result->duration_us;
+        reply->sent = result->sent;
 }
 
-void world_begin(struct world *w, struct told *told, const char *server, const char *tool,
+void world_begin(struct world *w, struct reply *reply, const char *server, const char *tool,
                  const char *arguments, uint32_t timeout_ms)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct error err = {};
 
-        *told = (struct told){};
+        *reply = (struct reply){};
         check_ok(json_parse(arguments, strlen(arguments), &doc, &err));
         check_ok(hub_call(w->hub, w->profile, server, tool, yyjson_doc_get_root(doc), timeout_ms,
-                          on_told, told, &told->call, &err));
-        check(!told->done);
+                          on_result, reply, &reply->call, &err));
+        check(!reply->done);
 }
 
-struct told *world_call(struct world *w, const char *server, const char *tool,
-                        const char *arguments)
+struct reply *world_call(struct world *w, const char *server, const char *tool,
+                         const char *arguments)
 {
-        struct told *told = calloc(1, sizeof(*told));
+        struct reply *reply = calloc(1, sizeof(*reply));
 
-        check(told);
-        world_begin(w, told, server, tool, arguments, 0);
-        world_until(w, &told->done);
-        return told;
+        check(reply);
+        world_begin(w, reply, server, tool, arguments, 0);
+        world_until(w, &reply->done);
+        return reply;
 }
 
 void world_settle(struct world *w, const char *server)
 {
-        told_free(world_call(w, server, "lists", "{}"));
+        reply_free(world_call(w, server, "lists", "{}"));
         world_turn(w);
 }
 
-struct told *told_free(struct told *told)
+struct reply *reply_free(struct reply *reply)
 {
-        free(told->result);
-        free(told->rpc_data);
-        free(told);
+        free(reply->result);
+        free(reply->rpc_data);
+        free(reply);
         return NULL;
 }
 

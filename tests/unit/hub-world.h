@@ -1,7 +1,6 @@
 /*
- * A hub with real server processes, for its tests: the part of the monitor is played by fork and
- * exec. The servers are tests/integration/servers/faulty.py with options that say what they do
- * wrong.
+ * A hub with real server processes, for its tests: instead of the monitor, fork and exec start them.
+ * The servers are tests/integration/servers/faulty.py, whose options say what they do wrong.
  */
 #pragma once
 
@@ -25,7 +24,7 @@ struct world {
         char *args[WORLD_SERVERS][WORLD_ARGS];
         const struct config *used; /* of the hub now: config, unless a test reloads */
         struct {
-                pid_t pid; /* 0: ended and told */
+                pid_t pid; /* 0: it has ended, and the hub knows */
                 uint32_t index;
         } runs[WORLD_RUNS]; /* the instance is the place, plus 1 */
         unsigned n_runs, n_stops, n_changed;
@@ -36,8 +35,8 @@ struct world {
         int log_fd;
 };
 
-/* How a call ended, copied. */
-struct told {
+/* A copy of the outcome of a call. */
+struct reply {
         bool done;
         enum hub_outcome outcome;
         char message[600];
@@ -82,11 +81,11 @@ void world_pass_ms(struct world *w, unsigned ms);
 /* Calls the server once: all that it was sent before is answered then. */
 void world_settle(struct world *w, const char *server);
 
-void world_begin(struct world *w, struct told *told, const char *server, const char *tool,
+void world_begin(struct world *w, struct reply *reply, const char *server, const char *tool,
                  const char *arguments, uint32_t timeout_ms);
-struct told *world_call(struct world *w, const char *server, const char *tool,
-                        const char *arguments);
-struct told *told_free(struct told *told);
+struct reply *world_call(struct world *w, const char *server, const char *tool,
+                         const char *arguments);
+struct reply *reply_free(struct reply *reply);
 
 /* Of the catalogue: a member of a server, "" when it is absent; valid until the next call. */
 const char *world_member(struct world *w, const char *server, const char *member);

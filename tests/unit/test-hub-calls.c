@@ -1,4 +1,4 @@
-/* The hub: calls, and what goes wrong in them. */
+/* The hub: calls and their failures. */
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,68 +19,68 @@ static void open_one(struct world *w)
 static void check_call(struct world *w, const char *server, const char *tool, const char *arguments,
                        enum hub_outcome outcome, const char *part)
 {
-        struct told *told = world_call(w, server, tool, arguments);
+        struct reply *reply = world_call(w, server, tool, arguments);
 
-        if (told->outcome != outcome || !strstr(told->message, part))
+        if (reply->outcome != outcome || !strstr(reply->message, part))
                 test_fail_("%s %s: %s \"%s\", not %s \"%s\"", tool, arguments,
-                           hub_outcome_kind(told->outcome), told->message,
+                           hub_outcome_kind(reply->outcome), reply->message,
                            hub_outcome_kind(outcome), part);
-        told_free(told);
+        reply_free(reply);
 }
 
 static void check_works(struct world *w, const char *server)
 {
-        struct told *told = world_call(w, server, "echo",
-                                       "{\"a\":[1.50,-0,12345678901234567890123]}");
+        struct reply *reply = world_call(w, server, "echo",
+                                         "{\"a\":[1.50,-0,12345678901234567890123]}");
 
-        check_eq_str(told->message, "");
-        check_eq_int(told->outcome, HUB_OK);
-        check(told->sent);
-        told_free(told);
+        check_eq_str(reply->message, "");
+        check_eq_int(reply->outcome, HUB_OK);
+        check(reply->sent);
+        reply_free(reply);
 }
 
 static void test_call_starts_the_server(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         open_one(&w);
-        told = world_call(&w, "s", "echo", "{\"text\":\"a\\nb \\u20ac \\\"\"}");
-        check_eq_int(told->outcome, HUB_OK);
-        check_eq_str(told->result, "{\"content\":[{\"type\":\"text\",\"text\":\"echo\"}],"
-                                   "\"structuredContent\":{\"text\":\"a\\nb € \\\"\"}}");
-        told_free(told);
+        reply = world_call(&w, "s", "echo", "{\"text\":\"a\\nb \\u20ac \\\"\"}");
+        check_eq_int(reply->outcome, HUB_OK);
+        check_eq_str(reply->result, "{\"content\":[{\"type\":\"text\",\"text\":\"echo\"}],"
+                                    "\"structuredContent\":{\"text\":\"a\\nb € \\\"\"}}");
+        reply_free(reply);
         check_eq_int(w.n_runs, 1);
         check_works(&w, "s");
-        told = world_call(&w, "s", "error", "{}");
-        check_eq_int(told->outcome, HUB_OK);
-        check_has(told->result, "\"isError\":true");
-        told_free(told);
+        reply = world_call(&w, "s", "error", "{}");
+        check_eq_int(reply->outcome, HUB_OK);
+        check_has(reply->result, "\"isError\":true");
+        reply_free(reply);
         check_eq_int(w.n_runs, 1);
         world_done(&w);
 }
 
-/* Numbers cross as they are written; the server's own words are compared byte for byte. */
+/* Numbers are passed on as they are written, byte for byte. */
 static void test_fidelity(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         open_one(&w);
-        told = world_call(&w, "s", "raw",
-                          "{\"result\":\"{\\\"content\\\":[],\\\"structuredContent\\\":"
-                          "{\\\"n\\\":[1.50,1E400,-0.0,123456789012345678901234567890]}}\"}");
-        check_eq_int(told->outcome, HUB_OK);
-        check_eq_str(told->result, "{\"content\":[],\"structuredContent\":"
-                                   "{\"n\":[1.50,1E400,-0.0,123456789012345678901234567890]}}");
-        told_free(told);
+        reply = world_call(&w, "s", "raw",
+                           "{\"result\":\"{\\\"content\\\":[],\\\"structuredContent\\\":"
+                           "{\\\"n\\\":[1.50,1E400,-0.0,123456789012345678901234567890]}}\"}");
+        check_eq_int(reply->outcome, HUB_OK);
+        check_eq_str(reply->result, "{\"content\":[],\"structuredContent\":"
+                                    "{\"n\":[1.50,1E400,-0.0,123456789012345678901234567890]}}");
+        reply_free(reply);
         world_done(&w);
 }
 
 static void test_not_found(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
         struct error err = {};
         struct hub_call *call = NULL;
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -92,14 +92,14 @@ static void test_not_found(void)
         check_call(&w, "nobody", "echo", "{}", HUB_NOT_FOUND, "there is no server \"nobody\"");
         check_call(&w, "off", "echo", "{}", HUB_UNAVAILABLE, "disabled in the config");
         check_eq_int(w.n_runs, 0);
-        told = world_call(&w, "s", "nothing", "{}");
-        check_eq_int(told->outcome, HUB_NOT_FOUND);
-        check_eq_str(told->message, "server \"s\" has no tool \"nothing\"");
-        check(!told->sent);
-        told_free(told);
-        told = world_call(&w, "s", "lists", "{}");
-        check_has(told->result, "\"calls\":1");
-        told_free(told);
+        reply = world_call(&w, "s", "nothing", "{}");
+        check_eq_int(reply->outcome, HUB_NOT_FOUND);
+        check_eq_str(reply->message, "server \"s\" has no tool \"nothing\"");
+        check(!reply->sent);
+        reply_free(reply);
+        reply = world_call(&w, "s", "lists", "{}");
+        check_has(reply->result, "\"calls\":1");
+        reply_free(reply);
         check_eq_int(json_parse("[1]", 3, &doc, &err), 0);
         check_eq_int(hub_call(w.hub, NULL, "s", "echo", yyjson_doc_get_root(doc), 0, NULL, NULL,
                               &call, &err),
@@ -109,27 +109,27 @@ static void test_not_found(void)
 
 static void test_thousand_at_once(void)
 {
-        static struct told told[1000];
+        static struct reply reply[1000];
         struct world w;
 
         open_one(&w);
         check_works(&w, "s");
         for (int i = 0; i < 1000; i++)
-                world_begin(&w, &told[i], "s", "echo", "{\"n\":1}", 0);
+                world_begin(&w, &reply[i], "s", "echo", "{\"n\":1}", 0);
         for (int i = 0; i < 1000; i++)
-                world_until(&w, &told[i].done);
+                world_until(&w, &reply[i].done);
         for (int i = 0; i < 1000; i++) {
-                check_eq_int(told[i].outcome, HUB_OK);
-                free(told[i].result);
+                check_eq_int(reply[i].outcome, HUB_OK);
+                free(reply[i].result);
         }
         world_done(&w);
 }
 
-/* A slow call holds up neither another of the same server nor one of another. */
+/* A slow call delays neither another call of the same server nor one of another server. */
 static void test_calls_are_concurrent(void)
 {
         struct world w;
-        struct told slow;
+        struct reply slow;
 
         world_init(&w);
         world_add(&w, "s", NULL);
@@ -139,7 +139,7 @@ static void test_calls_are_concurrent(void)
         world_begin(&w, &slow, "s", "hold", "{}", 0);
         check_works(&w, "s");
         check(!slow.done);
-        told_free(world_call(&w, "s", "release", "{}"));
+        reply_free(world_call(&w, "s", "release", "{}"));
         world_until(&w, &slow.done);
         check_eq_int(slow.outcome, HUB_OK);
         free(slow.result);
@@ -163,25 +163,25 @@ static void test_protocol_errors(void)
                  "neither a method"},
         };
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         open_one(&w);
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
                 check_call(&w, "s", cases[i].tool, cases[i].arguments, HUB_PROTOCOL, cases[i].part);
-        /* What Python writes for infinity and for half a surrogate pair is no JSON; it is told at
-         * once. */
+        /* What Python writes for infinity and for half a surrogate pair is no JSON: the call fails
+         * at once. */
         check_call(&w, "s", "echo", "{\"n\":1e400}", HUB_PROTOCOL, "not JSON at byte");
         check_call(&w, "s", "raw", "{\"result\":\"{\\\"a\\\":\\\"\\\\ud800\\\"}\"}", HUB_PROTOCOL,
                    "not JSON at byte");
-        told = world_call(
+        reply = world_call(
                 &w, "s", "line",
                 "{\"line\":\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":ID,\\\"error\\\":"
                 "{\\\"code\\\":-32602,\\\"message\\\":\\\"no\\\",\\\"data\\\":[1.50]}}\"}");
-        check_eq_int(told->outcome, HUB_PROTOCOL);
-        check_eq_int(told->rpc_code, -32602);
-        check_eq_str(told->message, "no");
-        check_eq_str(told->rpc_data, "[1.50]");
-        told_free(told);
+        check_eq_int(reply->outcome, HUB_PROTOCOL);
+        check_eq_int(reply->rpc_code, -32602);
+        check_eq_str(reply->message, "no");
+        check_eq_str(reply->rpc_data, "[1.50]");
+        reply_free(reply);
         check_works(&w, "s");
         check_eq_int(w.n_runs, 1);
         world_done(&w);
@@ -190,26 +190,26 @@ static void test_protocol_errors(void)
 static void test_odd_answers(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         open_one(&w);
-        told = world_call(&w, "s", "wrong-id", "{}");
-        check_has(told->result, "right");
-        told_free(told);
+        reply = world_call(&w, "s", "wrong-id", "{}");
+        check_has(reply->result, "right");
+        reply_free(reply);
         check_has(world_log(&w), "answer to a request that was not sent");
-        told = world_call(&w, "s", "duplicate", "{}");
-        check_has(told->result, "duplicate");
-        told_free(told);
-        told = world_call(&w, "s", "batch", "{}");
-        check_has(told->result, "in a batch");
-        told_free(told);
+        reply = world_call(&w, "s", "duplicate", "{}");
+        check_has(reply->result, "duplicate");
+        reply_free(reply);
+        reply = world_call(&w, "s", "batch", "{}");
+        check_has(reply->result, "in a batch");
+        reply_free(reply);
         world_done(&w);
 }
 
-/* 2,000 lines are taken in a tenth of a second, and the others are as fast as ever. */
+/* 2,000 unexpected lines are read in a tenth of a second, and other servers are not slower. */
 static void test_flood_is_held_back(void)
 {
-        struct told flood;
+        struct reply flood;
         struct world w;
         int n = 0;
 
@@ -232,47 +232,47 @@ static void test_flood_is_held_back(void)
 static void test_requests_of_the_server(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         open_one(&w);
-        told = world_call(&w, "s", "ask", "{\"method\":\"ping\"}");
-        check_has(told->result,
+        reply = world_call(&w, "s", "ask", "{\"method\":\"ping\"}");
+        check_has(reply->result,
                   "\"structuredContent\":{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"result\":{}}");
-        told_free(told);
-        told = world_call(&w, "s", "ask", "{\"method\":\"roots/list\"}");
-        check_has(told->result, "\"code\":-32601");
-        told_free(told);
+        reply_free(reply);
+        reply = world_call(&w, "s", "ask", "{\"method\":\"roots/list\"}");
+        check_has(reply->result, "\"code\":-32601");
+        reply_free(reply);
         world_done(&w);
 }
 
 static void test_crash_and_restart(void)
 {
         struct world w;
-        struct told other, *told;
+        struct reply other, *reply;
 
         open_one(&w);
         check_works(&w, "s");
         world_begin(&w, &other, "s", "hang", "{}", 0);
-        told = world_call(&w, "s", "crash", "{}");
-        check_eq_int(told->outcome, HUB_UNAVAILABLE);
+        reply = world_call(&w, "s", "crash", "{}");
+        check_eq_int(reply->outcome, HUB_UNAVAILABLE);
         check_eq_str(
-                told->message,
+                reply->message,
                 "server \"s\" ended with exit status 3 during the call; its stderr says: RuntimeError: crashed on purpose");
-        check(told->sent);
-        told_free(told);
+        check(reply->sent);
+        reply_free(reply);
         world_until(&w, &other.done);
         check_eq_int(other.outcome, HUB_UNAVAILABLE);
         check_eq_str(world_member(&w, "s", "state"), "cached");
         /* The next call starts it again; what it was asked before is not asked again. */
         check_works(&w, "s");
         check_eq_int(w.n_runs, 2);
-        told = world_call(&w, "s", "lists", "{}");
-        check_has(told->result, "\"calls\":2");
-        told_free(told);
+        reply = world_call(&w, "s", "lists", "{}");
+        check_has(reply->result, "\"calls\":2");
+        reply_free(reply);
         check_call(&w, "s", "kill", "{}", HUB_UNAVAILABLE, "was killed by SIGKILL during the call");
-        told = world_call(&w, "s", "answer-and-exit", "{}");
-        check_has(told->result, "last words");
-        told_free(told);
+        reply = world_call(&w, "s", "answer-and-exit", "{}");
+        check_has(reply->result, "last words");
+        reply_free(reply);
         world_until_state(&w, "s", "cached");
         check_works(&w, "s");
         check_eq_int(w.n_runs, 4);
@@ -281,18 +281,18 @@ static void test_crash_and_restart(void)
 
 static void test_closed_pipes(void)
 {
-        struct told told;
+        struct reply reply;
         struct world w;
 
         open_one(&w);
-        world_begin(&w, &told, "s", "close", "{\"fd\":1}", 0);
+        world_begin(&w, &reply, "s", "close", "{\"fd\":1}", 0);
         world_until_state(&w, "s", "ready");
         world_until_state(&w, "s", "cached");
         world_pass_ms(&w, SERVER_END_MS - 1);
-        check(!told.done);
+        check(!reply.done);
         world_pass_ms(&w, 1);
-        check_eq_int(told.outcome, HUB_UNAVAILABLE);
-        check_has(told.message, "closed its output during the call");
+        check_eq_int(reply.outcome, HUB_UNAVAILABLE);
+        check_has(reply.message, "closed its output during the call");
         check_eq_int(w.n_stops, 1);
         check_works(&w, "s");
         world_done(&w);
@@ -301,7 +301,7 @@ static void test_closed_pipes(void)
 static void test_crash_loop(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         world_init(&w);
         world_add(&w, "s", "--die", "1", NULL);
@@ -311,13 +311,13 @@ static void test_crash_loop(void)
                 check_call(&w, "s", "echo", "{}", HUB_UNAVAILABLE,
                            "exit status 1 while it was starting");
         check_eq_int(w.n_runs, 3);
-        /* From now on it is told at once, without a process, until the delay is over. */
-        told = world_call(&w, "s", "echo", "{}");
-        check_eq_int(told->outcome, HUB_UNAVAILABLE);
-        check_has(told->message, "its stderr says: Error: faulty on purpose");
-        check_has(told->message, "(tried 3 times, again in 1 s)");
-        check(told->duration_us == 0 && !told->sent);
-        told_free(told);
+        /* From now on a call fails at once, without a process, until the delay is over. */
+        reply = world_call(&w, "s", "echo", "{}");
+        check_eq_int(reply->outcome, HUB_UNAVAILABLE);
+        check_has(reply->message, "its stderr says: Error: faulty on purpose");
+        check_has(reply->message, "(tried 3 times, again in 1 s)");
+        check(reply->duration_us == 0 && !reply->sent);
+        reply_free(reply);
         check_eq_int(w.n_runs, 3);
         world_pass_ms(&w, 1000);
         check_call(&w, "s", "echo", "{}", HUB_UNAVAILABLE, "exit status 1");
@@ -328,8 +328,8 @@ static void test_crash_loop(void)
         world_done(&w);
 }
 
-/* A server whose end is known before its last bytes were read: it is not started again and again
- * for a call that waits for it. */
+/* A server whose exit is reported before its last output is read is not started again and again for a
+ * call that waits for it. */
 static void test_end_before_its_output_is_read(void)
 {
         static const char answers[] =
@@ -337,12 +337,12 @@ static void test_end_before_its_output_is_read(void)
                 "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"protocolVersion\":\"2025-11-25\"}}\n"
                 "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"tools\":[{\"name\":\"echo\"}]}}\n";
         int ends[3][2], fds[3];
-        struct told told;
+        struct reply reply;
         struct world w;
 
         open_one(&w);
         w.is_silent = true;
-        world_begin(&w, &told, "s", "echo", "{}", 0);
+        world_begin(&w, &reply, "s", "echo", "{}", 0);
         check_eq_int(w.n_runs, 1);
         for (int i = 0; i < 3; i++) {
                 check_eq_int(pipe2(ends[i], O_CLOEXEC), 0);
@@ -353,9 +353,9 @@ static void test_end_before_its_output_is_read(void)
         close(ends[2][1]);
         hub_upstream_started(w.hub, 0, 1, fds);
         hub_upstream_ended(w.hub, 1, 0);
-        world_until(&w, &told.done);
-        check_eq_int(told.outcome, HUB_UNAVAILABLE);
-        check_has(told.message, "ended with exit status 0 while it was starting");
+        world_until(&w, &reply.done);
+        check_eq_int(reply.outcome, HUB_UNAVAILABLE);
+        check_has(reply.message, "ended with exit status 0 while it was starting");
         check_eq_int(w.n_runs, 1);
         close(ends[0][0]);
         world_done(&w);
@@ -364,41 +364,41 @@ static void test_end_before_its_output_is_read(void)
 static void test_timeouts(void)
 {
         struct world w;
-        struct told told, *asked;
+        struct reply reply, *asked;
 
         world_init(&w);
         w.servers[world_add(&w, "s", NULL)].timeout_ms = 200;
         world_add(&w, "mute", "--never", NULL);
         world_open(&w);
         check_works(&w, "s");
-        world_begin(&w, &told, "s", "hang", "{}", 0);
+        world_begin(&w, &reply, "s", "hang", "{}", 0);
         world_pass_ms(&w, 199);
-        check(!told.done);
+        check(!reply.done);
         world_pass_ms(&w, 1);
-        check_eq_int(told.outcome, HUB_TIMEOUT);
-        check_eq_str(told.message, "server \"s\" did not answer within 0.2 s");
-        world_begin(&w, &told, "s", "hold", "{}", 100);
+        check_eq_int(reply.outcome, HUB_TIMEOUT);
+        check_eq_str(reply.message, "server \"s\" did not answer within 0.2 s");
+        world_begin(&w, &reply, "s", "hold", "{}", 100);
         world_pass_ms(&w, 100);
-        check_eq_int(told.outcome, HUB_TIMEOUT);
-        check_eq_int(told.duration_us, 100000);
+        check_eq_int(reply.outcome, HUB_TIMEOUT);
+        check_eq_int(reply.duration_us, 100000);
         /* The late answer is ignored; the server got a notification. */
-        told_free(world_call(&w, "s", "release", "{}"));
+        reply_free(world_call(&w, "s", "release", "{}"));
         check_works(&w, "s");
         asked = world_call(&w, "s", "lists", "{}");
         check_has(asked->result, "\"cancelled\":[5,6]");
-        told_free(asked);
-        world_begin(&w, &told, "mute", "echo", "{}", 100);
+        reply_free(asked);
+        world_begin(&w, &reply, "mute", "echo", "{}", 100);
         world_pass_ms(&w, 100);
-        check_eq_int(told.outcome, HUB_TIMEOUT);
-        check_eq_str(told.message, "server \"mute\" did not start within 0.1 s");
-        check(!told.sent);
+        check_eq_int(reply.outcome, HUB_TIMEOUT);
+        check_eq_str(reply.message, "server \"mute\" did not start within 0.1 s");
+        check(!reply.sent);
         world_done(&w);
 }
 
 static void test_drop(void)
 {
         struct world w;
-        struct told waiting, sent, finished, *asked;
+        struct reply waiting, sent, finished, *asked;
 
         open_one(&w);
         world_begin(&w, &waiting, "s", "echo", "{}", 0);
@@ -411,7 +411,7 @@ static void test_drop(void)
         hub_call_drop(finished.call);
         asked = world_call(&w, "s", "lists", "{}");
         check_has(asked->result, "\"cancelled\":[5],\"calls\":3");
-        told_free(asked);
+        reply_free(asked);
         check(!waiting.done && !sent.done && !finished.done);
         world_done(&w);
 }
@@ -447,21 +447,21 @@ static void test_big_values(void)
         enum { SIZE = 16 * 1024 * 1024 };
         char *arguments = malloc(SIZE + 32);
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         check(arguments);
         open_one(&w);
         strcpy(arguments, "{\"text\":\"");
         memset(arguments + 9, 'x', SIZE);
         strcpy(arguments + 9 + SIZE, "\"}");
-        told = world_call(&w, "s", "count", arguments);
-        check_has(told->result, "\"16777216\"");
-        told_free(told);
-        told = world_call(&w, "s", "big", "{\"mib\":16}");
-        check_eq_int(told->outcome, HUB_OK);
-        check_eq_int(strlen(told->result),
+        reply = world_call(&w, "s", "count", arguments);
+        check_has(reply->result, "\"16777216\"");
+        reply_free(reply);
+        reply = world_call(&w, "s", "big", "{\"mib\":16}");
+        check_eq_int(reply->outcome, HUB_OK);
+        check_eq_int(strlen(reply->result),
                      SIZE + strlen("{\"content\":[{\"type\":\"text\",\"text\":\"\"}]}"));
-        told_free(told);
+        reply_free(reply);
         check_call(&w, "s", "big", "{\"mib\":65}", HUB_PROTOCOL, "larger than 64 MiB");
         /* What was skipped counts as a flood. */
         world_pass_ms(&w, CONNECTION_PAUSE_MS);
@@ -470,12 +470,12 @@ static void test_big_values(void)
         world_done(&w);
 }
 
-/* A server that does not read: what waits for it is bounded, the others are as fast as ever. */
+/* A server that does not read: its queue is bounded, and other servers are not slower. */
 static void test_server_that_does_not_read(void)
 {
         enum { SIZE = 16 * 1024 * 1024, CALLS = 6 };
         char *arguments = malloc(SIZE + 32);
-        struct told told[CALLS], first;
+        struct reply reply[CALLS], first;
         struct world w;
         int refused = 0;
 
@@ -491,14 +491,14 @@ static void test_server_that_does_not_read(void)
         world_until(&w, &first.done);
         free(first.result);
         for (int i = 0; i < CALLS; i++)
-                world_begin(&w, &told[i], "s", "count", arguments, 0);
+                world_begin(&w, &reply[i], "s", "count", arguments, 0);
         world_turn(&w);
         for (int i = 0; i < CALLS; i++) {
-                if (!told[i].done)
+                if (!reply[i].done)
                         continue;
                 refused++;
-                check_eq_int(told[i].outcome, HUB_UNAVAILABLE);
-                check_has(told[i].message, "does not read its input");
+                check_eq_int(reply[i].outcome, HUB_UNAVAILABLE);
+                check_has(reply[i].message, "does not read its input");
         }
         check(refused >= 2 && refused < CALLS);
         check_works(&w, "good");

@@ -22,18 +22,18 @@ static void wait_for_all(struct world *w)
 
 static void check_has_tools(struct world *w, const char *server)
 {
-        struct told *told = world_call(w, server, "echo", "{\"n\":1}");
+        struct reply *reply = world_call(w, server, "echo", "{\"n\":1}");
 
-        check_eq_int(told->outcome, HUB_OK);
-        check_has(told->result, "\"structuredContent\":{\"n\":1}");
-        told_free(told);
+        check_eq_int(reply->outcome, HUB_OK);
+        check_has(reply->result, "\"structuredContent\":{\"n\":1}");
+        reply_free(reply);
         check(world_tools(w, server) > 15);
 }
 
 static void test_modern(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         world_init(&w);
         world_add(&w, "m", "--era", "modern", "--instructions", "how", NULL);
@@ -42,14 +42,14 @@ static void test_modern(void)
         check_eq_str(world_member(&w, "m", "state"), "ready");
         check_eq_str(world_member(&w, "m", "instructions"), "how");
         check_has_tools(&w, "m");
-        /* Every request says who asks and what he speaks, beside what it asks. */
-        told = world_call(&w, "m", "metas", "{}");
-        check_has(told->result, "[\"tools/list\",{\"io.modelcontextprotocol/protocolVersion\":"
-                                "\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},"
-                                "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\"");
-        check_has(told->result, "[\"tools/call\",{\"io.modelcontextprotocol/protocolVersion\"");
-        check(!strstr(told->result, "subscriptions/listen"));
-        told_free(told);
+        /* Every request names the client and its protocol version. */
+        reply = world_call(&w, "m", "metas", "{}");
+        check_has(reply->result, "[\"tools/list\",{\"io.modelcontextprotocol/protocolVersion\":"
+                                 "\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},"
+                                 "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\"");
+        check_has(reply->result, "[\"tools/call\",{\"io.modelcontextprotocol/protocolVersion\"");
+        check(!strstr(reply->result, "subscriptions/listen"));
+        reply_free(reply);
         check_eq_int(w.n_runs, 1);
         check_has(world_log(&w), "tools, modern");
         world_done(&w);
@@ -72,7 +72,7 @@ static void test_legacy_is_not_slowed(void)
         world_done(&w);
 }
 
-/* Those that end over the question, say nothing to it, or end over what follows it (as servers of
+/* Servers that end on server/discover, do not answer it, or end on the request after it (as servers of
  * the Python SDK before 1.10 do) are legacy; the next run knows. */
 static void test_era_is_remembered(void)
 {
@@ -105,29 +105,29 @@ static void test_era_is_remembered(void)
         world_done(&w);
 }
 
-/* One that the question makes mute is of use when it is started again. */
-static void test_wedged(void)
+/* A server that answers nothing after server/discover works when it is started again. */
+static void test_hangs_after_discover(void)
 {
         struct world w;
-        struct told told;
+        struct reply reply;
 
         world_init(&w);
         w.servers[world_add(&w, "s", "--era", "wedge", NULL)].start_timeout_ms = 4000;
         world_open(&w);
-        world_begin(&w, &told, "s", "echo", "{}", 0);
+        world_begin(&w, &reply, "s", "echo", "{}", 0);
         world_pass_ms(&w, HANDSHAKE_PROBE_MS);
         world_pass_ms(&w, 4000 - HANDSHAKE_PROBE_MS - 1);
-        check(!told.done);
+        check(!reply.done);
         world_pass_ms(&w, 1);
-        check_eq_int(told.outcome, HUB_UNAVAILABLE);
-        check_has(told.message, "did not answer initialize within 4 s");
+        check_eq_int(reply.outcome, HUB_UNAVAILABLE);
+        check_has(reply.message, "did not answer initialize within 4 s");
         check_has_tools(&w, "s");
         check_eq_int(w.n_runs, 2);
         world_done(&w);
 }
 
-/* One that takes the question for a beginning, and then refuses to begin. */
-static void test_taken(void)
+/* A server that takes server/discover for the initialization, and then refuses initialize. */
+static void test_refuses_after_discover(void)
 {
         struct world w;
 
@@ -140,8 +140,8 @@ static void test_taken(void)
         world_done(&w);
 }
 
-/* A modern server that was slow to start has been sent both questions. */
-static void test_late(void)
+/* A modern server that starts slowly is sent server/discover and initialize. */
+static void test_slow_modern(void)
 {
         struct world w;
 
@@ -159,19 +159,19 @@ static void test_late(void)
         world_done(&w);
 }
 
-static void test_future(void)
+static void test_unknown_version(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         world_init(&w);
         world_add(&w, "s", "--era", "future", NULL);
         world_open(&w);
-        told = world_call(&w, "s", "echo", "{}");
-        check_eq_int(told->outcome, HUB_UNAVAILABLE);
-        check_has(told->message,
+        reply = world_call(&w, "s", "echo", "{}");
+        check_eq_int(reply->outcome, HUB_UNAVAILABLE);
+        check_has(reply->message,
                   "speaks MCP 2031-01-01; Cloister speaks 2024-11-05 to 2025-11-25 and 2026-07-28");
-        told_free(told);
+        reply_free(reply);
         world_done(&w);
 }
 
@@ -199,14 +199,14 @@ static void test_era_that_changed(void)
         world_done(&w);
 }
 
-static void check_change(struct world *w, const char *name, bool is_told, const char *arguments)
+static void check_change(struct world *w, const char *name, bool is_reported, const char *arguments)
 {
         size_t n = world_tools(w, "s");
 
-        told_free(world_call(w, "s", "change", arguments));
+        reply_free(world_call(w, "s", "change", arguments));
         world_pass_ms(w, LISTING_AGAIN_MS);
         world_settle(w, "s");
-        if (world_tools(w, "s") != n + is_told)
+        if (world_tools(w, "s") != n + is_reported)
                 test_fail_("%s: %zu tools, %zu before", name, world_tools(w, "s"), n);
 }
 
@@ -219,14 +219,14 @@ static void test_subscription(void)
         world_open(&w);
         wait_for_all(&w);
         check_change(&w, "ours", true, "{\"name\":\"a\",\"times\":5}");
-        /* What belongs to a subscription of somebody else says nothing to us. */
+        /* A notification of another subscription is ignored. */
         check_change(&w, "another's", false, "{\"name\":\"b\",\"times\":1,\"mine\":false}");
         world_done(&w);
 }
 
-/* What ends or expires is asked for again: a subscription by itself, a list that holds for a time
- * when it is used, and neither at once. */
-static void test_what_ends(void)
+/* A subscription that has ended is asked for again after a while, and a list whose ttlMs is over when a
+ * tool is called. */
+static void test_subscription_and_list_expire(void)
 {
         struct world w;
 
@@ -236,8 +236,8 @@ static void test_what_ends(void)
         world_open(&w);
         wait_for_all(&w);
         size_t n = world_tools(&w, "t");
-        told_free(world_call(&w, "t", "change", "{\"name\":\"a\",\"times\":0}"));
-        told_free(world_call(&w, "s", "unlisten", "{}"));
+        reply_free(world_call(&w, "t", "change", "{\"name\":\"a\",\"times\":0}"));
+        reply_free(world_call(&w, "s", "unlisten", "{}"));
         check_change(&w, "ended", false, "{\"name\":\"c\",\"times\":0}");
         check_eq_int(world_tools(&w, "t"), n);
         static_assert((int)HANDSHAKE_LISTEN_MS == (int)LISTING_TTL_MIN_MS, "one wait for both");
@@ -254,18 +254,18 @@ static void test_what_ends(void)
 
 static void check_refused(struct world *w, const char *result, const char *part)
 {
-        struct told *told = world_call(w, "s", "raw", result);
+        struct reply *reply = world_call(w, "s", "raw", result);
 
-        check_eq_int(told->outcome, HUB_PROTOCOL);
-        check(told->sent);
-        check_has(told->message, part);
-        told_free(told);
+        check_eq_int(reply->outcome, HUB_PROTOCOL);
+        check(reply->sent);
+        check_has(reply->message, part);
+        reply_free(reply);
 }
 
-static void test_results_that_are_no_end(void)
+static void test_incomplete_results(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         world_init(&w);
         world_add(&w, "s", "--era", "modern", NULL);
@@ -279,30 +279,30 @@ static void test_results_that_are_no_end(void)
         check_refused(&w,
                       "{\"result\":\"{\\\"resultType\\\":\\\"task\\\",\\\"taskId\\\":\\\"1\\\"}\"}",
                       "a result of type \"task\"");
-        told = world_call(
+        reply = world_call(
                 &w, "s", "raw",
                 "{\"result\":\"{\\\"resultType\\\":\\\"complete\\\",\\\"content\\\":[]}\"}");
-        check_eq_int(told->outcome, HUB_OK);
-        told_free(told);
-        told = world_call(&w, "s", "raw", "{\"result\":\"{\\\"content\\\":[]}\"}");
-        check_eq_int(told->outcome, HUB_OK);
-        told_free(told);
+        check_eq_int(reply->outcome, HUB_OK);
+        reply_free(reply);
+        reply = world_call(&w, "s", "raw", "{\"result\":\"{\\\"content\\\":[]}\"}");
+        check_eq_int(reply->outcome, HUB_OK);
+        reply_free(reply);
         world_done(&w);
 }
 
-/* It may not ask us anything, and we may not answer. */
+/* A modern server may not send requests, and they are not answered. */
 static void test_requests_of_a_modern_server(void)
 {
         struct world w;
-        struct told told;
+        struct reply reply;
 
         world_init(&w);
         world_add(&w, "s", "--era", "modern", NULL);
         world_open(&w);
-        world_begin(&w, &told, "s", "ask", "{\"method\":\"roots/list\"}", 700);
+        world_begin(&w, &reply, "s", "ask", "{\"method\":\"roots/list\"}", 700);
         world_until_log(&w, "skipped a request: a server of MCP 2026-07-28 may not send one");
         world_pass_ms(&w, 700);
-        check_eq_int(told.outcome, HUB_TIMEOUT);
+        check_eq_int(reply.outcome, HUB_TIMEOUT);
         world_done(&w);
 }
 
@@ -311,14 +311,14 @@ int main(void)
         run(test_modern);
         run(test_legacy_is_not_slowed);
         run(test_era_is_remembered);
-        run(test_wedged);
-        run(test_taken);
-        run(test_late);
-        run(test_future);
+        run(test_hangs_after_discover);
+        run(test_refuses_after_discover);
+        run(test_slow_modern);
+        run(test_unknown_version);
         run(test_era_that_changed);
         run(test_subscription);
-        run(test_what_ends);
-        run(test_results_that_are_no_end);
+        run(test_subscription_and_list_expire);
+        run(test_incomplete_results);
         run(test_requests_of_a_modern_server);
         return 0;
 }

@@ -1,4 +1,4 @@
-/* The hub under another config, and under profiles. */
+/* The hub: reload of the config, and profiles. */
 #include "supervisor/hub/listing.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
@@ -19,21 +19,21 @@ static void wait_for_all(struct world *w)
 static void check_call(struct world *w, const char *server, const char *tool,
                        enum hub_outcome outcome, const char *part)
 {
-        struct told *told = world_call(w, server, tool, "{\"n\":1}");
+        struct reply *reply = world_call(w, server, tool, "{\"n\":1}");
 
-        check_eq_int(told->outcome, outcome);
-        check_has(outcome == HUB_OK ? told->result : told->message, part);
+        check_eq_int(reply->outcome, outcome);
+        check_has(outcome == HUB_OK ? reply->result : reply->message, part);
         if (outcome != HUB_OK)
-                check(!told->sent);
-        told_free(told);
+                check(!reply->sent);
+        reply_free(reply);
 }
 
-/* What is kept goes on with its calls, under another index, name, rules and times. */
+/* A server that is kept runs on with its calls, under another index, name, rules and timeouts. */
 static void test_reload_keeps(void)
 {
         struct config_server servers[2];
         struct config config = {.servers = servers, .n_servers = 2};
-        struct told slow;
+        struct reply slow;
         struct world w;
 
         world_init(&w);
@@ -55,18 +55,18 @@ static void test_reload_keeps(void)
         check_eq_int(w.n_stops, 1);
         check_eq_str(world_member(&w, "a", "state"), "");
         check_eq_str(world_member(&w, "renamed", "state"), "ready");
-        told_free(world_call(&w, "renamed", "release", "{}"));
+        reply_free(world_call(&w, "renamed", "release", "{}"));
         world_until(&w, &slow.done);
         check_eq_int(slow.outcome, HUB_OK);
         free(slow.result);
         world_pass_ms(&w, 20);
         check(w.n_changed > changed);
-        /* What is new is asked for its tools. */
+        /* A new server is asked for its tools. */
         world_until_state(&w, "c", "ready");
         check_eq_int(w.n_runs, 3);
         check_call(&w, "c", "echo", HUB_OK, "\"n\":1");
         check_call(&w, "a", "echo", HUB_NOT_FOUND, "there is no server \"a\"");
-        /* Its new time. */
+        /* Its new timeout. */
         world_begin(&w, &slow, "renamed", "hang", "{}", 0);
         world_pass_ms(&w, 300);
         check_eq_int(slow.outcome, HUB_TIMEOUT);
@@ -77,7 +77,7 @@ static void test_reload_ends(void)
 {
         struct config_server servers[1];
         struct config config = {.servers = servers, .n_servers = 1};
-        struct told hangs, waits;
+        struct reply hangs, waits;
         struct world w;
 
         world_init(&w);
@@ -112,14 +112,14 @@ static void test_reload_while_starting(void)
 {
         struct config_server servers[2];
         struct config config = {.servers = servers, .n_servers = 2};
-        struct told told;
+        struct reply reply;
         struct world w;
 
         world_init(&w);
         world_add(&w, "s", NULL);
         world_open(&w);
         w.is_silent = true;
-        world_begin(&w, &told, "s", "echo", "{\"n\":1}", 0);
+        world_begin(&w, &reply, "s", "echo", "{\"n\":1}", 0);
         check_eq_int(w.n_runs, 1);
         w.is_silent = false;
         world_add(&w, "other", NULL);
@@ -127,9 +127,9 @@ static void test_reload_while_starting(void)
         servers[0] = w.servers[1];
         servers[1] = w.servers[0];
         world_reload(&w, &config);
-        world_until(&w, &told.done);
-        check_eq_int(told.outcome, HUB_OK);
-        free(told.result);
+        world_until(&w, &reply.done);
+        check_eq_int(reply.outcome, HUB_OK);
+        free(reply.result);
         world_done(&w);
 }
 
@@ -180,7 +180,7 @@ static void test_rules(void)
         check_call(&w, "t", "echo", HUB_NOT_FOUND, "profile \"one\" does not allow server \"t\"");
         w.profile = &closed;
         check_eq_str(world_member(&w, "s", "state"), "");
-        /* A view is known by what it shows; versions are never the same for two. */
+        /* Profiles with the same rules share a view; two views never have the same version. */
         hub_catalogue(w.hub, &one, &versions[0]);
         const struct buffer *b = hub_catalogue(w.hub, &same, &versions[1]);
         check_eq_int(versions[0], versions[1]);
@@ -191,7 +191,7 @@ static void test_rules(void)
         world_done(&w);
 }
 
-/* The catalogue of a profile changes with what is in its reach, and only then. */
+/* The catalogue of a profile changes only with the servers and tools that the profile allows. */
 static void test_versions_of_views(void)
 {
         char *names[] = {(char *)"s", NULL};
@@ -206,14 +206,14 @@ static void test_versions_of_views(void)
         wait_for_all(&w);
         hub_catalogue(w.hub, NULL, &whole);
         hub_catalogue(w.hub, &one, &before);
-        told_free(world_call(&w, "t", "change", "{\"name\":\"late\",\"times\":1}"));
+        reply_free(world_call(&w, "t", "change", "{\"name\":\"late\",\"times\":1}"));
         world_pass_ms(&w, LISTING_AGAIN_MS);
         world_settle(&w, "t");
         hub_catalogue(w.hub, NULL, &after);
         check(after > whole);
         hub_catalogue(w.hub, &one, &after);
         check_eq_int(after, before);
-        told_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":1}"));
+        reply_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":1}"));
         world_pass_ms(&w, LISTING_AGAIN_MS);
         world_settle(&w, "s");
         hub_catalogue(w.hub, &one, &after);
@@ -221,7 +221,7 @@ static void test_versions_of_views(void)
         world_done(&w);
 }
 
-/* A profile starts and waits for what it may use, nothing else. */
+/* A profile starts and waits for its own servers only. */
 static void test_a_profile_starts_its_own(void)
 {
         char *names[] = {(char *)"s", NULL};

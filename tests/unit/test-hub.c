@@ -1,5 +1,4 @@
-/* The hub: how servers start, what the catalogue says of them, what is kept, what the bad ones do.
- */
+/* The hub: the start of servers, their catalogue, the cache, and faulty servers. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,11 +54,11 @@ static void test_starts_and_lists(void)
                 "{\"readOnlyHint\":true}}");
         hub_catalogue(w.hub, NULL, &after);
         check(after > before);
-        /* Two servers have changed several times; the owner is told once. */
+        /* Two servers have changed several times; the owner is called once. */
         check_eq_int(w.n_changed, 0);
         world_pass_ms(&w, 20);
         check_eq_int(w.n_changed, 1);
-        /* Nothing more to start, nothing changes the version. */
+        /* Nothing is left to start: the version stays. */
         wait_for_all(&w, 15000);
         check_eq_int(w.n_runs, 2);
         hub_catalogue(w.hub, NULL, &before);
@@ -126,7 +125,7 @@ static void test_garbage_on_stdout(void)
         world_done(&w);
 }
 
-static void test_failures_are_told(void)
+static void test_failures_are_reported(void)
 {
         static const struct {
                 const char *name, *option, *value, *error;
@@ -204,7 +203,7 @@ static void test_lists_have_bounds(void)
 static void test_tools_that_change(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         world_init(&w);
         world_add(&w, "s", NULL);
@@ -212,15 +211,15 @@ static void test_tools_that_change(void)
         wait_for_all(&w, 15000);
         size_t n = world_tools(&w, "s");
         unsigned changed = w.n_changed;
-        told_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":5}"));
+        reply_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":5}"));
         world_pass_ms(&w, LISTING_AGAIN_MS);
         world_until_tools(&w, "s", n + 1);
         world_pass_ms(&w, 20);
         check(w.n_changed > changed);
         /* Five notifications, one more list. */
-        told = world_call(&w, "s", "lists", "{}");
-        check_has(told->result, "\"lists\":2,");
-        told_free(told);
+        reply = world_call(&w, "s", "lists", "{}");
+        check_has(reply->result, "\"lists\":2,");
+        reply_free(reply);
         world_done(&w);
 }
 
@@ -257,7 +256,7 @@ static void test_cache(void)
         check_eq_int(fstatat(w.dir_fd, file, &about, 0), 0);
         check_eq_int(about.st_mode & 0777, 0600);
 
-        /* It is there at once, without a process; a wait needs none. */
+        /* The cached tools are there at once, and a wait starts no process. */
         world_open(&w);
         check_eq_str(world_member(&w, "s", "state"), "cached");
         check_eq_str(world_member(&w, "s", "instructions"), "how");
@@ -277,7 +276,7 @@ static void test_cache(void)
                 check_eq_str(world_member(&w, "s", "state"), "starting");
                 world_shut(&w);
         }
-        /* And it is written anew. */
+        /* And the file is written again. */
         world_open(&w);
         wait_for_all(&w, 15000);
         world_shut(&w);
@@ -286,7 +285,7 @@ static void test_cache(void)
         world_done(&w);
 }
 
-static void test_cache_that_cannot_be(void)
+static void test_cache_cannot_be_written(void)
 {
         struct world w;
 
@@ -302,20 +301,20 @@ static void test_cache_that_cannot_be(void)
 static void test_stderr_is_drained(void)
 {
         struct world w;
-        struct told *told;
+        struct reply *reply;
 
         world_init(&w);
         world_add(&w, "flood", "--stderr-flood", NULL);
         world_add(&w, "talk", NULL);
         world_open(&w);
         wait_for_all(&w, 15000);
-        told = world_call(&w, "flood", "echo", "{}");
-        check_eq_int(told->outcome, HUB_OK);
-        told_free(told);
+        reply = world_call(&w, "flood", "echo", "{}");
+        check_eq_int(reply->outcome, HUB_OK);
+        reply_free(reply);
         world_log(&w);
-        told = world_call(&w, "talk", "stderr", "{\"lines\":1000}");
-        check_eq_int(told->outcome, HUB_OK);
-        told_free(told);
+        reply = world_call(&w, "talk", "stderr", "{\"lines\":1000}");
+        check_eq_int(reply->outcome, HUB_OK);
+        reply_free(reply);
         world_turn(&w);
         const char *log = world_log(&w);
         check_has(log, "talk: line 0 \\x1b[31m");
@@ -336,7 +335,7 @@ static void test_late_answer_of_the_monitor(void)
                 check_eq_int(pipe2(ends[i], O_CLOEXEC), 0);
                 fds[i] = ends[i][i == 0];
         }
-        /* Nobody asked for it: it is stopped, its pipes are closed. */
+        /* The hub did not ask for it: it is stopped, and its pipes are closed. */
         w.n_runs = 1;
         hub_upstream_started(w.hub, 0, 1, fds);
         check_eq_int(w.n_stops, 1);
@@ -358,12 +357,12 @@ int main(void)
         run(test_wait_has_an_end);
         run(test_many_at_once);
         run(test_garbage_on_stdout);
-        run(test_failures_are_told);
+        run(test_failures_are_reported);
         run(test_old_revisions);
         run(test_lists_have_bounds);
         run(test_tools_that_change);
         run(test_cache);
-        run(test_cache_that_cannot_be);
+        run(test_cache_cannot_be_written);
         run(test_stderr_is_drained);
         run(test_late_answer_of_the_monitor);
         return 0;
