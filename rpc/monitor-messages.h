@@ -2,10 +2,10 @@
  * The boundary between broker and monitor: a table of messages of fixed size over a SOCK_SEQPACKET
  * pair.
  *
- * The broker asks with struct monitor_request; the monitor answers each request with exactly one
- * struct monitor_event of the same serial, and sends others of its own accord (serial 0). Requests
- * carry numbers only: no path, no JSON, no descriptor. Events carry descriptors where told. Both
- * ends are one build, so that the layout is the compiler's; sizes are asserted below.
+ * The broker sends struct monitor_request. The monitor answers each request with exactly one struct
+ * monitor_event of the same serial, and sends other events with serial 0. Requests contain numbers
+ * only: no path, no JSON, no descriptor. Events carry descriptors where it is noted below. Both ends
+ * are from the same build, so that they share the compiler's layout; the sizes are asserted.
  */
 #pragma once
 
@@ -14,21 +14,21 @@
 
 #include "base/error.h"
 
-/* The broker finds its end at this descriptor. */
+/* The broker inherits its end of the pair at this number. */
 enum { MONITOR_FD = 3 };
 
 enum monitor_verb {
         MONITOR_SESSION_CREATE = 1, /* generation, target: index of the profile. -> SESSION_STARTED
-                                       or FAILED (ESTALE: the config was reloaded meanwhile) */
+                                       or FAILED (ESTALE: the generation is old, repeat it) */
         MONITOR_SESSION_INTERRUPT,  /* target: session. SIGINT to the worker. -> DONE or FAILED */
-        MONITOR_SESSION_KILL,       /* target: session. SIGKILL to all of it. -> DONE; SESSION_ENDED
+        MONITOR_SESSION_KILL, /* target: session. SIGKILL to all its processes. -> DONE; SESSION_ENDED
                                        follows */
         MONITOR_UPSTREAM_START, /* generation, target: index of the server. -> UPSTREAM_STARTED or
                                    FAILED */
         MONITOR_UPSTREAM_STOP,  /* target: instance. -> DONE; UPSTREAM_ENDED follows */
         MONITOR_SESSION_FREEZE, /* target: session. Stops all its processes. -> DONE or FAILED
-                                   (EOPNOTSUPP: they go on) */
-        MONITOR_SESSION_THAW,   /* target: session. It goes on. -> DONE or FAILED */
+                                   (EOPNOTSUPP: no cgroup can freeze it) */
+        MONITOR_SESSION_THAW,   /* target: session. Its processes run again. -> DONE or FAILED */
         MONITOR_VERB_MAX,
 };
 
@@ -47,14 +47,14 @@ enum monitor_event_kind {
         MONITOR_SESSION_ENDED,    /* target: session; ended */
         MONITOR_UPSTREAM_STARTED, /* target: instance; fds: stdin, stdout, stderr of the server */
         MONITOR_UPSTREAM_ENDED,   /* target: instance; wait_status */
-        MONITOR_HELLO,       /* first of all; hello. Again, of its own accord, when the config was
-                                reloaded: a higher generation */
+        MONITOR_HELLO,       /* the first event; hello. Sent again, with a higher generation, when
+                                the config was reloaded */
         MONITOR_CONFIG_FILE, /* after HELLO, hello.config_files times, in order; path; fds: sealed
                                 memfd */
-        MONITOR_READY, /* after the last CONFIG_FILE: the broker may isolate itself and go on; after
-                          a reload: the generation holds from now on */
-        MONITOR_LIMITS, /* before the first SESSION_STARTED; target: enum monitor_usage, which holds
-                           instead of hello.usage: a control group was given to us meanwhile */
+        MONITOR_READY, /* after the last CONFIG_FILE: the broker isolates itself and starts to serve;
+                          after a reload: the new generation is in use */
+        MONITOR_LIMITS, /* before the first SESSION_STARTED; target: enum monitor_usage, which
+                           replaces hello.usage: systemd has given us a control group or not */
         MONITOR_EVENT_MAX,
 };
 
@@ -63,13 +63,13 @@ enum monitor_session_fd {
         SESSION_RPC,
         SESSION_STDOUT,
         SESSION_STDERR,
-        SESSION_CPU, /* this and the two below: usage */
+        SESSION_CPU, /* this and the next two: enum monitor_usage */
         SESSION_MEMORY_PEAK,
         SESSION_MEMORY,
         SESSION_FDS,
 };
 
-/* What the usage files of a session hold (pread from 0, text): CPU time, highest and present use of
+/* The format of a session's usage files (text, read from offset 0): CPU time, peak and current
  * memory. */
 enum monitor_usage {
         MONITOR_USAGE_CGROUP1, /* cpuacct.usage: nanoseconds; memory.max_usage_in_bytes and
@@ -88,7 +88,7 @@ struct monitor_hello {
         uint32_t reserved;
         uint32_t usage; /* enum monitor_usage */
         uint32_t sessions_max;
-        uint64_t memory_max; /* bytes a session */
+        uint64_t memory_max; /* bytes, of each session */
 };
 
 struct monitor_ended {

@@ -1,12 +1,12 @@
 /*
  * The start of the broker.
  *
- * Theory of operation. The broker parses everything that is hostile, so it gets namespaces of its
- * own: user, pid, mount, ipc. In the pid namespace it can neither signal, trace nor limit us. It is
- * exec'd with the user's own id (its loader has to read the user's files) and four ambient
- * capabilities of its own user namespace, with which it builds its root; it gives them up before it
- * reads a byte from outside. It is the leader of a session of its own, so that a terminal's Ctrl-C
- * reaches it once, through us.
+ * Theory of operation. The broker parses all hostile input. It therefore gets its own user, pid,
+ * mount and ipc namespace; from its pid namespace it can neither signal, trace nor limit us. It is
+ * exec'd with the user's own id, because its loader has to read the user's files, and with four
+ * ambient capabilities in its user namespace, with which it builds its root directory. It gives them
+ * up before it reads a byte from outside. It leads its own session, so that it gets SIGINT of a
+ * terminal once, from us.
  */
 #include "supervisor/monitor/broker-launch.h"
 
@@ -53,7 +53,7 @@ static int keep_capabilities(void)
         return 0;
 }
 
-/* Where the broker finds what. */
+/* Descriptors of the broker, and the options that tell it their numbers. */
 static const struct place {
         int number;
         const char *option;
@@ -62,7 +62,7 @@ static const struct place {
               {CONTROL_FD, "--control-fd"},
               {LOG_FD, "--log-fd"}};
 
-/* 0 to 2, those with a place (-1: none), and what is passed on; everything else is closed. */
+/* Keeps 0 to 2, the placed ones (-1: none) and those of --pass-fd; closes all others. */
 static int place_descriptors(const struct broker_launch *how, const int placed[])
 {
         int keep[3 + ARRAY_SIZE(places) + BROKER_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO,
@@ -78,7 +78,8 @@ static int place_descriptors(const struct broker_launch *how, const int placed[]
                 passed[i] = how->pass_fds[i];
                 fd_set_cloexec(passed[i], 0);
         }
-        static_assert(ARRAY_SIZE(keep) <= CHILD_KEEP_MAX, "room for all");
+        static_assert(ARRAY_SIZE(keep) <= CHILD_KEEP_MAX,
+                      "child_close_all_but() takes all of them");
         child_close_all_but(keep, 3 + ARRAY_SIZE(places) + how->n_pass_fds);
         for (size_t i = 0; i < ARRAY_SIZE(places); i++)
                 if (high[i] >= 0 && dup2(high[i], places[i].number) < 0)
@@ -125,17 +126,17 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
         const int placed[ARRAY_SIZE(places)] = {link, how->filter_fd, how->control_fd,
                                                 log_get_fd() == STDERR_FILENO ? -1 : log_get_fd()};
         struct error error = {};
-        sigset_t early;
+        sigset_t blocked;
         char byte;
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setsid();
-        /* As PID 1 it would lose them before it has handlers; it unblocks them then. */
-        sigemptyset(&early);
-        sigaddset(&early, SIGINT);
-        sigaddset(&early, SIGTERM);
-        sigaddset(&early, SIGHUP);
-        sigprocmask(SIG_SETMASK, &early, NULL);
+        /* PID 1 ignores signals without a handler. The broker unblocks them when it has handlers. */
+        sigemptyset(&blocked);
+        sigaddset(&blocked, SIGINT);
+        sigaddset(&blocked, SIGTERM);
+        sigaddset(&blocked, SIGHUP);
+        sigprocmask(SIG_SETMASK, &blocked, NULL);
         if (read(go, &byte, 1) != 1)
                 _exit(1);
         int r = place_descriptors(how, placed);

@@ -1,4 +1,4 @@
-/* Starts the broker in namespaces of its own. */
+/* Starts the broker in its own namespaces. */
 #pragma once
 
 #include <stddef.h>
@@ -14,13 +14,13 @@ struct broker_launch {
         const struct ids *ids;
         const char *program;    /* path of `cloister-broker` */
         int filter_fd;          /* FILTER_BROKER (borrowed) */
-        int control_fd;         /* listens for the owner (borrowed), or -1 */
+        int control_fd;         /* the control socket (borrowed), or -1 */
         const char *state_path; /* directory that the broker may write, or NULL */
         const int *pass_fds;    /* inherited under the same numbers, all above 2 */
         size_t n_pass_fds;
         char *const *arguments; /* of the broker: mcp, run…; NULL-terminated */
 };
 
-/* Returns its pid, registered as a child of ours. *link: our end of its SOCK_SEQPACKET pair. */
+/* Returns its pid, which is added to children. *link: our end of its SOCK_SEQPACKET pair. */
 pid_t broker_launch(const struct broker_launch *how, struct children *children, int *link,
                     struct error *err);

@@ -1,4 +1,4 @@
-/* The control socket's place in the file system. */
+/* Creates the control socket and removes it. */
 #include "supervisor/monitor/control-socket.h"
 
 #include <errno.h>
@@ -17,17 +17,17 @@
 
 enum { BACKLOG = 64, ATTEMPTS = 3 };
 
-/* Somebody else could have made it first, in /tmp for one. */
+/* Another user could have created it first, for example in /tmp. */
 static int own_directory(const char *path, struct error *err)
 {
         struct stat st;
 
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
-                return error_errno(err, errno, "make %s", path);
+                return error_errno(err, errno, "create %s", path);
         if (lstat(path, &st) < 0)
                 return error_errno(err, errno, "%s", path);
         if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-                return error_set(err, EPERM, "%s is not a directory of ours alone", path);
+                return error_set(err, EPERM, "%s can be accessed by other users", path);
         return 0;
 }
 
@@ -73,7 +73,7 @@ int control_socket_open(struct control_socket *s, struct error *err)
         snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(s->path, '/') - s->path),
                  s->path);
         unlink(s->path);
-        /* Another server's end may remove the directory before we have something in it. */
+        /* Another server that ends may remove the directory while it is empty. */
         for (int i = 0; i < ATTEMPTS && fd == -ENOENT; i++) {
                 int r = own_directory(directory, err);
                 if (r < 0)

@@ -1,5 +1,5 @@
-/* The socket on which the broker listens for the owner's commands (policy/control-path.h). Made by
- * the monitor: the broker may make none. */
+/* The socket on which the broker listens for commands of `cloister sessions`
+ * (policy/control-path.h). The monitor creates it, because the broker's filter denies that. */
 #pragma once
 
 #include "base/error.h"
@@ -10,12 +10,12 @@ struct control_socket {
         char path[CONTROL_PATH_SIZE]; /* "": none */
 };
 
-/* Finds the first directory that is ours alone and sets path, so that the janitor knows it before
- * there is anything to remove. */
+/* Finds the first directory that only our user can access, and sets path. Call it before the
+ * janitor starts, which removes the socket when the monitor was killed. */
 int control_socket_choose(struct control_socket *socket, struct error *err);
 
-/* Makes it there. Only this process's owner may connect. */
+/* Creates the socket there. Only the user that runs this process may connect. */
 int control_socket_open(struct control_socket *socket, struct error *err);
 
-/* Closes it and removes its name, and the directory when it was the last one in it. */
+/* Closes the socket and removes it, and its directory if that is empty then. */
 void control_socket_close(struct control_socket *socket);

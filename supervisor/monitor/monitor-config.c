@@ -1,10 +1,10 @@
 /*
- * The monitor's config: read at the start, read anew when a file has changed.
+ * The monitor's config, which is read at the start and again when a file changes.
  *
- * A config that cannot be used changes nothing: the one before stays, and one line says what is
- * wrong. One that can is the next generation. What was made under an earlier one lives on; what is
- * asked for under an earlier one is refused, and the broker, which is told of the new one before
- * that answer, asks again.
+ * An invalid config changes nothing: the previous one stays in use, and one log line says what is
+ * wrong. A valid one is the next generation. Sessions and servers of earlier generations live on. A
+ * request of an earlier generation is refused with ESTALE; the broker, which has received the new
+ * config before that answer, repeats it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -116,12 +116,13 @@ static bool same_text(const char *a, const char *b)
         return (!a && !b) || (a && b && strcmp(a, b) == 0);
 }
 
-/* What was settled before privilege went cannot follow. */
-static void warn_of_the_fixed(const struct config *now, const struct config *before)
+/* These were used while there was privilege, and cannot change. */
+static void warn_of_fixed_settings(const struct config *now, const struct config *before)
 {
         if (now->sessions_max != before->sessions_max || now->id_first != before->id_first ||
             now->id_count != before->id_count || !same_text(now->user, before->user))
-                log_warning("config: sessions, user and id_range hold from the next start on");
+                log_warning(
+                        "config: changes of sessions, user and id_range take effect at the next start");
 }
 
 static int take(struct monitor *m, struct config *config, struct config_files *files,
@@ -136,13 +137,13 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
                 return r;
         }
         warn(config);
-        warn_of_the_fixed(config, m->config);
+        warn_of_fixed_settings(config, m->config);
         config_free(m->config);
         config_files_free(before);
         m->config = config;
         m->generation++;
         take_log_level(m);
-        log_info("config: read anew, %zu files, %zu servers", config_files_count(files),
+        log_info("config: reloaded, %zu files, %zu servers", config_files_count(files),
                  config->n_servers);
         monitor_send_config(m);
         return 0;
@@ -151,7 +152,7 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
 static void refuse(struct monitor *m, const struct error *err)
 {
         if (strcmp(err->text, m->config_error.text) != 0)
-                log_error("%s; the config stays as it was", err->text);
+                log_error("%s; the previous config stays in use", err->text);
         m->config_error = *err;
 }
 
@@ -189,7 +190,7 @@ void monitor_watch_config(struct monitor *m)
 
         if (config_watch_new(&m->config_watch, m->base, m->options->configs, m->options->n_configs,
                              on_changed, m, &err) < 0)
-                log_warning("%s: a changed config counts from the next start on", err.text);
+                log_warning("%s: a changed config takes effect at the next start", err.text);
 }
 
 bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request)
@@ -198,7 +199,7 @@ bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *reque
 
         if (request->generation == m->generation)
                 return false;
-        error_set(&err, ESTALE, "the config was read anew");
+        error_set(&err, ESTALE, "the config was reloaded");
         monitor_send_failed(m, request->serial, &err);
         return true;
 }

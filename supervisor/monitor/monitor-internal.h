@@ -1,4 +1,4 @@
-/* What the files of the monitor share: its one object. */
+/* The monitor's state, which its files share. */
 #pragma once
 
 #include <event2/event.h>
@@ -29,7 +29,7 @@ enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX };
 struct monitor_upstream {
         struct monitor *monitor;
         struct upstream *upstream; /* NULL: a free slot */
-        uint32_t instance;         /* 0: the broker was not told of it, or that it failed */
+        uint32_t instance;         /* 0: not started, or the broker has the error */
         uint32_t serial;           /* of the request that started it; 0: answered */
         int fds[3];                /* the monitor's ends of its pipes, until the answer */
         pid_t pid;
@@ -43,17 +43,17 @@ struct monitor {
         struct config_files *files;
         uint32_t generation; /* of config and files; grows */
         struct config_watch *config_watch;
-        struct error config_error; /* why the files as they are now were not taken; told once */
+        struct error config_error; /* why the files are not used as they are now; logged once */
         struct ids ids;
         struct children *children;
         struct child_tasks *tasks;
         struct cgroups *cgroups;
         struct {
                 pid_t pid;
-                int pipe; /* whose end sets it to work */
-        } janitors[2];    /* the first, and one for a scope that we got later */
+                int pipe; /* when it closes, the janitor cleans up */
+        } janitors[2];    /* the first, and one for the scope of systemd */
         size_t n_janitors;
-        pid_t scope_pid; /* asks systemd for a scope; 0: nobody does */
+        pid_t scope_pid; /* the child that asks systemd for a scope; 0: none */
         int scope;       /* its answer */
         int scope_asked_ms;
         struct event *scope_answer;
@@ -68,13 +68,13 @@ struct monitor {
         /* the broker */
         pid_t broker;
         int broker_pidfd, link;
-        struct event *broker_end, *request, *signals[3], *impatience;
+        struct event *broker_end, *request, *signals[3], *kill_timer;
         int exit_status;
 
-        /* sessions: what waits for a template, and what lives */
-        struct image_choice image; /* of `image build`; whose store all share */
+        /* sessions and profiles */
+        struct image_choice image; /* of `image build`; all profiles use its store */
         struct image_job *image_job;
-        struct event *early; /* makes the template before it is asked for */
+        struct event *early; /* starts the early profile's template */
         struct profiles *profiles;
         struct profile_host profile_host;
         struct sandbox_host sandbox_host;
@@ -86,7 +86,7 @@ struct monitor {
         uint32_t last_instance;
 };
 
-/* Sends an event to the broker; one that does not take it is killed. */
+/* Sends an event to the broker, which is killed if it does not receive it in time. */
 void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n);
 void monitor_send_done(struct monitor *m, uint32_t serial);
 void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error);
@@ -95,10 +95,10 @@ void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error 
 int monitor_load_config(struct monitor *m, struct error *err);
 void monitor_send_config(struct monitor *m); /* HELLO, the files, READY */
 void monitor_watch_config(struct monitor *m);
-/* Answers a request that was made under another generation. False when it was not. */
+/* True: the request is of an earlier generation and has been refused with ESTALE. */
 bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request);
 
-/* monitor-requests.c: the table of what the broker may ask. */
+/* monitor-requests.c: the table of requests */
 void monitor_on_request(evutil_socket_t fd, short what, void *data);
 
 /* monitor-limits.c */

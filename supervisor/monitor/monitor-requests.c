@@ -1,4 +1,4 @@
-/* What the broker may ask of the monitor: a table, and nothing else. */
+/* The requests that the broker may send: a table. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -23,12 +23,12 @@ static const struct {
         [MONITOR_SESSION_FREEZE] = {"SESSION_FREEZE", monitor_session_freeze},
         [MONITOR_SESSION_THAW] = {"SESSION_THAW", monitor_session_thaw},
 };
-static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "a handler a verb");
+static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "one handler per verb");
 
-/* A broker that breaks the table is broken into: it ends, and all it had with it. */
+/* A protocol violation means that the broker is compromised: kill it, and so everything it has. */
 static void end_broker(struct monitor *m, const char *why)
 {
-        log_error("the broker %s; ending it", why);
+        log_error("the broker %s; killing it", why);
         kill(m->broker, SIGKILL);
         event_del(m->request);
 }
@@ -43,13 +43,13 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data)
         if (n == -EAGAIN)
                 return;
         if (n == 0 || n == -ECONNRESET) {
-                /* It is ending; its pidfd tells the rest. */
+                /* The broker has ended; the event of its pidfd follows. */
                 event_del(m->request);
                 return;
         }
         if (n != sizeof(request) || request.verb == 0 || request.verb >= MONITOR_VERB_MAX ||
             request.serial == 0) {
-                end_broker(m, "sent a request that is none");
+                end_broker(m, "sent an invalid request");
                 return;
         }
         log_debug("request %u: %s %u", request.serial, verbs[request.verb].name, request.target);
@@ -60,7 +60,7 @@ void monitor_send(struct monitor *m, const struct monitor_event *event, const in
 {
         int r = fd_send(m->link, event, sizeof(*event), fds, n, 0);
         if (r < 0 && r != -EPIPE && r != -ECONNRESET)
-                end_broker(m, "does not take what the monitor tells it");
+                end_broker(m, "does not receive events");
 }
 
 void monitor_send_done(struct monitor *m, uint32_t serial)

@@ -52,7 +52,8 @@ static int make(void *data, const struct profile_session *session, struct error 
         while (i < m->sessions_max && m->sandboxes[i])
                 i++;
         if (i == m->sessions_max)
-                return error_set(err, EAGAIN, "%u sessions live already", m->sessions_max);
+                return error_set(err, EAGAIN, "there are %u sessions already, the maximum",
+                                 m->sessions_max);
         uint32_t id = session->ids->count == 1 ? 0 : i + 1;
         int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, session->serial,
                             session->limits, &m->sandboxes[i], err);

@@ -1,23 +1,24 @@
 /*
- * The monitor's life.
+ * The life of the monitor.
  *
- * Theory of operation. In this order:
+ * Theory of operation. In this order, the monitor
  *
- *   1. what the servers are to get back (limits, umask) is remembered; we become non-dumpable.
- *   2. the config is read into sealed memfds; in the privileged modes only what root owns. When a
- * file has changed, all are read anew and told as the next generation.
- *   3. the control groups, the mode and the ids are found by trying. Without a bound on memory and
- * pids there is no service; cgroups and rlimits are both such bounds. Where systemd has to give us
- * a group, it is asked while the rest goes on; only sessions wait for its answer.
- *   4. the janitor starts, which cleans up if we are killed.
- *   5. privilege that is not needed any more goes. We keep no filter and no no_new_privs: npx and
- * newuidmap, which we start, would inherit them.
- *   6. the broker starts, in its namespaces, and is told what it needs: by then it may answer its
- * client. For one script the template starts before it: nothing takes longer.
- *   7. the loop; the image and the template are made when they are needed, or shortly after.
+ *   1. saves its limits and umask, which upstream servers get back, and becomes non-dumpable.
+ *   2. starts the janitor, which cleans up if the monitor is killed, and looks for control groups.
+ *      Without a limit on memory and pids there is no service; cgroups and rlimits are such limits.
+ *      If systemd has to give us a group, a child asks it; only sessions wait for the reply.
+ *   3. reads the config into sealed memfds; in the privileged modes only files that root owns. When a
+ *      file changes, all are read again and sent to the broker as the next generation.
+ *   4. tries which mode and ids it may use.
+ *   5. drops the capabilities that it does not need any more. It loads no filter and does not set
+ *      no_new_privs: npx and newuidmap, which it starts, would inherit them.
+ *   6. starts the broker in its namespaces and sends it the config: then the broker answers its
+ *      client. For `cloister run` the image is read first, because that way takes longest.
+ *   7. runs the event loop, which never waits: what may take longer than a millisecond is an event, a
+ *      child or a timer. The template starts when a session is requested, or shortly after the start.
  *
- * When the broker ends, so do we, with its status. Everything we made dies with us by the kernel's
- * means: parent-death signals, pid namespaces, reapers, the janitor.
+ * When the broker ends, the monitor ends with its status. The kernel ends everything that it started:
+ * parent-death signals, pid namespaces, reapers, the janitor.
  */
 #include "supervisor/monitor/monitor.h"
 
@@ -46,10 +47,11 @@
 #include "supervisor/monitor/monitor-internal.h"
 
 enum {
-        WATCH_MS = 250,        /* the config is watched from then on */
-        EARLY_MS = 50,         /* the client's handshake goes before the template */
-        SEND_SECONDS = 5,      /* a broker that does not read for so long is broken */
-        IMPATIENCE_SECONDS = 2 /* what a broker has to end after SIGTERM */
+        WATCH_MS = 250, /* after the start, the config is watched */
+        EARLY_MS =
+                50, /* after the start, the template starts: the client's handshake comes first */
+        SEND_SECONDS = 5, /* a broker that does not read for so long is killed */
+        KILL_SECONDS = 2  /* after SIGTERM, the broker is killed */
 };
 
 static int choose_image(struct monitor *m, struct error *err)
@@ -87,8 +89,8 @@ static int choose_user(struct monitor *m, struct error *err)
         return m->ids.mode == SANDBOX_ROOTLESS ? 0 : image_store_create(&m->image, &m->user, err);
 }
 
-/* Where the broker keeps its cache. Without one it works, but knows no tools before the servers are
- * up. */
+/* The broker keeps its cache there. Without it the broker knows no tools before the servers have
+ * started. */
 static void make_state(struct monitor *m)
 {
         char *path = m->state_path;
@@ -114,7 +116,7 @@ static void make_state(struct monitor *m)
         }
 }
 
-/* Who lists tools or runs one script has nothing to command. */
+/* Only `mcp` has sessions that another command could list. */
 static void choose_control(struct monitor *m)
 {
         struct error why = {};
@@ -156,12 +158,12 @@ static int start_broker(struct monitor *m, struct error *err)
         m->broker_pidfd = (int)syscall(SYS_pidfd_open, m->broker, 0);
         if (m->broker_pidfd < 0)
                 return error_errno(err, errno, "pidfd_open");
-        /* They were for the broker: an end that we held would never be seen to close. */
+        /* They are the broker's: while the monitor has a copy, their peers see no end of file. */
         fd_close_many((int *)m->options->pass_fds, m->options->n_pass_fds);
         if (m->control.fd >= 0)
                 close(take_fd(m->control.fd));
-        struct timeval patience = {.tv_sec = SEND_SECONDS};
-        if (setsockopt(m->link, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
+        struct timeval timeout = {.tv_sec = SEND_SECONDS};
+        if (setsockopt(m->link, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
                 return error_errno(err, errno, "SO_SNDTIMEO");
         monitor_send_config(m);
         return 0;
@@ -183,7 +185,7 @@ static void on_broker_end(evutil_socket_t fd, short what, void *data)
         event_base_loopbreak(m->base);
 }
 
-static void on_impatience(evutil_socket_t fd, short what, void *data)
+static void on_kill_timer(evutil_socket_t fd, short what, void *data)
 {
         struct monitor *m = data;
 
@@ -195,18 +197,18 @@ static void on_impatience(evutil_socket_t fd, short what, void *data)
 static void on_signal(evutil_socket_t number, short what, void *data)
 {
         struct monitor *m = data;
-        struct timeval patience = {.tv_sec = IMPATIENCE_SECONDS};
+        struct timeval after = {.tv_sec = KILL_SECONDS};
         int signal = number == SIGINT ? SIGINT : SIGTERM;
 
         (void)what;
         kill(m->broker, signal);
         if (signal == SIGTERM)
-                event_add(m->impatience, &patience);
+                event_add(m->kill_timer, &after);
 }
 
-/* The kernel takes milliseconds to watch a directory of many names, such as /tmp, and holds up
- * whoever looks something up in it: not while the client waits for its handshake. What changed
- * before is found by the first look. */
+/* The kernel takes milliseconds to watch a directory of many names, such as /tmp, and delays every
+ * lookup in it meanwhile: not while the client waits for its handshake. A change before is found
+ * when the watch starts. */
 static void on_watch_time(evutil_socket_t fd, short what, void *data)
 {
         (void)fd;
@@ -223,21 +225,21 @@ static int watch(struct monitor *m, struct error *err)
 
         m->broker_end = event_new(m->base, m->broker_pidfd, EV_READ, on_broker_end, m);
         m->request = event_new(m->base, m->link, EV_READ | EV_PERSIST, monitor_on_request, m);
-        m->impatience = evtimer_new(m->base, on_impatience, m);
+        m->kill_timer = evtimer_new(m->base, on_kill_timer, m);
         for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
                 m->signals[i] = evsignal_new(m->base, signals[i], on_signal, m);
                 ok = ok && m->signals[i] && event_add(m->signals[i], NULL) == 0;
         }
-        if (!ok || !m->broker_end || !m->request || !m->impatience ||
+        if (!ok || !m->broker_end || !m->request || !m->kill_timer ||
             event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the broker");
         int r = monitor_limits_watch(m, err);
         if (r < 0)
                 return r;
-        /* Who runs one script has one config. */
+        /* `run` reads its config once. */
         if (strcmp(m->options->broker[0], "mcp") == 0)
                 event_base_once(m->base, -1, EV_TIMEOUT, on_watch_time, m, &later);
-        /* A listing of tools makes no session. */
+        /* `tools` starts no session, and `run` has asked for its template already. */
         if (strcmp(m->options->broker[0], "mcp") == 0)
                 event_add(m->early, &early);
         return 0;
@@ -280,7 +282,7 @@ static int start(struct monitor *m, struct error *err)
                 r = set_up(m, err);
         if (r < 0)
                 return r;
-        /* There is a janitor by now. */
+        /* The janitor runs: it removes the socket if the monitor is killed. */
         open_control(m);
         make_state(m);
         /* Root's groups are nobody's business below. An ordinary user's cannot be given up, and are
@@ -294,7 +296,7 @@ static int start(struct monitor *m, struct error *err)
                                        err);
         if (r < 0)
                 return r;
-        /* Who runs one script has no handshake, and its session is asked for in any case. */
+        /* `run` has no handshake, and always needs a session. */
         if (is_for_one_script(m))
                 monitor_sessions_prepare(m);
         r = start_broker(m, err);
@@ -303,7 +305,7 @@ static int start(struct monitor *m, struct error *err)
 
 static void done(struct monitor *m)
 {
-        struct event *events[] = {m->broker_end, m->request,    m->impatience,
+        struct event *events[] = {m->broker_end, m->request,    m->kill_timer,
                                   m->signals[0], m->signals[1], m->signals[2]};
 
         if (m->broker > 0) {

@@ -18,15 +18,15 @@ struct monitor_options {
         size_t n_configs;
         const char *image, *python; /* or NULL: as the config says */
         const char *link;           /* of an image to build: "embed", "module", or NULL */
-        const char *profile;        /* whose template is made early, or NULL: the config's */
-        const char *rootfs;         /* `image build` alone: what the image is made from, or NULL */
+        const char *profile;        /* its template starts early; NULL: the config's */
+        const char *rootfs;         /* `image build` only: the image is made from it; or NULL */
         struct package_set set;     /* what the image is to have besides; `image build` alone takes
                                        it with a name */
         int pass_fds[BROKER_PASS_FDS_MAX];
         size_t n_pass_fds;
         const char *log_file; /* or NULL: standard error */
         int log_level;        /* enum log_level, which the config does not change; negative: none */
-        int log_format;       /* enum log_format; negative: by what it goes to */
+        int log_format;       /* enum log_format; negative: by where the log goes */
         bool quiet;
         char **broker; /* its arguments, NULL-terminated */
 };

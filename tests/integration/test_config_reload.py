@@ -36,7 +36,7 @@ class Reload(harness.Case):
         return self.value(server, "sorted({t['server'] for t in _discover()})")
 
     def reloaded(self, server, times=1):
-        self.assertTrue(harness.wait_until(lambda: server.log().count("config read anew") >= times), server.log())
+        self.assertTrue(harness.wait_until(lambda: server.log().count("config was reloaded") >= times), server.log())
 
     def becomes(self, server, names):
         self.assertTrue(harness.wait_until(lambda: self.names(server) == names), self.names(server))
@@ -85,11 +85,11 @@ class Reload(harness.Case):
         self.assertEqual(self.names(server), ["one"])
         with open(path, "w") as f:
             f.write('{"mcpServers": {},\n"timeout": "soon"}')
-        self.assertTrue(harness.wait_until(lambda: "the config stays as it was" in server.log()))
+        self.assertTrue(harness.wait_until(lambda: "the previous config stays in use" in server.log()))
         self.assertIn(f"{path}: line 2: timeout must be", server.log())
         os.utime(path)
         time.sleep(0.5)
-        self.assertEqual(server.log().count("the config stays as it was"), 1, server.log())
+        self.assertEqual(server.log().count("the previous config stays in use"), 1, server.log())
         self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=1))['sum']"), 2)
         os.unlink(path)
         self.assertTrue(harness.wait_until(lambda: "No such file" in server.log()))
@@ -123,7 +123,7 @@ class Reload(harness.Case):
         self.becomes(server, ["a", "b"])
         with open(os.path.join(directory, "a.json"), "w") as f:
             f.write("{")
-        self.assertTrue(harness.wait_until(lambda: "the config stays as it was" in server.log()))
+        self.assertTrue(harness.wait_until(lambda: "the previous config stays in use" in server.log()))
         self.assertEqual(self.names(server), ["a", "b"])
         os.unlink(os.path.join(directory, "a.json"))
         self.reloaded(server, 2)

@@ -280,9 +280,9 @@ print(json.dumps([attempt(open, "/workspace/in/x", "w"), os.path.exists("/usr/sh
         store = harness.environment()["CLOISTER_IMAGE_STORE"]
         os.symlink("/proc", self.path("link"))
         for source, why in (
-            ("/", "the whole machine"), ("/proc", "nothing of /proc"), ("/proc/self", "nothing of /proc"),
-            ("/sys", "nothing of /sys"), ("/sys/fs/cgroup", "nothing of /sys"), ("/dev", "nothing of /dev"),
-            ("/dev/shm", "nothing of /dev"), (self.path("link"), "nothing of /proc"), (store, "the image store"),
+            ("/", "the root directory"), ("/proc", "nothing below /proc"), ("/proc/self", "nothing below /proc"),
+            ("/sys", "nothing below /sys"), ("/sys/fs/cgroup", "nothing below /sys"), ("/dev", "nothing below /dev"),
+            ("/dev/shm", "nothing below /dev"), (self.path("link"), "nothing below /proc"), (store, "the image store"),
             (self.path("none"), "No such file"), (self.write("file", ""), "Not a directory"),
         ):
             with self.subTest(source):
@@ -290,9 +290,9 @@ print(json.dumps([attempt(open, "/workspace/in/x", "w"), os.path.exists("/usr/sh
 
     def test_our_config_is_not_writable(self):
         if harness.ROOT:
-            self.refused(mount(self.dir, mode="rw"), "below it: that must not be writable")
+            self.refused(mount(self.dir, mode="rw"), "is below it and must not be writable")
             return
-        self.refused(mount(self.dir, mode="rw"), "the config, is below it: that must not be writable")
+        self.refused(mount(self.dir, mode="rw"), "(the config) is below it and must not be writable")
         # The control: beside it.
         self.assertEqual(self.value("print(1)", settings=mount(self.share(), mode="rw")), 1)
 
@@ -452,7 +452,7 @@ class Life(Profiles):
         with open(path + "~", "w") as f:
             json.dump({"mcpServers": {}, "profiles": {"lab": {"agent": True, "preload": ["wave"]}}}, f)
         os.rename(path + "~", path)
-        self.assertTrue(harness.wait_until(lambda: "config read anew" in server.log()), server.log())
+        self.assertTrue(harness.wait_until(lambda: "config was reloaded" in server.log()), server.log())
         self.assertEqual(self.ok(server, which, session="new", profile="lab"), "wave")
         self.assertEqual(self.ok(server, "x", session="old"), 5)
         server.close()

@@ -303,7 +303,7 @@ class AlwaysDies(Templates):
                 self.assertIn("the template", cell["error"]["message"])
                 self.assertIn('profile "bad"', cell["error"]["message"])
                 self.assertNotIn("\n", cell["error"]["message"])
-                self.assertIn("ended as it started" if attempts == 1 else "was killed", cell["error"]["message"])
+                self.assertIn("ended while it started" if attempts == 1 else "was killed", cell["error"]["message"])
                 # The next call tries again, and others are not touched.
                 self.assertEqual(server.cell("1", session="a", profile="bad")["status"], "error")
                 self.assertEqual(self.ok(server, "2", session="b"), 2)

@@ -84,12 +84,12 @@ static void test_ours(void)
         check_ok(mount_guards_add(&guards, file, "the config", true, &err));
 
         check_eq_int(open_source(inner, false), -EPERM);
-        check_has(err.text, "the store, which no sandbox may have");
+        check_has(err.text, "(the store), which no sandbox may access");
         check_eq_int(open_source(make("store/deep"), false), -EPERM);
         /* Above: to read, but not to write. */
         check_ok(open_source(place, false));
         check_eq_int(open_source(place, true), -EPERM);
-        check_has(err.text, "is below it: that must not be writable");
+        check_has(err.text, "is below it and must not be writable");
         check_ok(open_source(other, false));
         check_eq_int(open_source(other, true), -EPERM);
         check_ok(open_source(make("beside"), true));
@@ -104,7 +104,7 @@ static void test_ids(void)
         ids = (struct ids){.mode = SANDBOX_ROOT, .count = 16};
         check_ok(open_source(path, false));
         check_eq_int(open_source(path, true), -EPERM);
-        check_has(err.text, "needs sandboxes with the owner's id");
+        check_has(err.text, "needs sandboxes with the id of the directory's owner");
         ids = (struct ids){.mode = SANDBOX_ROOTLESS, .count = 16};
         check_eq_int(open_source(path, true), -EPERM);
         ids = (struct ids){.mode = SANDBOX_ROOTLESS, .count = 1};

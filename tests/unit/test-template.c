@@ -272,7 +272,7 @@ static void test_who_is_not_known_never_goes_on(void)
         run_session('s');
         f.sandbox_host.children = f.children;
         children_free(all);
-        check_has(f.failed.text, "is not the one that was asked for");
+        check_has(f.failed.text, "is not the requested one");
         check_eq_int(f.fds[0], -1);
         check(!f.template);
 

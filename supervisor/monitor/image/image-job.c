@@ -19,14 +19,14 @@ struct image_job {
         pid_t pid;
         int fds[3];
         struct event *output, *exec, *end;
-        char held[HELD_LINE_MAX]; /* the newest line of what the builder says */
+        char held[HELD_LINE_MAX]; /* the last line of the builder's output */
         size_t length;
         bool line_done;
         void (*done)(void *data, const struct error *error);
         void *data;
 };
 
-/* A line that cannot be written is no reason to fail. */
+/* A failed write is ignored. */
 static void pass_on_held(struct image_job *job)
 {
         if (job->length == 0)
@@ -37,8 +37,8 @@ static void pass_on_held(struct image_job *job)
         job->held[job->length] = '\0';
 }
 
-/* Progress, for a person: a line is passed on when the next one begins. The last is the error, if
- * it is one, which is told once, by whom it concerns. */
+/* Progress is printed line by line, each when the next one begins. The last line is not printed if
+ * the build fails: it is the text of the error then. */
 static void take_output(struct image_job *job, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
@@ -92,7 +92,7 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         if (upstream_exec_result(job->upstream, &error) < 0) {
                 error_context(&error, "build the image");
         } else if (status != 0) {
-                const char *why = job->length > 0 ? job->held : "it ended without a word";
+                const char *why = job->length > 0 ? job->held : "the builder printed no error";
                 if (strncmp(why, "cloister: ", 10) == 0)
                         why += 10;
                 error_set(&error, EIO, "build the image: %s", why);
@@ -176,7 +176,7 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                 .env = environment,
         };
 
-        /* Some interpreters find their own libraries by it only. */
+        /* Some interpreters find their libraries only with it. */
         if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s",
                                           libraries) < sizeof(variable)) {
                 environment[0] = variable;

@@ -18,8 +18,7 @@
 
 enum { MOUNTINFO_MAX = 16 * 1024 * 1024 };
 
-/* By statfs() of the directory itself (statfs(2)); devtmpfs calls itself tmpfs and is told by where
- * it is. */
+/* Found by statfs(2). devtmpfs has the number of tmpfs and is found by its path. */
 static const struct {
         unsigned long magic;
         const char *name;
@@ -43,7 +42,7 @@ static const struct {
         {0x65735543, "fusectl"},
 };
 
-/* By the name in mountinfo, of what is mounted below. */
+/* By the name in mountinfo, of file systems that are mounted below. */
 static bool is_kernel_name(const char *name, size_t n)
 {
         static const char *const others[] = {"devtmpfs", "hugetlbfs", "rpc_pipefs", "autofs"};
@@ -67,8 +66,8 @@ int mount_guards_add(struct mount_guards *guards, const char *path, const char *
         struct mount_guard *guard = &guards->items[guards->n];
 
         if (guards->n == MOUNT_GUARDS_MAX)
-                return error_set(err, E2BIG, "more than %d paths of ours", MOUNT_GUARDS_MAX);
-        /* What is not there yet may be made later, under the name it has now. */
+                return error_set(err, E2BIG, "more than %d guarded paths", MOUNT_GUARDS_MAX);
+        /* A path that does not exist may be created later, under this name. */
         if (!realpath(path, real))
                 snprintf(real, sizeof(real), "%s", path);
         if ((size_t)snprintf(guard->path, sizeof(guard->path), "%s", real) >= sizeof(guard->path))
@@ -86,8 +85,8 @@ static bool is_within(const char *path, const char *other)
         return strncmp(path, other, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-/* Whether path is `other` or lies below it, whatever both are called: by device and inode of each
- * directory on its way. */
+/* Whether path is `other` or lies below it: by device and inode of each directory on the path, so
+ * that links and bind mounts make no difference. */
 static bool lies_in(const char *path, const struct stat *other)
 {
         char prefix[PATH_MAX];
@@ -127,7 +126,7 @@ static int open_directory(const char *path, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open it") : fd;
 }
 
-/* Where it really is: links on the way were followed once, at the open. */
+/* The path of an open directory, without links. */
 static int real_path(int fd, char *ret, size_t size, struct error *err)
 {
         char link[64];
@@ -135,7 +134,7 @@ static int real_path(int fd, char *ret, size_t size, struct error *err)
         snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
         ssize_t n = readlink(link, ret, size - 1);
         if (n < 0)
-                return error_errno(err, errno, "see where it is");
+                return error_errno(err, errno, "read its path");
         ret[n] = '\0';
         return 0;
 }
@@ -146,16 +145,16 @@ static int check_kind(int fd, const char *path, struct error *err)
         struct statfs fs;
 
         if (strcmp(path, "/") == 0)
-                return error_set(err, EPERM, "the whole machine is no directory to mount");
+                return error_set(err, EPERM, "the root directory cannot be mounted");
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
                 if (is_within(path, places[i]))
-                        return error_set(err, EPERM, "nothing of %s is mounted", places[i]);
+                        return error_set(err, EPERM, "nothing below %s can be mounted", places[i]);
         }
         if (fstatfs(fd, &fs) < 0)
                 return error_errno(err, errno, "statfs");
         for (size_t i = 0; i < ARRAY_SIZE(kernel_file_systems); i++) {
                 if ((unsigned long)fs.f_type == kernel_file_systems[i].magic)
-                        return error_set(err, EPERM, "it is the kernel's %s",
+                        return error_set(err, EPERM, "it is a kernel file system (%s)",
                                          kernel_file_systems[i].name);
         }
         return 0;
@@ -171,12 +170,13 @@ static int check_ours(int fd, const char *path, bool writable, const struct moun
         for (size_t i = 0; i < guards->n; i++) {
                 const struct mount_guard *guard = &guards->items[i];
                 if (!guard->is_file && stat(guard->path, &st) == 0 && lies_in(path, &st))
-                        return error_set(err, EPERM, "it is in %s, %s, which no sandbox may have",
+                        return error_set(err, EPERM,
+                                         "it is in %s (%s), which no sandbox may access",
                                          guard->path, guard->what);
                 if (writable && lies_in(guard->path, &source))
                         return error_set(
                                 err, EPERM,
-                                "%s, %s, is below it: that must not be writable in a sandbox (mount a directory beside it, or \"ro\")",
+                                "%s (%s) is below it and must not be writable in a sandbox (mount another directory, or use \"ro\")",
                                 guard->path, guard->what);
         }
         return 0;
@@ -198,8 +198,8 @@ static void unescape(char *path)
         *to = '\0';
 }
 
-/* One line of mountinfo (proc_pid_mountinfo(5)): the fifth word is where, the word behind " - "
- * which. */
+/* One line of mountinfo (proc_pid_mountinfo(5)): the fifth field is the mount point, the field after
+ * " - " the file system. */
 static int check_mount_line(char *line, const char *path, struct error *err)
 {
         const char *kind = strstr(line, " - ");
@@ -222,7 +222,7 @@ static int check_mount_line(char *line, const char *path, struct error *err)
                          kind, where);
 }
 
-/* A mount is taken with all that is mounted below. */
+/* A directory is mounted with all mounts below it. */
 static int check_below(const char *path, struct error *err)
 {
         _cleanup_free_ char *text = NULL;
@@ -241,13 +241,13 @@ static int check_below(const char *path, struct error *err)
         return r;
 }
 
-/* The owner of what code writes there is the host id of its sandbox. */
+/* Files that code writes there belong to the host id of its sandbox. */
 static int check_writable(int fd, const struct ids *ids, struct error *err)
 {
         if (ids->mode != SANDBOX_ROOTLESS || ids->count != 1)
                 return error_set(
                         err, EPERM,
-                        "mode \"rw\" needs sandboxes with the owner's id, and here each has one of its own: start Cloister as the ordinary user whom the directory belongs to, or say \"ro\"");
+                        "mode \"rw\" needs sandboxes with the id of the directory's owner, and here each sandbox has its own id: start Cloister as the ordinary user that the directory belongs to, or use \"ro\"");
         if (faccessat(fd, "", W_OK | X_OK, AT_EMPTY_PATH | AT_EACCESS) < 0)
                 return error_errno(err, errno, "write to it (mode \"rw\")");
         return 0;

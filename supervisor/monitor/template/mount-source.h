@@ -1,6 +1,6 @@
 /*
- * A host directory that a profile mounts: opened by the monitor with its own rights, once, and
- * refused where it would open the sandbox.
+ * A host directory that a profile mounts. The monitor opens it once, with its own rights, and refuses
+ * a directory that would let code out of the sandbox.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "policy/config.h"
 #include "supervisor/monitor/ids/ids.h"
 
-/* A path of ours that no sandbox may have. */
+/* A path of Cloister that no sandbox may mount. */
 struct mount_guard {
         char path[512];
         const char *what; /* "the image store" */
@@ -25,14 +25,14 @@ struct mount_guards {
         size_t n;
 };
 
-/* What does not fit is -E2BIG: then nothing may be mounted. */
+/* -E2BIG when there are too many: then nothing may be mounted. */
 int mount_guards_add(struct mount_guards *guards, const char *path, const char *what, bool is_file,
                      struct error *err);
 
 /*
- * Returns an O_PATH descriptor of the directory. Refused (-EPERM) are the root, /proc, /sys, /dev
- * and kernel file systems wherever they are, also mounted below; what is ours, and read-write what
- * has something of ours below; read-write where sandboxes do not have the id of who owns us.
+ * Returns an O_PATH descriptor of the directory. Refused (-EPERM) are: the root directory; /proc,
+ * /sys, /dev and every kernel file system, also where it is mounted below the directory; a guarded
+ * path, and, read-write, a directory above one; read-write where sandboxes do not have our own id.
  */
 int mount_source_open(const struct config_mount *mount, const struct ids *ids,
                       const struct mount_guards *guards, struct error *err);

@@ -1,4 +1,4 @@
-/* One sandbox as the monitor holds it. */
+/* A sandbox in the monitor. */
 #include "supervisor/monitor/template/sandbox.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@
 struct sandbox {
         const struct sandbox_host *host;
         uint32_t handle, id, serial;
-        struct stub *stub;     /* held; NULL before there is a process */
-        struct cgroup *cgroup; /* NULL: bounded by rlimits */
+        struct stub *stub;     /* referenced; NULL before there is a process */
+        struct cgroup *cgroup; /* NULL: limited by rlimits */
         pid_t pid;
         int pidfd;
         int inner[SESSION_FD_MOST];
-        bool is_placed;        /* was in its control group when first looked for */
-        int rpc, out, err_out; /* the broker's ends, until it has them */
+        bool is_placed;        /* PID 1 was cloned into the control group */
+        int rpc, out, err_out; /* the broker's ends, until they are sent */
         int report, control;   /* init's */
         struct event *end;
 };
@@ -39,8 +39,7 @@ static int new_pipe(int *read_end, int *write_end, bool for_output, struct error
                 return error_errno(err, errno, "pipe");
         *read_end = ends[0];
         *write_end = ends[1];
-        /* The sandbox has another id and may open /dev/stdout for writing: its mode is checked
-         * then. */
+        /* The sandbox has another id. Opening /dev/stdout for writing checks the pipe's mode. */
         if (for_output && fchmod(ends[1], 0622) < 0)
                 return error_errno(err, errno, "fchmod of a pipe");
         return 0;
@@ -158,8 +157,7 @@ bool sandbox_is_placed(const struct sandbox *s)
 int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error *err)
 {
         if (s->pidfd >= 0 || !children_is_new(s->host->children, pid))
-                return error_set(err, EPROTO, "process %d is not the one that was asked for",
-                                 (int)pid);
+                return error_set(err, EPROTO, "process %d is not the requested one", (int)pid);
         s->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (s->pidfd < 0)
                 return error_errno(err, errno, "pidfd_open");
@@ -172,7 +170,7 @@ int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error 
         return s->cgroup && !s->is_placed ? cgroup_add(s->cgroup, pid, err) : 0;
 }
 
-/* init is the parent of one process by now. */
+/* The one child of init. */
 static pid_t find_worker(const struct sandbox *s)
 {
         char path[64], text[32];
@@ -211,7 +209,7 @@ static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err
                        : 0;
 }
 
-/* What init told, -1 when it ended without a word. */
+/* The worker's wait status; -1 when init ended without a report. */
 static int32_t read_report(struct sandbox *s)
 {
         struct init_report report;

@@ -1,6 +1,6 @@
 /*
- * One sandbox as the monitor holds it: its PID 1 by pidfd, its control group, init's pipes. Made in
- * steps by template.c, ended here.
+ * A sandbox in the monitor: the pidfd of its PID 1, its control group, the pipes of init. template.c
+ * makes it in steps.
  */
 #pragma once
 
@@ -22,39 +22,39 @@ struct sandbox_host {
         struct event_base *base;
         struct children *children;
         struct cgroups *cgroups;
-        /* PID 1 has been reaped; the sandbox is freed by the callee. */
+        /* PID 1 has been reaped. The callee frees the sandbox. */
         void (*ended)(void *data, struct sandbox *sandbox, const struct monitor_ended *how);
         void *data;
 };
 
-/* Makes the pipes, the socketpair and the control group. handle names it towards the broker, id is
- * its uid in the template's namespace. serial: of the request that asked for it. */
+/* Makes the pipes, the socketpair and the control group. handle: its number for the broker. id: its
+ * uid in the template's user namespace. serial: of the request. */
 int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, uint32_t serial,
                 const struct limits *limits, struct sandbox **ret, struct error *err);
 
-/* Kills what there is of it and waits for its PID 1. */
+/* Kills its processes and waits for its PID 1. */
 struct sandbox *sandbox_free(struct sandbox *sandbox);
 
 uint32_t sandbox_handle(const struct sandbox *sandbox);
 uint32_t sandbox_id(const struct sandbox *sandbox);
 uint32_t sandbox_serial(const struct sandbox *sandbox);
 
-/* The descriptors of SESSION_CREATE (borrowed), and their release once they are sent. */
+/* The descriptors of SESSION_CREATE (borrowed). Close them when they were sent. */
 const int *sandbox_inner_fds(const struct sandbox *sandbox);
-/* Adds that of its control group, for a template of these host ids to clone it there: true. False:
- * it will have to be moved. */
+/* Adds the descriptor of its control group, so that a template with these host ids can clone it into
+ * it. False: there is none, and the process must be moved later. */
 bool sandbox_lend_cgroup(struct sandbox *sandbox, uid_t uid, gid_t gid);
-/* Whether it was cloned into its control group. */
+/* Whether its process was cloned into its control group. */
 bool sandbox_is_placed(const struct sandbox *sandbox);
 void sandbox_close_inner(struct sandbox *sandbox);
 
-/* pid, by the kernel's word, is the PID 1 just announced: verified, put into the control group. The
- * sandbox holds the stub, whose namespaces it lives in. */
+/* pid (from SCM_CREDENTIALS) is the PID 1 that the template has announced: checks that it is a new
+ * child, and moves it into the control group. The sandbox keeps a reference to the stub. */
 int sandbox_adopt(struct sandbox *sandbox, pid_t pid, struct stub *stub, struct error *err);
 pid_t sandbox_pid(const struct sandbox *sandbox);
 
-/* It has exec'd init: opens what the broker gets (owned by the caller) and
- * watches for its end. */
+/* Call when PID 1 has exec'd init: opens the broker's descriptors (owned by the caller) and watches
+ * for the end. */
 int sandbox_open_outer(struct sandbox *sandbox, int fds[SESSION_FDS], struct error *err);
 
 int sandbox_interrupt(struct sandbox *sandbox);

@@ -1,10 +1,11 @@
 /*
  * The stub.
  *
- * Theory of operation. Forked, never exec'd: a process that was exec'd, or is dumpable, can be
- * written to through /proc/1/mem by a template that breaks out of its filter. It is dumpable only
- * until we have written its map and opened its namespaces, which MUST be before anybody else is in
- * them. What it then has: one pipe to sleep on and a filter of read and exit.
+ * Theory of operation. It is forked, never exec'd: a template that gets around its filter could write
+ * to a process that was exec'd, or that is dumpable, through /proc/1/mem. The stub is dumpable only
+ * until the monitor has written its id maps and opened its namespaces. Both MUST happen before any
+ * other process is in these namespaces. Afterwards the stub has one pipe, which it reads, and a
+ * filter that allows read and exit.
  */
 #include "supervisor/monitor/template/stub.h"
 
@@ -33,13 +34,13 @@ struct stub {
         struct children *children; /* borrowed */
         unsigned int holders;
         pid_t pid;
-        int pipe; /* the stub sleeps on the other end */
+        int pipe; /* the stub reads the other end */
         int user_namespace, pid_namespace;
 };
 
 enum { STUB_PIPE_FD = 0, STUB_READY_FD = 1, STUB_FILTER_FD = 2, MOMENT_MS = 1 };
 
-static void stub_say(char step)
+static void stub_report(char step)
 {
         if (write(STUB_READY_FD, &step, 1) != 1)
                 _exit(1);
@@ -49,7 +50,7 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
 {
         char byte;
 
-        /* Not in our process group, which a terminal or a caller may signal as a whole. */
+        /* A terminal or a caller may signal our whole process group. */
         setsid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (dup2(pipe_fd, STUB_PIPE_FD) < 0 || dup2(ready_fd, STUB_READY_FD) < 0 ||
@@ -61,13 +62,13 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
         prctl(PR_SET_NAME, "cloister-stub");
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 _exit(1);
-        stub_say('r');
-        /* After this there is no way to speak; the monitor looks at /proc/PID/status. */
+        stub_report('r');
+        /* From here on the monitor reads /proc/PID/status. */
         close(STUB_READY_FD);
         if (filter_load(STUB_FILTER_FD, NULL) < 0)
                 _exit(1);
-        /* The descriptor of the filter stays: close is not among what is left. It is sealed and
-         * read-only. */
+        /* The filter's descriptor stays open, because the filter denies close. It is a sealed,
+         * read-only memfd. */
         while (read(STUB_PIPE_FD, &byte, 1) > 0)
                 ;
         _exit(0);
@@ -91,8 +92,7 @@ static int open_namespace(pid_t pid, const char *name, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }
 
-/* The filter is in force within microseconds of the last step; a stub that never gets it is not
- * used. */
+/* The filter is loaded within microseconds of the last step. A stub without it is not used. */
 static int await_filter(pid_t pid, struct error *err)
 {
         char path[64], text[4096];
@@ -178,8 +178,8 @@ struct stub *stub_ref(struct stub *s)
         return s;
 }
 
-/* The first process of a pid namespace ends after all others in it were reaped. One that the
- * template had just made, and nobody has adopted yet, is a child of ours that nobody else reaps. */
+/* PID 1 of a pid namespace ends after all other processes in it were reaped. A session that was just
+ * cloned, and not adopted yet, is our child: it is reaped here. */
 static void wait_for_end(struct stub *s)
 {
         _cleanup_close_ int pidfd = pidfd_open(s->pid, 0);

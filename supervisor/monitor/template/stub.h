@@ -1,6 +1,6 @@
 /*
- * PID 1 of the pid namespace that a template and its sessions live in, and the holder of the
- * template's user namespace. It does nothing but wait: when it goes, the kernel ends all of them.
+ * PID 1 of the pid namespace of a template and its sessions, in the template's user namespace. It only
+ * waits: when it ends, the kernel kills all processes of that pid namespace.
  */
 #pragma once
 
@@ -15,12 +15,12 @@ struct stub;
 int stub_start(const struct ids *ids, int filter_fd, struct children *children, struct stub **ret,
                struct error *err);
 
-/* The template and each of its sessions hold it; the last to let go kills and reaps it, and with it
- * whatever is left in its namespace. Both return NULL or the stub, as usual. */
+/* The template and each of its sessions have a reference. stub_unref() returns NULL; the last one
+ * kills and reaps the stub, and so all processes that are left in its pid namespace. */
 struct stub *stub_ref(struct stub *stub);
 struct stub *stub_unref(struct stub *stub);
 
-/* Ends it, and so all of its namespace, without waiting: at the end of everything. */
+/* Kills it, and so all of its pid namespace, without waiting: when the monitor ends. */
 void stub_kill(const struct stub *stub);
 
 int stub_user_namespace(const struct stub *stub); /* borrowed descriptors */

@@ -1,9 +1,9 @@
 /*
  * The start of a template's process.
  *
- * Theory of operation. Joining a pid namespace takes effect for children only, and the template has
- * to be our own child for its exit status to be ours: a joiner enters the namespaces and clones
- * with CLONE_PARENT. The template takes uid 0 of its user namespace BEFORE the exec, which keeps
+ * Theory of operation. Joining a pid namespace takes effect for children only, and only the parent of
+ * the template gets its exit status. So a child joins the namespaces and clones the template with
+ * CLONE_PARENT. The template becomes uid 0 of its user namespace BEFORE the exec, which keeps
  * capabilities for that uid only.
  */
 #include "supervisor/monitor/template/template-launch.h"
@@ -32,7 +32,7 @@ static void fail(int control, const char *what)
         _exit(1);
 }
 
-/* Nothing of our client's and of our terminal's: what runs in a template is the image's. */
+/* A template runs code of the image: it gets no descriptor of our client or terminal. */
 static int place_descriptors(const struct template_launch *how, int *init)
 {
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -55,8 +55,8 @@ static void become_template(const struct template_launch *how)
 
         if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
                 fail(how->control, "become uid 0 of its user namespace");
-        /* An ordinary user's groups stay where he may not give them up: a map of his own gid alone
-         * (user_namespaces(7)). newgidmap's lets us. */
+        /* Fails where only our own gid is mapped: then setgroups() is denied
+         * (user_namespaces(7)). With a map by newgidmap it works. */
         (void)setgroups(0, NULL);
         if (place_descriptors(how, &init) < 0)
                 fail(how->control, "place descriptors");
@@ -64,7 +64,7 @@ static void become_template(const struct template_launch *how)
         fail(TEMPLATE_CONTROL_FD, "exec cloister-init from a sealed memfd");
 }
 
-/* The group's files are still ours here. Refused, it is made where we are. */
+/* The group's files still belong to us. If it is refused, the template stays in our group. */
 static long clone_template(int cgroup)
 {
         struct clone_args into = {.flags = CLONE_PARENT | CLONE_INTO_CGROUP,
@@ -107,7 +107,7 @@ pid_t template_launch(const struct stub *stub, struct children *children,
         close(take_fd(report_end));
         ssize_t n = fd_read_full(report, &pid, sizeof(pid));
         waitpid(joiner, NULL, 0);
-        /* Why is in a message on the control socket then. */
+        /* The error is in a message on the control socket. */
         if (n != sizeof(pid))
                 return error_set(err, ECHILD, "the template did not start");
         int r = children_add(children, pid);

@@ -1,19 +1,19 @@
 /*
- * The template as the monitor holds it.
+ * A template in the monitor.
  *
- * Theory of operation. The control socket carries one session at a time, by state and message:
+ * Theory of operation. The template makes one session at a time:
  *
  *     state      message           does                                          next
  *     starting   TEMPLATE_READY    -                                             idle
- *     starting   TEMPLATE_FAILED   tells everybody in line                       ended
- *     idle       -                 sends SESSION_CREATE for the first in line    asked
+ *     starting   TEMPLATE_FAILED   fails all sessions in the queue                ended
+ *     idle       -                 sends SESSION_CREATE for the first in queue    asked
  *     asked      SESSION_HERE      verifies the pid, control group, SESSION_GO   here
- *     asked|here SESSION_FAILED    tells                                         idle
- *     here       SESSION_MADE      looks for children nobody asked for, tells    idle
+ *     asked|here SESSION_FAILED    calls made() with the error                   idle
+ *     here       SESSION_MADE      kills children nobody asked for, calls made() idle
  *
- * Anything else, an end of the socket or of the process, or a deadline passed ends the template: it
- * is killed, and a new one with new outer namespaces is made on the next request; the old ones go
- * with their last session.
+ * Any other message, the end of the socket or a passed deadline ends the template: it is killed, and
+ * the next request starts a new one with new namespaces. The old namespaces end with their last
+ * session.
  */
 #include "supervisor/monitor/template/template.h"
 
@@ -47,7 +47,7 @@ static const char *const state_names[] = {
         [TEMPLATE_STARTING] = "starting", [TEMPLATE_IDLE] = "idle",   [TEMPLATE_ASKED] = "asked",
         [TEMPLATE_HERE] = "here",         [TEMPLATE_ENDED] = "ended",
 };
-static_assert(ARRAY_SIZE(state_names) == TEMPLATE_STATE_MAX, "a name a state");
+static_assert(ARRAY_SIZE(state_names) == TEMPLATE_STATE_MAX, "one name per state");
 
 /* Imports of a large site-packages take seconds; making a session takes milliseconds. */
 enum { START_SECONDS = 60, SESSION_SECONDS = 10, LINE_MAX_LENGTH = 1024 };
@@ -62,15 +62,16 @@ struct template
 {
         const struct template_host *host;
         enum template_state state;
-        bool try_again; /* another one may do what this one could not */
+        bool try_again; /* another template may make its sessions */
         struct stub *stub;
-        struct cgroup *cgroup; /* version 2: beside its sessions', so that it can clone into them */
-        uint64_t request;      /* for the session that was asked for, until it has come; or 0 */
-        bool lends;            /* as far as is known it can */
+        struct cgroup *
+                cgroup; /* version 2: a sibling of its sessions' groups, so that it can clone into them */
+        uint64_t request; /* of children_request(), until the session is here; or 0 */
+        bool lends;       /* sessions are cloned into their groups: not refused so far */
         pid_t pid;
-        int control, messages; /* messages: what it says on standard error */
-        struct event *readable, *spoken, *deadline;
-        struct waiting line[LINE_MAX_LENGTH]; /* the first one is being made */
+        int control, messages; /* messages: its standard error */
+        struct event *readable, *messages_event, *deadline;
+        struct waiting line[LINE_MAX_LENGTH]; /* the first is being made */
         size_t n_line;
         struct error error;
 };
@@ -87,7 +88,7 @@ static void drop_first(struct template *t)
         memmove(t->line, t->line + 1, --t->n_line * sizeof(t->line[0]));
 }
 
-static void tell_first(struct template *t, const struct error *error)
+static void finish_first(struct template *t, const struct error *error)
 {
         struct sandbox *sandbox = t->line[0].sandbox;
 
@@ -96,10 +97,10 @@ static void tell_first(struct template *t, const struct error *error)
 }
 
 /*
- * The template is of no use any more: everybody in line is sent elsewhere, the first one too.
- * Nobody has given its session any code, so that another is as good; should it be what ends
- * templates, the owner counts. One that never was ready tells why, unless it was killed: that says
- * nothing of the next. The owner frees it.
+ * The template has failed: made() is called for all sessions in the queue. With ESTALE, the owner may
+ * ask another template: no session in the queue has run any code. The owner counts how often, since a
+ * request may be the reason. A template that failed at its start passes its own error on, unless it
+ * was killed: then the next one may work. The owner frees it.
  */
 static void give_up(struct template *t)
 {
@@ -112,7 +113,7 @@ static void give_up(struct template *t)
         event_del(t->readable);
         event_del(t->deadline);
         while (t->n_line > 0)
-                tell_first(t, &passed_on);
+                finish_first(t, &passed_on);
         t->host->ended(t->host->data, &t->error);
 }
 
@@ -151,7 +152,7 @@ static int handle_here(struct template *t, pid_t pid)
         if (r < 0)
                 return r;
         children_request_close(t->host->children, &t->request, true);
-        /* Refused once, it would be again. */
+        /* A refused CLONE_INTO_CGROUP is not retried. */
         t->lends = t->lends && sandbox_is_placed(t->line[0].sandbox);
         r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
         if (r < 0)
@@ -168,8 +169,8 @@ static int handle_session_end(struct template *t, const struct error *error)
         int r = children_kill_unknown(t->host->children);
         if (r > 0)
                 return error_set(&t->error, EPROTO,
-                                 "the template made processes that nobody asked for");
-        tell_first(t, error);
+                                 "the template made processes that were not requested");
+        finish_first(t, error);
         next(t);
         return 0;
 }
@@ -212,8 +213,8 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
                          state_names[t->state]);
 }
 
-/* Whether SIGKILL ended it, from outside or for want of memory. One that has closed its socket and
- * lives is killed: what exits already keeps its own status. */
+/* Whether SIGKILL ended it: from outside, or by the OOM killer. A process that has closed its socket
+ * is killed here; if it was exiting already, it keeps its exit status. */
 static bool was_killed(const struct template *t)
 {
         siginfo_t how = {};
@@ -231,7 +232,7 @@ static int handle_end(struct template *t)
         if (t->state == TEMPLATE_STARTING && !killed)
                 return error_set(
                         &t->error, EPIPE,
-                        "the template ended as it started: what CPython said about it is in the log");
+                        "the template ended while it started: the log has the messages of CPython");
         return error_set(&t->error, EPIPE, "the template %s while %s",
                          killed ? "was killed" : "ended unexpectedly", state_names[t->state]);
 }
@@ -252,14 +253,14 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         else if (n == 0 || n == -ECONNRESET)
                 r = handle_end(t);
         else
-                r = error_set(&t->error, EPROTO, "the template sent what is no message");
+                r = error_set(&t->error, EPROTO, "the template sent an invalid message");
         if (r < 0)
                 give_up(t);
 }
 
-/* Warnings of site-packages, CPython's last words. From inside: the log shows control characters
- * escaped. */
-static void on_spoken(evutil_socket_t fd, short what, void *data)
+/* Warnings of site-packages, errors of CPython. The text is untrusted: the log escapes control
+ * characters. */
+static void on_messages(evutil_socket_t fd, short what, void *data)
 {
         struct template *t = data;
         char text[1024];
@@ -267,7 +268,7 @@ static void on_spoken(evutil_socket_t fd, short what, void *data)
         (void)what;
         ssize_t n = read(fd, text, sizeof(text) - 1);
         if (n <= 0) {
-                event_del(t->spoken);
+                event_del(t->messages_event);
                 return;
         }
         while (n > 0 && text[n - 1] == '\n')
@@ -292,7 +293,7 @@ static int plan_mounts(const struct template_parts *parts, struct template_plan 
 {
         const struct config_profile *profile = parts->profile;
 
-        static_assert(TEMPLATE_MOUNTS_MAX >= (int)CONFIG_MOUNTS_MAX, "room for all");
+        static_assert(TEMPLATE_MOUNTS_MAX >= (int)CONFIG_MOUNTS_MAX, "room for all mounts");
         for (size_t i = 0; i < profile->n_mounts; i++) {
                 const struct config_mount *mount = &profile->mounts[i];
                 struct template_mount *planned = &plan->mounts[i];
@@ -351,16 +352,17 @@ static int send_plan(struct template *t, const struct template_parts *parts, str
 static int watch(struct template *t, struct error *err)
 {
         t->readable = event_new(t->host->base, t->control, EV_READ | EV_PERSIST, on_readable, t);
-        t->spoken = event_new(t->host->base, t->messages, EV_READ | EV_PERSIST, on_spoken, t);
+        t->messages_event = event_new(t->host->base, t->messages, EV_READ | EV_PERSIST, on_messages,
+                                      t);
         t->deadline = evtimer_new(t->host->base, on_deadline, t);
-        if (!t->readable || !t->spoken || !t->deadline || event_add(t->readable, NULL) < 0 ||
-            event_add(t->spoken, NULL) < 0)
+        if (!t->readable || !t->messages_event || !t->deadline ||
+            event_add(t->readable, NULL) < 0 || event_add(t->messages_event, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the template");
         set_deadline(t, START_SECONDS);
         return 0;
 }
 
-/* Where there is none, or none is lent to its ids, its sessions are moved into theirs. */
+/* Without a group of its own, the template's sessions are moved into their groups. */
 static void make_group(struct template *t)
 {
         struct cgroups *cgroups = *t->host->cgroups;
@@ -429,8 +431,8 @@ struct template *template_free(struct template *t)
                 return NULL;
         if (t->readable)
                 event_free(t->readable);
-        if (t->spoken)
-                event_free(t->spoken);
+        if (t->messages_event)
+                event_free(t->messages_event);
         if (t->deadline)
                 event_free(t->deadline);
         int fds[] = {t->control, t->messages};
@@ -439,8 +441,8 @@ struct template *template_free(struct template *t)
                 kill(t->pid, SIGKILL);
                 waitpid(t->pid, NULL, 0);
                 children_remove(t->host->children, t->pid);
-                /* A session that it had begun and that was refused: its pid namespace does not end
-                 * while one of ours in it is not reaped. */
+                /* A session that it had begun and that was refused is our child: its pid namespace
+                 * does not end before it is reaped. */
                 children_request_close(t->host->children, &t->request, false);
                 children_kill_unknown(t->host->children);
         }

@@ -1,6 +1,6 @@
 /*
- * The template as the monitor holds it: its outer namespaces (stub), its process, its control
- * socket, and the one session that is being made. Others wait in line.
+ * A template in the monitor: its namespaces (stub), its process, its control socket, and the session
+ * that it is making. Other requests wait in a queue.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 
 struct template;
 
-/* What the template is made of; descriptors are borrowed. */
+/* What a template is started with; descriptors are borrowed. */
 struct template_parts {
         const struct image_info *image;
         int image_fd;  /* O_PATH directory of the image's root */
@@ -30,27 +30,26 @@ struct template_host {
         struct event_base *base;
         struct children *children;
         const struct ids *ids;
-        struct cgroups *const *cgroups; /* there may be others until the first template starts */
+        struct cgroups *const *cgroups; /* replaced once, before the first template starts */
         void *data;
-        /* A session is made (error NULL) or not; the sandbox is the callee's from then on. ESTALE:
-         * the template ended before it was made, or was killed as it started; another one may
-         * make it. */
+        /* A session was made (error NULL) or not. The callee takes the sandbox. ESTALE: the template
+         * ended before it had made it; another template may. */
         void (*made)(void *data, struct sandbox *sandbox, const struct error *error);
-        /* The template has ended or never started; what it could not make has been told. Free it.
-         */
+        /* The template has ended, or did not start. made() was called for all sessions in the
+         * queue. The callee frees the template. */
         void (*ended)(void *data, const struct error *error);
 };
 
 int template_start(const struct template_host *host, const struct template_parts *parts,
                    struct template **ret, struct error *err);
 
-/* Ends it and the sessions made from it, without waiting: at the end of everything. */
+/* Kills it and its sessions without waiting: when the monitor ends. */
 void template_kill(const struct template *template);
 
-/* Ends it; the sessions made from it live on. */
+/* Kills it. Its sessions live on. */
 struct template *template_free(struct template *template);
 
-/* Asks for a session: host->made follows. limits are fitted; rlimits: nothing else bounds memory
- * and pids. */
+/* Queues a request for a session: host->made() follows. limits are fitted. rlimits: there is no
+ * control group. */
 int template_make(struct template *template, struct sandbox *sandbox, const struct limits *limits,
                   bool rlimits, struct error *err);
