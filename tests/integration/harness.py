@@ -1,4 +1,4 @@
-"""What the integration tests share: where things are, configs, the oracle for what must not stay behind.
+"""What the integration tests share: paths, configs, and the check that nothing is left behind.
 
 A test process makes itself a subreaper: whatever the server leaves running becomes its descendant, so that
 "nothing is left" is a statement about our own processes and not about the machine's. The environment names the
@@ -29,18 +29,18 @@ FIXTURE = os.path.join(HERE, "fixture-server.py")
 PYTHON = "/usr/bin/python3"
 
 PR_SET_CHILD_SUBREAPER = 36
-# Waits are bounded, and generous: the machine may be slow, and a sanitizer build is.
+# Waits have generous limits, because a sanitizer build and some machines are slow.
 # An emulated machine is slower by the factor CLOISTER_TEST_SLOW.
 SLOW = float(os.environ.get("CLOISTER_TEST_SLOW", "1"))
 PATIENCE = float(os.environ.get("CLOISTER_TEST_PATIENCE", "20")) * SLOW
-# The budget for an answer "at once"; the design's figure is 100 ms, measured in bench/.
-# A sanitizer build is slower and keeps freed memory: by this factor.
+# The limit for an immediate answer. The design asks for 100 ms, which bench/ measures.
+# A sanitizer build is slower, and keeps freed memory, by this factor.
 SANITIZED = float(os.environ.get("CLOISTER_TEST_SANITIZED", "1"))
 AT_ONCE = 0.5 * SANITIZED * SLOW
 
 
 def patient(timeout):
-    """A bound that a slow machine may need more for."""
+    """A timeout, longer on a slow machine."""
     return timeout if timeout is None or SLOW == 1 else max(timeout, PATIENCE)
 
 
@@ -65,7 +65,7 @@ become_subreaper()
 
 
 def wait_until(condition, seconds=None, step=0.02):
-    """True once condition() is; False when it was not in time."""
+    """Waits until condition() is true. Returns False if it was not true in time."""
     end = time.monotonic() + (PATIENCE if seconds is None else seconds)
     while not condition():
         if time.monotonic() > end:
@@ -75,7 +75,7 @@ def wait_until(condition, seconds=None, step=0.02):
 
 
 def environment(**extra):
-    """What a client passes on: little. HOME keeps the image from test to test."""
+    """The small environment that a client passes on. HOME keeps the image between tests."""
     env = {
         "PATH": os.environ["PATH"],
         "HOME": os.environ.get("CLOISTER_TEST_HOME") or os.environ["HOME"],
@@ -84,7 +84,7 @@ def environment(**extra):
     for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
         if name in os.environ:
             env[name] = os.environ[name]
-    # As root the store would be the machine's.
+    # Without it, root's tests would use the machine's image store.
     env["CLOISTER_IMAGE_STORE"] = os.path.join(env["HOME"], "images")
     env.update(extra)
     return env
@@ -94,7 +94,7 @@ def environment(**extra):
 
 
 def stat_of(pid):
-    """(parent, state, name), or None when it is gone."""
+    """(parent, state, name) of a process, or None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
             text = f.read()
@@ -121,13 +121,13 @@ def descendants(of=None):
 
 
 def reap():
-    """Collects the orphans that were given to us."""
+    """Reaps the orphans that this subreaper inherited."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
-# ---- what must not stay behind -----------------------------------------------------------------------------------
+# ---- what must not be left behind -----------------------------------------------------------------------------------
 
 
 def mounts():
@@ -135,7 +135,7 @@ def mounts():
         return {line for line in f if "cloister" in line}
 
 
-# Whatever this process started. `cloister` becomes the monitor by exec, whose pid names its cgroups.
+# Pids of all children. `cloister` execs the monitor, whose pid is part of its cgroups' names.
 started = set()
 
 
@@ -144,7 +144,7 @@ class RecordedPopen(subprocess.Popen):
 
     def __init__(self, *args, **rest):
         super().__init__(*args, **rest)
-        # Asked by the thousand, and with nothing to leave: a server of others may have the same number soon after.
+        # Run thousands of times and leaves nothing: its pid may soon belong to another server of the machine.
         if list(self.args[:2]) != [CLOISTER, "sessions"]:
             started.add(self.pid)
 
@@ -159,7 +159,7 @@ subprocess.Popen = RecordedPopen
 
 
 def cgroups():
-    """Cgroups of a supervisor that is gone. On a shared machine others have some too: ours are those we started."""
+    """Cgroups of ended monitors that this process started. Other users of the machine may have cgroups too."""
     found = set()
     for directory, names, _ in os.walk("/sys/fs/cgroup"):
         for name in names:
@@ -173,7 +173,7 @@ CONTROL = ["/run/cloister", f"/run/user/{os.getuid()}/cloister", f"/tmp/cloister
 
 
 def control_sockets(pid=None):
-    """Where servers listen for `cloister sessions`: of one, or of all that we started and that are gone."""
+    """Control sockets for `cloister sessions`: of one server, or of all ended ones that this process started."""
     found = {path for place in CONTROL for path in glob.glob(os.path.join(place, "*.sock"))}
     owners = {path: int(os.path.basename(path)[:-len(".sock")]) for path in found}
     return {path for path, owner in owners.items()
@@ -181,7 +181,7 @@ def control_sockets(pid=None):
 
 
 def files():
-    """Temporary files, anywhere that programs put them. Other servers of this machine have sockets, too."""
+    """Temporary files in the usual places, without the sockets of other servers on this machine."""
     places = ["/tmp", "/var/tmp", "/dev/shm", "/run", f"/run/user/{os.getuid()}"]
     found = {path for place in places for path in glob.glob(os.path.join(place, "*loister*"))}
     mine = {path for path in found if os.path.basename(path).startswith("cloister-test-")}
@@ -190,7 +190,7 @@ def files():
 
 
 class Residue:
-    """Remembers what was there, and tells what has come and not gone."""
+    """Records what exists, and later reports what is new."""
 
     def __init__(self):
         self.processes, self.mounts, self.cgroups, self.files = descendants(), mounts(), cgroups(), files()
@@ -206,13 +206,13 @@ class Residue:
         return {kind: what for kind, what in left.items() if what}
 
     def settle(self, seconds=5.0 * SLOW):
-        """What is still left after a bounded wait: cleaning up takes a moment, forever is a leak."""
+        """What is still left after a limited wait for the cleanup."""
         wait_until(lambda: not self.left(), seconds)
         return self.left()
 
 
 class Case(unittest.TestCase):
-    """A test case with a temporary folder, after which nothing may be left."""
+    """A test case with a temporary folder that checks that nothing is left behind."""
 
     maxDiff = 4000
 
@@ -243,11 +243,11 @@ class Case(unittest.TestCase):
         )
 
 
-# ---- servers to put behind ---------------------------------------------------------------------------------------
+# ---- upstream servers ---------------------------------------------------------------------------------------
 
 
 def fixture(*args, **rest):
-    """Our own badly or well behaved server (fixture-server.py)."""
+    """The config of fixture-server.py, which misbehaves as its arguments say."""
     return {"command": PYTHON, "args": [FIXTURE, *args], **rest}
 
 
@@ -263,14 +263,14 @@ def alive(pid):
 
 
 def end(process, sig=signal.SIGKILL):
-    """Ends a child, whatever it is doing."""
+    """Kills a child and returns its exit status."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(sig)
     return process.wait(PATIENCE)
 
 
 class TimedResult(unittest.TextTestResult):
-    """A log tells each test by its name, and how long it took."""
+    """Logs the name and the duration of each test."""
 
     def startTest(self, test):
         self.start = time.monotonic()

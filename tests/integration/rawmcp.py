@@ -1,4 +1,4 @@
-"""An MCP client of raw lines over stdio: it can send what an official client would refuse to send."""
+"""An MCP client that writes raw lines, and so can send what an official client refuses to send."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ class RpcError(Exception):
 
 
 class Pending:
-    """An answer to come."""
+    """The future answer to a request."""
 
     def __init__(self):
         self.box = queue.Queue()
@@ -61,7 +61,7 @@ class RawServer:
         self.ids = itertools.count(1)
         self.lock = threading.Lock()
         self.pending = {}
-        self.unasked = queue.Queue()  # notifications, requests, answers to nobody
+        self.unasked = queue.Queue()  # notifications, requests, answers without a request
         self.notes = []
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -136,7 +136,7 @@ class RawServer:
         return self.stderr.read().decode(errors="replace")
 
     def close(self, timeout=None):
-        """Closes stdin and waits: the exit status."""
+        """Closes stdin, waits, and returns the exit status."""
         if not self.process.stdin.closed:
             try:
                 self.process.stdin.close()
@@ -174,7 +174,7 @@ class ServerCase(harness.Case):
 
     SERVERS = {}
     CONFIG = {}
-    ARGUMENTS = ()  # more of the command line
+    ARGUMENTS = ()  # further arguments of the command line
 
     @classmethod
     def setUpClass(cls):
@@ -201,7 +201,7 @@ class ServerCase(harness.Case):
             raise AssertionError(f"left behind: {left}")
 
     def setUp(self):
-        # The server is shared: what is left is looked at once, in tearDownClass.
+        # The server is shared: tearDownClass checks what is left behind.
         self.session = self._testMethodName[:64]
         self.addCleanup(self.still_lives)
 
@@ -216,7 +216,7 @@ class ServerCase(harness.Case):
         return self.call(code, **arguments)["structuredContent"]
 
     def ok(self, code, **arguments):
-        """A cell that must end well."""
+        """Runs a cell whose status must be ok."""
         cell = self.cell(code, **arguments)
         self.assertEqual(cell["status"], "ok", cell)
         return cell

@@ -1,4 +1,4 @@
-"""`cloister bench`: it measures what it says, tells what is not there, and refuses what it does not know."""
+"""`cloister bench`: it measures what it names, reports missing peers, and refuses unknown arguments."""
 
 import glob
 import json
@@ -76,7 +76,7 @@ class Command(harness.Case):
                 for point in curve["points"]:
                     self.assertTrue(all(value > 0 for value in point.values()), point)
 
-    def test_a_peer_that_is_not_there_is_told(self):
+    def test_a_missing_peer_is_reported(self):
         os.mkdir(self.path("bin"))
         for name in ("python3", "newuidmap", "newgidmap"):
             if os.path.exists(f"/usr/bin/{name}"):
@@ -132,7 +132,7 @@ with tempfile.TemporaryDirectory() as work:
 
 
 class Pinned(harness.Case):
-    """Round trips stay on one CPU, what they are held against as well; all else is left to the scheduler."""
+    """Round trips and what they are compared with run on one CPU; the scheduler places everything else."""
 
     def script(self, code, *args):
         code = f"import sys\nsys.dont_write_bytecode = True\nsys.path.insert(0, {PROGRAMS!r})\n{code}"
@@ -156,13 +156,13 @@ class Pinned(harness.Case):
         self.assertTrue(found["line"].endswith(f", round trips on CPU {self.cpus[-1]}"), found["line"])
 
     def test_all_that_a_server_starts(self):
-        """The client, the broker, the worker, the tool's server: none of them goes elsewhere."""
+        """The client, the broker, the worker and the tool's server run on that CPU only."""
         one, free = self.script(STARTED_ON, harness.CLOISTER, PROGRAMS)
         for told, cpus in ((one, self.cpus[-1:]), (free, self.cpus)):
             self.assertLessEqual({"bench-ping", "cloister-broker", "cloister-monito", "bench-echo", "memfd:cloister-"}, set(told))
             self.assertEqual({name: cpus for name in told}, told)
 
-    def test_it_is_told(self):
+    def test_the_cpu_is_reported(self):
         done = self.run_cloister("bench", "--json", "--quick", "warm", "initialize", timeout=300)
         found = json.loads(done.stdout)
         self.assertEqual(found["machine"]["round_trip_cpu"], self.cpus[-1])

@@ -51,7 +51,7 @@ async def block():
         code = "seen = []\nasync for i in numbers():\n    seen.append(i)\nasync with block() as b:\n    seen.append(b)\nseen"
         self.assertEqual(self.value(code), [0, 1, 2, "in"])
 
-    def test_background_task_goes_on_between_cells(self):
+    def test_a_background_task_runs_between_cells(self):
         self.ok("""
 import asyncio
 ticks = []
@@ -241,7 +241,7 @@ class BadInput(rawmcp.ServerCase):
         self.assertNotIn("lost", self.text(third))
         return cell
 
-    def test_unknown_argument_is_told_by_name(self):
+    def test_an_unknown_argument_is_named(self):
         try:
             result = self.server.ask("tools/call", {"name": "run_python", "arguments": {"code": "1", "colour": "red"}})
             self.assertTrue(result["isError"])

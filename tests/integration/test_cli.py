@@ -123,7 +123,7 @@ class Run(harness.Case):
         harness.end(process, signal.SIGTERM)
         self.assertEqual(self.residue.settle(), {})
 
-    def test_a_reader_that_goes_away(self):
+    def test_a_reader_that_closes_its_end(self):
         process = self.start("while True: print('x' * 1000)")
         process.stdout.readline()
         process.stdout.close()

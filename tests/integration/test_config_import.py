@@ -195,7 +195,7 @@ enabled = false
         self.assertEqual(servers["c"]["env"], {"API_TOKEN": "${API_TOKEN}", "PORT": "8080", "DIR": "/srv/x", "DEBUG": "true"})
         self.assertEqual([v["copied"] for v in report["variables"]], [False] * 4)
 
-    def test_secrets_are_copied_when_told(self):
+    def test_secrets_are_copied_if_asked(self):
         os.makedirs(os.path.dirname(self.target))
         with open(self.target, "w") as f:
             f.write("{}")

@@ -57,7 +57,7 @@ class Reload(harness.Case):
         self.assertEqual(cell["state"], "kept")
         server.close()
 
-    def test_the_client_is_told(self):
+    def test_the_client_is_notified(self):
         path = self.config({"one": harness.fixture()})
         server = self.server("--config", path)
         self.value(server, "await mcp_one.add(a=1, b=1)")
@@ -69,7 +69,7 @@ class Reload(harness.Case):
         self.assertIn("another", json.dumps(server.ask("tools/list", {})))
         server.close()
 
-    def test_the_client_is_told_of_what_is_no_server(self):
+    def test_the_client_is_notified_of_other_changes(self):
         path = self.config({"one": harness.fixture()}, timeout=70)
         server = self.server("--config", path)
         self.assertIn("70 s", json.dumps(server.ask("tools/list", {})))
@@ -130,7 +130,7 @@ class Reload(harness.Case):
         self.becomes(server, ["b"])
         server.close()
 
-    def test_a_call_that_runs_goes_on(self):
+    def test_a_running_call_continues(self):
         path = self.config({"one": harness.fixture()})
         server = self.server("--config", path)
         self.value(server, "await mcp_one.add(a=1, b=1)")
@@ -151,7 +151,7 @@ class Reload(harness.Case):
         self.assertEqual(cell["status"], "timeout")
         server.close()
 
-    def test_a_profile_that_comes_with_a_reload(self):
+    def test_a_profile_added_by_a_reload(self):
         path = self.config({"one": harness.fixture()})
         server = self.server("--config", path)
         self.value(server, "x = 1")
@@ -171,7 +171,7 @@ class Reload(harness.Case):
         server.close()
 
     def test_ownership_holds_at_each_reload(self):
-        """As root a file of somebody else's is refused; an ordinary user reads any that he may."""
+        """Root refuses a file of another user; an ordinary user reads any readable file."""
         path = self.config({"one": harness.fixture()})
         server = self.server("--config", path)
         self.assertEqual(self.names(server), ["one"])

@@ -1,4 +1,4 @@
-"""What the doctor finds, each by the real condition in namespaces that the test makes; the control is the same without it."""
+"""Findings of the doctor, each under the real condition in namespaces of the test, with a control without it."""
 
 import ctypes
 import json
@@ -41,7 +41,7 @@ class Doctor(harness.Case):
     """cloister doctor --json, under conditions."""
 
     def examine(self, *prefix, store=None, **options):
-        """({name: state} of the findings, whether it says that Cloister can run)."""
+        """({name: state} of the findings, whether Cloister can run)."""
         env = harness.environment(HOME=self.dir, CLOISTER_IMAGE_STORE=store or self.path("images"))
         os.chmod(self.dir, 0o755)
         done = subprocess.run([*prefix, harness.CLOISTER, "doctor", "--json"], env=env, capture_output=True, timeout=60, check=False, **options)
@@ -54,7 +54,7 @@ class Doctor(harness.Case):
         return {finding["name"]: finding["state"] for finding in report["findings"]}, report["usable"]
 
     def ordinary(self, script="true"):
-        """What makes a mount namespace, runs a script with privilege over it, and goes on as an ordinary user."""
+        """A command prefix: makes a mount namespace, runs a script with privileges in it, then becomes an ordinary user."""
         if harness.ROOT:
             return ("unshare", "--mount", "--propagation", "private", "sh", "-ec",
                     f'{script}; exec setpriv --reuid={UID} --regid={UID} --clear-groups -- "$@"', "sh")
@@ -85,7 +85,7 @@ class Doctor(harness.Case):
 
     def test_a_hidden_proc(self):
         if not harness.ROOT:
-            # Who may mount one over /proc sees all the same: the control.
+            # The control: the user who mounts a new /proc sees all processes.
             prefix = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "sh", "-ec", 'mount -t proc -o hidepid=2 proc /proc; exec "$@"', "sh")
             self.assertEqual(self.examine(*prefix)[0]["hidden-proc"], "absent")
             return

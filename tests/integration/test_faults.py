@@ -1,4 +1,4 @@
-"""What servers do wrong, each by a real process that does it: what the agent sees, and that nobody else is harmed.
+"""Faults of upstream servers, each in a real process: what the agent sees, and that other servers work on.
 
 Beside the faulty one there is always a good server, whose tools must go on as if nothing was.
 """
@@ -130,7 +130,7 @@ class Faults(harness.Case):
         self.assertEqual(kind, "ToolTimeout")
         self.assertIn("did not answer within 1 s", text)
         self.assertLess(time.monotonic() - start, 1 + harness.PATIENCE / 4)
-        # It was told, and what it does otherwise goes on.
+        # The server was sent the cancellation, and its other calls work.
         self.assertEqual(len(self.value("(await mcp_bad.lists())['cancelled']")), 1)
         self.works()
         self.good()
@@ -152,7 +152,7 @@ await asyncio.gather(one(mcp_bad.hang()), one(mcp_bad.crash(status=3)), one(mcp_
             self.assertIn("exit status 3 during the call", text)
             self.assertIn("crashed on purpose", text)
         self.assertEqual(good, {"sum": 3})
-        # The next call starts it again; what was lost is not done a second time by anybody but the code.
+        # The next call starts it again. The lost calls are not repeated.
         self.works()
         self.assertEqual(self.lines("count"), ["echo", "hang", "crash", "echo"])
         self.assertIn("SIGKILL during the call", self.raised("mcp_bad.kill()")[1])
@@ -162,7 +162,7 @@ await asyncio.gather(one(mcp_bad.hang()), one(mcp_bad.crash(status=3)), one(mcp_
     def test_answer_before_the_end_counts(self):
         self.start()
         self.assertEqual(self.value("await mcp_bad.answer_and_exit()"), "last words")
-        # Its end takes a moment to be seen: a call that is sent before gets the error of a server that ended in it.
+        # A call that is sent before the hub sees the exit gets the error of a server that ended during the call.
         time.sleep(harness.patient(0.5))
         self.works()
 

@@ -219,7 +219,7 @@ open("out/empty", "w").close()
         self.assertEqual(done.returncode, 125)
         self.assertFalse(os.path.exists("/var/tmp/x"))
 
-    def test_displays_are_kept_or_told(self):
+    def test_displays_are_kept_or_reported(self):
         code = f"display({PNG!r})\nclass H:\n    def _repr_html_(self): return '<b>bold</b>'\ndisplay(H())"
         done = self.ok(code)
         self.assertIn(b"image/png was displayed; --out DIRECTORY keeps it", done.stderr)
@@ -291,7 +291,7 @@ time.sleep(0.1)
 
     if harness.ROOT:
 
-        def test_a_directory_of_somebody_else(self):
+        def test_a_directory_of_another_user(self):
             os.mkdir(self.path("theirs"), 0o755)
             os.chown(self.path("theirs"), 4242, 4242)
             self.ok("open('out/a', 'w').write('1')", "--out", "theirs")
@@ -299,7 +299,7 @@ time.sleep(0.1)
 
     else:
 
-        def test_a_directory_of_somebody_else(self):
+        def test_a_directory_of_another_user(self):
             done = self.run_code("1", "--out", "/etc")
             self.assertEqual(done.returncode, 125)
             self.assertIn(b"--out /etc: write there: Permission denied", done.stderr)

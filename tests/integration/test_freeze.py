@@ -8,7 +8,7 @@ import time
 import harness
 from rawmcp import RawServer
 
-# Where there are control groups; elsewhere nothing can be frozen, and everything goes on.
+# Without control groups nothing can be frozen, and sessions keep running.
 FREEZES = harness.ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 COUNTER = """
 import threading, time
@@ -62,14 +62,14 @@ class Freeze(harness.Case):
             return f.read()
 
     def frozen(self, server):
-        """Of its one session, by the kernel's word."""
+        """Whether the kernel reports its one session as frozen."""
         (leaf,) = self.leaves(server)
         return "frozen 1" in self.read(leaf, "cgroup.events")
 
     def wait_frozen(self, server, name="default"):
         self.assertTrue(harness.wait_until(lambda: self.told(server)[name]["state"] == "frozen"), server.log()[-2000:])
 
-    def test_it_stops_and_goes_on(self):
+    def test_a_frozen_session_stops_and_continues(self):
         # Long enough to be seen awake after a call.
         seconds = harness.SLOW
         server = self.serve(freeze=seconds)

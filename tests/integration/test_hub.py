@@ -130,7 +130,7 @@ class Hub(harness.Case):
         server.close()
         self.assertIn("cannot start: the reason", server.final_log)
 
-    def test_a_hanging_server_delays_nobody(self):
+    def test_a_hanging_server_delays_no_other(self):
         server = self.server({"hangs": harness.fixture("--hang-start"), "b": harness.fixture()})
         self.assertEqual(server.cell("1")["status"], "ok")
         start = time.monotonic()
@@ -148,7 +148,7 @@ class Hub(harness.Case):
         server.close()
 
     def test_servers_are_started_lazily(self):
-        # The first run asks a server for its tools, once; from then on they are known until somebody needs the server.
+        # The first run asks a server for its tools, once; later runs use the cached list and start a server when it is called.
         pids = self.path("pids")
         servers = {"a": harness.fixture("--pid-file", pids)}
         server = self.server(servers)

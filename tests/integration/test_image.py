@@ -76,7 +76,7 @@ class Image(harness.Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("space", done.stderr.decode().lower(), done.stderr)
 
-    def test_an_image_json_that_nobody_can_read(self):
+    def test_an_unreadable_image_json(self):
         """The monitor reads no file of the store itself: one that blocks its reader is an error, not a hang."""
         run = ("run", "--config", self.config(), "-c", "print(1)")
         done = self.cloister(*run)

@@ -46,7 +46,7 @@ class Log(harness.Case):
         self.assertIn("cloister: info: cell ended: ok in ", server.final_log)
         self.assertIn("[session work, request 2, cell 1]", server.final_log)
 
-    def test_json_where_nobody_looks(self):
+    def test_json_without_a_terminal(self):
         """Without a terminal a server's log is for programs; a person who runs code gets text."""
         path = self.write("broken.json", '{"mcpServers": {}, "timeuot": 3}')
         done = self.run_cloister("mcp", "--config", path)

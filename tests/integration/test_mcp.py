@@ -119,7 +119,7 @@ class Protocol(rawmcp.ServerCase):
         self.server.notify("notifications/initialized")
         self.assertEqual(self.server.ask("ping"), {})
 
-    def test_answers_to_nobody_are_ignored(self):
+    def test_answers_without_a_request_are_ignored(self):
         self.server.send({"jsonrpc": "2.0", "id": 991, "result": {}})
         self.server.send({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
         self.assertEqual(self.server.ask("ping"), {})
@@ -130,7 +130,7 @@ class Protocol(rawmcp.ServerCase):
         self.assertEqual(self.server.ask("ping"), {})
 
     def test_not_utf8(self):
-        # The id can be read: whoever waits for it is told.
+        # The id can be read, so the error carries it.
         self.assertEqual(self.error(b'{"jsonrpc":"2.0","id":1,"method":"ping\xff\xfe"}\n', identifier=1), -32700)
         self.assertEqual(self.server.ask("ping"), {})
 
@@ -255,7 +255,7 @@ class Annotations(harness.Case):
 
 
 class End(harness.Case):
-    """It ends, soon, whatever way, and leaves nothing."""
+    """However it ends, it ends soon and leaves nothing behind."""
 
     def busy(self):
         """A server with a session that computes, an idle one, and an upstream."""
@@ -359,7 +359,7 @@ class End(harness.Case):
         for process in (janitors[0], pid):
             os.kill(process, signal.SIGKILL)
         server.process.wait(5)
-        # The control: nobody else removes them.
+        # The control: nothing else removes them.
         self.assertTrue(os.path.exists(socket))
         self.assertEqual(groups(pid), left)
         self.assertEqual(self.serving().close(), 0)
@@ -373,7 +373,7 @@ class End(harness.Case):
         self.assertEqual(self.residue.settle(), {})
 
     def test_a_client_that_vanishes(self):
-        # The client is the parent of the server: its pipes close with it, nobody waits.
+        # The client is the parent of the server: when it is killed, its pipes close.
         script = (
             "import subprocess, sys, time\n"
             "p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
@@ -392,7 +392,7 @@ class End(harness.Case):
         self.assertEqual(self.residue.settle(), {})
 
     def test_a_client_that_stops_reading(self):
-        # More answers than a pipe holds while nobody reads: the server neither spins nor dies, and still ends.
+        # More unread answers than a pipe holds: the server neither spins nor crashes, and still ends.
         read, write = os.pipe()
         process = subprocess.Popen([harness.CLOISTER, "mcp", "--config", self.config()], stdin=subprocess.PIPE,
                                    stdout=write, stderr=subprocess.DEVNULL, env=harness.environment())

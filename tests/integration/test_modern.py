@@ -230,7 +230,7 @@ class StreamsEnd(harness.Case):
 
 
 class ToolsChange(harness.Case):
-    """What an upstream server says many times, clients of both eras hear few times, and then list anew."""
+    """Many change notifications of an upstream server become few for clients of both eras, which then list again."""
 
     FAULTY = os.path.join(harness.HERE, "servers", "faulty.py")
 
@@ -265,7 +265,7 @@ class ToolsChange(harness.Case):
 
 
 class Live(Modern):
-    """What a client hears while its call runs."""
+    """Messages to a client while its call runs."""
 
     CODE = "import time\nfor i in range(4):\n    print('step', i, '\\x1b[31m')\n    time.sleep(0.7)"
 

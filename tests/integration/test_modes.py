@@ -1,7 +1,7 @@
-"""The modes, by whom we are started: which ids sessions have, what bounds them, and that nothing stays.
+"""The privilege modes: which ids sessions have, what limits them, and that nothing is left behind.
 
 In the machine of tests/vm, CLOISTER_TEST_EXPECT says what has to be: mode=rootless|capable|root, cgroup=2,
-ids=distinct|one. Elsewhere the doctor's word is held against what is seen. As root, the other modes are tried too.
+ids=distinct|one. Elsewhere the doctor's report is compared with what is seen. As root, the other modes are tried too.
 """
 
 import glob
@@ -108,7 +108,7 @@ class Here(rawmcp.ServerCase):
                   for status in [os.stat(f"{parent}/{name}")]}
         leaf = {name: os.stat(f"{leaves(self.server)[-1]}/{name}").st_uid for name in ("cgroup.procs", "memory.max", "pids.max")}
         if EXPECT["mode"] == "root":
-            # Had it been refused, the monitor would have taken the files back to move the session by itself.
+            # After a refused clone the monitor would own the files, to move the session itself.
             ids = tuple(int(status_of(template)[kind].split()[0]) for kind in ("Uid", "Gid"))
             self.assertNotIn(0, ids)
             self.assertEqual(owners, {"cgroup.procs": ids, "memory.max": (0, 0), "cgroup.subtree_control": (0, 0)})
@@ -201,7 +201,7 @@ class Killed(harness.Case):
 
 
 class Brief(harness.Case):
-    """A server that ends while a scope is being asked for: what systemd makes of it goes too."""
+    """A server that ends while it waits for a scope: systemd removes the scope."""
 
     def test_nothing_stays(self):
         # At every moment of the asking, where there is one to ask.
@@ -215,7 +215,7 @@ class Brief(harness.Case):
 
 
 class Bus(harness.Case):
-    """What answers at the user's bus is not systemd: limits are rlimits, and nothing else is lost."""
+    """Something other than systemd answers at the user's bus: limits are rlimits, and all else works."""
 
     def served_by(self, talk):
         """A socket at which talk(connection) happens, as the address of a bus."""
@@ -308,7 +308,7 @@ class Capable(Other):
         self.assertEqual((int(monitor["CapInh"], 16), int(monitor["CapAmb"], 16)), (0, 0))
         self.assertEqual(monitor["Uid"].split()[0], str(UID))
 
-    def test_what_it_starts_has_no_privilege(self):
+    def test_its_children_have_no_privilege(self):
         server = self.start(CAPABLE, self.config_of(0))
         seen = 0
         for pid in harness.descendants(server.process.pid):
@@ -372,7 +372,7 @@ class Subordinate(Other):
         self.assertEqual(os.stat(os.path.join(shared, "x")).st_uid, UID)
         self.assertEqual({int(status["Uid"].split()[0]) for status in self.inside(server)}, {UID})
 
-    def test_the_doctor_tells_why(self):
+    def test_the_doctor_gives_the_reason(self):
         prefix = self.prefix("cloister-test:700000:65536\n", "")
         layers = doctor(self.env, prefix)
         self.assertIn("your own uid", layers["privilege"]["detail"])

@@ -54,7 +54,7 @@ class OfficialClient(harness.Case):
         statuses = [result.structured_content["status"] for result in self.drive(body)]
         self.assertEqual(statuses[:4] + statuses[5:7] + statuses[8:9], ["ok", "error", "error", "exit", "exit", "killed", "timeout"])
 
-    def test_errors_are_told(self):
+    def test_errors_are_reported(self):
         async def body(client):
             return await client.call_tool("run_python", {"code": "1/0"})
 

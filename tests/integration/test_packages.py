@@ -280,7 +280,7 @@ class Wheelhouse(Case):
 
 
 class Housekeeping(Case):
-    """What is removed, and what stays while it is used."""
+    """Which images are removed, and that one in use is kept."""
 
     def venv(self):
         venv = f"{self.place}/venv"
@@ -313,7 +313,7 @@ class Housekeeping(Case):
         self.assertIn("there is no image 'mine'", self.fails("image", "remove", "mine"))
         self.assertIn("there is no image '../x'", self.fails("image", "remove", "../x"))
 
-    def test_an_older_default_image_goes_unless_it_is_used(self):
+    def test_an_older_default_image_is_removed_unless_in_use(self):
         python, site = self.venv()
         user = self.using("--python", python)
         (first,) = self.names()

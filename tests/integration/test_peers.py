@@ -71,13 +71,13 @@ class Peers(rawmcp.ServerCase):
         calls = [self.server.start_call(f"import time\ntime.sleep(0.3)\nprint({i})", session=self.session) for i in range(2)]
         self.assertEqual([c.result()["structuredContent"]["stdout"] for c in calls], ["0\n", "1\n"])
 
-    def test_07_state_after_a_timeout_is_told(self):
+    def test_07_the_answer_gives_the_state_after_a_timeout(self):
         self.ok("x = 1")
         cell = self.cell("while True: pass", timeout=1)
         self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"))
         self.assertEqual(self.value("x"), 1)
 
-    def test_08_a_server_that_comes_later_has_all_its_names(self):
+    def test_08_a_server_that_starts_later_has_all_its_names(self):
         self.ok("1")
         time.sleep(0.2)
         self.assertEqual(self.value("(await mcp_late.only_late())['tool']"), "only_late")

@@ -9,7 +9,7 @@ import time
 import harness
 from rawmcp import RawServer
 
-# What another's state would show in: memory, files, processes, what it was reseeded with.
+# Where the state of another session would show: memory, files, processes, random numbers.
 MARK = """
 import builtins, os, random, uuid
 found = [hasattr(builtins, "mark"), os.listdir("/workspace"), os.listdir("/tmp"), len(os.listdir("/dev/shm"))]
@@ -41,7 +41,7 @@ class Pool(harness.Case):
         self.assertTrue(harness.wait_until(lambda: self.ready(server) == n, seconds), self.ready(server))
 
     def settle(self, server, n=1):
-        """The very first is made before its template has imported all, and soon replaced."""
+        """Waits for the replacement of the first sandbox, which was made before its template had imported everything."""
         self.assertTrue(harness.wait_until(lambda: server.log().count(" is ready") == n + 1 and self.ready(server) == n
                                            and len(self.sandboxes(server)) == n, 30), server.log()[-2000:])
 
@@ -149,7 +149,7 @@ class Pool(harness.Case):
             self.assertTrue(harness.wait_until(
                 lambda pid=worker: {pid} != set(self.sandboxes(server)) and len(self.sandboxes(server)) == 1
                 and self.ready(server) == 1))
-        # Even the moment after, a call never meets a dead one.
+        # A call never gets a dead one, even right after its death.
         for i in range(5):
             self.wait_ready(server, 1)
             spare = max(self.sandboxes(server))
@@ -225,8 +225,8 @@ class Pool(harness.Case):
         with open(log, encoding="utf-8") as f:
             self.assertEqual(f.read().count("SESSION_CREATE"), 1)
 
-    def test_the_end_in_the_middle_of_the_making(self):
-        """A sandbox that nobody has adopted yet is nobody's to wait for but the monitor's."""
+    def test_the_server_ends_while_sandboxes_are_made(self):
+        """The monitor alone waits for a sandbox that no session has taken yet."""
         for delay in (0, 0.01, 0.02, 0.03, 0.045, 0.06):
             server = self.serve()
             self.assertEqual(server.cell("1")["status"], "ok")
@@ -236,7 +236,7 @@ class Pool(harness.Case):
             self.assertEqual(server.close(), 0, delay)
 
     def test_no_image(self):
-        """What cannot be made is not tried for ever, and the call is told why."""
+        """A sandbox that cannot be made is not tried for ever, and the call gets the reason."""
         server = self.serve(image="no-such-image")
         time.sleep(1)
         self.assertEqual(self.requests(server), 1)

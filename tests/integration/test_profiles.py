@@ -339,7 +339,7 @@ import random, uuid, os, secrets, ssl, tempfile
         server.close()
 
 
-    def test_what_the_template_has_drawn_from_is_seeded_anew(self):
+    def test_random_state_of_the_template_is_reseeded(self):
         # OpenSSL tells a fork by the process id, and a session's worker may have its template's.
         package = self.share("drawing")
         with open(os.path.join(package, "__init__.py"), "w") as f:
@@ -426,7 +426,7 @@ class Choice(Profiles):
 
 
 class Life(Profiles):
-    def test_a_template_that_nobody_uses_is_ended(self):
+    def test_an_unused_template_is_ended(self):
         server = self.serve(profiles={"lab": {"agent": True}}, idle="1 s")
         self.assertEqual(self.ok(server, "1", session="a", profile="lab"), 1)
         self.assertTrue(harness.wait_until(lambda: "its template is ended" in server.log()), server.log())

@@ -156,7 +156,7 @@ class World:
         raise AssertionError((python, done.stderr))
 
     def trees(self):
-        """Those with another libc; what they say of themselves is read only."""
+        """Images with another libc; their image.json is only read."""
         subjects = []
         for path in sorted(glob.glob(f"{os.path.realpath(TREES)}/[!.]*/image.json")):
             with open(path, encoding="utf-8") as f:
@@ -284,7 +284,7 @@ class Links(harness.Case):
                 self.assertEqual(done.stdout, b"1\n", done.stderr)
                 self.assertIn("NoNewPrivs:1; Seccomp:2;", done.stderr.decode())
 
-    def test_an_interpreter_that_cannot_start_is_told_in_one_line(self):
+    def test_an_interpreter_that_cannot_start_is_reported_in_one_line(self):
         real = os.path.realpath(harness.PYTHON)
         for subject in self.world.build(real, "broken"):
             folder, = glob.glob(f"{subject.store}/broken/root/usr/lib/python3*/encodings")

@@ -178,7 +178,7 @@ class Rootfs(harness.Case):
         info, root = self.built()
         self.probe(info, root)
 
-    def test_what_a_killed_one_left_goes_with_the_next_of_any_name(self):
+    def test_the_next_build_removes_what_a_killed_one_left(self):
         os.makedirs(f"{self.store}/.tmp-other/root/a/b")
         self.built()
 
@@ -326,7 +326,7 @@ class Rootfs(harness.Case):
             self.assertEqual(done.stdout.split()[:1], ["hello"], done.stderr)
         self.assertEqual(glob.glob(f"{root}{packages}/stolen*") + glob.glob(f"{root}{packages}/all"), [])
         self.assertTrue(glob.glob(f"{root}{packages}/greeting/__pycache__/*.pyc"), "not compiled")
-        # A package that comes later makes another image, and nobody uses the older one.
+        # A package that is added later makes another image, and the older one is unused.
         os.mkdir(f"{packages}/later")
         later, _ = self.built(python=f"{venv}/bin/python3")
         self.assertNotEqual(later["name"], info["name"])

@@ -83,7 +83,7 @@ r = await asyncio.gather(*(mcp_calc.math(action='eval', expression=f'{i} * {i}')
 
     def test_modern_server_of_the_official_sdk(self):
         self.assertEqual(self.value("await mcp_modern.add(a=2, b=3)"), {"sum": 5})
-        # It wants to ask a person; that nobody can be asked is said at once.
+        # It wants to ask a person, and gets an immediate refusal.
         kind, text = self.raised("mcp_modern.deploy()")
         self.assertEqual(kind, "ToolProtocolError")
         self.assertIn("elicitation/create", text)

@@ -1,4 +1,4 @@
-"""`cloister sessions`, and what a session's next caller is told of its end."""
+"""`cloister sessions`, and how a session's next caller learns that it ended."""
 
 import contextlib
 import json
@@ -65,7 +65,7 @@ class Sessions(ServerCase):
         cell = queued.result()["structuredContent"]
         self.assertEqual((cell["status"], cell["state"], cell["value"]["json"]), ("ok", "new", 2), cell)
 
-    def test_the_next_caller_is_told(self):
+    def test_the_next_caller_is_informed(self):
         self.ok("x = 1")
         self.assertEqual(self.run_sessions("end", self.session).returncode, 0)
         self.assertTrue(harness.wait_until(lambda: self.session not in self.listed()))
@@ -142,7 +142,7 @@ class Ends(harness.Case):
         server.initialize()
         return server
 
-    def test_idle_expiry_is_told(self):
+    def test_idle_expiry_is_reported(self):
         server = self.server(idle=1)
         server.cell("x = 1")
         listed = lambda: json.loads(self.run_cloister("sessions", "--json", "--server", str(server.process.pid)).stdout)[0]["sessions"]
@@ -190,7 +190,7 @@ class Ends(harness.Case):
         gone = harness.wait_until(lambda: not harness.control_sockets(server.process.pid))
         self.assertTrue(gone, "the janitor left the socket")
 
-    def test_what_nobody_listens_on_is_passed_over(self):
+    def test_a_socket_without_a_listener_is_skipped(self):
         server = self.server()
         server.cell("1")
         (path,) = harness.control_sockets(server.process.pid)

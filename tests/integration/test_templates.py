@@ -1,4 +1,4 @@
-"""Templates that are killed, stopped, or never come up: made anew without a failing call, or one clear error; how many there are."""
+"""Templates that are killed, stopped or cannot start: replaced without a failing call, or one clear error. Their number."""
 
 import contextlib
 import os
@@ -69,7 +69,7 @@ def hook():
 os.register_at_fork(after_in_child=hook)
 """
 
-# Part of an image, and imported before most of ours: what is compiled there, and what comes compiled.
+# A module of an image that is imported before most of ours, and records what is compiled and what is loaded compiled.
 WATCH = """
 import re, sys
 
@@ -291,7 +291,7 @@ class WarmUp(Templates):
 
 class AlwaysDies(Templates):
     def test_as_it_starts(self):
-        """One that ends by itself says so at once; one that is killed each time, after a few attempts."""
+        """A template that exits gives an error at once; one that is killed each time, after a few attempts."""
         for text, attempts in ("import os\nos._exit(3)\n", 1), ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", 4):
             with self.subTest(text=text):
                 settings = self.preloading("import os\nos.open('/tmp/x', os.O_CREAT)\n" + text)
@@ -369,7 +369,7 @@ class Many(Templates):
             self.assertEqual(self.ok(server, "x = 5; x", session=name, profile=name), 5)
             self.assertLessEqual(len(self.templates(server)), 5, "the usual one, and four others")
         self.assertGreaterEqual(len(self.templates(server)), 4)
-        # The one unused longest went: its sessions live, and it comes back.
+        # The least recently used one was ended: its sessions live, and it is started again.
         self.assertEqual([self.ok(server, "x", session=n) for n in names], [5] * 8)
         self.assertEqual(self.ok(server, "7", session="again", profile="p0"), 7)
         self.assertLessEqual(len(self.templates(server)), 5)
