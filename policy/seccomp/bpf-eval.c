@@ -9,8 +9,7 @@ struct machine {
         uint32_t memory[BPF_MEMWORDS];
 };
 
-/* Ten thousand programs are evaluated before the first sandbox is there, of little else than this:
- * a third of the time is that of the calls. */
+/* filter_check() runs thousands of evaluations; function calls would be a third of their time. */
 #define INSIDE static inline __attribute__((always_inline))
 
 INSIDE bool load(struct machine *m, const struct sock_filter *i, const struct seccomp_data *data,
@@ -80,7 +79,7 @@ static bool arithmetic(struct machine *m, const struct sock_filter *i)
         }
 }
 
-/* How many instructions to skip; negative for an operation that there is not. */
+/* The number of instructions to skip; negative for an unknown operation. */
 INSIDE int64_t jump(const struct machine *m, const struct sock_filter *i)
 {
         uint32_t with = BPF_SRC(i->code) == BPF_X ? m->x : i->k;

@@ -1,10 +1,10 @@
 /*
  * The filter of the guest and of the template that it is cloned from.
  *
- * Allowed is what CPython, its standard library, numpy and node were seen to need, less what has a
- * history of kernel bugs and an alternative. A denial is an errno that programs know how to take:
- * sendfile and copy_file_range fail the way they do on a file system without them, so that shutil,
- * cp and node fall back to read and write.
+ * It allows the calls that CPython, its standard library, numpy and node were observed to make,
+ * without those that have an alternative and a history of kernel bugs. Denied calls fail with an
+ * errno that programs handle: sendfile and copy_file_range fail as on a file system without them, so
+ * that shutil, cp and node fall back to read and write.
  */
 #include <asm/ioctls.h>
 #include <linux/fs.h>
@@ -42,7 +42,7 @@ const struct filter_rule filter_guest_calls[] = {
          "sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getattr "
          "getpriority setpriority umask restart_syscall pause",
          ALLOW},
-        /* signals: the pid namespace bounds whom they reach */
+        /* signals: limited by the pid namespace */
         {"kill tgkill tkill rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend "
          "rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack signalfd signalfd4 "
          "pidfd_open pidfd_send_signal",
@@ -69,7 +69,7 @@ const struct filter_rule filter_guest_calls[] = {
          "truncate "
          "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr",
          ALLOW},
-        /* sockets, of the families in policy/seccomp-sockets.c */
+        /* sockets, of the families in policy/seccomp/rules-sockets.c */
         {"bind connect listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
         {"getrandom", ALLOW},
 
@@ -78,7 +78,7 @@ const struct filter_rule filter_guest_calls[] = {
         {"copy_file_range", FAIL(EXDEV)},
         {"setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr", FAIL(EOPNOTSUPP)},
 
-        /* Old calls that programs know, and whose EPERM they take better than ENOSYS. */
+        /* Old calls, of which programs expect EPERM rather than ENOSYS. */
         {"ptrace process_vm_readv process_vm_writev kcmp", FAIL(EPERM)},
         {"keyctl add_key request_key", FAIL(EPERM)},
         {"bpf perf_event_open fanotify_init fanotify_mark", FAIL(EPERM)},
@@ -93,7 +93,7 @@ const struct filter_rule filter_guest_calls[] = {
         END_OF_RULES,
 };
 
-/* Writes of limits: some resources, never RLIMIT_CORE. */
+/* Setting limits: some resources, never RLIMIT_CORE. */
 /* clang-format off */
 #define RLIMIT_WRITE(bits, want) \
         RULE("setrlimit", ALLOW, MASKED(0, bits, want)), \
@@ -101,8 +101,8 @@ const struct filter_rule filter_guest_calls[] = {
 /* clang-format on */
 
 const struct filter_rule filter_guest_arguments[] = {
-        /* Terminals and descriptors. What is not here is an error, TIOCSTI and TIOCLINUX
-         * (CVE-2017-5226, CVE-2023-28100) with a name that says so. */
+        /* Terminals and descriptors. All other requests fail, TIOCSTI and TIOCLINUX (CVE-2017-5226,
+         * CVE-2023-28100) with EPERM. */
         IOCTL(TCGETS),
         IOCTL(TCSETS),
         IOCTL(TCSETSW),
@@ -150,9 +150,9 @@ const struct filter_rule filter_guest_arguments[] = {
         {"sendmsg recvmsg", FAIL(EOPNOTSUPP), {SET(2, MSG_OOB)}},
         {"sendmsg recvmsg", FAIL(EOPNOTSUPP), {MASKED(2, MSG_DENIED, MSG_ZEROCOPY)}},
 
-        /* Only of oneself. RLIMIT_CORE can be read; a write is answered by 0 and does nothing: at
-         * 1, which the set-up gave it, the kernel writes no core and starts no handler either, and
-         * at 0 it would start one. */
+        /* Only the caller's own limits. RLIMIT_CORE can be read; setting it returns 0 and has no
+         * effect. The set-up gave it the value 1, with which the kernel writes no core file and
+         * starts no handler of core_pattern; with 0 it would start the handler. */
         RLIMIT_WRITE(~3u, 0),
         RLIMIT_WRITE(~0u, 5),
         RLIMIT_WRITE(~1u, 6),
@@ -164,7 +164,8 @@ const struct filter_rule filter_guest_arguments[] = {
 };
 
 const struct filter_rule filter_worker_only[] = {
-        /* No new namespaces. clone3 hides its flags in memory: ENOSYS, and libc uses clone. */
+        /* No new namespaces. A filter cannot read the flags of clone3, which are in memory: it fails
+         * with ENOSYS, and libc uses clone. */
         {"clone", ALLOW, {CLEAR(0, CLONE_NAMESPACES)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNS)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWCGROUP)}},
@@ -178,7 +179,7 @@ const struct filter_rule filter_worker_only[] = {
         {"setresuid setresgid setgroups capset", FAIL(EPERM)},
         {"sethostname setdomainname sched_setscheduler", FAIL(EPERM)},
 
-        /* FIFOs; EPERM for other kinds of node, by the bits in which they differ. */
+        /* Only FIFOs. The file types that differ from S_IFIFO in these bits get EPERM. */
         {"mknod", ALLOW, {MASKED(1, S_IFMT, S_IFIFO)}},
         {"mknod", FAIL(EPERM), {CLEAR(1, S_IFIFO)}},
         {"mknod", FAIL(EPERM), {SET(1, S_IFCHR)}},
@@ -215,18 +216,18 @@ const struct filter_rule filter_worker_only[] = {
         END_OF_RULES,
 };
 
-/* What making a session needs, in the order in which the template and the new PID 1 do it. The
- * image's own code runs under this too, in the template: it has capabilities there in its own user
+/* The calls that set a session up, in the order in which the template and the new PID 1 make them.
+ * The image's code runs under this filter too, in the template, with capabilities in its own user
  * namespace only. */
 const struct filter_rule filter_template_only[] = {
-        /* ids, and a child in its own namespaces */
+        /* take the ids of the session, clone PID 1 into new namespaces */
         {"setresuid setresgid setgroups capset", ALLOW},
         {"clone clone3", ALLOW},
-        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* the next session's, made ahead */
-        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* once the child is in its cgroup */
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* of the next session */
+        {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* when PID 1 is in its cgroup */
         {"sched_setscheduler", ALLOW},
-        /* its tree: mounts are added and copied, but what is there keeps its place and its flags,
-         * so that not even a hostile image can write to a directory that is mounted read-only */
+        /* mounts: can be added and copied; existing ones cannot be moved, changed or removed, so
+         * that a hostile image cannot write to a directory that is mounted read-only */
         {"fsopen fsconfig fsmount move_mount open_tree", ALLOW},
         {"mount", ALLOW, {EQUAL(3, MS_REC | MS_PRIVATE)}},
         {"mount", FAIL(EPERM), {CLEAR(3, MS_REC)}},
@@ -235,7 +236,7 @@ const struct filter_rule filter_template_only[] = {
         {"sethostname setdomainname", ALLOW},
         {"mknod", ALLOW, {MASKED(1, S_IFMT, S_IFIFO)}},
         {"mknodat", ALLOW, {MASKED(2, S_IFMT, S_IFIFO)}},
-        /* what it then gives up; no listener, no speculation */
+        /* confinement; no listener, no SECCOMP_FILTER_FLAG_SPEC_ALLOW */
         {"seccomp",
          ALLOW,
          {EQUAL(0, SECCOMP_SET_MODE_FILTER), CLEAR(1, ~SECCOMP_FILTER_FLAG_TSYNC)}},
@@ -268,6 +269,6 @@ const struct filter_rule filter_template_only[] = {
 };
 
 const struct filter_rule filter_template_loopback[] = {
-        IOCTL(SIOCSIFFLAGS), /* brings lo up; takes capabilities, which a session has not */
+        IOCTL(SIOCSIFFLAGS), /* brings lo up; needs a capability, which a worker lacks */
         END_OF_RULES,
 };

@@ -1,4 +1,4 @@
-/* The lists of rules that the tables of policy/seccomp/rules.c are put together from. Each ends with
+/* The lists of rules of which the tables in policy/seccomp/rules.c consist. Each ends with
  * calls == NULL. */
 #pragma once
 
@@ -29,8 +29,8 @@
         RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
 /* clang-format on */
 
-/* CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET. CLONE_NEWTIME lies in the
- * bits of clone()'s exit signal and can't be asked for there. */
+/* CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET. CLONE_NEWTIME is in the
+ * bits of clone()'s exit signal, so that clone() cannot take it. */
 #define CLONE_NAMESPACES 0x7e020000u
 
 /* MSG_OOB (CVE-2025-38236) | MSG_ZEROCOPY */

@@ -1,4 +1,4 @@
-/* The filters of our own processes: init, stub, image reader and broker. */
+/* The filters of Cloister's own processes: init, stub, image reader and broker. */
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <linux/prctl.h>
@@ -27,8 +27,8 @@ const struct filter_rule filter_stub_all[] = {
 };
 
 /*
- * The image reader opens files to read them, answers on a socket that it has, and exits. It makes no
- * process, no socket and no memory that can be executed.
+ * The image reader opens files for reading, answers on its socket, and exits. It creates no process,
+ * no socket and no executable memory.
  */
 const struct filter_rule filter_reader_all[] = {
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
@@ -44,9 +44,8 @@ const struct filter_rule filter_reader_all[] = {
 };
 
 /*
- * The broker parses what hostile peers send, with descriptors and sockets that it has or makes. It
- * starts no process and makes no socket(AF_UNIX): the host's abstract ones are in its reach. So it
- * has no execve, and clone for threads only.
+ * The broker parses untrusted bytes. It starts no process: it has no execve, and clone for threads
+ * only. It creates no AF_UNIX socket, which could connect to abstract names of the host.
  */
 const struct filter_rule filter_broker_calls[] = {
         {"brk mmap munmap mremap mprotect madvise membarrier", ALLOW},
@@ -92,8 +91,7 @@ const struct filter_rule filter_broker_arguments[] = {
         SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP),
         SOCKET(AF_INET6, SOCK_DGRAM, 0),
         SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP),
-        SOCKET(AF_NETLINK, SOCK_RAW,
-               0), /* NETLINK_ROUTE: getaddrinfo() asks which addresses there are */
+        SOCKET(AF_NETLINK, SOCK_RAW, 0), /* NETLINK_ROUTE: getaddrinfo() lists the addresses */
         {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
         {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
         {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
@@ -113,7 +111,7 @@ const struct filter_rule filter_broker_arguments[] = {
         PRCTL(PR_GET_NO_NEW_PRIVS),
         PRCTL(PR_GET_SECCOMP),
 
-        /* Read any limit of its own; set how many descriptors. */
+        /* Reads any limit of its own; sets RLIMIT_NOFILE. */
         {"prlimit64", ALLOW, {EQUAL(0, 0), IS_NULL(2)}},
         {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_NOFILE), NOT_NULL(2)}},
         END_OF_RULES,

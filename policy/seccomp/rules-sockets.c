@@ -1,4 +1,4 @@
-/* Which sockets a guest may make, and which options it may set. */
+/* The sockets that a guest may create, and the options that it may set. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -16,8 +16,8 @@
         SOCKET(family, SOCK_DGRAM, IPPROTO_UDP)
 /* clang-format on */
 
-/* AF_UNIX, protocol 0, of the three kinds that it has. Families to 63 get EPERM, by the bits in
- * which they differ from AF_UNIX. */
+/* AF_UNIX, protocol 0, of its three types. Other families up to 63 get EPERM, by the bits in which
+ * they differ from AF_UNIX. */
 const struct filter_rule filter_sockets_unix[] = {
         SOCKET(AF_UNIX, SOCK_STREAM, 0),
         SOCKET(AF_UNIX, SOCK_DGRAM, 0),
@@ -32,7 +32,7 @@ const struct filter_rule filter_sockets_unix[] = {
         END_OF_RULES,
 };
 
-/* 1 (unix), 2 (inet) and 10 (inet6) are what the refusals leave. */
+/* EPERM for all families up to 63 but 1 (unix), 2 (inet) and 10 (inet6). */
 const struct filter_rule filter_sockets_loopback[] = {
         SOCKET(AF_UNIX, SOCK_STREAM, 0),
         SOCKET(AF_UNIX, SOCK_DGRAM, 0),
@@ -51,8 +51,8 @@ const struct filter_rule filter_sockets_loopback[] = {
         END_OF_RULES,
 };
 
-/* A pair of datagram sockets could send to any name in a mounted directory; the other two kinds are
- * connected for good. */
+/* Datagram sockets of a pair could send to any name in a mounted directory; those of the other two
+ * types cannot be connected again. */
 const struct filter_rule filter_sockets_pairs[] = {
         {"socket", FAIL(EPERM)},
         {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},

@@ -1,4 +1,4 @@
-/* The tables, and what they say of one call. */
+/* The tables, and the answer of a table to one call. */
 #include "policy/seccomp/rules.h"
 
 #include <assert.h>
@@ -128,7 +128,7 @@ static int compare_entries(const void *a, const void *b)
         return (x->number > y->number) - (x->number < y->number);
 }
 
-/* only_compared: leaves out rules that hold whatever the arguments are. */
+/* only_compared: leaves out rules without comparisons. */
 static int entries_add_part(struct filter_entries *entries, size_t *room,
                             const struct filter_rule *part, bool only_compared,
                             int (*number)(const char *name))
@@ -149,7 +149,8 @@ static bool has_part(const struct filter_table *table, const struct filter_rule 
         return false;
 }
 
-/* Each once, though several tables have it. What holds always is seen by trying every call. */
+/* Adds the rules with comparisons of all tables, each once. The check covers the others by trying
+ * every call. */
 static int entries_add_others(struct filter_entries *entries, size_t *room, enum filter_kind kind,
                               int (*number)(const char *name))
 {
@@ -204,7 +205,7 @@ static bool rule_holds(const struct filter_rule *rule, const struct seccomp_data
         return true;
 }
 
-/* The first entry of a number, or where it would be. */
+/* The index of the first entry of a number, or of its place in the order. */
 static size_t entries_find(const struct filter_entries *entries, int number)
 {
         size_t low = 0, high = entries->n_entries;

@@ -1,14 +1,13 @@
 /*
  * System call filters as data: which calls each kind of process may make, with which arguments
- * (docs/seccomp.md). Tables only; the monitor compiles and exports them
- * (policy/seccomp/filter.h).
+ * (docs/seccomp.md). Tables only; policy/seccomp/filter.h compiles them.
  *
- * A rule says what happens to some calls, either always or when all its comparisons hold. A
- * comparison looks at the low 32 bits of an int argument, as the kernel does, and at 64 of a
- * pointer; never at a range, which libseccomp 2.4.0 to 2.6.0 miscompiles (GHSA-4q85-33p6-j5g6).
- * Rules of one call with different actions never hold at once, so that their order does not matter;
- * a test checks it. What no rule holds for gets the table's answer, ENOSYS: a C library newer than
- * the table falls back to calls that the table knows.
+ * A rule sets the answer to some calls, either always or if all its comparisons are true. A
+ * comparison uses the low 32 bits of an int argument, as the kernel does, and all 64 bits of a
+ * pointer. There are no comparisons of ranges, which libseccomp 2.4.0 to 2.6.0 miscompiles
+ * (GHSA-4q85-33p6-j5g6). Two rules of one call with different actions never match the same
+ * arguments, so that their order does not matter; a test checks this. A call that no rule matches
+ * gets the table's default, ENOSYS: a C library newer than the table falls back to older calls.
  */
 #pragma once
 
@@ -26,7 +25,7 @@ enum filter_kind {
         FILTER_WORKER_MOUNTS, /* with host directories: no socket of AF_UNIX, which would reach the
                                  host's through a file in them */
         FILTER_WORKER_LOOPBACK_MOUNTS,
-        FILTER_TEMPLATE, /* the worker's plus what making a session needs */
+        FILTER_TEMPLATE, /* the worker's, and the set-up of a session */
         FILTER_TEMPLATE_LOOPBACK,
         FILTER_INIT,   /* PID 1 of a sandbox */
         FILTER_STUB,   /* PID 1 of the outer pid namespace: read and exit */
@@ -59,17 +58,17 @@ struct filter_rule {
 };
 
 struct filter_table {
-        uint32_t otherwise; /* SECCOMP_RET_… of what no rule is about */
+        uint32_t otherwise; /* SECCOMP_RET_… of calls that no rule matches */
         const struct filter_rule *parts[FILTER_PARTS_MAX + 1];
 };
 
 const struct filter_table *filter_table(enum filter_kind kind);
 
-/* The next name at *calls, which moves on behind it. Returns its length, 0 at the end. */
+/* Copies the next name at *calls and advances *calls. Returns its length, 0 at the end. */
 size_t filter_next_call(const char **calls, char ret[static FILTER_NAME_MAX]);
 
-/* The number of a call that is younger than the libseccomp 2.5 of Debian 12, the same on all
- * architectures that we build for; negative when the name is not in that list. */
+/* The number of a call that is newer than the libseccomp 2.5 of Debian 12, the same on all supported
+ * architectures; negative when the name is not in that list. */
 int filter_recent_number(const char *name);
 
 /* A table with names resolved, sorted by number. Names that this machine's architecture lacks are
@@ -83,15 +82,15 @@ struct filter_entries {
         uint32_t otherwise;
         struct filter_entry *entries; /* owned */
         size_t n_entries;
-        size_t n_all; /* those behind n_entries are the other tables' rules about arguments: where a
-                         program made from one of these would give itself away */
+        size_t n_all; /* the entries after n_entries are the rules of other tables that compare
+                         arguments; filter_check() tries their arguments too */
 };
 
 int filter_entries_init(struct filter_entries *entries, enum filter_kind kind,
                         int (*number)(const char *name), struct error *err);
 void filter_entries_done(struct filter_entries *entries);
 
-/* What the table says of one call (its architecture aside). */
+/* The answer of the table to one call; the architecture is ignored. */
 uint32_t filter_decide(const struct filter_entries *entries, const struct seccomp_data *data);
 
 /*
