@@ -92,7 +92,7 @@ class Command(harness.Case):
         for args, line in ((["wram"], "no row is named 'wram': did you mean 'warm'?"),
                            (["--rounds", "0"], "--rounds 0: a number from 1 to 10000 is needed"),
                            (["--rounds", "many"], "--rounds many: a number from 1 to 10000 is needed"),
-                           (["--timeout", "3"], "--timeout is no option of 'bench'")):
+                           (["--timeout", "3"], "--timeout is not an option of 'bench'")):
             with self.subTest(args):
                 said = self.bench(*args, status=2).stderr.decode()
                 self.assertEqual(len(said.splitlines()), 1, said)
