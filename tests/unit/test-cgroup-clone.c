@@ -1,5 +1,4 @@
-/* A process that clones another one straight into a control group of version 2, and what it has to
- * be lent for that. */
+/* Cloning a process into a version 2 group, and what the parent may write for that. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -19,7 +18,7 @@
 
 enum { TEMPLATE_ID = 54321 };
 
-/* The tree of version 2, which is here without a controller beside version 1 as well. */
+/* The version 2 tree; on a machine with version 1 it has no controllers. */
 static struct cgroups *open_version_2(void)
 {
         struct cgroups *cgroups = calloc(1, sizeof(*cgroups));
@@ -30,7 +29,7 @@ static struct cgroups *open_version_2(void)
         const struct cgroup_place *place = cgroup_place_of(places, CGROUP_UNIFIED);
         check(cgroups && place);
         cgroups->operations = &cgroup2_operations;
-        cgroups->view = -1;
+        cgroups->mount = -1;
         snprintf(cgroups->name, sizeof(cgroups->name), "cloister-%d-1", getpid());
         check_ok(cgroup_add_hierarchy(cgroups, CGROUP_UNIFIED, place->own, &err));
         free(places);
@@ -95,7 +94,8 @@ static void test_version_1_lends_none(void)
         check(!cgroup_holds(&leaf, getpid()));
 }
 
-/* What a template holds leads to our leaves and no further up, and writes nothing. */
+/* The template's descriptor gives access to our leaves, not to groups above, and not for
+ * writing. */
 static void check_lent(int lent, int leaf)
 {
         static const char up[] = "../../../../../../../..";
@@ -154,7 +154,7 @@ static int clone_into_leaves(struct cgroups *cgroups)
         return 0;
 }
 
-/* Ids that are not ours, and no CAP_CHOWN. */
+/* Foreign ids, without CAP_CHOWN. */
 static int lend_without_privilege(struct cgroups *cgroups)
 {
         struct error err = {0};
@@ -167,7 +167,7 @@ static int lend_without_privilege(struct cgroups *cgroups)
         return 0;
 }
 
-/* In a child, which gives up its privilege; we still have what takes the parent directory away. */
+/* In a child, which drops its privilege; the parent keeps enough to remove the parent directory. */
 static void in_child(int (*fn)(struct cgroups *cgroups))
 {
         struct cgroups *cgroups = open_version_2();

@@ -1,4 +1,4 @@
-/* Where a bus is looked for. The rest takes a systemd: tests/vm. */
+/* The addresses of a bus, and the answer of the child. The rest needs systemd: tests/vm. */
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void test_root(void)
         check_eq_str(addresses[0], "unix:path=/run/dbus/system_bus_socket");
 }
 
-/* HOME may be all that a client passes on. */
+/* A client may pass HOME only. */
 static void test_user(void)
 {
         check_eq_int(look(1000, NULL, NULL), 1);
@@ -49,7 +49,7 @@ static void test_too_long(void)
         check_eq_int(strlen(addresses[0]), CGROUP_SCOPE_ADDRESS_SIZE - 1);
 }
 
-/* A child that says nothing, or ends without a word. */
+/* A child that ends without an answer. */
 static void test_take(void)
 {
         struct error err = {0}, said = {0};

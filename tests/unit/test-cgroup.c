@@ -1,5 +1,5 @@
-/* Control groups: what a leaf bounds, and that none stays. As an ordinary user: that there is none,
- * and why. */
+/* Control groups: limits of a leaf, and that no group remains. As an ordinary user: that there
+ * is none, and the reason. */
 #include "supervisor/monitor/cgroup/cgroup.h"
 
 #include <errno.h>
@@ -382,7 +382,7 @@ static bool is_dead(pid_t pid)
         return cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0 || strstr(text, ") Z ");
 }
 
-/* A janitor that is there first knows every place. */
+/* The paths given to a janitor before cgroups_open() include those that are then made. */
 static void test_candidates(void)
 {
         const char *paths[JANITOR_PATHS_MAX];
@@ -403,7 +403,7 @@ static void test_candidates(void)
         cgroups_free(cgroups);
 }
 
-/* Who may make nothing has nothing cleaned up. */
+/* A user who cannot make groups has no candidates. */
 static int have_no_candidates(void)
 {
         struct error err = {0};
@@ -416,7 +416,7 @@ static int have_no_candidates(void)
         return n;
 }
 
-/* As a monitor ends in good order: privilege dropped, then free, then the janitor. */
+/* The normal end of a monitor: privilege dropped, then free, then the janitor. */
 static int end_in_good_order(void)
 {
         const char *paths[JANITOR_PATHS_MAX];

@@ -1,4 +1,4 @@
-/* Config files: which are taken, in which order, whose, and that what was read stays. */
+/* Config files: which are read, in which order, owned by whom; and that copies do not change. */
 #include "supervisor/config/config-files.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The doctor: what it says of this machine, and that it sees what is taken away. */
+/* The doctor: its report of this machine, and of one from which something was taken away. */
 #include "supervisor/doctor/doctor.h"
 
 #include <errno.h>

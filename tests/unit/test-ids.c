@@ -1,4 +1,4 @@
-/* Host ids: what is free, what the mode is, what privilege is left. */
+/* Host ids: choosing free ones, the mode, dropping privilege. */
 #include "supervisor/monitor/ids/ids.h"
 
 #include <fcntl.h>
@@ -222,7 +222,7 @@ static void test_privilege(void)
         check_eq_int(in_child(drop_with_chown), 0);
 }
 
-/* Root of a container with a map of its own, as rootless engines have it. */
+/* Root of a container that has its own id map, as rootless container engines make it. */
 static int in_container(void)
 {
         struct error err = {0};

@@ -1,4 +1,4 @@
-/* Stdio servers: what they get, how they fail to start, and that nothing of them stays. */
+/* Stdio servers: environment and descriptors, starts that fail, and that no process remains. */
 #include "supervisor/monitor/upstream/upstream.h"
 
 #include <dirent.h>

@@ -46,8 +46,8 @@ struct cgroups {
         uint32_t serial;
         uid_t lent_to; /* if is_lent: owner of cgroup.procs in our parent directory */
         bool is_lent;
-        int view;         /* detached mount of our parent directory, see cgroup-members.c; or -1 */
-        bool has_view;    /* making the mount was tried */
+        int mount;        /* detached mount of our parent directory, see cgroup-members.c; or -1 */
+        bool mount_tried; /* making the mount was tried */
         char **leftovers; /* names of leaves to remove once their processes have ended */
         size_t n_leftovers;
         struct event *retry; /* removes leftovers; NULL before cgroups_set_loop() */

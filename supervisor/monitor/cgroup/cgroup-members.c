@@ -50,7 +50,7 @@ static int give(int dir, uid_t uid, gid_t gid)
         return fchownat(dir, members, uid, gid, 0) < 0 ? -errno : 0;
 }
 
-static void send_view(int socket, const char *path)
+static void send_mount(int socket, const char *path)
 {
         const uint64_t attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                                     MOUNT_ATTR_NOEXEC;
@@ -58,14 +58,14 @@ static void send_view(int socket, const char *path)
         char byte = 0;
 
         prctl(PR_SET_DUMPABLE, 0);
-        int view = mount_clone(AT_FDCWD, path, attributes, &ignored);
-        _exit(view < 0 || fd_send(socket, &byte, 1, &view, 1, 0) < 0);
+        int mount = mount_clone(AT_FDCWD, path, attributes, &ignored);
+        _exit(mount < 0 || fd_send(socket, &byte, 1, &mount, 1, 0) < 0);
 }
 
 /* Returns the descriptor, or -1. */
-static int make_view(const char *path)
+static int make_mount(const char *path)
 {
-        int pair[2], view = -1;
+        int pair[2], mount = -1;
         size_t count = 1;
         char byte;
 
@@ -75,25 +75,25 @@ static int make_view(const char *path)
         _cleanup_close_ int theirs = pair[1];
         pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWNS);
         if (pid == 0)
-                send_view(theirs, path);
+                send_mount(theirs, path);
         close(take_fd(theirs));
         if (pid < 0)
                 return -1;
-        ssize_t n = fd_receive(ours, &byte, 1, &view, &count, NULL, 0);
+        ssize_t n = fd_receive(ours, &byte, 1, &mount, &count, NULL, 0);
         waitpid(pid, NULL, 0);
-        return n == 1 && count == 1 ? view : -1;
+        return n == 1 && count == 1 ? mount : -1;
 }
 
-static int open_view(struct cgroup *cgroup)
+static int open_in_mount(struct cgroup *cgroup)
 {
         struct cgroups *owner = cgroup->owner;
 
-        if (!owner->has_view)
-                owner->view = make_view(owner->items[0].path);
-        owner->has_view = true;
-        if (owner->view < 0)
+        if (!owner->mount_tried)
+                owner->mount = make_mount(owner->items[0].path);
+        owner->mount_tried = true;
+        if (owner->mount < 0)
                 return -EOPNOTSUPP;
-        int fd = openat(owner->view, cgroup->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = openat(owner->mount, cgroup->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         return fd < 0 ? -errno : fd;
 }
 
@@ -116,7 +116,7 @@ int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid)
 {
         if (!is_version_2(cgroup->owner))
                 return -EOPNOTSUPP;
-        _cleanup_close_ int fd = open_view(cgroup);
+        _cleanup_close_ int fd = open_in_mount(cgroup);
         int r = fd < 0 ? fd : give_both(cgroup, uid, gid);
         return r < 0 ? r : take_fd(fd);
 }

@@ -193,7 +193,7 @@ int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct e
         if (!cgroups)
                 return error_errno(err, ENOMEM, "cgroup");
         cgroups->is_ours = is_ours;
-        cgroups->view = -1;
+        cgroups->mount = -1;
         stale_group_name(cgroups->name, sizeof(cgroups->name));
         r = try_version(cgroups, &cgroup2_operations, cgroup2_open, places, &local);
         bool v2 = r != -EOPNOTSUPP;
@@ -215,7 +215,7 @@ struct cgroups *cgroups_free(struct cgroups *cgroups)
                 return NULL;
         if (cgroups->retry)
                 event_free(cgroups->retry);
-        cleanup_close(&cgroups->view);
+        cleanup_close(&cgroups->mount);
         forget_hierarchies(cgroups);
         for (size_t i = 0; i < cgroups->n_leftovers; i++)
                 free(cgroups->leftovers[i]);
