@@ -182,7 +182,7 @@ print(json.dumps([open("/data/share/note.txt").read(), open("/data/share/deep/no
         share = self.share()
         settings = mount(share, mode="rw")
         if harness.ROOT:
-            said = self.refused(settings, 'mode "rw" needs sandboxes with the owner\'s id')
+            said = self.refused(settings, 'mode "rw" needs sandboxes with the id of the directory\'s owner')
             self.assertIn("start Cloister as the ordinary user", said)
             return
         code = TRY + """
