@@ -17,8 +17,8 @@
 #include "policy/control-path.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 
-/* Processes of a monitor that was killed just now take a moment to end. */
-enum { REMOVE_MS = 1000 };
+/* Processes of a monitor that was killed just now take a moment to end, longer on a busy machine. */
+enum { REMOVE_MS = 3000 };
 
 /* Field 22 of /proc/PID/stat; 0 when there is no such process. */
 static unsigned long long start_time(pid_t pid)
