@@ -1,4 +1,4 @@
-/* What the parts of the config's reader share. */
+/* Declarations that the parts of the config's reader share. */
 #pragma once
 
 #include <yyjson.h>

@@ -1,4 +1,4 @@
-/* What the reader of a config has to say, with file and line. */
+/* Errors and warnings of the config's reader, with file and line. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

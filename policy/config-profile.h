@@ -1,4 +1,4 @@
-/* Which keys of a profile the config says, as bits of config_profile.said. */
+/* The keys of a profile that a config sets, as bits of config_profile.said. */
 #pragma once
 
 #include "policy/config-internal.h"

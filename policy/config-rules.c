@@ -1,4 +1,4 @@
-/* Which tools are in reach, and other lists of names. */
+/* Rules about the tools that may be used, and other lists of names. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ bool config_tool_allowed(const struct config_tool_rules *rules, const char *serv
 
         if (!rules->allow && !rules->deny)
                 return true;
-        /* Without memory nothing is in reach: a rule that cannot be looked at may deny. */
+        /* Without memory the tool is denied, because a rule that cannot be checked may deny it. */
         if (server && asprintf(&full, "%s.%s", server, tool) < 0) {
                 full = NULL;
                 return false;

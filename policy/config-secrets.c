@@ -1,4 +1,4 @@
-/* What of a config nobody should read in a log. */
+/* The secrets of a config, which are masked in the log. */
 #include <string.h>
 
 #include "base/mask.h"

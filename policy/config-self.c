@@ -1,10 +1,10 @@
 /*
  * Whether a server's command is Cloister itself.
  *
- * A client's config names Cloister among its servers, and the same file is often given to Cloister:
- * taken as it is, it would start itself, without end. The command may hide behind env, sh -c, npx
- * or sudo, so every word of the command line is looked at: one that is the program by its last path
- * component, with "mcp" as a word behind it.
+ * A client's config names Cloister among its servers, and the same file is often passed to Cloister,
+ * which would then start itself again and again. The command may be wrapped by env, sh -c, npx or
+ * sudo, so every word of the command line is checked: a word whose last path component is the
+ * program, followed by the word "mcp".
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The values of a config's keys: kinds, bounds, and what is said of those that are none. */
+/* The values of a config's keys: types, ranges and error messages. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -88,7 +88,7 @@ static void move_text(char **to, char **from)
         *to = take_ptr(*from);
 }
 
-/* What both say of the top level, so that nobody has to look into the profiles for it. */
+/* Copies the top-level values of both, so that other code need not read them from the profiles. */
 static int tell_top(struct config *config)
 {
         config->limits = config->top.limits;

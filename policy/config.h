@@ -1,8 +1,8 @@
 /*
- * The config: what people write in config.json, or have already in the ecosystem's mcpServers shape
- * (docs/config.md). Parsed twice from the same sealed bytes, by the monitor, which starts servers
- * by index, and by the broker, which names them; both get the same indices. No syscalls here: files
- * are opened by the monitor, and variables are looked up through a function.
+ * The config: config.json, or a file of another client in the mcpServers format (docs/config.md).
+ * Monitor and broker parse the same sealed bytes and get the same indices: the broker asks for a
+ * server by index, the monitor starts it. No system calls here: the monitor opens the files, and a
+ * function looks environment variables up.
  */
 #pragma once
 
@@ -22,20 +22,20 @@ enum {
         CONFIG_MOUNTS_MAX = 16,  /* of a profile */
         CONFIG_PRELOAD_MAX = 32, /* modules of a profile */
         CONFIG_RULES_MAX = 256,  /* patterns of one list */
-        CONFIG_POOL_MIN = 1,     /* ready sandboxes of a profile, unless told otherwise */
+        CONFIG_POOL_MIN = 1,     /* default number of ready sandboxes of a profile */
         CONFIG_POOL_MAX = 8,
-        CONFIG_POOL_MOST = 256, /* that may be asked for */
+        CONFIG_POOL_MOST = 256, /* largest value in a config */
         CONFIG_FREEZE_LEAST_MS = 100,
 };
 
-/* Which tools are in reach: patterns of names, * for any run of characters. NULL-terminated lists;
- * NULL: everything (allow), nothing (deny). deny wins. A profile's patterns are "tool" or
- * "server.tool", a server's are its tools' own names. */
+/* The tools that may be used: patterns of names, in which * matches any characters. NULL-terminated
+ * lists; NULL: all (allow), none (deny). deny takes precedence. A profile's patterns are "tool" or
+ * "server.tool", a server's patterns are names of its tools. */
 struct config_tool_rules {
         char **allow, **deny;
 };
 
-/* Whether the rules let a tool of a server through. server: NULL where the rules are a server's. */
+/* Whether the rules allow a tool of a server. server: NULL if the rules are a server's. */
 bool config_tool_allowed(const struct config_tool_rules *rules, const char *server,
                          const char *tool);
 
@@ -52,14 +52,14 @@ enum config_network {
         CONFIG_NETWORK_MAX,
 };
 
-/* How many sandboxes are kept ready for sessions to come. */
+/* The number of sandboxes that are kept ready for new sessions. */
 struct config_pool {
-        uint32_t min; /* always, of the profile that sessions get; of others while they are used */
-        uint32_t max; /* when sessions come faster than sandboxes are made */
+        uint32_t min; /* always for the default profile; for others while they are used */
+        uint32_t max; /* if sessions are requested faster than sandboxes are made */
 };
 
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
- * take from it what they do not say. */
+ * inherit the keys that they do not set. */
 struct config_profile {
         char *name;   /* image_name_valid() */
         char *image;  /* name, or NULL: the default image of python */
@@ -69,22 +69,22 @@ struct config_profile {
         struct config_mount *mounts;
         size_t n_mounts;
         char **preload; /* dotted names of modules, NULL-terminated, or NULL */
-        char **servers; /* names that it may use, NULL-terminated; NULL: all */
+        char **servers; /* servers that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
         struct config_pool pool;
-        uint32_t freeze_ms; /* a session unused for so long is frozen; 0: none is */
-        bool agent;    /* run_python's argument profile may choose it; others only people choose */
-        uint32_t said; /* the reader's: bits of the keys that the config says of it itself */
+        uint32_t freeze_ms; /* idle time after which a session is frozen; 0: never */
+        bool agent;         /* run_python's argument `profile` may select it */
+        uint32_t said;      /* of the reader: bits of the keys that the config sets */
 };
 
-/* Whom a profile is for, by the name that a client gives itself in MCP (clientInfo.name). */
+/* The profile of a client, by the client's name in MCP (clientInfo.name). */
 struct config_client {
         char *name;
         size_t profile; /* index */
 };
 
 struct config_server {
-        char *name;    /* as code sees it: "rename", else the key of the entry */
+        char *name;    /* in Python: "rename", else the key of the entry */
         char *command; /* NULL for a server reached by url */
         char *url;     /* NULL for a stdio server */
         char **args;   /* n_args, NULL-terminated */
@@ -103,7 +103,7 @@ struct config_server {
                          not of how it is used (name, timeouts, rules): for the cached catalogue */
 };
 
-/* All that is wrong or doubtful, one line each: "FILE: line 3: …". */
+/* Errors and warnings, one line each: "FILE: line 3: …". */
 struct config_findings {
         struct config_finding {
                 bool is_error; /* else a warning */
@@ -113,7 +113,7 @@ struct config_findings {
 };
 void config_findings_done(struct config_findings *findings);
 
-struct config_pending; /* the reader's: what config_finish() is to resolve */
+struct config_pending; /* of the reader: references that config_finish() resolves */
 
 struct config {
         unsigned int references;
@@ -124,7 +124,7 @@ struct config {
         size_t n_servers;
         struct config_profile *profiles; /* at least one once config_finish() was called */
         size_t n_profiles;
-        size_t profile; /* index of the one that sessions get unless told otherwise */
+        size_t profile; /* index of the default profile of sessions */
         struct config_client *clients;
         size_t n_clients;
         struct limits limits; /* what the top level says of the profile "default", as do image and
@@ -136,8 +136,8 @@ struct config {
         uint32_t output_characters;   /* of a stream in a reply: 10,000 */
         char *image;                  /* name, or NULL: the default image */
         char *python;                 /* for the default image, or NULL: /usr/bin/python3 */
-        char *user;                   /* whom upstream servers run as (root mode), or NULL */
-        int log_level;                /* enum log_level; negative: not said */
+        char *user;                   /* the user of upstream servers (root mode), or NULL */
+        int log_level;                /* enum log_level; negative: not set */
         uint32_t id_first, id_count;  /* id_range; count 0: the default range */
         char **warnings;              /* one line each: "FILE: …" */
         size_t n_warnings;
@@ -145,31 +145,31 @@ struct config {
 
 struct config *config_new(void);
 
-/* From now on mistakes are collected, all of them, and are no errors any more: what is wrong is
- * left out. findings is borrowed. For a config that is only looked at. */
+/* From now on errors are collected in findings (borrowed) instead of being returned, and wrong keys
+ * are ignored. For a config that is only checked. */
 void config_collect(struct config *config, struct config_findings *findings);
-/* Adds a mistake of another's finding. False when none are collected. */
+/* Adds an error that the caller found. Returns false when errors are not collected. */
 bool config_report(struct config *config, bool is_error, const char *text);
 
-/* Gives back one reference. */
+/* Drops one reference. */
 struct config *config_free(struct config *config);
 
 /*
- * Adds one file. name is for messages. A file with a syntax error or wrong types is an error
- * (nothing of it is taken); a server entry that cannot be used stays, with its problem, so that it
- * can be named. A second server of the same name replaces none: it gets a problem. An entry that
- * would start Cloister itself is one too.
+ * Adds one file. name is for messages. A syntax error or a wrong type is an error, and nothing of
+ * the file is used. A server entry that cannot be used is kept with its problem, so that an error
+ * can name it. A second server of the same name does not replace the first: it gets a problem, and
+ * so does an entry that would start Cloister itself.
  */
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err);
 
-/* Once, after the last file: makes the profiles whole. Returns 0, -EINVAL (a profile that is not
- * there is named, with file and line) or -ENOMEM. May add warnings. */
+/* Call once, after the last file: completes the profiles. Returns 0, -EINVAL (a missing profile is
+ * referred to; the message has file and line) or -ENOMEM. May add warnings. */
 int config_finish(struct config *config, struct error *err);
 
-/* Index of a profile, or -ENOENT with what may have been meant. */
+/* Index of a profile, or -ENOENT with a suggestion in the message. */
 int config_find_profile(const struct config *config, const char *name, struct error *err);
-/* Index of the profile of a client: config->profile for one that is not named, or NULL. */
+/* Index of the profile of a client; config->profile for a client without an entry, or NULL. */
 size_t config_profile_of_client(const struct config *config, const char *client);
 
 /* The profile that sessions get unless told otherwise. NULL: a config without any, as tests make.
@@ -179,19 +179,19 @@ static inline const struct config_profile *config_usual_profile(const struct con
         return config->n_profiles > 0 ? &config->profiles[config->profile] : NULL;
 }
 
-/* A config is shared by what was made under it: a reload leaves the old one to living sessions. */
+/* Takes a reference: after a reload, living sessions keep the config that they were made with. */
 struct config *config_ref(struct config *config);
 
-/* Has the log leave out what of a server is secret (base/mask.h). */
+/* Masks the secrets of a server in the log (base/mask.h). */
 void config_server_mask(const struct config_server *server);
 
-/* A server of one's own to expand, ended with config_server_done(). Returns 0 or -ENOMEM. */
+/* Copies a server, to be expanded; free it with config_server_done(). Returns 0 or -ENOMEM. */
 int config_server_copy(const struct config_server *server, struct config_server *ret);
 void config_server_done(struct config_server *server);
 
 /* Expands ${VAR}, ${VAR:-default} and a leading ~ in command, args, env values and cwd of a server.
- * lookup returns NULL for a variable that is not set: an error that names it. Called by the monitor
- * before a start, on a copy: values are not to be expanded twice, and after an error some are.
- * -ELOOP: it turns out to be Cloister itself. */
+ * lookup returns NULL for a variable that is not set, which is an error. Called by the monitor before
+ * a start, on a copy, because values must not be expanded twice and an error leaves some expanded.
+ * -ELOOP: the command is Cloister itself. */
 int config_server_expand(struct config_server *server, const char *(*lookup)(const char *name),
                          struct error *err);
