@@ -79,7 +79,7 @@ static int wait_for_event(int fd, struct received *ret, struct error *err)
                 return error_set(err, ETIMEDOUT, "the monitor says nothing");
         r = r < 0 ? -errno : receive(fd, ret);
         if (r == 0)
-                return error_set(err, EPIPE, "the monitor has gone");
+                return error_set(err, EPIPE, "the monitor has ended");
         return r < 0 ? error_errno(err, -r, "read from the monitor") : 0;
 }
 

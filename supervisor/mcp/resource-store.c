@@ -26,8 +26,8 @@ static void unlink_one(struct resource_store *store, struct resource **at)
         *at = r->older;
         if (r->uri.kind == RESOURCE_FILE)
                 store->n_files--;
-        else if (r->gone)
-                store->n_gone--;
+        else if (r->dropped)
+                store->n_dropped--;
         else
                 drop_bytes(store, r);
         free(r);
@@ -40,12 +40,12 @@ void resource_store_done(struct resource_store *store)
 }
 
 /* The oldest of its kind; outputs with (or without) their bytes. */
-static struct resource **oldest(struct resource_store *store, int kind, bool gone)
+static struct resource **oldest(struct resource_store *store, int kind, bool dropped)
 {
         struct resource **found = NULL;
 
         for (struct resource **at = &store->newest; *at; at = &(*at)->older) {
-                if ((int)(*at)->uri.kind == kind && (*at)->gone == gone)
+                if ((int)(*at)->uri.kind == kind && (*at)->dropped == dropped)
                         found = at;
         }
         return found;
@@ -58,10 +58,10 @@ static void make_room(struct resource_store *store)
                (store->bytes > STORE_BYTES_MAX || store->n_live > STORE_LIVE_MAX)) {
                 struct resource *r = *oldest(store, RESOURCE_OUTPUT, false);
                 drop_bytes(store, r);
-                r->gone = true;
-                store->n_gone++;
+                r->dropped = true;
+                store->n_dropped++;
         }
-        while (store->n_gone > STORE_GONE_MAX)
+        while (store->n_dropped > STORE_DROPPED_MAX)
                 unlink_one(store, oldest(store, RESOURCE_OUTPUT, true));
         while (store->n_files > STORE_FILES_MAX)
                 unlink_one(store, oldest(store, RESOURCE_FILE, false));
@@ -173,7 +173,7 @@ const struct resource *resource_store_before(const struct resource_store *store,
 {
         const struct resource *r = store->newest;
 
-        while (r && (r->gone || r->serial >= serial))
+        while (r && (r->dropped || r->serial >= serial))
                 r = r->older;
         return r;
 }

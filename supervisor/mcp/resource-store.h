@@ -13,7 +13,7 @@
 enum {
         STORE_BYTES_MAX = 64 * 1024 * 1024, /* of memory, for all */
         STORE_LIVE_MAX = 256,               /* entries with their bytes */
-        STORE_GONE_MAX = 1024,              /* outputs of which only the name is kept */
+        STORE_DROPPED_MAX = 1024,           /* outputs of which only the name is kept */
         STORE_FILES_MAX = 1000,             /* names of files */
 };
 
@@ -22,7 +22,7 @@ struct resource {
         struct resource_uri uri;
         uint64_t serial;          /* in the order in which they were added, from 1 on */
         struct buffer head, tail; /* of an output: one text, valid UTF-8, in two pieces */
-        bool gone;                /* a dropped output: no bytes */
+        bool dropped;             /* a dropped output: no bytes */
         char mime_type[CELL_MIME_MAX + 1];
         uint64_t file_size; /* of a file: when it was last named */
 };
@@ -30,7 +30,7 @@ struct resource {
 struct resource_store {
         struct resource *newest;
         uint64_t serial; /* of the newest */
-        size_t bytes, n_live, n_gone, n_files;
+        size_t bytes, n_live, n_dropped, n_files;
 };
 
 void resource_store_done(struct resource_store *store);

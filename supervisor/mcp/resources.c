@@ -221,7 +221,7 @@ static void read_output(struct mcp_server *server, const struct mcp_request *req
         const struct resource *resource = resource_store_find(&server->store, uri);
         char why[200];
 
-        if (!resource || resource->gone) {
+        if (!resource || resource->dropped) {
                 snprintf(why, sizeof(why),
                          resource ? "this output made room for newer ones: the newest %d, of %d "
                                     "MiB together, are kept"

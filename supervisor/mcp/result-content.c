@@ -9,7 +9,7 @@
 #include "supervisor/session/output.h"
 
 enum {
-        FILES_TOLD = 20, /* in the text; structuredContent has CELL_FILES_MAX */
+        FILES_NAMED = 20, /* in the text; structuredContent has CELL_FILES_MAX */
         URI_MAX = 4096,
         TEXT_MAX = 64 * 1024 * 1024,
 };
@@ -87,18 +87,19 @@ static int append_displays(const struct cell_outcome *o, struct buffer *to)
 
 static int append_files(const struct cell_outcome *o, struct buffer *to)
 {
-        size_t told = o->n_files < FILES_TOLD ? o->n_files : FILES_TOLD;
+        size_t named = o->n_files < FILES_NAMED ? o->n_files : FILES_NAMED;
         int r = buffer_printf(to, "%sfiles in /workspace/out:", to->length > 0 ? "\n" : "");
 
-        for (size_t i = 0; i < told && r >= 0; i++) {
+        for (size_t i = 0; i < named && r >= 0; i++) {
                 r = buffer_printf(to, "%s %s (", i > 0 ? "," : "", o->files[i].path);
                 if (r >= 0)
                         r = append_size(to, o->files[i].size);
                 if (r >= 0)
                         r = buffer_append(to, ")", 1);
         }
-        if (r >= 0 && o->files_total > told)
-                r = buffer_printf(to, "%s %zu more", told > 0 ? " and" : "", o->files_total - told);
+        if (r >= 0 && o->files_total > named)
+                r = buffer_printf(to, "%s %zu more", named > 0 ? " and" : "",
+                                  o->files_total - named);
         return r;
 }
 

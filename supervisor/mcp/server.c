@@ -313,7 +313,7 @@ static void take_message(struct mcp_server *server, const struct jsonrpc_message
         } else if (message->kind == JSONRPC_NOTIFICATION) {
                 take_notification(server, message);
         } else {
-                log_debug("a response that nobody asked for");
+                log_debug("a response to no request");
         }
 }
 

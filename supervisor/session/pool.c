@@ -417,7 +417,7 @@ void pool_note_made(struct pool *p, size_t profile)
 
 /* ---- the monitor's answers ---- */
 
-/* A template goes on importing for a moment after it has become able to make sessions. A sandbox
+/* A template continues to import for a moment after it is able to make sessions. A sandbox
  * made before that imports the rest itself, so later ones replace it. */
 static void replace_early(struct pool *p, struct spare *made)
 {

@@ -105,10 +105,10 @@ static void test_oldest_make_room(void)
                 keep(&store, i, "x", each);
         check(store.bytes <= STORE_BYTES_MAX);
         uri = output_uri(12);
-        check(!resource_store_find(&store, &uri)->gone);
+        check(!resource_store_find(&store, &uri)->dropped);
         check_eq_int(resource_size(resource_store_find(&store, &uri)), each);
         uri = output_uri(1);
-        check(resource_store_find(&store, &uri)->gone);
+        check(resource_store_find(&store, &uri)->dropped);
         uri = output_uri(13);
         check(!resource_store_find(&store, &uri));
         /* Gone ones are not listed. */
@@ -118,7 +118,7 @@ static void test_oldest_make_room(void)
                 listed++;
         check_eq_int(listed, store.n_live);
         resource_store_done(&store);
-        check_eq_int(store.bytes + store.n_live + store.n_gone, 0);
+        check_eq_int(store.bytes + store.n_live + store.n_dropped, 0);
 }
 
 static void test_many_small_ones(void)
@@ -128,7 +128,7 @@ static void test_many_small_ones(void)
         for (uint64_t i = 1; i <= 2000; i++)
                 keep(&store, i, "x", 10);
         check_eq_int(store.n_live, STORE_LIVE_MAX);
-        check_eq_int(store.n_gone, STORE_GONE_MAX);
+        check_eq_int(store.n_dropped, STORE_DROPPED_MAX);
         /* A name that comes again is another text. */
         keep(&store, 2000, "y", 3);
         struct resource_uri uri = output_uri(2000);

@@ -314,7 +314,7 @@ static void test_another_profile(void)
         close_world(&w);
 }
 
-static void test_reload_drops_them(void)
+static void test_reload_ends_spares(void)
 {
         struct world w;
         struct end done;
@@ -345,7 +345,7 @@ static void test_reload_drops_them(void)
         close_world(&w);
 }
 
-static void test_full_house(void)
+static void test_no_place_left(void)
 {
         struct world w;
         struct end ends[4];
@@ -377,7 +377,7 @@ static void test_full_house(void)
 }
 
 /* The place goes to somebody else first: who waited is refused, not forgotten. */
-static void test_full_house_with_one_coming(void)
+static void test_no_place_left_but_a_request(void)
 {
         struct world w;
         struct end ends[2];
@@ -425,7 +425,7 @@ static void test_deaths(void)
         close_world(&w);
 }
 
-static void test_one_that_speaks(void)
+static void test_worker_that_sends_data(void)
 {
         struct world w;
 
@@ -438,7 +438,7 @@ static void test_one_that_speaks(void)
         close_world(&w);
 }
 
-static void test_none_can_be_made(void)
+static void test_failed_request(void)
 {
         struct world w;
         struct end done;
@@ -515,12 +515,12 @@ int main(void)
         run(test_zero);
         run(test_grows_and_shrinks);
         run(test_another_profile);
-        run(test_reload_drops_them);
-        run(test_full_house);
-        run(test_full_house_with_one_coming);
+        run(test_reload_ends_spares);
+        run(test_no_place_left);
+        run(test_no_place_left_but_a_request);
         run(test_deaths);
-        run(test_one_that_speaks);
-        run(test_none_can_be_made);
+        run(test_worker_that_sends_data);
+        run(test_failed_request);
         run(test_patience);
         run(test_none_while_a_session_waits);
         return 0;

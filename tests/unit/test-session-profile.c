@@ -40,7 +40,7 @@ static void run_it(struct fake *f, struct end *end)
         check_eq_int(end->status, CELL_OK);
 }
 
-static void test_whose(void)
+static void test_which_profile(void)
 {
         struct fake f;
         struct end end;
@@ -66,7 +66,7 @@ static void test_whose(void)
         fake_done(&f);
 }
 
-static void test_reset_moves(void)
+static void test_reset_changes_the_profile(void)
 {
         struct fake f;
         struct end end;
@@ -131,8 +131,8 @@ static void test_reload(void)
 
 int main(void)
 {
-        run(test_whose);
-        run(test_reset_moves);
+        run(test_which_profile);
+        run(test_reset_changes_the_profile);
         run(test_reload);
         return 0;
 }
