@@ -127,6 +127,7 @@ static void test_child_of_a_request_that_failed(void)
         check_eq_int(children_kill_unknown(c), 0);
         another = make_child();
         check_eq_int(children_kill_unknown(c), 1);
+        check(!lives(another));
         children_free(c);
 }
 
