@@ -17,7 +17,7 @@ enum {
         PRELOAD_BYTES_MAX = 2000, /* of all names; they share one message to the template */
         TARGET_MAX = 239,
         SOURCE_MAX = 4000,
-        FREEZE_MOST_MS = 30 * 24 * 3600 * 1000u,
+        FREEZE_MAX_MS = 30 * 24 * 3600 * 1000u,
 };
 
 #define MIB       (1024ull * 1024)
@@ -329,10 +329,10 @@ static int read_tools(struct reading *r, yyjson_val *value)
         return complaint(r, error, &bad);
 }
 
-static const struct config_key pool_key = {"pool", CONFIG_COUNT, AT(pool.max), 0, CONFIG_POOL_MOST};
+static const struct config_key pool_key = {"pool", CONFIG_COUNT, AT(pool.max), 0, CONFIG_POOL_MAX};
 static const struct config_key pool_keys[] = {
-        {"min", CONFIG_COUNT, AT(pool.min), 0, CONFIG_POOL_MOST},
-        {"max", CONFIG_COUNT, AT(pool.max), 0, CONFIG_POOL_MOST},
+        {"min", CONFIG_COUNT, AT(pool.min), 0, CONFIG_POOL_MAX},
+        {"max", CONFIG_COUNT, AT(pool.max), 0, CONFIG_POOL_MAX},
 };
 
 static int read_pool_members(struct reading *r, yyjson_val *object)
@@ -365,7 +365,7 @@ static int read_pool(struct reading *r, yyjson_val *value)
 {
         struct config_pool *pool = &r->profile->pool;
 
-        *pool = (struct config_pool){CONFIG_POOL_MIN, CONFIG_POOL_MAX};
+        *pool = (struct config_pool){CONFIG_POOL_MIN_DEFAULT, CONFIG_POOL_MAX_DEFAULT};
         if (!yyjson_is_obj(value)) {
                 int error = config_read_value(r->reader, &pool_key, r->where, value, r->profile);
                 if (error >= 0)
@@ -386,7 +386,7 @@ static int read_pool(struct reading *r, yyjson_val *value)
 }
 
 static const struct config_key freeze_key = {"freeze", CONFIG_TIME, AT(freeze_ms), 0,
-                                             FREEZE_MOST_MS};
+                                             FREEZE_MAX_MS};
 
 /* 0 is never; what is shorter than any pause between two calls is a mistake. */
 static int read_freeze(struct reading *r, yyjson_val *value)
@@ -394,7 +394,7 @@ static int read_freeze(struct reading *r, yyjson_val *value)
         int error = config_read_value(r->reader, &freeze_key, r->where, value, r->profile);
         uint32_t ms = r->profile->freeze_ms;
 
-        if (error < 0 || ms == 0 || ms >= CONFIG_FREEZE_LEAST_MS)
+        if (error < 0 || ms == 0 || ms >= CONFIG_FREEZE_MIN_MS)
                 return error;
         r->profile->freeze_ms = 0;
         return config_wrong(r->reader, value,

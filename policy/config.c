@@ -21,7 +21,7 @@ struct config *config_new(void)
         config->references = 1;
         limits_default(&config->limits);
         config->top.limits = config->limits;
-        config->top.pool = (struct config_pool){CONFIG_POOL_MIN, CONFIG_POOL_MAX};
+        config->top.pool = (struct config_pool){CONFIG_POOL_MIN_DEFAULT, CONFIG_POOL_MAX_DEFAULT};
         config->log_level = -1;
         config->cell_timeout_ms = 120 * SECOND;
         config->cell_timeout_max_ms = 600 * SECOND;

@@ -19,13 +19,13 @@ enum {
         CONFIG_SERVERS_MAX = 256,
         CONFIG_PROFILES_MAX = 16,
         CONFIG_CLIENTS_MAX = 64,
-        CONFIG_MOUNTS_MAX = 16,  /* of a profile */
-        CONFIG_PRELOAD_MAX = 32, /* modules of a profile */
-        CONFIG_RULES_MAX = 256,  /* patterns of one list */
-        CONFIG_POOL_MIN = 1,     /* default number of ready sandboxes of a profile */
-        CONFIG_POOL_MAX = 8,
-        CONFIG_POOL_MOST = 256, /* largest value in a config */
-        CONFIG_FREEZE_LEAST_MS = 100,
+        CONFIG_MOUNTS_MAX = 16,      /* of a profile */
+        CONFIG_PRELOAD_MAX = 32,     /* modules of a profile */
+        CONFIG_RULES_MAX = 256,      /* patterns of one list */
+        CONFIG_POOL_MIN_DEFAULT = 1, /* default number of ready sandboxes of a profile */
+        CONFIG_POOL_MAX_DEFAULT = 8,
+        CONFIG_POOL_MAX = 256, /* largest value in a config */
+        CONFIG_FREEZE_MIN_MS = 100,
 };
 
 /* The tools that may be used: patterns of names, in which * matches any characters. NULL-terminated

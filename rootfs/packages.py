@@ -41,7 +41,7 @@ DROPPED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DEST", "PIP_
            "UV_NO_BINARY", "UV_TARGET", "UV_PYTHON", "UV_PROJECT", "UV_SYSTEM_PYTHON")
 INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_PRE", "UV_INDEX_URL", "UV_INDEX",
            "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_CONSTRAINT", "UV_PRERELEASE")
-DOWNLOAD_MOST = 4 << 30
+DOWNLOAD_MAX = 4 << 30
 
 
 class Failure(Exception):
@@ -432,7 +432,7 @@ def read_text(path):
 def download(url, path):
     try:
         with urllib.request.urlopen(url, timeout=60) as source, open(path, "wb") as target:
-            left = DOWNLOAD_MOST
+            left = DOWNLOAD_MAX
             for chunk in iter(lambda: source.read(1 << 20), b""):
                 left -= len(chunk)
                 if left < 0:

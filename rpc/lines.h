@@ -17,8 +17,8 @@
 #include "base/buffer.h"
 
 enum {
-        LINES_READ = 64 * 1024,        /* bytes of one read */
-        LINES_MOST = 64 * 1024 * 1024, /* maximum of a JSON-RPC message */
+        LINES_READ = 64 * 1024,       /* bytes of one read */
+        LINES_MAX = 64 * 1024 * 1024, /* maximum of a JSON-RPC message */
 };
 
 struct lines {

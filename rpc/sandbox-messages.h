@@ -44,7 +44,7 @@ enum {
         SESSION_FD_CONTROL, /* init reads bytes, enum init_command; EOF ends the session */
         SESSION_FD_COUNT,
         SESSION_FD_CGROUP = SESSION_FD_COUNT, /* O_PATH, where the plan says so: its cgroup */
-        SESSION_FD_MOST,
+        SESSION_FD_MAX,
 
         /* Where PID 1 finds its own. */
         INIT_REPORT_FD = 3,

@@ -10,8 +10,8 @@ from cloister.exact import Unfit, encode_guest
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.results import read_answer, read_text, unwrap
 
-MOST_WAITS = 12  # of 10 s each, for the server that has the tool; the broker gives the server up earlier
-MOST_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
+MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker gives the server up earlier
+MAX_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
 
 
@@ -74,7 +74,7 @@ def make_call(entry, args, kwargs):
     """The payload of a CALL. All errors in the arguments are raised here."""
     if not args:
         data = entry.fast_call.payload(kwargs)
-        if data is not None and len(data) <= MOST_BYTES:
+        if data is not None and len(data) <= MAX_BYTES:
             return data
     arguments = collect_arguments(entry, args, kwargs)
     check_arguments(entry, arguments)
@@ -83,10 +83,10 @@ def make_call(entry, args, kwargs):
     except Unfit as wrong:
         place = wrong.path.replace("['arguments']", "", 1)
         raise _argument_error(entry, "%s%s" % (wrong.reason, " in arguments%s" % place if place else "")) from None
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         text = "the arguments take %s bytes as JSON; a call can carry %s" % (
             format(len(data), ","),
-            format(MOST_BYTES, ","),
+            format(MAX_BYTES, ","),
         )
         raise ToolArgumentError("%s: %s" % (entry.name, text), server=entry.server, tool=entry.name)
     return data
@@ -128,7 +128,7 @@ class Tool:
 
     async def _find(self):
         entry = self._entry()
-        for _ in range(MOST_WAITS):
+        for _ in range(MAX_WAITS):
             if entry is not None or not self._library.awaits(self._key):
                 break
             await self._library.settled_async()
@@ -137,7 +137,7 @@ class Tool:
 
     def _find_blocking(self):
         entry = self._entry()
-        for _ in range(MOST_WAITS):
+        for _ in range(MAX_WAITS):
             if entry is not None or not self._library.awaits(self._key):
                 break
             self._library.settled()

@@ -12,7 +12,7 @@ from cloister.main_loop import keep_context
 
 CO_COROUTINE = 0x80  # inspect.CO_COROUTINE, without importing inspect
 _PLAIN_BITS = 63
-REPR_MOST = 256 * 1024
+REPR_MAX = 256 * 1024
 
 
 class Outcome:
@@ -142,7 +142,7 @@ def _describe_value(value):
     if value is None:
         return {"status": "ok"}
     builtins._ = value
-    described = {"repr": tracebacks.cut(printable(_repr(value)), REPR_MOST)}
+    described = {"repr": tracebacks.cut(printable(_repr(value)), REPR_MAX)}
     if is_exact(value):
         described["json"] = value
     return {"status": "ok", "value": described}

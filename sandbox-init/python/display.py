@@ -18,7 +18,7 @@ from cloister.interrupts import calls_guest
 from cloister.results import Blob
 
 LARGEST = 5 * 1024 * 1024 // 4 * 3  # of an image, in bytes: as base64 what the largest providers of models take
-MOST_HELD = 32  # displays of background work, kept for the next cell
+MAX_HELD = 32  # displays of background work, kept for the next cell
 PRINTED = ("text/plain", "text/markdown", "application/json")
 
 # In the order of preference for a model.
@@ -235,7 +235,7 @@ class Displays:
     def _send(self, payload):
         if self._cell is None:
             # From a background task or thread: sent with the next cell.
-            if len(self._held) < MOST_HELD:
+            if len(self._held) < MAX_HELD:
                 self._held.append(payload)
             return
         try:

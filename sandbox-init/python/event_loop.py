@@ -9,7 +9,7 @@ from cloister.interrupts import runs_loop
 from cloister.stdio import restore_descriptors
 
 current_task = asyncio.current_task
-MOST_WAIT = 24 * 3600 * 1000  # ms
+MAX_WAIT = 24 * 3600 * 1000  # ms
 RETRY = 0.1  # s
 
 
@@ -63,7 +63,7 @@ class Selector(selectors.PollSelector):
         if timeout is None:
             wait = -1
         elif timeout > 0:
-            wait = min(ceil(timeout * 1e3), MOST_WAIT)
+            wait = min(ceil(timeout * 1e3), MAX_WAIT)
         elif self._looked:
             # Callbacks are ready: polling the descriptors in every second turn is enough.
             self._looked = False

@@ -8,7 +8,7 @@ from json import decoder as _decoder
 from json import encoder as _encoder
 from math import isfinite
 
-MOST_DEPTH = 120  # of nested containers: the supervisor refuses documents deeper than 128
+MAX_DEPTH = 120  # of nested containers: the supervisor refuses documents deeper than 128
 JSON_BUDGET = 64 * 1024  # characters of a cell's value that still go as JSON
 
 
@@ -131,7 +131,7 @@ def _holds(items, kinds):
 def _check_keys(value):
     """Keys that json would turn into strings silently, and depth; looks at the containers only."""
     level = [value] if isinstance(value, _CONTAINERS) else []
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         below = []
         for container in level:
             if isinstance(container, dict):
@@ -143,13 +143,13 @@ def _check_keys(value):
         if not below:
             return
         level = below
-    raise Unfit("more than %d levels of lists and dicts" % MOST_DEPTH)
+    raise Unfit("more than %d levels of lists and dicts" % MAX_DEPTH)
 
 
 def _locate(value, path, depth):
     """Finds the value that could not be encoded, for the error message."""
-    if depth > MOST_DEPTH:
-        raise Unfit("more than %d levels of lists and dicts" % MOST_DEPTH, path)
+    if depth > MAX_DEPTH:
+        raise Unfit("more than %d levels of lists and dicts" % MAX_DEPTH, path)
     if isinstance(value, str):
         _check_text(value, path)
     elif isinstance(value, float):
@@ -204,7 +204,7 @@ def is_exact(value):
     """Whether JSON says all there is about a value, in reasonable size: exact types, no surprises."""
     budget = JSON_BUDGET
     level = [value]
-    for _ in range(MOST_DEPTH // 2):
+    for _ in range(MAX_DEPTH // 2):
         below = []
         for item in level:
             cost = _cost(item, budget)

@@ -13,7 +13,7 @@ from cloister.stdio import complain
 from cloister.import_hook import ImportHook
 
 _PYPLOT = "matplotlib.pyplot"
-MOST_FIGURES = 32
+MAX_FIGURES = 32
 
 
 class Figures:
@@ -64,7 +64,7 @@ class Figures:
     def _flush(self, pyplot):
         numbers = pyplot.get_fignums()
         try:
-            for number in numbers[:MOST_FIGURES]:
+            for number in numbers[:MAX_FIGURES]:
                 figure = pyplot.figure(number)
                 if not any(figure is seen for seen in self._seen):
                     self._show(figure)

@@ -16,11 +16,11 @@ from cloister.exact import decode, encode_own, printable
 ROOT = "/workspace"
 OUT = "out"
 EMPTY_TMPFS = 40  # of a directory there, which grows by 20 with each entry (BOGO_DIRENT_SIZE of the kernel's mm/shmem.c)
-MOST_NAMED = 100  # in a result
-MOST_ENTRIES = 10_000  # that a walk visits
-MOST_DEPTH = 16
-MOST_PATH = 255  # bytes
-MOST_CHUNK = 1024 * 1024
+MAX_NAMED = 100  # in a result
+MAX_ENTRIES = 10_000  # that a walk visits
+MAX_DEPTH = 16
+MAX_PATH = 255  # bytes
+MAX_CHUNK = 1024 * 1024
 
 _DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
 _types = None
@@ -47,7 +47,7 @@ def _is_shown(path):
         data = path.encode("utf-8")
     except UnicodeEncodeError:
         return False
-    return len(data) <= MOST_PATH and not any(
+    return len(data) <= MAX_PATH and not any(
         c < " " or "\x7f" <= c < "\xa0" or c in "\u2028\u2029" for c in path
     )
 
@@ -69,13 +69,13 @@ class Files:
 
     def changed(self):
         """(files made or changed since the last time, how many there are of those): described, sorted, at most
-        MOST_NAMED. What is beyond the bounds of the walk is counted as one more."""
+        MAX_NAMED. What is beyond the bounds of the walk is counted as one more."""
         if not self._known and self._core.directory_size(self._out_bytes) in (-1, self._empty):
             return [], 0  # the usual case: nothing has to be opened
         found, cut = self._walk()
         before, self._known = self._known, {path: key for path, (key, size) in found.items()}
         new = sorted(path for path, key in self._known.items() if before.get(path) != key)
-        named = [path for path in new if _is_shown(path)][:MOST_NAMED]
+        named = [path for path in new if _is_shown(path)][:MAX_NAMED]
         return [self._describe(path, found[path][1]) for path in named], len(new) + cut
 
     def all(self, most):
@@ -90,7 +90,7 @@ class Files:
     def _walk(self):
         """({path: (key, size)}, whether there is more)"""
         found = {}
-        left = [MOST_ENTRIES]
+        left = [MAX_ENTRIES]
         try:
             fd = os_open(self._out, _DIRECTORY)
         except OSError:
@@ -121,7 +121,7 @@ class Files:
         return whole
 
     def _walk_below(self, fd, name, prefix, depth, found, left):
-        if depth == MOST_DEPTH:
+        if depth == MAX_DEPTH:
             return False
         below = os_open(name, _DIRECTORY, dir_fd=fd)
         try:
@@ -191,7 +191,7 @@ class Files:
         return opened
 
     def _fetch(self, request):
-        offset, length = request["offset"], min(request["length"], MOST_CHUNK)
+        offset, length = request["offset"], min(request["length"], MAX_CHUNK)
         fd = self._open(request["path"], O_RDONLY)
         try:
             data = pread(fd, length, offset)

@@ -6,11 +6,11 @@ the last word, and a check here must not refuse what it would take.
 
 import re
 
-MOST_DEPTH = 64
-MOST_STEPS = 200_000
-MOST_PATTERN = 1_000  # characters of a pattern, which comes from the server
-MOST_MATCHED = 100_000  # characters of a value that it is matched against
-MOST_UNIQUE = 2_000
+MAX_DEPTH = 64
+MAX_STEPS = 200_000
+MAX_PATTERN = 1_000  # characters of a pattern, which comes from the server
+MAX_MATCHED = 100_000  # characters of a value that it is matched against
+MAX_UNIQUE = 2_000
 
 _TYPES = {
     "string": lambda v: isinstance(v, str),
@@ -95,7 +95,7 @@ class _Checker:
 
     def check(self, value, schema, path, depth):
         self._steps += 1
-        if depth > MOST_DEPTH or self._steps > MOST_STEPS or schema is True:
+        if depth > MAX_DEPTH or self._steps > MAX_STEPS or schema is True:
             return None
         if schema is False:
             return "%s is not allowed" % _place(path)
@@ -201,7 +201,7 @@ class _Checker:
             if wrong:
                 return wrong
         if "not" in schema and not isinstance(schema["not"], bool):
-            if self.check(value, schema["not"], path, depth) is None and self._steps < MOST_STEPS:
+            if self.check(value, schema["not"], path, depth) is None and self._steps < MAX_STEPS:
                 return "%s is what it must not be (%s)" % (_place(path), show(value))
         return self._check_alternatives(value, schema, path, depth) or self._check_if(
             value, schema, path, depth
@@ -210,7 +210,7 @@ class _Checker:
     def _check_alternatives(self, value, schema, path, depth):
         for word in ("anyOf", "oneOf"):
             wrongs = [self.check(value, of, path, depth) for of in _list(schema, word)]
-            if not wrongs or depth >= MOST_DEPTH:
+            if not wrongs or depth >= MAX_DEPTH:
                 continue
             if None not in wrongs:
                 return " or ".join(dict.fromkeys(wrongs))
@@ -259,7 +259,7 @@ def _check_string(value, schema, path):
 
 def _matches(pattern, text):
     """True, False, or None if it cannot be decided."""
-    if len(pattern) > MOST_PATTERN or len(text) > MOST_MATCHED:
+    if len(pattern) > MAX_PATTERN or len(text) > MAX_MATCHED:
         return None
     try:
         return re.search(pattern, text) is not None
@@ -296,7 +296,7 @@ def _check_length(value, schema, path):
         return "%s has %d items; at most %s are allowed" % (_place(path), len(value), most)
     if len(value) < least:
         return "%s has %d items; at least %s are needed" % (_place(path), len(value), least)
-    if schema.get("uniqueItems") is True and len(value) <= MOST_UNIQUE:
+    if schema.get("uniqueItems") is True and len(value) <= MAX_UNIQUE:
         for index, item in enumerate(value):
             if any(equal(item, other) for other in value[:index]):
                 return "%s has the item %s twice" % (_place(path), show(item))

@@ -3,8 +3,8 @@
 from cloister.names import identifier
 from cloister.schema import resolve, show
 
-MOST_TYPE = 160  # characters of one type
-MOST_LINE = 600
+MAX_TYPE = 160  # characters of one type
+MAX_LINE = 600
 _NAMES = {
     "string": "str",
     "integer": "int",
@@ -44,12 +44,12 @@ def type_text(schema, root, depth=0):
 
 
 def _union(texts):
-    return _cut(" | ".join(dict.fromkeys(texts)), MOST_TYPE) or "Any"
+    return _cut(" | ".join(dict.fromkeys(texts)), MAX_TYPE) or "Any"
 
 
 def _named(name, schema, root, depth):
     if name == "array" and isinstance(schema.get("items"), dict):
-        return _cut("list[%s]" % type_text(schema["items"], root, depth + 1), MOST_TYPE)
+        return _cut("list[%s]" % type_text(schema["items"], root, depth + 1), MAX_TYPE)
     members = schema.get("properties")
     if name == "object" and isinstance(members, dict) and members and depth < 3:
         required = schema.get("required")
@@ -58,7 +58,7 @@ def _named(name, schema, root, depth):
             '"%s"%s: %s' % (key, "" if key in required else "?", type_text(of, root, depth + 1))
             for key, of in members.items()
         ]
-        return _cut("{%s}" % ", ".join(parts), MOST_TYPE)
+        return _cut("{%s}" % ", ".join(parts), MAX_TYPE)
     return _NAMES.get(name, "Any") if isinstance(name, str) else "Any"
 
 
@@ -89,7 +89,7 @@ def line(name, input_schema, output_schema=None):
     returned = returned_schema(output_schema, name)
     if returned is not None:
         text += " -> %s" % type_text(returned, output_schema)
-    return _cut(text, MOST_LINE)
+    return _cut(text, MAX_LINE)
 
 
 def _python(value):

@@ -7,10 +7,10 @@ from collections import deque
 
 # What a session keeps, whatever the number of its cells. A cell that defines nothing is not looked at again once it is
 # over, but by exceptions that were kept: those of the last ones will do.
-MOST_PLAIN = 1_000
-MOST_DEFINING = 10_000
+MAX_PLAIN = 1_000
+MAX_DEFINING = 10_000
 SLACK = 100  # that many are checked and dropped at a time
-MOST_CHARACTERS = 16 * 1024 * 1024
+MAX_CHARACTERS = 16 * 1024 * 1024
 LARGE = 64 * 1024  # characters of a cell from which on the bounds are checked at once
 
 _cells = {}  # file name -> source, in order of execution
@@ -30,7 +30,7 @@ class _Kept:
     def add(self, name):
         self._names.append(name)
         self._characters += len(_cells[name])
-        if len(self._names) > self._most or self._characters > MOST_CHARACTERS:
+        if len(self._names) > self._most or self._characters > MAX_CHARACTERS:
             self._give_up()
 
     def clear(self):
@@ -38,13 +38,13 @@ class _Kept:
         self._characters = 0
 
     def _give_up(self):
-        while len(self._names) > self._most - SLACK or self._characters > MOST_CHARACTERS and len(self._names) > 1:
+        while len(self._names) > self._most - SLACK or self._characters > MAX_CHARACTERS and len(self._names) > 1:
             oldest = self._names.popleft()
             self._characters -= len(_cells[oldest])
             _forget(oldest)
 
 
-_plain, _defining = _Kept(MOST_PLAIN), _Kept(MOST_DEFINING)
+_plain, _defining = _Kept(MAX_PLAIN), _Kept(MAX_DEFINING)
 
 
 def _forget(name):

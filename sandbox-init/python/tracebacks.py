@@ -7,8 +7,8 @@ import traceback
 from cloister import packages, sources
 from cloister.exact import printable
 
-TEXT_MOST = 64 * 1024
-MESSAGE_MOST = 8 * 1024
+TEXT_MAX = 64 * 1024
+MESSAGE_MAX = 8 * 1024
 
 # The directory of these files, or "<cloister>" where they are embedded.
 OURS = (lambda: 0).__code__.co_filename.rpartition("/")[0] + "/"
@@ -33,8 +33,8 @@ def describe(error, interrupted=False):
     kind = KeyboardInterrupt if interrupted else type(error)
     described = {
         "type": printable(_name(kind)),
-        "message": "" if interrupted else cut(printable(_message(error)), MESSAGE_MOST) + packages.hint(error),
-        "traceback": cut(printable(_text(error, interrupted)), TEXT_MOST),
+        "message": "" if interrupted else cut(printable(_message(error)), MESSAGE_MAX) + packages.hint(error),
+        "traceback": cut(printable(_text(error, interrupted)), TEXT_MAX),
     }
     line = _line(error)
     if line is not None:
@@ -110,7 +110,7 @@ def _plain_text(error):
         tb = tb.tb_next
     if lines:
         lines.insert(0, "Traceback (most recent call last):\n")
-    lines.append("%s: %s\n" % (_name(type(error)), cut(_message(error), MESSAGE_MOST)))
+    lines.append("%s: %s\n" % (_name(type(error)), cut(_message(error), MESSAGE_MAX)))
     return "".join(lines)
 
 

@@ -12,7 +12,7 @@
 struct session {
         struct session_plan plan;
         const struct template_plan *template; /* its mounts, its network */
-        int fds[SESSION_FD_MOST];
+        int fds[SESSION_FD_MAX];
         struct error error; /* set by PID 1 when it could not become init */
         int rpc_fd;         /* in the worker: its channel */
         int release_fd;     /* in the worker: init writes one byte, non-dumpable and filtered */

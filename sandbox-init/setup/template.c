@@ -154,7 +154,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
         int r = prepare(err);
         while (r >= 0) {
                 struct template_message message;
-                size_t count = SESSION_FD_MOST;
+                size_t count = SESSION_FD_MAX;
 
                 prepare_network(&session);
                 if (is_idle_work_left)

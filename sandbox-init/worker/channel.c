@@ -13,13 +13,13 @@
 #include "sandbox-init/worker/owner.h"
 
 enum {
-        READ_LEAST =
+        READ_MIN =
                 32 *
                 1024, /* the buffer keeps that much when empty: no allocation for a small frame */
-        READ_MOST = 1024 * 1024,
-        PULL_MOST = 8 * 1024 * 1024, /* read before frames are handed on, unless one is longer */
-        BUFFERED_MOST = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
-        MEMFDS_MOST = 8, /* of frames that are read and not yet handed on */
+        READ_MAX = 1024 * 1024,
+        PULL_MAX = 8 * 1024 * 1024, /* read before frames are handed on, unless one is longer */
+        BUFFERED_MAX = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
+        MEMFDS_MAX = 8, /* of frames that are read and not yet handed on */
 };
 
 #define SEALS (F_SEAL_GROW | F_SEAL_WRITE)
@@ -30,13 +30,13 @@ static struct {
         int own_fd, own_release;    /* the session's, while the channel is diverted */
         bool is_diverted, was_read; /* was_read: bytes of the session's channel */
         struct buffer in;
-        int memfds[MEMFDS_MOST]; /* in the order of their frames; negative errno for a lost one */
+        int memfds[MEMFDS_MAX]; /* in the order of their frames; negative errno for a lost one */
         unsigned n_memfds;
         struct lock sending;
 } channel = {
         .fd = -1,
         .release = -1,
-        .in = BUFFER_INIT(BUFFERED_MOST),
+        .in = BUFFER_INIT(BUFFERED_MAX),
 };
 
 static void close_release(void)
@@ -103,7 +103,7 @@ static size_t missing(void)
 
 bool channel_full(void)
 {
-        return channel.in.length > BUFFERED_MOST / 2 || channel.n_memfds == MEMFDS_MOST;
+        return channel.in.length > BUFFERED_MAX / 2 || channel.n_memfds == MEMFDS_MAX;
 }
 
 /* The kernel returns the descriptors of one message at a time. If the descriptor table is full or
@@ -161,12 +161,12 @@ int channel_pull(void)
 
         if (await_release() < 0)
                 return -EPIPE;
-        while (channel.n_memfds < MEMFDS_MOST && (total < PULL_MOST || missing() > 0)) {
+        while (channel.n_memfds < MEMFDS_MAX && (total < PULL_MAX || missing() > 0)) {
                 size_t chunk = missing();
-                if (chunk < READ_LEAST)
-                        chunk = READ_LEAST;
-                if (chunk > READ_MOST)
-                        chunk = READ_MOST;
+                if (chunk < READ_MIN)
+                        chunk = READ_MIN;
+                if (chunk > READ_MAX)
+                        chunk = READ_MAX;
                 int r = buffer_reserve(&channel.in, chunk);
                 if (r == -EMSGSIZE)
                         return 0;

@@ -11,7 +11,7 @@
 #include "supervisor/mcp/server.h"
 
 enum {
-        LINE_MAX_BYTES = LINES_MOST + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
+        LINE_MAX_BYTES = LINES_MAX + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
         LAST_FLUSH_MS = 100,
 };
 

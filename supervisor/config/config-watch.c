@@ -15,8 +15,8 @@
 
 enum {
         PLACES_MAX = 2048,
-        SETTLE_MS = 150,  /* joins an editor's write, rename and chmod to one change */
-        SETTLE_MOST = 10, /* so often at most: something may change all the time */
+        SETTLE_MS = 150, /* joins an editor's write, rename and chmod to one change */
+        SETTLE_MAX = 10, /* so often at most: something may change all the time */
 };
 
 enum {
@@ -161,7 +161,7 @@ static void settle(struct config_watch *w)
 {
         struct timeval in = {.tv_usec = SETTLE_MS * 1000};
 
-        if (w->delays++ < SETTLE_MOST)
+        if (w->delays++ < SETTLE_MAX)
                 event_add(w->settled, &in);
 }
 

@@ -420,7 +420,7 @@ int hub_call_new(struct event_base *base, struct call_outbox *outbox,
         /* The server's own timeout is for the answer; its start has another. */
         call->timeout_ms = request->timeout_ms ? request->timeout_ms : own;
         call->limits_all = request->timeout_ms != 0;
-        buffer_init(&call->params, LINES_MOST);
+        buffer_init(&call->params, LINES_MAX);
         evtimer_assign(&call->deadline, base, on_deadline, call);
         call->tool = strdup(request->tool);
         int r = call->tool ? write_params(&call->params, request->tool, request->arguments)
@@ -493,7 +493,7 @@ struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size
         if (jsonrpc_guess_id(line, n, &id))
                 return find_number(calls, id);
         /* Many servers write the id last: a line that was cut does not have it. */
-        return n == LINES_MOST ? find_only(calls) : NULL;
+        return n == LINES_MAX ? find_only(calls) : NULL;
 }
 
 void hub_call_answer_invalid(struct hub_call *call, const char *why)

@@ -333,7 +333,7 @@ void connection_open(struct connection *c, const int fds[3])
                 fd_set_nonblocking(fds[i], 1);
         c->last_id = 0;
         c->is_modern = false;
-        lines_init(&c->lines, LINES_MOST);
+        lines_init(&c->lines, LINES_MAX);
         lines_init(&c->stderr_lines, CONNECTION_STDERR_LINE_MAX);
         buffer_init(&c->queue, CONNECTION_QUEUE_MAX + 1024 * 1024);
         event_assign(&c->writable, c->base, fds[0], EV_WRITE, on_writable, c);

@@ -3,7 +3,7 @@
  * log; what is sent to it waits in a queue. Internal to the hub.
  *
  * A connection is opened for each process of a server in turn. What a server can make grow is
- * bounded: a message (LINES_MOST), the queue, a line of stderr, how much of its output is read in a
+ * bounded: a message (LINES_MAX), the queue, a line of stderr, how much of its output is read in a
  * period of time.
  */
 #pragma once
@@ -28,7 +28,7 @@ struct connection_host {
         /* A line of stdout. Returns whether it was expected; others count as a flood when they are
          * many. May close the connection, as may all that follow. */
         bool (*line)(void *data, const char *line, size_t n);
-        /* The beginning of a line above LINES_MOST; the rest is skipped. */
+        /* The beginning of a line above LINES_MAX; the rest is skipped. */
         void (*oversized)(void *data, const char *line, size_t n);
         /* stdin or stdout was closed by the process. */
         void (*cut)(void *data);

@@ -153,7 +153,7 @@ static bool on_message(struct hub_server *s, struct jsonrpc_message *m)
 /* An answer outlives the batch that it came in: each element becomes a message of its own. */
 static bool on_batch_element(struct hub_server *s, yyjson_val *element)
 {
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MOST);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MAX);
         _cleanup_jsonrpc_ struct jsonrpc_message m = {};
         struct error err = {};
 
@@ -205,7 +205,7 @@ void hub_server_on_oversized(struct hub_server *s, const char *line, size_t n)
 
         if (connection_may_warn(s->connection))
                 log_warning("server %s: skipped a line of more than %d MiB", s->config->name,
-                            LINES_MOST / (1024 * 1024));
+                            LINES_MAX / (1024 * 1024));
         if (call)
                 hub_call_answer_invalid(call, "it is larger than 64 MiB");
 }

@@ -300,7 +300,7 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
         int r = check_room(c, length);
         if (r < 0)
                 return r;
-        bool may = type == FRAME_RETURN && length >= MEMFD_FRAME_LEAST &&
+        bool may = type == FRAME_RETURN && length >= MEMFD_FRAME_MIN &&
                    c->memfds.n < MEMFD_QUEUE_MAX;
         if (!may || append_memfd(c, type, id, parts, n, length) < 0)
                 r = frame_append_parts(&c->out, type, id, parts, n);

@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 
 enum {
-        MEMFD_FRAME_LEAST = 1024 * 1024, /* shorter ones are as fast in the stream */
+        MEMFD_FRAME_MIN = 1024 * 1024, /* shorter ones are as fast in the stream */
         MEMFD_QUEUE_MAX = 8, /* of a session at a time: each takes a descriptor of the broker */
 };
 

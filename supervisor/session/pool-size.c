@@ -19,7 +19,7 @@ void pool_size_note(struct pool_size *size, uint64_t now, double make_us)
 {
         double level = level_at(size, now, make_us) + 1;
 
-        size->level = level < CONFIG_POOL_MOST ? level : CONFIG_POOL_MOST;
+        size->level = level < CONFIG_POOL_MAX ? level : CONFIG_POOL_MAX;
         size->level_us = now;
         if (round_up(size->level) > size->peak)
                 size->peak = round_up(size->level);

@@ -17,8 +17,8 @@
 
 enum {
         MAKE_US = 10000, /* taken for granted until one was made */
-        MAKE_LEAST_US = 500,
-        MAKE_MOST_US = 100000, /* longer ones waited for an image or a template */
+        MAKE_MIN_US = 500,
+        MAKE_MAX_US = 100000, /* longer ones waited for an image or a template */
 };
 
 enum spare_state {
@@ -438,7 +438,7 @@ static void note_duration(struct pool *p, const struct spare *spare)
 {
         double us = (double)(spare->ready_us - spare->asked_us);
 
-        us = us < MAKE_LEAST_US ? MAKE_LEAST_US : us > MAKE_MOST_US ? MAKE_MOST_US : us;
+        us = us < MAKE_MIN_US ? MAKE_MIN_US : us > MAKE_MAX_US ? MAKE_MAX_US : us;
         p->make_us += (us - p->make_us) / 4;
 }
 

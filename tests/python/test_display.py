@@ -127,10 +127,10 @@ class Display(DisplayTest):
 
     def test_between_cells(self):
         self.displays.end()
-        for _ in range(display_module.MOST_HELD + 1):
+        for _ in range(display_module.MAX_HELD + 1):
             self.assertEqual(self.show(PNG), ([], ""))
         self.displays.begin(4)
-        self.assertEqual([sent[:2] for sent in self.core.sent], [(DISPLAY, 4)] * display_module.MOST_HELD)
+        self.assertEqual([sent[:2] for sent in self.core.sent], [(DISPLAY, 4)] * display_module.MAX_HELD)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Encode(unittest.TestCase):
 
     def test_depth_is_bounded(self):
         value = []
-        for _ in range(exact.MOST_DEPTH - 2):
+        for _ in range(exact.MAX_DEPTH - 2):
             value = [value]
         exact.encode_guest(value)
         for _ in range(10):

@@ -90,12 +90,12 @@ class Changed(FilesTest):
         self.assertEqual(self.changed(), (["fine \u00e9.txt"], 4))
 
     def test_bounds(self):
-        for i in range(files.MOST_NAMED + 7):
+        for i in range(files.MAX_NAMED + 7):
             self.write("f%04d" % i)
         named, total = self.changed()
-        self.assertEqual((len(named), named[0], total), (files.MOST_NAMED, "f0000", files.MOST_NAMED + 7))
-        self.addCleanup(setattr, files, "MOST_ENTRIES", files.MOST_ENTRIES)
-        files.MOST_ENTRIES = 10
+        self.assertEqual((len(named), named[0], total), (files.MAX_NAMED, "f0000", files.MAX_NAMED + 7))
+        self.addCleanup(setattr, files, "MAX_ENTRIES", files.MAX_ENTRIES)
+        files.MAX_ENTRIES = 10
         self.assertEqual(files.Files(guest.Disk(), self.root).changed()[1], 11)
         self.assertEqual(len(files.Files(guest.Disk(), self.root).all(5)[0]), 5)
 
@@ -131,8 +131,8 @@ class Fetch(FilesTest):
         self.assertTrue(self.fetch("out/a", 500)["eof"])
 
     def test_no_more_than_a_chunk(self):
-        self.write("a", bytes(files.MOST_CHUNK + 1))
-        self.assertEqual(len(base64.b64decode(self.fetch("out/a", 0, 1 << 40)["data"])), files.MOST_CHUNK)
+        self.write("a", bytes(files.MAX_CHUNK + 1))
+        self.assertEqual(len(base64.b64decode(self.fetch("out/a", 0, 1 << 40)["data"])), files.MAX_CHUNK)
 
     def test_empty(self):
         self.write("a", b"")

@@ -123,26 +123,26 @@ static void test_bound(void)
         struct rig r;
 
         open_rig(&r);
-        check_eq_int(send_return(&r, 1, MEMFD_FRAME_LEAST - 1), 0);
+        check_eq_int(send_return(&r, 1, MEMFD_FRAME_MIN - 1), 0);
         check_eq_int(receive(&r, &header), -1);
         check_eq_int(header.flags, 0);
-        check_eq_int(send_return(&r, 2, MEMFD_FRAME_LEAST), 0);
+        check_eq_int(send_return(&r, 2, MEMFD_FRAME_MIN), 0);
         int fd = receive(&r, &header);
         check_eq_int(header.flags, FRAME_IN_MEMFD);
-        check_eq_int(header.length, MEMFD_FRAME_LEAST);
+        check_eq_int(header.length, MEMFD_FRAME_MIN);
         check_eq_int(header.id, 2);
         struct stat st;
         check_eq_int(fstat(fd, &st), 0);
-        check_eq_int(st.st_size, MEMFD_FRAME_LEAST);
+        check_eq_int(st.st_size, MEMFD_FRAME_MIN);
         char text[2] = "";
-        check_eq_int(pread(fd, text, 1, MEMFD_FRAME_LEAST - 1), 1);
+        check_eq_int(pread(fd, text, 1, MEMFD_FRAME_MIN - 1), 1);
         check_eq_str(text, "c");
         check((fcntl(fd, F_GET_SEALS) & (F_SEAL_WRITE | F_SEAL_GROW)) ==
               (F_SEAL_WRITE | F_SEAL_GROW));
         close(fd);
         /* Only a RETURN may. */
-        char *text2 = calloc(1, MEMFD_FRAME_LEAST);
-        const struct iovec part = {text2, MEMFD_FRAME_LEAST};
+        char *text2 = calloc(1, MEMFD_FRAME_MIN);
+        const struct iovec part = {text2, MEMFD_FRAME_MIN};
         check_eq_int(channel_send_parts(&r.channel, FRAME_CATALOG, 3, &part, 1), 0);
         check_eq_int(receive(&r, &header), -1);
         check_eq_int(header.type, FRAME_CATALOG);
@@ -160,8 +160,8 @@ static void test_order(void)
         for (uint64_t id = 0; id < 12; id++)
                 check_eq_int(send_return(&r, id,
                                          id % 3 == 0   ? 10
-                                         : id % 3 == 1 ? MEMFD_FRAME_LEAST
-                                                       : MEMFD_FRAME_LEAST - 1),
+                                         : id % 3 == 1 ? MEMFD_FRAME_MIN
+                                                       : MEMFD_FRAME_MIN - 1),
                              0);
         for (uint64_t id = 0; id < 12; id++) {
                 int fd = receive(&r, &header);
@@ -223,14 +223,14 @@ static void test_end(void)
         struct rig r;
 
         open_rig(&r);
-        check_eq_int(send_return(&r, 1, MEMFD_FRAME_LEAST), 0);
-        check_eq_int(send_return(&r, 2, MEMFD_FRAME_LEAST), 0);
+        check_eq_int(send_return(&r, 1, MEMFD_FRAME_MIN), 0);
+        check_eq_int(send_return(&r, 2, MEMFD_FRAME_MIN), 0);
         int first = receive(&r, &header), second = receive(&r, &header);
         channel_take_back(&r.channel, 1);
         check_eq_int(fstat(first, &st), 0);
         check_eq_int(st.st_size, 0);
         check_eq_int(fstat(second, &st), 0);
-        check_eq_int(st.st_size, MEMFD_FRAME_LEAST);
+        check_eq_int(st.st_size, MEMFD_FRAME_MIN);
         close_rig(&r);
         check_eq_int(fstat(second, &st), 0);
         check_eq_int(st.st_size, 0);
@@ -254,15 +254,15 @@ static void test_no_descriptors(void)
         unlink(fifo);
         rmdir(path);
         open_with(&r, fd);
-        check_eq_int(send_return(&r, 1, 2 * MEMFD_FRAME_LEAST), 0);
-        check_eq_int(send_return(&r, 2, 2 * MEMFD_FRAME_LEAST), 0);
+        check_eq_int(send_return(&r, 1, 2 * MEMFD_FRAME_MIN), 0);
+        check_eq_int(send_return(&r, 2, 2 * MEMFD_FRAME_MIN), 0);
         check_eq_int(send_return(&r, 3, 5), 0);
         for (int i = 0; i < 1000 && r.frames < 3; i++) {
                 spin(&r);
                 if (r.frames == 2) {
                         check_eq_int(r.header.flags, 0);
-                        check_eq_int(r.header.length, 2 * MEMFD_FRAME_LEAST);
-                        check_eq_int(strspn(r.got, "c"), 2 * MEMFD_FRAME_LEAST);
+                        check_eq_int(r.header.length, 2 * MEMFD_FRAME_MIN);
+                        check_eq_int(strspn(r.got, "c"), 2 * MEMFD_FRAME_MIN);
                 }
         }
         check_eq_int(r.frames, 3);

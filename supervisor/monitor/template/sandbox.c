@@ -24,7 +24,7 @@ struct sandbox {
         struct cgroup *cgroup; /* NULL: limited by rlimits */
         pid_t pid;
         int pidfd;
-        int inner[SESSION_FD_MOST];
+        int inner[SESSION_FD_MAX];
         bool is_placed;        /* PID 1 was cloned into the control group */
         int rpc, out, err_out; /* the broker's ends, until they are sent */
         int report, control;   /* init's */
@@ -139,7 +139,7 @@ const int *sandbox_inner_fds(const struct sandbox *s)
 
 void sandbox_close_inner(struct sandbox *s)
 {
-        fd_close_many(s->inner, SESSION_FD_MOST);
+        fd_close_many(s->inner, SESSION_FD_MAX);
 }
 
 bool sandbox_lend_cgroup(struct sandbox *s, uid_t uid, gid_t gid)
