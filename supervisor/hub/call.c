@@ -214,6 +214,9 @@ static void step(struct hub_call *call, enum call_event event)
 /* ---- what happens to a call ---- */
 
 static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const char *format,
+                        va_list args) __attribute__((format(printf, 3, 0)));
+
+static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const char *format,
                         va_list args)
 {
         vsnprintf(call->message, sizeof(call->message), format, args);

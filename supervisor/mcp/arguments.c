@@ -226,7 +226,8 @@ static int refuse_unknown(const char *name, struct error *err)
 {
         const char *meant = run_arguments_meant(name);
 
-        if (meant)
+        /* "profile" is unknown where no profile is the agent's to choose. */
+        if (meant && strcmp(meant, name) != 0)
                 return error_set(err, EINVAL, "unknown argument \"%.*s\": did you mean \"%s\"?",
                                  NAME_MAX_SHOWN, name, meant);
         return error_set(

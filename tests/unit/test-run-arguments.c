@@ -132,7 +132,8 @@ static void test_profile(void)
         struct run_arguments a;
         struct error err = {};
 
-        check_has(parse("{\"code\":\"1\",\"profile\":\"a\"}", &a), "unknown argument \"profile\"");
+        check_has(parse("{\"code\":\"1\",\"profile\":\"a\"}", &a),
+                  "unknown argument \"profile\": run_python takes code");
         check(with);
         check_ok(config_add(with, "test.json", text, strlen(text), &err));
         check_ok(config_finish(with, &err));
