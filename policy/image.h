@@ -27,7 +27,7 @@
 #include "base/error.h"
 #include "policy/template-link.h"
 
-/* IMAGE_RECIPE: what the builder makes of an interpreter; grows when that is to be made anew. */
+/* IMAGE_RECIPE: the version of the builder's output; raise it when old images must be rebuilt. */
 enum { IMAGE_FORMAT = 1, IMAGE_RECIPE = 2, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };
 enum { IMAGE_PARTS_MAX = 1024 * 1024, IMAGE_KEY_SIZE = 17 };
 

@@ -88,8 +88,8 @@ def restore_descriptors():
 
 
 def restore(are_open=False):
-    """Before a cell: makes anew what was closed. What the code put in the place of a stream stays. are_open: the
-    descriptors are known to be."""
+    """Before a cell: opens again what was closed. A stream that the code replaced stays. are_open: the descriptors are
+    known to be open."""
     if not are_open:
         restore_descriptors()
     try:

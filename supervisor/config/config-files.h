@@ -25,8 +25,9 @@ struct config_files;
  * file that is broken or refused is an error when it was named itself; in a directory it is skipped
  * and logged.
  *
- * before: NULL, or what was opened when they are read anew: a pipe's content is taken from there,
- * and a file of a directory that was good then and is broken now is an error.
+ * before: NULL at the first reading. At a later one, the files of the previous reading: the content
+ * of a pipe is taken from them, and a file of a directory that was valid then and is invalid now is
+ * an error.
  */
 int config_files_open(const char *const *paths, size_t n, bool trusted_only,
                       const struct config_files *before, struct config *config,

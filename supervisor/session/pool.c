@@ -525,7 +525,7 @@ bool pool_ended(struct pool *p, uint32_t target)
 
 /* ---- the config ---- */
 
-/* A profile keeps its numbers under its name, but whether it is expected is decided anew, and its
+/* A profile keeps its numbers under its name, but whether it is expected is decided again, and its
  * template may be another one. */
 static void match_sizes(struct pool *p)
 {

@@ -1,9 +1,9 @@
-/* Who asks sessions for cells in a test, and remembers how they ended. */
+/* Starts cells in sessions and records how they ended. */
 #pragma once
 
 #include "tests/unit/fake-monitor.h"
 
-/* What the end of a cell was; text is copied since the cell goes. */
+/* How a cell ended. The text is copied because the cell is freed. */
 struct end {
         int count;
         enum cell_status status;
@@ -74,7 +74,7 @@ static inline struct cell *ask(struct fake *f, struct end *end, const char *code
         return cell;
 }
 
-/* A first cell that ran well, so that there is state to lose. */
+/* Runs a first cell without an error, so that the session has state to lose. */
 static inline void warm_up(struct fake *f)
 {
         struct end end;

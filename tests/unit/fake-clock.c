@@ -14,8 +14,8 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms);
 int poll(struct pollfd *fds, unsigned long n, int timeout_ms);
 int __poll_chk(struct pollfd *fds, unsigned long n, int timeout_ms, size_t size);
 
-static int64_t offset_ns;  /* of the real time, while time passes */
-static int64_t stopped_ns; /* the time, while it stands */
+static int64_t offset_ns;  /* added to the real time while the clock runs */
+static int64_t stopped_ns; /* the time while the clock is stopped */
 static bool stands, skips_idle;
 
 static int64_t real_ns(clockid_t id)
@@ -49,7 +49,7 @@ void fake_clock_skip_idle(bool on)
 
 int clock_gettime(clockid_t id, struct timespec *ret)
 {
-        /* The coarse one is libevent's. */
+        /* libevent uses the coarse clock. */
         if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_COARSE)
                 return (int)syscall(SYS_clock_gettime, id, ret);
         int64_t ns = stands ? stopped_ns : real_ns(id) + offset_ns;

@@ -1,4 +1,5 @@
-/* An MCP server with a monitor, a worker and a hub that the test plays: lines in, messages out. */
+/* An MCP server whose monitor, worker and tool provider are fakes: the test sends lines and takes
+ * messages. */
 #pragma once
 
 #include "supervisor/mcp/result.h"
@@ -22,7 +23,8 @@ static inline void open_server(void)
 
         fake_open(&f);
         buffer_init(&sent, 256 * 1024 * 1024);
-        check_ok(mcp_server_new(&server, f.base, f.config, &fake_tools, f.sessions, &host, &err));
+        check_ok(mcp_server_new(&server, f.base, f.config, &fake_tool_provider, f.sessions, &host,
+                                &err));
 }
 
 static inline void close_server(void)
@@ -33,13 +35,13 @@ static inline void close_server(void)
         buffer_done(&sent);
 }
 
-static inline void say(const char *line)
+static inline void send_line(const char *line)
 {
         mcp_server_line(server, line, strlen(line));
 }
 
-/* The oldest message sent, parsed; the caller frees. */
-static inline yyjson_doc *heard(void)
+/* Removes the oldest message that the server sent and parses it; the caller frees. */
+static inline yyjson_doc *take_message(void)
 {
         struct error err = {};
         yyjson_doc *doc = NULL;
@@ -52,7 +54,7 @@ static inline yyjson_doc *heard(void)
         return doc;
 }
 
-static inline void check_heard(const char *expected)
+static inline void check_message(const char *expected)
 {
         const char *end = sent.length ? memchr(buffer_bytes(&sent), '\n', sent.length) : NULL;
 
@@ -62,14 +64,14 @@ static inline void check_heard(const char *expected)
         buffer_consume(&sent, n + 1);
 }
 
-static inline void check_silence(void)
+static inline void check_no_message(void)
 {
         check_eq_int(sent.length, 0);
 }
 
 static inline void check_error(int64_t code, const char *id_json, const char *part)
 {
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         yyjson_val *root = yyjson_doc_get_root(doc), *error = yyjson_obj_get(root, "error");
         _cleanup_buffer_ struct buffer id = BUFFER_INIT(1024);
         int64_t n = 0;

@@ -1,6 +1,6 @@
 /*
- * A monitor and a worker for tests of sessions: the test is both. All runs in the test's own process,
- * so the clock stands still (fake-clock.h) and moves only in fake_run_ms() and fake_until().
+ * A monitor and a worker for tests of sessions: the test plays both. Everything runs in the test's own
+ * process, so the clock is stopped (fake-clock.h) and moves only in fake_run_ms() and fake_until().
  */
 #pragma once
 
@@ -17,9 +17,9 @@
 #include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
 #include "tests/unit/fake-clock.h"
-#include "tests/unit/fake-hub.h"
+#include "tests/unit/fake-tools.h"
 
-/* A config that is good. */
+/* A valid config. */
 static inline struct config *fake_config(const char *text)
 {
         struct config *config = config_new();
@@ -37,7 +37,7 @@ struct fake {
         struct sessions *sessions;
         int creates, interrupts, kills, freezes, thaws;
         bool refuse_create;
-        uint32_t profile;        /* that the newest was asked for */
+        uint32_t profile;        /* of the newest request */
         uint32_t serial, target; /* newest */
         int rpc, out, err;       /* the worker's ends, of the newest sandbox */
         int cpu, memory;
@@ -96,9 +96,9 @@ static inline void fake_open(struct fake *f)
         f->base = event_base_new();
         f->config = config_new();
         check(f->base && f->config);
-        fake_hub_reset("{\"servers\":[]}");
-        check_ok(sessions_new(&f->sessions, f->base, f->config, &fake_hello, &fake_tools, &requests,
-                              &err));
+        fake_tools_reset("{\"servers\":[]}");
+        check_ok(sessions_new(&f->sessions, f->base, f->config, &fake_hello, &fake_tool_provider,
+                              &requests, &err));
 }
 
 static inline void fake_close_worker(struct fake *f)
@@ -120,11 +120,11 @@ static inline void fake_done(struct fake *f)
         event_base_free(f->base);
         config_free(f->config);
         buffer_done(&f->in);
-        check_eq_int(fake_hub.n_calls, 0);
-        buffer_done(&fake_hub.catalogue);
+        check_eq_int(fake_tools.n_calls, 0);
+        buffer_done(&fake_tools.catalogue);
 }
 
-/* The session that most tests use. */
+/* The session of most tests. */
 static inline struct session *fake_session(struct fake *f)
 {
         struct session *session = sessions_find(f->sessions, "default");
@@ -139,7 +139,7 @@ static inline void fake_spin(struct fake *f)
                 event_base_loop(f->base, EVLOOP_NONBLOCK);
 }
 
-/* Runs the loop for a time of the fake clock, a millisecond in each turn. */
+/* Runs the loop for this time of the fake clock, one millisecond per turn. */
 static inline void fake_run_ms(struct fake *f, int ms)
 {
         for (int i = 0; i < ms; i++) {
@@ -217,7 +217,7 @@ static inline struct frame_header fake_read(struct fake *f, char *text, size_t s
                 event_base_loop(f->base, EVLOOP_NONBLOCK);
         }
         check_eq_int(r, 1);
-        if (text) { /* an EXEC has a byte 0 inside */
+        if (text) { /* an EXEC contains a zero byte */
                 size_t n = header.length < size ? header.length : size - 1;
                 memcpy(text, payload, n);
                 text[n] = '\0';

@@ -18,8 +18,8 @@ enum { TOO_LONG_S = 60 };
 static struct world *current;
 static int real_stderr = -1;
 
-/* Standard error is a file while a world stands, so that a test can read the log; a failed test
- * shows it. */
+/* Standard error is a file while a world is open, so that a test can read the log; a failed test
+ * prints it. */
 static void show_log(int signal_number)
 {
         static char text[64 * 1024];
@@ -30,7 +30,7 @@ static void show_log(int signal_number)
                 _exit(1);
 }
 
-/* The clock of a test stands still, so that this one is the kernel's. */
+/* The test's clock is stopped: this reads the kernel's. */
 static void on_alarm(int signal_number)
 {
         (void)signal_number;
@@ -202,7 +202,7 @@ void world_reload(struct world *w, const struct config *config)
 
 void world_shut(struct world *w)
 {
-        /* What is due by event_base_once() needs the hub. */
+        /* Callbacks of event_base_once() use the hub. */
         world_turn(w);
         event_del(&w->child);
         w->hub = hub_free(w->hub);
@@ -251,7 +251,7 @@ void world_turn(struct world *w)
 
 void world_pass_ms(struct world *w, unsigned ms)
 {
-        /* What is written meanwhile belongs to the time before. */
+        /* Lines that are written meanwhile count as logged before. */
         world_turn(w);
         fake_clock_advance_ms(ms);
         world_turn(w);
@@ -302,7 +302,7 @@ static char *text_of(yyjson_val *value)
         return text;
 }
 
-/* The text that goes to the sandbox is the value that was parsed. */
+/* The text that is sent to the sandbox parses to the same value. */
 static void check_text(const struct hub_result *result)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;

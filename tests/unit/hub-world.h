@@ -20,13 +20,13 @@ struct world {
         struct hub *hub;
         struct config config;
         struct config_server servers[WORLD_SERVERS];
-        const struct config_profile *profile; /* of all that is asked; NULL: none */
+        const struct config_profile *profile; /* for all requests; NULL: none */
         char *args[WORLD_SERVERS][WORLD_ARGS];
-        const struct config *used; /* of the hub now: config, unless a test reloads */
+        const struct config *used; /* the hub's current one: config, unless a test reloads */
         struct {
-                pid_t pid; /* 0: it has ended, and the hub knows */
+                pid_t pid; /* 0: it has ended and the hub was notified */
                 uint32_t index;
-        } runs[WORLD_RUNS]; /* the instance is the place, plus 1 */
+        } runs[WORLD_RUNS]; /* the instance is the index plus 1 */
         unsigned n_runs, n_stops, n_changed;
         struct event child;
         bool is_silent; /* the monitor does not answer */
@@ -53,32 +53,32 @@ void world_init(struct world *w);
  * index. */
 uint32_t world_add(struct world *w, const char *name, ...) __attribute__((sentinel));
 void world_open(struct world *w);
-/* Goes over to another config; its servers are copies of entries of `servers`. */
+/* Reloads with another config; its servers are copies of entries of `servers`. */
 void world_reload(struct world *w, const struct config *config);
-/* Ends the hub and its processes; world_open() may follow: the same state directory. */
+/* Ends the hub and its processes. world_open() may follow and uses the same state directory. */
 void world_shut(struct world *w);
 void world_done(struct world *w);
 
 /*
  * The clock of a world stands still (tests/unit/fake-clock.h): no timer of the hub fires unless the
- * test lets time pass. These run the loop until something is so; a test that lasts a real minute
- * fails, with the log.
+ * test lets time pass. These run the loop until a condition holds; a test that takes a minute
+ * of real time fails and prints the log.
  */
 void world_until(struct world *w, const bool *done);
 /* The server is in this state of the catalogue. */
 void world_until_state(struct world *w, const char *server, const char *state);
-/* The catalogue has so many tools of it. */
+/* The catalogue has this many tools of the server. */
 void world_until_tools(struct world *w, const char *server, size_t n);
-/* So many processes were started. */
+/* This many processes were started. */
 void world_until_runs(struct world *w, unsigned n);
-/* The log has the text, which stays there. */
+/* The log contains the text; the text is not removed. */
 void world_until_log(struct world *w, const char *part);
 
-/* Does what can be done without waiting. */
+/* Handles all events that are ready, without waiting. */
 void world_turn(struct world *w);
-/* The same, before and after so much time has passed. */
+/* The same, before and after this much time has passed. */
 void world_pass_ms(struct world *w, unsigned ms);
-/* Calls the server once: all that it was sent before is answered then. */
+/* Calls the server once: when this returns, it has answered all earlier messages. */
 void world_settle(struct world *w, const char *server);
 
 void world_begin(struct world *w, struct reply *reply, const char *server, const char *tool,
@@ -87,10 +87,10 @@ struct reply *world_call(struct world *w, const char *server, const char *tool,
                          const char *arguments);
 struct reply *reply_free(struct reply *reply);
 
-/* Of the catalogue: a member of a server, "" when it is absent; valid until the next call. */
+/* A member of a server in the catalogue, "" when it is absent; valid until the next call. */
 const char *world_member(struct world *w, const char *server, const char *member);
-/* How many tools of the server it holds. */
+/* The number of the server's tools in the catalogue. */
 size_t world_tools(struct world *w, const char *server);
 
-/* What was logged since the last time, valid until the next. */
+/* What was logged since the last call; valid until the next call. */
 const char *world_log(struct world *w);

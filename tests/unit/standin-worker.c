@@ -30,7 +30,7 @@ static void copy_file(const char *path)
                 printf("%s: %m\n", path);
 }
 
-/* Of the template, as it starts. */
+/* Only the template runs this, at its start. */
 static int null_inputs;
 
 static int is_null(int fd)
@@ -47,7 +47,7 @@ static int work(int channel)
         if (read(channel, &order, 1) != 1)
                 return 9;
         switch (order) {
-        case 's': /* what the kernel says of us */
+        case 's': /* what the kernel reports about this process */
                 printf("pid %d ppid %d uid %d gid %d channel %d\n", getpid(), getppid(), getuid(),
                        getgid(), channel);
                 printf("template has null: %d\n", null_inputs);

@@ -1,4 +1,4 @@
-/* Base64 both ways, and what is none. */
+/* Base64 encoding and decoding, and text that is not base64. */
 #include "base/base64.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@ static const struct seccomp_data data = {
         .args = {0x1122334455667788, UINT64_MAX},
 };
 
-/* The program's answer; its refusal is -1. */
+/* The program's result; -1 if it is refused. */
 static int64_t eval(const struct sock_filter *program, size_t n)
 {
         uint32_t ret = 0;
@@ -38,7 +38,7 @@ static void test_loads(void)
 {
         check_eq_int(EVAL(LD(0), RETA), 7);
         check_eq_int(EVAL(LD(4), RETA), 0xc000003e);
-        check_eq_int(EVAL(LD(16), RETA), 0x55667788); /* little-endian, as are our machines */
+        check_eq_int(EVAL(LD(16), RETA), 0x55667788); /* little-endian */
         check_eq_int(EVAL(LD(20), RETA), 0x11223344);
         check_eq_int(EVAL(BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), RETA), 64);
         check_eq_int(EVAL(LI(5), BPF_STMT(BPF_ST, 3), LI(0), BPF_STMT(BPF_LDX | BPF_MEM, 3),
@@ -78,7 +78,7 @@ static void test_jumps(void)
                 1);
 }
 
-/* What the kernel would not load, and above all what would read or run outside. */
+/* Programs that the kernel would not load, above all those that read or jump out of bounds. */
 static void test_refused(void)
 {
         check_eq_int(EVAL(LD(64), RETA), -1);

@@ -42,7 +42,8 @@ static void open_sink(struct writer *writer, int fd)
         check_ok(writer_open(writer, base, fd, &writer_owner, &err));
 }
 
-/* Many times what a pipe holds arrives in order, and the description stays blocking. */
+/* Much more data than the pipe's capacity arrives in order, and the open file description stays
+ * blocking. */
 static void check_sink(int to, int from, bool has_nowait)
 {
         enum { TOTAL = 6 * 1024 * 1024 };
@@ -74,7 +75,7 @@ static void check_sink(int to, int from, bool has_nowait)
         free(got);
 }
 
-static void test_sink_pipe(void)
+static void test_writer_pipe(void)
 {
         int fds[2];
 
@@ -84,8 +85,8 @@ static void test_sink_pipe(void)
         close(fds[1]);
 }
 
-/* As on a kernel that cannot write to a pipe without blocking when it is asked to. */
-static void test_sink_pipe_by_polling(void)
+/* As on a kernel that does not support non-blocking writes to a pipe (RWF_NOWAIT). */
+static void test_writer_pipe_by_polling(void)
 {
         int fds[2];
 
@@ -95,7 +96,7 @@ static void test_sink_pipe_by_polling(void)
         close(fds[1]);
 }
 
-static void test_sink_socket(void)
+static void test_writer_socket(void)
 {
         int fds[2];
 
@@ -105,7 +106,7 @@ static void test_sink_socket(void)
         close(fds[1]);
 }
 
-static void test_sink_file(void)
+static void test_writer_file(void)
 {
         struct writer writer;
         int fd = memfd_create("out", MFD_CLOEXEC);
@@ -121,7 +122,7 @@ static void test_sink_file(void)
         close(fd);
 }
 
-static void test_sink_broken(void)
+static void test_writer_broken(void)
 {
         struct writer writer;
         int fds[2];
@@ -132,13 +133,13 @@ static void test_sink_broken(void)
         writer_write(&writer, "x", 1);
         check_eq_int(broken, EPIPE);
         broken = 0;
-        writer_write(&writer, "y", 1); /* dropped, told once */
+        writer_write(&writer, "y", 1); /* dropped; the error is reported once */
         check_eq_int(broken, 0);
         writer_close(&writer);
         close(fds[1]);
 }
 
-static void test_sink_flush(void)
+static void test_writer_flush(void)
 {
         struct writer writer;
         int fds[2];
@@ -149,7 +150,7 @@ static void test_sink_flush(void)
         for (int i = 0; i < 100; i++)
                 writer_write(&writer, bytes, sizeof(bytes));
         check(!writer_is_empty(&writer));
-        writer_flush(&writer, 20); /* nobody reads: it comes back */
+        writer_flush(&writer, 20); /* nobody reads: it returns after the timeout */
         check(!writer_is_empty(&writer));
         writer_close(&writer);
         close(fds[0]);
@@ -191,7 +192,7 @@ static void check_lines(const char *expected)
                        expected);
 }
 
-static void test_source_pipe(void)
+static void test_reader_pipe(void)
 {
         struct reader source;
         int fds[2];
@@ -215,7 +216,7 @@ static void test_source_pipe(void)
         close(fds[0]);
 }
 
-static void test_source_file(void)
+static void test_reader_file(void)
 {
         struct reader source;
         int fd = memfd_create("in", MFD_CLOEXEC);
@@ -230,7 +231,7 @@ static void test_source_file(void)
         close(fd);
 }
 
-static void test_source_null(void)
+static void test_reader_null(void)
 {
         struct reader source;
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -242,7 +243,7 @@ static void test_source_null(void)
         close(fd);
 }
 
-static void test_source_too_long(void)
+static void test_reader_line_too_long(void)
 {
         struct reader source;
         int fds[2];
@@ -257,9 +258,9 @@ static void test_source_too_long(void)
         close(fds[1]);
 }
 
-/* Lines that had arrived before the pause come after it, and what is sent meanwhile stays in the
+/* Lines that arrived before the pause are delivered after it, and data sent meanwhile stays in the
  * pipe. */
-static void test_source_pause(void)
+static void test_reader_pause(void)
 {
         struct reader source;
         int fds[2];
@@ -285,17 +286,17 @@ int main(void)
         signal(SIGPIPE, SIG_IGN);
         base = event_base_new();
         buffer_init(&lines_got, 1024 * 1024);
-        run(test_sink_pipe);
-        run(test_sink_pipe_by_polling);
-        run(test_sink_socket);
-        run(test_sink_file);
-        run(test_sink_broken);
-        run(test_sink_flush);
-        run(test_source_pipe);
-        run(test_source_file);
-        run(test_source_null);
-        run(test_source_too_long);
-        run(test_source_pause);
+        run(test_writer_pipe);
+        run(test_writer_pipe_by_polling);
+        run(test_writer_socket);
+        run(test_writer_file);
+        run(test_writer_broken);
+        run(test_writer_flush);
+        run(test_reader_pipe);
+        run(test_reader_file);
+        run(test_reader_null);
+        run(test_reader_line_too_long);
+        run(test_reader_pause);
         buffer_done(&lines_got);
         event_base_free(base);
         return 0;

@@ -1,4 +1,4 @@
-/* The broker's arguments, and what it lets reach a terminal. */
+/* The broker's arguments, and which bytes it writes to a terminal. */
 #include "supervisor/broker/options.h"
 
 #include "supervisor/broker/terminal.h"
@@ -70,7 +70,7 @@ static void test_refused(void)
         }
 }
 
-/* The same text whatever the pieces. */
+/* The text does not depend on how it is divided. */
 static void check_terminal(const char *bytes, size_t n, const char *expected)
 {
         for (size_t piece = 1; piece <= n; piece++) {

@@ -1,4 +1,4 @@
-/* Buffers: a bound that holds, no quadratic time, nothing kept when empty. */
+/* Buffers: the bound holds, no operation takes quadratic time, an empty buffer keeps no memory. */
 #include "base/buffer.h"
 
 #include <fcntl.h>
@@ -47,8 +47,8 @@ static void test_printf_is_whole_or_nothing(void)
         check_eq_int(b.length, 5);
 }
 
-/* A queue that never quite empties: as fast as one that does, and no larger than its content needs.
- */
+/* A queue that is never quite empty is as fast as one that is emptied, and no larger than its content
+ * needs. */
 static void test_queue(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(1024 * 1024);
@@ -64,7 +64,7 @@ static void test_queue(void)
         check(b.allocated <= 64 * 1024);
 }
 
-static void test_large_memory_goes_back(void)
+static void test_large_memory_is_freed(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(64UL * 1024 * 1024);
 
@@ -113,7 +113,7 @@ int main(void)
         run(test_bound);
         run(test_printf_is_whole_or_nothing);
         run(test_queue);
-        run(test_large_memory_goes_back);
+        run(test_large_memory_is_freed);
         run(test_descriptors);
         return 0;
 }

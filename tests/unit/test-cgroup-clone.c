@@ -1,4 +1,4 @@
-/* Cloning a process into a version 2 group, and what the parent may write for that. */
+/* Cloning a process into a version 2 group, and which files the parent may write for that. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -45,8 +45,7 @@ static struct cgroup *plain_leaf(struct cgroups *cgroups)
         return cgroup;
 }
 
-/* What a process of another id in `home` gets when it clones into `leaf`: the pid, or negative
- * errno. */
+/* A process of another id in `home` clones into `leaf`. Returns the pid, or negative errno. */
 static pid_t clone_as_template(struct cgroup *home, int leaf)
 {
         int ends[2], status;
@@ -119,8 +118,8 @@ static int clone_into_leaves(struct cgroups *cgroups)
         struct cgroup *home = plain_leaf(cgroups), *leaf = plain_leaf(cgroups);
         int parent = cgroups->items[0].fd;
 
-        check_ok(ids_drop_privilege(SANDBOX_ROOT, true, &err)); /* as the monitor is */
-        /* The control: nothing was lent. */
+        check_ok(ids_drop_privilege(SANDBOX_ROOT, true, &err)); /* as in the monitor */
+        /* The control: no access was given. */
         check_eq_int(clone_as_template(home, cgroup_dir(leaf)), -EACCES);
 
         int lent = cgroup_lend(leaf, TEMPLATE_ID, TEMPLATE_ID);
@@ -135,11 +134,12 @@ static int clone_into_leaves(struct cgroups *cgroups)
         check(cgroup_holds(leaf, pid));
         check(!cgroup_holds(home, pid));
         check(!cgroup_holds(leaf, getpid()));
-        /* To a leaf that was not lent it may not. */
+        /* A leaf without access is refused. */
         struct cgroup *other = plain_leaf(cgroups);
         check_eq_int(clone_as_template(home, cgroup_dir(other)), -EACCES);
 
-        /* We are not to write what is lent, and move all the same: it is ours again. */
+        /* While the template has access we cannot write the file. Moving a process works: it takes
+         * the access back. */
         check(cgroup_lend(other, TEMPLATE_ID, TEMPLATE_ID) >= 0);
         check(cgroup_write(cgroup_dir(other), "cgroup.procs", "0") == -EACCES);
         check_ok(cgroup_add(other, pid, &err));
@@ -167,7 +167,7 @@ static int lend_without_privilege(struct cgroups *cgroups)
         return 0;
 }
 
-/* In a child, which drops its privilege; the parent keeps enough to remove the parent directory. */
+/* In a child, which drops its privileges; the parent keeps enough to remove the parent directory. */
 static void in_child(int (*fn)(struct cgroups *cgroups))
 {
         struct cgroups *cgroups = open_version_2();
@@ -193,7 +193,7 @@ static void test_without_privilege(void)
 
 int main(void)
 {
-        /* An ordinary user's trees have to be delegated: tests/vm has such. */
+        /* An ordinary user's tree must be delegated: tests/vm has delegated trees. */
         if (geteuid() != 0) {
                 run(test_version_1_lends_none);
                 return 0;

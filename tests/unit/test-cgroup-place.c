@@ -1,4 +1,4 @@
-/* Control groups: where we are, by what the kernel says, and the attribute files of a directory. */
+/* Control groups: which group this process is in, and the attribute files of a directory. */
 #include "supervisor/monitor/cgroup/cgroup-place.h"
 
 #include <errno.h>

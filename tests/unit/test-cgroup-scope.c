@@ -1,4 +1,4 @@
-/* The addresses of a bus, and the answer of the child. The rest needs systemd: tests/vm. */
+/* The addresses of a bus, and the child's answer. The rest needs systemd: tests/vm. */
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void test_user(void)
         check_eq_str(addresses[0], "unix:abstract=x");
         check_eq_str(addresses[1], "unix:path=/tmp/r/bus");
         check_eq_str(addresses[2], "unix:path=/run/user/1000/bus");
-        /* The same place is asked once. */
+        /* The same address is tried once. */
         check_eq_int(look(1000, "unix:path=/run/user/1000/bus", "/run/user/1000"), 1);
         check_eq_int(look(1000, NULL, "relative"), 1);
 }

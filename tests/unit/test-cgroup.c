@@ -1,5 +1,5 @@
-/* Control groups: limits of a leaf, and that no group remains. As an ordinary user: that there
- * is none, and the reason. */
+/* Control groups: the limits of a leaf, and that no group remains. As an ordinary user: no groups are
+ * available, and the reason is reported. */
 #include "supervisor/monitor/cgroup/cgroup.h"
 
 #include <errno.h>
@@ -83,7 +83,7 @@ static pid_t run_inside(struct cgroup *cgroup, int (*fn)(void))
         pid_t pid = fork();
         check(pid >= 0);
         if (pid == 0) {
-                /* As a sandbox: it holds neither the lock nor the janitor's pipe. */
+                /* Like a sandbox, it holds neither the lock nor the janitor's pipe. */
                 child_close_all_but(&ends[0], 1);
                 _exit(fd_read_full(ends[0], &byte, 1) == 1 ? fn() : 99);
         }
@@ -186,7 +186,7 @@ static void check_file(const char *directory, const char *file, const char *expe
                 check_eq_str(text, expected);
 }
 
-/* A machine without swap would not show it otherwise. */
+/* Reads the limit, because a machine without swap would not show its effect. */
 static void test_no_swap(void)
 {
         struct cgroups *cgroups = open_cgroups();
@@ -212,7 +212,7 @@ static void test_pids_are_bounded(void)
         check_eq_int(WEXITSTATUS(wait_for(run_inside(small, count_forks))), 4);
         check_eq_int(WEXITSTATUS(wait_for(run_inside(large, count_forks))), 50);
         cgroup_free(small);
-        cgroup_free(large); /* with what they left running */
+        cgroup_free(large); /* kills the processes that still run */
         cgroups_free(cgroups);
 }
 
@@ -232,7 +232,7 @@ static void test_cpu_is_bounded_and_counted(void)
         check_eq_int(wait_for(run_inside(cgroup, take_little)), 0);
         check_eq_int(wait_for(run_inside(cgroup, spin)), 0);
         uint64_t used = cgroup_cpu_usec(cgroup);
-        if (used <= 10 * 1000 || used >= 180 * 1000) /* 60 ms of 300, a period of slack */
+        if (used <= 10 * 1000 || used >= 180 * 1000) /* 60 ms of 300; one period more is allowed */
                 test_fail_("%llu us of 300,000", (unsigned long long)used);
 
         check_ok(cgroup_open_usage(cgroup, usage, &err));
@@ -270,7 +270,7 @@ static void test_kill_and_free(void)
 
 static int tick(void)
 {
-        /* Charged to the leaf, which it was not born in. */
+        /* The usage is charged to the leaf, although the process started outside it. */
         static volatile char memory[1 << 20];
 
         for (size_t i = 0;; i = (i + 4096) % sizeof(memory)) {
@@ -336,11 +336,11 @@ static void test_free_removes_directories(void)
         }
         struct cgroup *kept = new_leaf(cgroups, 64 << 20, 10);
         pid_t pid = run_inside(kept, sleep_long);
-        cgroups_free(cgroups); /* takes what is still in it along */
+        cgroups_free(cgroups); /* also removes the groups that are left */
         for (size_t i = 0; i < n; i++)
                 check(!exists(copies[i]));
         check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
-        free(kept); /* its owner is gone; the descriptors go with the process */
+        free(kept); /* its owner is freed; the descriptors are closed at exit */
 }
 
 /* A "monitor" in a child with a process in a leaf, which then kills itself. Writes its first path
@@ -382,7 +382,7 @@ static bool is_dead(pid_t pid)
         return cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0 || strstr(text, ") Z ");
 }
 
-/* The paths given to a janitor before cgroups_open() include those that are then made. */
+/* The paths given to a janitor before cgroups_open() include those that it then creates. */
 static void test_candidates(void)
 {
         const char *paths[JANITOR_PATHS_MAX];
@@ -403,7 +403,7 @@ static void test_candidates(void)
         cgroups_free(cgroups);
 }
 
-/* A user who cannot make groups has no candidates. */
+/* A user who cannot create groups has no candidates. */
 static int have_no_candidates(void)
 {
         struct error err = {0};
@@ -416,7 +416,7 @@ static int have_no_candidates(void)
         return n;
 }
 
-/* The normal end of a monitor: privilege dropped, then free, then the janitor. */
+/* The normal end of a monitor: it drops privileges, frees its groups, then the janitor runs. */
 static int end_in_good_order(void)
 {
         const char *paths[JANITOR_PATHS_MAX];
@@ -486,7 +486,7 @@ static void test_next_janitor_removes_stale_groups(void)
         struct cgroup *leaf = new_leaf(living, 64 << 20, 10);
         pid_t inside = run_inside(leaf, sleep_long);
         killed_monitor(false, path, &sleeper);
-        check(exists(path)); /* the control: without a janitor it stays */
+        check(exists(path)); /* the control: without a janitor it remains */
         pid_t pid = janitor_start(own, n, NULL, &janitor, &err);
         check_ok(pid);
         check(gone_within(path, 20000));
@@ -565,7 +565,8 @@ int main(void)
         check_child(have_no_candidates);
         run(test_good_order);
         run(test_janitor);
-        /* Where every opening goes one group deeper, the next one does not see the last one's. */
+        /* Where each cgroups_open() goes one group deeper, the next one does not see the previous
+         * one's groups. */
         if (!getenv("CLOISTER_TEST_OURS")) {
                 run(test_next_janitor_removes_stale_groups);
                 run(test_locked_groups_are_not_stale);

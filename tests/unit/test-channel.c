@@ -1,4 +1,4 @@
-/* The broker's way in to a worker: what goes in the stream, what in a memfd, and how much of it. */
+/* The broker's channel to a worker: what is sent in the stream, what in a memfd, and the bounds. */
 #include "supervisor/session/channel.h"
 
 #include <fcntl.h>
@@ -140,7 +140,7 @@ static void test_bound(void)
         check((fcntl(fd, F_GET_SEALS) & (F_SEAL_WRITE | F_SEAL_GROW)) ==
               (F_SEAL_WRITE | F_SEAL_GROW));
         close(fd);
-        /* Only a RETURN may. */
+        /* Only a RETURN may have one. */
         char *text2 = calloc(1, MEMFD_FRAME_MIN);
         const struct iovec part = {text2, MEMFD_FRAME_MIN};
         check_eq_int(channel_send_parts(&r.channel, FRAME_CATALOG, 3, &part, 1), 0);
@@ -150,7 +150,7 @@ static void test_bound(void)
         close_rig(&r);
 }
 
-/* Small ones, large ones, some larger than the socket: in the order in which they were sent. */
+/* Small payloads, large ones, some larger than the socket's buffer: they arrive in order. */
 static void test_order(void)
 {
         struct frame_header header;
@@ -177,8 +177,8 @@ static void test_order(void)
         close_rig(&r);
 }
 
-/* A worker that keeps what it gets: so many in memfds, then the stream, then no more; frames are
- * not taken meanwhile. What it cuts counts no more. */
+/* A worker that keeps the memfds it gets: after a number of memfds, payloads go in the stream, and after
+ * that no frames are accepted. A memfd that the worker truncates does not count. */
 static void test_kept_ones(void)
 {
         struct frame_header header;
@@ -214,8 +214,7 @@ static void test_kept_ones(void)
         close_rig(&r);
 }
 
-/* The channel's end frees what the worker holds on to; so does its word that it has no use for it.
- */
+/* The memory that a worker keeps is freed when the channel ends, and by channel_take_back(). */
 static void test_end(void)
 {
         struct frame_header header;
@@ -238,8 +237,8 @@ static void test_end(void)
         close(second);
 }
 
-/* Where no descriptor can be sent the payload goes in the stream. This stream takes none at all,
- * and gives us back what we write. */
+/* If no descriptor can be sent, the payload goes in the stream. This stream accepts no descriptors
+ * and returns what is written to it. */
 static void test_no_descriptors(void)
 {
         char path[] = "/tmp/test-channel-XXXXXX";

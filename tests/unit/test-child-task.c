@@ -68,7 +68,7 @@ static size_t die(void *argument, void *reply, int fds[CHILD_TASK_FDS])
         _exit(0);
 }
 
-/* What the child has of the parent. */
+/* Which of the parent's descriptors and settings the child has. */
 static size_t look_around(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 {
         (void)fds;
@@ -122,7 +122,7 @@ static void test_answer(void)
         check_eq_int(seen.value, 42);
         check_eq_int(seen.n_fds, 1);
         check_eq_str(seen.text, "through");
-        /* The child's end is the last event: the loop has no other and returns. */
+        /* The child's exit is the last event: the loop has no other and returns. */
         event_base_dispatch(base);
         tear_down();
 }
@@ -191,7 +191,7 @@ static void test_cancel(void)
         tear_down();
 }
 
-static void test_what_a_child_has(void)
+static void test_what_a_child_inherits(void)
 {
         struct child_task *task;
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -200,7 +200,7 @@ static void test_what_a_child_has(void)
         start(look_around, &fd, 20000, &task);
         event_base_dispatch(base);
         check_eq_int(seen.value, 1);
-        /* Control: a descriptor that it is to keep, it has. */
+        /* Control: the child has a descriptor that it must keep. */
         struct child_task_spec spec = spec_of(look_around, &fd, 20000);
         spec.keep[spec.n_keep++] = fd;
         struct error err = {};
@@ -237,7 +237,7 @@ int main(void)
         run(test_end_without_answer);
         run(test_loop_serves_meanwhile);
         run(test_cancel);
-        run(test_what_a_child_has);
+        run(test_what_a_child_inherits);
         run(test_without_a_loop);
         return 0;
 }

@@ -1,4 +1,4 @@
-/* Which children of the monitor are killed: those that it did not ask for, and no others. */
+/* Which children of the monitor are killed: those that belong to no request, and no others. */
 #include "supervisor/monitor/process/children.h"
 
 #include <signal.h>
@@ -55,7 +55,7 @@ static void test_unknown_is_killed(void)
 }
 
 /* A shell's background process stays a child of the program that the shell execs. */
-static void test_what_was_there_before_is_left_alone(void)
+static void test_earlier_child_lives(void)
 {
         pid_t before = make_child();
         struct children *c = make();
@@ -66,7 +66,7 @@ static void test_what_was_there_before_is_left_alone(void)
         children_free(c);
 }
 
-/* Two templates make a session each; the first is done while the second one's is on its way. */
+/* Two templates create a session each; the first is finished while the second is being created. */
 static void test_child_of_another_open_request_lives(void)
 {
         struct children *c = make();
@@ -88,8 +88,8 @@ static void test_child_of_another_open_request_lives(void)
         children_free(c);
 }
 
-/* Requests that follow each other without a pause save no child for ever. */
-static void test_later_requests_do_not_save_a_child(void)
+/* Requests without a pause between them do not protect a child for ever. */
+static void test_later_requests_do_not_protect_a_child(void)
 {
         struct children *c = make();
         uint64_t one = children_request(c);
@@ -108,7 +108,7 @@ static void test_later_requests_do_not_save_a_child(void)
         children_free(c);
 }
 
-/* A template that ends while it makes a session: its child is killed, and was asked for. */
+/* A template ends while it creates a session: its child is killed, although it was requested. */
 static void test_child_of_a_request_that_failed(void)
 {
         struct children *c = make();
@@ -148,9 +148,9 @@ static void test_reap(void)
 int main(void)
 {
         run(test_unknown_is_killed);
-        run(test_what_was_there_before_is_left_alone);
+        run(test_earlier_child_lives);
         run(test_child_of_another_open_request_lives);
-        run(test_later_requests_do_not_save_a_child);
+        run(test_later_requests_do_not_protect_a_child);
         run(test_child_of_a_request_that_failed);
         run(test_reap);
         return 0;

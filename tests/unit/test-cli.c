@@ -10,7 +10,7 @@
 
 static struct error err;
 
-/* Parses words up to a NULL, then finds and checks the command. */
+/* Parses arguments up to a NULL, then finds and checks the command. */
 static int parse(struct cli_options *o, const struct cli_command **command,
                  const char *const *words)
 {
@@ -125,7 +125,7 @@ static void test_many_configs(void)
         refuse("--config x: at most 16 can be named; put the files into one directory", words);
 }
 
-/* Each command that people see has help with an example, and all its options are explained. */
+/* Each public command has help with an example, and all its options are explained. */
 static void test_help(void)
 {
         for (size_t i = 0; i < cli_n_commands; i++) {

@@ -1,4 +1,4 @@
-/* The clock, and that a test's clock moves it together with libevent's timers. */
+/* The clock; and the fake clock moves it together with libevent's timers. */
 #include "base/clock.h"
 
 #include <event2/event.h>
@@ -18,7 +18,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         ++*(int *)data;
 }
 
-/* The time of a clock that the fake one leaves alone. */
+/* The time of a clock that the fake one does not change. */
 static uint64_t real_ms(void)
 {
         struct timespec t;
@@ -96,7 +96,7 @@ static void test_skip_idle(void)
         check_eq_int((clock_us() - before) / 1000000, HOUR_MS / 1000);
         check(ticks >= HOUR_MS / 31 && ticks <= HOUR_MS / 30);
 
-        /* What is ready comes first, at no cost of time. */
+        /* Events that are ready are handled first, and no time passes. */
         int fds[2];
         check_eq_int(pipe(fds), 0);
         struct pollfd polled = {.fd = fds[0], .events = POLLIN};

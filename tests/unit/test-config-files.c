@@ -1,4 +1,4 @@
-/* Config files: which are read, in which order, owned by whom; and that copies do not change. */
+/* Config files: which are read, in which order, with which owner; and that copies do not change. */
 #include "supervisor/config/config-files.h"
 
 #include <errno.h>
@@ -101,7 +101,7 @@ static void check_refused(const char *path, bool trusted_only, const char *why)
         done(config, files);
 }
 
-static void test_named_file_broken(void)
+static void test_named_file_invalid(void)
 {
         check_refused(in_directory("broken.json"), false, "broken.json");
         check_refused(in_directory("absent.json"), false, "No such file");
@@ -137,7 +137,7 @@ static void test_pipe(void)
         close(ends[0]);
 }
 
-static void test_default_place(void)
+static void test_default_path(void)
 {
         struct config *config;
         struct config_files *files;
@@ -169,7 +169,7 @@ static void test_trusted_only(void)
         check_refused(in_directory("b.json"), true, "chmod go-w");
         check_eq_int(chown(in_directory("b.json"), 1, 1), 0);
         check_refused(in_directory("b.json"), true, "chown root");
-        /* The control, and in a directory the others are taken. */
+        /* The control; in a directory, the other files are read. */
         check_ok(open_path(in_directory("a.json"), true, &config, &files, &err));
         done(config, files);
         check_ok(open_path(directory, true, &config, &files, &err));
@@ -188,39 +188,39 @@ static int open_again(const char *path, const struct config_files *before, struc
         return config_files_open(&path, 1, false, before, *config, files, err);
 }
 
-static void test_read_anew(void)
+static void test_read_again(void)
 {
         struct config *config, *again;
         struct config_files *files, *now;
         struct error err = {0};
 
         log_set_level(LOG_LEVEL_ERROR);
-        check_eq_int(mkdir(in_directory("anew"), 0700), 0);
-        write_file("anew/a.json", SERVER("a"), 0644);
-        write_file("anew/b.json", "{", 0644);
-        check_ok(open_path(in_directory("anew"), false, &config, &files, &err));
-        check_ok(open_again(in_directory("anew"), files, &again, &now, &err));
+        check_eq_int(mkdir(in_directory("again"), 0700), 0);
+        write_file("again/a.json", SERVER("a"), 0644);
+        write_file("again/b.json", "{", 0644);
+        check_ok(open_path(in_directory("again"), false, &config, &files, &err));
+        check_ok(open_again(in_directory("again"), files, &again, &now, &err));
         check(config_files_same(files, now));
         done(again, now);
 
-        write_file("anew/b.json", SERVER("b"), 0644);
-        check_ok(open_again(in_directory("anew"), files, &again, &now, &err));
+        write_file("again/b.json", SERVER("b"), 0644);
+        check_ok(open_again(in_directory("again"), files, &again, &now, &err));
         check(!config_files_same(files, now));
         check_eq_int(again->n_servers, 2);
         done(config, files);
 
-        /* What was good and is broken now is not left out: its servers would go. */
-        write_file("anew/b.json", "{\n\"timeout\": \"x\"}", 0644);
-        check_eq_int(open_again(in_directory("anew"), now, &config, &files, &err), -EINVAL);
-        check_has(err.text, "anew/b.json: line 2: ");
+        /* A file that was valid before is not skipped: its servers would disappear. */
+        write_file("again/b.json", "{\n\"timeout\": \"x\"}", 0644);
+        check_eq_int(open_again(in_directory("again"), now, &config, &files, &err), -EINVAL);
+        check_has(err.text, "again/b.json: line 2: ");
         done(config, NULL);
-        check_eq_int(unlink(in_directory("anew/b.json")), 0);
-        check_ok(open_again(in_directory("anew"), now, &config, &files, &err));
+        check_eq_int(unlink(in_directory("again/b.json")), 0);
+        check_ok(open_again(in_directory("again"), now, &config, &files, &err));
         check_eq_int(config->n_servers, 1);
         done(config, files);
         done(again, now);
-        check_eq_int(unlink(in_directory("anew/a.json")), 0);
-        check_eq_int(rmdir(in_directory("anew")), 0);
+        check_eq_int(unlink(in_directory("again/a.json")), 0);
+        check_eq_int(rmdir(in_directory("again")), 0);
 }
 
 static void test_pipe_is_read_once(void)
@@ -250,14 +250,14 @@ int main(void)
 
         snprintf(directory, sizeof(directory), "/tmp/test-config-files-XXXXXX");
         check(mkdtemp(directory));
-        run(test_read_anew);
+        run(test_read_again);
         run(test_pipe_is_read_once);
         run(test_directory_in_order);
         run(test_sealed);
-        run(test_named_file_broken);
+        run(test_named_file_invalid);
         run(test_too_large);
         run(test_pipe);
-        run(test_default_place);
+        run(test_default_path);
         run(test_trusted_only);
         snprintf(command, sizeof(command), "rm -r %s", directory);
         check_eq_int(system(command), 0);

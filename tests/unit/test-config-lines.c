@@ -30,7 +30,7 @@ static void test_values(void)
         check_eq_int(line_of(text, "/e/1"), 10);
 }
 
-static void test_what_is_no_value(void)
+static void test_not_a_value(void)
 {
         check_eq_int(line_of("\xef\xbb\xbf\n{\"a\": 1}", "/a"), 2);
         check_eq_int(line_of("// {\"a\": 5,\n/* [ \n \" */ {/**/\"a\"//\n:/***/1/*\n*/}", "/a"), 4);
@@ -61,7 +61,7 @@ static void test_strangers(void)
 int main(void)
 {
         run(test_values);
-        run(test_what_is_no_value);
+        run(test_not_a_value);
         run(test_strangers);
         return 0;
 }

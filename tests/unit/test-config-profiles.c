@@ -92,7 +92,7 @@ static void test_all_keys(void)
         check(!profile(config, "default")->agent && !profile(config, "default")->servers);
 }
 
-static void test_inherits_what_it_does_not_say(void)
+static void test_inherits_absent_keys(void)
 {
         _cleanup_config_ struct config *config = good(
                 "{\"profiles\": {\"a\": {\"limits\": {\"pids\": 9}}, \"b\": {\"image\": \"other\","
@@ -114,12 +114,12 @@ static void test_inherits_what_it_does_not_say(void)
         check_eq_int(a->network, CONFIG_NETWORK_LOOPBACK);
         check_eq_str(a->preload[0], "json");
         check_eq_str(a->mounts[0].target, "/s");
-        check(!a->servers); /* what "default" says under "profiles" is its own */
+        check(!a->servers); /* "default" under "profiles" has its own keys */
         check_eq_str(b->image, "other");
         check_eq_int(b->n_mounts, 0);
         check_eq_int(b->network, CONFIG_NETWORK_NONE);
         check_eq_int(b->limits.pids, 64);
-        check_eq_str(c->image, NULL); /* its own interpreter asks for its own image */
+        check_eq_str(c->image, NULL); /* its own interpreter has its own image */
         check_eq_str(c->python, "/p");
         check_eq_str(config->image, "base");
         check_eq_int(config->limits.memory, 1 << 30);
@@ -149,7 +149,7 @@ static void test_later_file_overrides_keys(void)
         check_eq_str(config->profiles[config_profile_of_client(config, NULL)].name, "a");
 }
 
-static void test_names_that_are_not_there(void)
+static void test_unknown_names(void)
 {
         struct error err = {};
 
@@ -357,7 +357,7 @@ static void test_server_keys(void)
         config_server_done(&copy);
 }
 
-static void test_all_mistakes_are_collected(void)
+static void test_all_problems_are_collected(void)
 {
         struct config_findings findings = {};
         struct error err = {};
@@ -379,7 +379,7 @@ static void test_all_mistakes_are_collected(void)
         check_has(findings.items[4].text, "a.json: line 5: mounts: item 1: source must be");
         check_has(findings.items[5].text, "b.json: line 1");
         check_has(findings.items[6].text, "a.json: line 4: there is no profile \"p\"");
-        check_eq_str(config->image, "i"); /* what is good is taken */
+        check_eq_str(config->image, "i"); /* valid values are used */
         check_eq_int(config->cell_timeout_ms, 120000);
         config_findings_done(&findings);
 }
@@ -401,15 +401,15 @@ int main(void)
         run(test_pool);
         run(test_freeze);
         run(test_all_keys);
-        run(test_inherits_what_it_does_not_say);
+        run(test_inherits_absent_keys);
         run(test_later_file_overrides_keys);
-        run(test_names_that_are_not_there);
+        run(test_unknown_names);
         run(test_wrong_values);
         run(test_wrong_mounts);
         run(test_unknown_keys);
         run(test_too_many_profiles);
         run(test_server_keys);
-        run(test_all_mistakes_are_collected);
+        run(test_all_problems_are_collected);
         run(test_references);
         return 0;
 }

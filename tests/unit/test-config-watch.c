@@ -39,7 +39,7 @@ static void on_changed(void *data)
         changes++;
 }
 
-/* Runs the loop for long enough that a change is reported; returns how often it was. The kernel has
+/* Runs the loop until a change would be reported; returns the number of reports. The kernel has
  * queued the events of inotify when a call returns, so the clock can skip the waits. */
 static int wait_changes(struct event_base *base)
 {
@@ -95,7 +95,7 @@ static void test_file(void)
         end(&w);
 }
 
-static void test_half_written(void)
+static void test_partly_written(void)
 {
         struct world w;
 
@@ -110,7 +110,7 @@ static void test_half_written(void)
         end(&w);
 }
 
-static void test_place_that_comes_later(void)
+static void test_directory_created_later(void)
 {
         struct world w;
 
@@ -123,7 +123,7 @@ static void test_place_that_comes_later(void)
         config_watch_files(w.watch, NULL);
         write_file("new/deep/a.json", "{}");
         check_eq_int(wait_changes(w.base), 1);
-        /* another directory in the place of the old one */
+        /* another directory replaces the old one */
         check_eq_int(rename(in("new/deep"), in("new/old")), 0);
         check_eq_int(wait_changes(w.base), 1);
         config_watch_files(w.watch, NULL);
@@ -174,8 +174,8 @@ int main(void)
         strcpy(directory, "/tmp/test-config-watch-XXXXXX");
         check(mkdtemp(directory) != NULL);
         run(test_file);
-        run(test_half_written);
-        run(test_place_that_comes_later);
+        run(test_partly_written);
+        run(test_directory_created_later);
         run(test_directory_and_links);
         unlink(in("a.json"));
         unlink(in("other.json"));

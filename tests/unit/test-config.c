@@ -140,7 +140,7 @@ static void test_wrong_types_name_file_line_and_key(void)
         refused("", "a.json: ");
 }
 
-static void test_unknown_keys_are_warned_of(void)
+static void test_unknown_keys_give_warnings(void)
 {
         _cleanup_config_ struct config *config = good(
                 "{\"mcpservers\": {},\n\"timeuot\": 5, \"servers\": {}, \"zzzzzz\": 1,\n"
@@ -277,7 +277,7 @@ static void test_server_names(void)
         check_has(config->servers[4].problem, "a server of this name before it");
 }
 
-static void test_second_of_a_name(void)
+static void test_duplicate_name(void)
 {
         struct error err = {};
         _cleanup_config_ struct config *config = good(
@@ -293,7 +293,7 @@ static void test_second_of_a_name(void)
         check_eq_str(config->servers[3].problem, NULL);
 }
 
-static void test_bad_file_leaves_config_as_it_was(void)
+static void test_invalid_file_does_not_change_config(void)
 {
         struct error err = {};
         _cleanup_config_ struct config *config = good(
@@ -397,7 +397,7 @@ static void test_timeout_in_milliseconds_is_suspect(void)
                   "taken as 30000 seconds; for milliseconds write \"30000ms\"");
 }
 
-static void test_key_is_of_what_decides(void)
+static void test_key_depends_on_the_program_only(void)
 {
         static const char *const different[] = {
                 "{\"command\": \"c\"}",
@@ -522,20 +522,20 @@ int main(void)
         run(test_defaults);
         run(test_own_keys);
         run(test_wrong_types_name_file_line_and_key);
-        run(test_unknown_keys_are_warned_of);
+        run(test_unknown_keys_give_warnings);
         run(test_warnings_are_bounded);
         run(test_line_of_each_of_several);
         run(test_keys_twice);
         run(test_server);
         run(test_server_problems);
         run(test_server_names);
-        run(test_second_of_a_name);
-        run(test_bad_file_leaves_config_as_it_was);
+        run(test_duplicate_name);
+        run(test_invalid_file_does_not_change_config);
         run(test_bounds);
         run(test_long_lists_are_problems);
         run(test_cloister_itself);
         run(test_timeout_in_milliseconds_is_suspect);
-        run(test_key_is_of_what_decides);
+        run(test_key_depends_on_the_program_only);
         run(test_expand);
         run(test_expand_refuses);
         run(test_did_you_mean);

@@ -1,4 +1,4 @@
-/* Where servers listen for their owner. */
+/* The paths of the sockets on which servers listen for their owner. */
 #include "policy/control-path.h"
 
 #include "tests/unit/test.h"
@@ -21,7 +21,7 @@ static void test_directories(void)
         check_eq_int(control_directories(1000, "relative", directories), 2);
 }
 
-/* A path that would not fit a socket's address is no candidate. */
+/* A path that is too long for a socket address is not a candidate. */
 static void test_long(void)
 {
         char path[200], name[CONTROL_PATH_SIZE];

@@ -1,4 +1,4 @@
-/* Displays and lists of files: their form, and what there may be of them. */
+/* Displays and lists of files: their format and their bounds. */
 #include "supervisor/session/display.h"
 
 #include "rpc/frame.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "base/file-path.h"
-#include "tests/unit/fake-hub.h"
+#include "tests/unit/fake-tools.h"
 
 static int show(struct cell_outcome *o, const char *payload)
 {
@@ -71,7 +71,7 @@ static void test_displays(void)
         cell_outcome_done(&o);
 }
 
-/* Beyond each bound displays are counted, no more. */
+/* Displays beyond a bound are only counted. */
 static void test_display_bounds(void)
 {
         struct cell_outcome many = {}, large = {};

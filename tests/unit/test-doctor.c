@@ -1,4 +1,4 @@
-/* The doctor: its report of this machine, and of one from which something was taken away. */
+/* The doctor: its report of this machine, and of a namespace that lacks something. */
 #include "supervisor/doctor/doctor.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "tests/unit/test.h"
 
-/* What fn writes to standard output, in a child. */
+/* Runs fn in a child and returns its standard output. */
 static char *output_of(void (*fn)(void))
 {
         int ends[2], status;
@@ -57,7 +57,7 @@ static const struct doctor_system healthy = {.userns_clone = 1,
                                              .landlock = 7,
                                              .core_pattern = 'c'};
 
-/* Which findings hold, by their names and a space each. */
+/* The names of the findings that hold, each with a space behind it. */
 static const char *found(const struct doctor_system *f)
 {
         static char names[512];
@@ -83,9 +83,9 @@ static void test_findings(void)
 {
         check_found("", (void)f);
         check_found("userns-sysctl ", f->ordinary = true; f->userns_clone = 0; f->userns = EPERM);
-        check_found("", f->userns_clone = 0); /* root may all the same */
+        check_found("", f->userns_clone = 0); /* does not restrict root */
         check_found("userns-limit ", f->userns_least = 0; f->userns = ENOSPC);
-        check_found("", f->userns_least = 0); /* of what is not used */
+        check_found("", f->userns_least = 0); /* a limit of a namespace that is not used */
         check_found("userns-limit ", f->userns_least = 0; f->others = ENOSPC);
         check_found("apparmor-userns ", f->ordinary = true; f->apparmor_restricts = 1;
                     f->mounting = EACCES);
@@ -94,7 +94,7 @@ static void test_findings(void)
         check_found("container-seccomp ", f->seccomp_mode = 2; f->others = ENOSYS);
         check_found("", f->seccomp_mode = 2);
         check_found("masked-proc ", f->proc = EPERM; f->proc_masks = 3);
-        check_found("", f->proc_masks = 3); /* root of this machine may mount one */
+        check_found("", f->proc_masks = 3); /* root of this machine can mount /proc */
         check_found("hidden-proc ", f->ordinary = true; f->proc_hides = 2);
         check_found("noexec-store ", f->image = EACCES);
         check_found("noexec-memfd ", f->memfd_noexec = 2);
@@ -196,7 +196,7 @@ static void test_table(void)
 
         check_has(plain, "fix: do this\n");
         check_has(plain, "cannot run here");
-        check(!strchr(plain, '\033')); /* not even the one in a detail */
+        check(!strchr(plain, '\033')); /* an escape in a detail is masked as well */
         check_has(coloured, "\033[31mmissing");
 }
 
@@ -233,7 +233,7 @@ static void test_trial(void)
         check_eq_int(trial.seccomp, 0);
 }
 
-/* In a user namespace where no other, or no network namespace, may be made. */
+/* In a user namespace where no further user namespace, or no network namespace, can be created. */
 static int inside_limited(const char *limit)
 {
         char path[64], map[64], groups[64];

@@ -1,4 +1,4 @@
-/* Errors: one line with its context, of fixed size, safe when it came from a peer. */
+/* Errors: one line with its context, of fixed size, and safe to log when it came from a peer. */
 #include "base/error.h"
 
 #include "tests/unit/test.h"

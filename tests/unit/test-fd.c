@@ -1,5 +1,4 @@
-/* Descriptors: whole files, memfds that nobody changes, messages that carry descriptors and none
- * too many. */
+/* Descriptors: reading whole files, sealed memfds, messages with descriptors. */
 #include "base/fd.h"
 
 #include <dirent.h>
@@ -131,7 +130,7 @@ static void test_messages(void)
         fd_close_many(got, count);
         check_eq_int(count_fds(), before);
 
-        /* More than there is room for: nothing stays open. */
+        /* More descriptors than there is room for: none stays open. */
         check_eq_int(fd_send(pair[0], "x", 1, pipes, 2, 0), 0);
         count = 1;
         check_eq_int(fd_receive(pair[1], text, sizeof(text), got, &count, NULL, 0), -EPROTO);
@@ -140,7 +139,7 @@ static void test_messages(void)
         check_eq_int(fd_receive(pair[1], text, sizeof(text), NULL, NULL, NULL, 0), -EPROTO);
         check_eq_int(count_fds(), before);
 
-        /* A message that is cut. */
+        /* A truncated message. */
         count = 4;
         check_eq_int(fd_send(pair[0], "too long a text", 15, pipes, 1, 0), 0);
         check_eq_int(fd_receive(pair[1], text, sizeof(text), got, &count, NULL, 0), -EPROTO);

@@ -1,4 +1,4 @@
-/* Records of files: their bytes, and each order that they may not come in. */
+/* Records of files: their bytes, and the orders that are refused. */
 #include "rpc/file-stream.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static void test_bytes(void)
                 check_eq_int(buffer_append(&b, records[i], 8), 0);
                 check_eq_int(file_stream_peek(&s, &b, &record, &err), -EBADMSG);
         }
-        /* Not whole yet. */
+        /* Not complete yet. */
         buffer_consume(&b, b.length);
         check_eq_int(buffer_append(&b, "\1\0\0\0\2\0\0\0a", 9), 0);
         check_eq_int(file_stream_peek(&s, &b, &record, NULL), 0);

@@ -1,4 +1,4 @@
-/* Files of a session: what is asked of its worker, and what becomes of each kind of answer. */
+/* Files of a session: the requests to its worker, and how each kind of answer is handled. */
 #include "supervisor/session/file-read.h"
 #include "supervisor/session/files.h"
 
@@ -73,7 +73,7 @@ static void test_read(void)
         fake_done(&f);
 }
 
-/* The worker is to read the question. Nobody freezes it before it has answered. */
+/* The session is thawed so that the worker reads the request, and is not frozen before the answer. */
 static void test_thaws(void)
 {
         struct fake f;
@@ -117,7 +117,7 @@ static void test_refused(void)
         fake_done(&f);
 }
 
-/* The worker says no; what it says is one line. */
+/* The worker refuses; its reason is one line. */
 static void test_refusal(void)
 {
         struct fake f;
@@ -148,7 +148,7 @@ static void test_bounds(void)
         read_file(&f, &got, "x", 4);
         answer(&f, fake_read(&f, NULL, 0).id, "four", 4, true, "v");
         check_eq_str(got.text, "four");
-        /* One that grows, or is replaced, while it is read. */
+        /* A file that grows, or is replaced, while it is read. */
         read_file(&f, &got, "x", 100);
         answer(&f, fake_read(&f, NULL, 0).id, "four", 8, false, "v");
         answer(&f, fake_read(&f, NULL, 0).id, "five", 8, true, "w");
@@ -158,7 +158,7 @@ static void test_bounds(void)
         fake_done(&f);
 }
 
-/* Answers of a wrong shape end the session, and whoever waits is told. */
+/* Malformed answers end the session, and all waiting requests fail. */
 static void test_hostile(void)
 {
         static const char *const payloads[] = {
@@ -187,7 +187,7 @@ static void test_hostile(void)
         }
 }
 
-/* More than was asked for. */
+/* More bytes than were requested. */
 static void test_too_much(void)
 {
         struct fake f;
@@ -204,7 +204,7 @@ static void test_too_much(void)
         fake_done(&f);
 }
 
-/* A number that nobody gave ends the session; one that was answered already does not. */
+/* An unknown request number ends the session; one that was answered already does not. */
 static void test_numbers(void)
 {
         struct fake f;
@@ -242,8 +242,8 @@ static void test_too_many(void)
         fake_done(&f);
 }
 
-/* Code that does not let its worker answer: told after FILES_WAIT_MS, and a late answer does no
- * harm. */
+/* Code keeps the worker from answering: the request fails after FILES_WAIT_MS, and a late answer is
+ * ignored. */
 static void test_busy(void)
 {
         struct fake f;

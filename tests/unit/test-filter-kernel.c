@@ -1,4 +1,4 @@
-/* What the kernel makes of the filters: calls in a process with one, and in a process without. */
+/* System calls in a process with a filter, and in a process without one. */
 #include <asm/ioctls.h>
 #include <linux/sched.h>
 #include <signal.h>
@@ -84,7 +84,7 @@ static long probe_netlink(void)
 }
 static long probe_alg(void)
 {
-        /* The kernel may lack it: either way its answer is EAFNOSUPPORT or a socket. */
+        /* The kernel may not support it: the result is EAFNOSUPPORT or a socket. */
         return socket(AF_ALG, SOCK_SEQPACKET, 0);
 }
 static long probe_vsock(void)
@@ -178,8 +178,8 @@ static const struct probe probes[] = {
 #endif
 };
 
-/* Runs the call in a child, under a filter where fd >= 0. Returns its errno (0: it worked), or
- * minus the signal. */
+/* Runs the call in a child, with a filter if fd >= 0. Returns its errno (0: success), or the negative
+ * signal number. */
 static int outcome(long (*call)(void), int fd)
 {
         int status = 0;
@@ -268,7 +268,7 @@ static long stack_and_clone3(void)
                 return -1;
         if (syscall(SYS_clone3, NULL, 0) >= 0 || errno != ENOSYS)
                 return -1;
-        /* and nothing can be loaded any more */
+        /* no further filter can be loaded */
         if (filter_load(worker_fd, &err) >= 0 || err.code != ENOSYS)
                 return -1;
         return 0;

@@ -1,5 +1,5 @@
 /*
- * The standard library at work under the worker's filter, and the same without as the control.
+ * The standard library under the worker's filter; the control is the same without a filter.
  *
  *     test-filter-python                        the test
  *     test-filter-python KIND COMMAND ARGS…     runs a command under a filter, "none" for no filter

@@ -1,4 +1,4 @@
-/* The filters: that the tables are sound, and that what is compiled does as they say. */
+/* The filters: the tables are consistent, and the compiled programs do what the tables specify. */
 #include "policy/seccomp/filter.h"
 
 #include <asm/ioctls.h>
@@ -78,7 +78,7 @@ static void check_rule_is_sane(const struct filter_rule *rule, uint32_t otherwis
                 check(c->argument < 6);
                 check((c->value & ~c->mask) == 0);
                 check(!c->unequal || c->mask == UINT64_MAX);
-                /* Of what the kernel reads as 32 bits, only those; else all. */
+                /* Only the low 32 bits of an argument that the kernel reads as 32 bits; else all. */
                 check(c->mask <= UINT32_MAX || c->mask == UINT64_MAX);
         }
 }
@@ -95,7 +95,7 @@ static void test_names_and_comparisons(void)
 
 /* The programs */
 
-static void test_compiled_does_as_the_table_says(void)
+static void test_programs_match_the_tables(void)
 {
         for (enum filter_kind kind = 0; kind < FILTER_KIND_MAX; kind++) {
                 struct filter_entries e;
@@ -109,9 +109,9 @@ static void test_compiled_does_as_the_table_says(void)
         }
 }
 
-/* Whether the check would see it: each constant of the program is changed in turn. What then does
- * the same is a jump that decides nothing. */
-static void test_check_sees_changed_programs(void)
+/* In every seventh instruction, the targets of a jump are swapped or the result is changed: the check
+ * detects each. */
+static void test_check_detects_changed_programs(void)
 {
         struct filter_entries e;
         struct error err = {};
@@ -141,8 +141,8 @@ static void test_check_sees_changed_programs(void)
         free(p.code);
 }
 
-/* Numbers that no call has yet, behind the last one that has. */
-static void test_check_sees_an_open_end(void)
+/* Numbers above the last system call that exists. */
+static void test_check_detects_unknown_numbers(void)
 {
         struct filter_entries e;
         struct error err = {};
@@ -179,7 +179,7 @@ static uint32_t ask(const struct program *p, int nr, uint64_t a, uint64_t b, uin
 #define ALLOW      SECCOMP_RET_ALLOW
 #define FAIL(code) (SECCOMP_RET_ERRNO | (code))
 
-/* What was wanted, said once more without the table. */
+/* The intended rules, written a second time without the table. */
 
 static void test_worker_calls(void)
 {
@@ -249,7 +249,7 @@ static void test_worker_sockets(void)
         free(p.code);
 }
 
-/* Which families and types each kind of worker may make sockets of, beside AF_UNIX pairs. */
+/* The families and types of the sockets that each kind of worker can create, beside AF_UNIX pairs. */
 static void check_sockets(enum filter_kind kind, bool with_unix, bool with_internet)
 {
         static const struct {
@@ -292,7 +292,7 @@ static void test_sockets_of_profiles(void)
         check_sockets(FILTER_WORKER_LOOPBACK_MOUNTS, false, true);
 }
 
-/* What is mounted keeps its place and its flags once the image's code runs. */
+/* Mounts cannot be moved or changed once the image's code runs. */
 static void test_template_mounts(void)
 {
         static const enum filter_kind kinds[] = {FILTER_TEMPLATE, FILTER_TEMPLATE_LOOPBACK};
@@ -448,9 +448,9 @@ int main(void)
 {
         run(test_rules_of_a_call_exclude_each_other);
         run(test_names_and_comparisons);
-        run(test_compiled_does_as_the_table_says);
-        run(test_check_sees_changed_programs);
-        run(test_check_sees_an_open_end);
+        run(test_programs_match_the_tables);
+        run(test_check_detects_changed_programs);
+        run(test_check_detects_unknown_numbers);
         run(test_worker_calls);
         run(test_worker_sockets);
         run(test_sockets_of_profiles);

@@ -3,7 +3,7 @@
 
 #include "supervisor/session/session-internal.h"
 
-#include "tests/unit/fake-hub.h"
+#include "tests/unit/fake-tools.h"
 
 /* Whether a frame is refused by the table itself; a handler may refuse its payload for reasons of
  * its own. */

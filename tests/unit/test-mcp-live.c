@@ -14,7 +14,7 @@
 
 static uint64_t begin(const char *line)
 {
-        say(line);
+        send_line(line);
         fake_spin(&f);
         fake_start(&f);
         return fake_take_exec(&f, NULL, 0);
@@ -34,7 +34,7 @@ static void end(uint64_t cell)
 static yyjson_doc *next_note(const char *method)
 {
         fake_until(&f, sent.length > 0);
-        yyjson_doc *doc = heard();
+        yyjson_doc *doc = take_message();
         check_eq_str(json_string(yyjson_doc_get_root(doc), "method", NULL), method);
         return doc;
 }
@@ -70,8 +70,8 @@ static void test_last_line(void)
         check_has(text_at(second, "/params/message"), "last line: half a line");
         check(number_at(second, "/params/progress") > number_at(first, "/params/progress"));
         end(cell);
-        yyjson_doc_free(heard());
-        check_silence();
+        yyjson_doc_free(take_message());
+        check_no_message();
         close_server();
 }
 
@@ -84,9 +84,9 @@ static void test_calls_are_named(void)
         _cleanup_json_ yyjson_doc *doc = next_note("notifications/progress");
         check_has(text_at(doc, "/params/message"),
                   "1 tool call, the last library.list; last line: x");
-        fake_hub_answer("{\"content\":[]}");
+        fake_tools_answer("{\"content\":[]}");
         end(cell);
-        yyjson_doc_free(heard());
+        yyjson_doc_free(take_message());
         close_server();
 }
 
@@ -103,7 +103,7 @@ static void test_long_line(void)
         _cleanup_json_ yyjson_doc *doc = next_note("notifications/progress");
         check(strlen(text_at(doc, "/params/message")) < LIVE_LINE_MAX + 100);
         end(cell);
-        yyjson_doc_free(heard());
+        yyjson_doc_free(take_message());
         close_server();
 }
 
@@ -126,9 +126,9 @@ static void test_output_as_messages(void)
         end(cell);
         _cleanup_json_ yyjson_doc *third = next_note("notifications/message");
         check_eq_str(text_at(third, "/params/data/stream"), "stderr");
-        _cleanup_json_ yyjson_doc *answer = heard();
+        _cleanup_json_ yyjson_doc *answer = take_message();
         check_eq_str(text_at(answer, "/result/structuredContent/stdout"), "a\xc3\xa9\n");
-        check_silence();
+        check_no_message();
         close_server();
 }
 
@@ -150,9 +150,9 @@ static void test_output_is_bounded(void)
                            &skipped),
                 0);
         check_eq_int(skipped, (int64_t)sizeof(text) - LIVE_OUTPUT_MAX);
-        check_silence();
+        check_no_message();
         end(cell);
-        yyjson_doc_free(heard());
+        yyjson_doc_free(take_message());
         close_server();
 }
 
@@ -160,36 +160,39 @@ static void test_output_is_bounded(void)
 static void test_level_of_the_connection(void)
 {
         open_server();
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":"
-            "\"loud\"}}");
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":"
+                "\"loud\"}}");
         check_error(-32602, "1", "params.level");
-        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"logging/setLevel\",\"params\":{\"level\":"
-            "\"info\"}}");
-        check_heard("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"logging/setLevel\",\"params\":{\"level\":"
+                "\"info\"}}");
+        check_message("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
         uint64_t cell = begin(CALL_WITH("3", ""));
         print(f.out, "told\n", 5);
         end(cell);
         _cleanup_json_ yyjson_doc *told = next_note("notifications/message");
         check_eq_str(text_at(told, "/params/data/text"), "told\n");
-        yyjson_doc_free(heard());
+        yyjson_doc_free(take_message());
 
-        say(CALL_WITH("4", MODERN_FIELDS));
+        send_line(CALL_WITH("4", MODERN_FIELDS));
         fake_spin(&f);
         cell = fake_take_exec(&f, NULL, 0);
         print(f.out, "kept\n", 5);
         end(cell);
-        _cleanup_json_ yyjson_doc *answer = heard();
+        _cleanup_json_ yyjson_doc *answer = take_message();
         check_eq_str(text_at(answer, "/result/structuredContent/stdout"), "kept\n");
 
-        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"logging/setLevel\",\"params\":{\"level\":"
-            "\"warning\"}}");
-        yyjson_doc_free(heard());
-        say(CALL_WITH("6", ""));
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"logging/setLevel\",\"params\":{\"level\":"
+                "\"warning\"}}");
+        yyjson_doc_free(take_message());
+        send_line(CALL_WITH("6", ""));
         fake_spin(&f);
         cell = fake_take_exec(&f, NULL, 0);
         print(f.out, "kept\n", 5);
         end(cell);
-        _cleanup_json_ yyjson_doc *last = heard();
+        _cleanup_json_ yyjson_doc *last = take_message();
         check(yyjson_ptr_get(yyjson_doc_get_root(last), "/result"));
         close_server();
 }
@@ -201,12 +204,13 @@ static void test_silence_after_cancel(void)
         uint64_t cell = begin(CALL_WITH("1", MODERN_FIELDS ",\"progressToken\":1,"
                                                            "\"io.modelcontextprotocol/logLevel\":"
                                                            "\"debug\""));
-        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":"
-            "1}}");
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":"
+                "1}}");
         print(f.out, "late\n", 5);
         fake_run_ms(&f, 10 * LIVE_HEARTBEAT_MS);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
-        check_silence();
+        check_no_message();
         close_server();
 }
 
@@ -225,7 +229,7 @@ static void test_slow_reader(void)
                                         "\"io.modelcontextprotocol/logLevel\":\"debug\""));
         print(f.out, "one\n", 4);
         fake_run_ms(&f, LIVE_PROGRESS_MS * 3 / 2);
-        check_silence();
+        check_no_message();
         /* What it missed is counted. */
         server->host.congested = NULL;
         print(f.out, "two\n", 4);
@@ -237,7 +241,7 @@ static void test_slow_reader(void)
                            &skipped),
                 0);
         check_eq_int(skipped, 8);
-        yyjson_doc_free(heard());
+        yyjson_doc_free(take_message());
         close_server();
 }
 

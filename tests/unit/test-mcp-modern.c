@@ -40,8 +40,8 @@ static void check_cacheable(yyjson_doc *doc, const char *scope)
 static void test_discover(void)
 {
         open_server();
-        say(MODERN("\"d\"", "server/discover", ""));
-        _cleanup_json_ yyjson_doc *doc = heard();
+        send_line(MODERN("\"d\"", "server/discover", ""));
+        _cleanup_json_ yyjson_doc *doc = take_message();
         check_eq_str(yyjson_get_str(at(doc, "/id")), "d");
         check_cacheable(doc, "private");
         check_eq_str(yyjson_get_str(at(doc, "/result/supportedVersions/0")), "2026-07-28");
@@ -57,15 +57,15 @@ static void test_discover(void)
 static void test_lists_say_how_long_they_hold(void)
 {
         open_server();
-        say(MODERN("1", "tools/list", ""));
-        _cleanup_json_ yyjson_doc *tools = heard();
+        send_line(MODERN("1", "tools/list", ""));
+        _cleanup_json_ yyjson_doc *tools = take_message();
         check_cacheable(tools, "private");
         check_eq_str(yyjson_get_str(at(tools, "/result/tools/0/name")), "run_python");
-        say(MODERN("2", "resources/list", ""));
-        _cleanup_json_ yyjson_doc *resources = heard();
+        send_line(MODERN("2", "resources/list", ""));
+        _cleanup_json_ yyjson_doc *resources = take_message();
         check_cacheable(resources, "private");
-        say(MODERN("3", "resources/templates/list", ""));
-        _cleanup_json_ yyjson_doc *templates = heard();
+        send_line(MODERN("3", "resources/templates/list", ""));
+        _cleanup_json_ yyjson_doc *templates = take_message();
         check_cacheable(templates, "public");
         check_eq_int(yyjson_arr_size(at(templates, "/result/resourceTemplates")), 2);
         close_server();
@@ -74,24 +74,24 @@ static void test_lists_say_how_long_they_hold(void)
 static void test_what_a_request_must_carry(void)
 {
         open_server();
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
-            "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+                  "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}}}");
         check_error(-32602, "1", "clientCapabilities");
-        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
-            "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+                  "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
         check_error(-32602, "2", "protocolVersion");
-        say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"server/discover\"}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"server/discover\"}");
         check_error(-32602, "3", "protocolVersion");
-        say("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
-            "\"io.modelcontextprotocol/protocolVersion\":20260728,"
-            "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+                  "\"io.modelcontextprotocol/protocolVersion\":20260728,"
+                  "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
         check_error(-32602, "4", "protocolVersion");
-        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/list\",\"params\":{" META_EXTRA(
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/list\",\"params\":{" META_EXTRA(
                 ",\"io.modelcontextprotocol/logLevel\":\"loud\"") "}}");
         check_error(-32602, "5", "log level");
-        say(MODERN("6", "tools/call", ",\"name\":\"nothing\""));
+        send_line(MODERN("6", "tools/call", ",\"name\":\"nothing\""));
         check_error(-32602, "6", "unknown tool: nothing");
-        say(MODERN("7", "tools/list", ",\"cursor\":\"x\""));
+        send_line(MODERN("7", "tools/list", ",\"cursor\":\"x\""));
         check_error(-32602, "7", "cursor");
         close_server();
 }
@@ -99,9 +99,9 @@ static void test_what_a_request_must_carry(void)
 static void test_unknown_version(void)
 {
         open_server();
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
-            "\"io.modelcontextprotocol/protocolVersion\":\"1900-01-01\"}}}");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
+                  "\"io.modelcontextprotocol/protocolVersion\":\"1900-01-01\"}}}");
+        _cleanup_json_ yyjson_doc *doc = take_message();
         int64_t code = 0;
         check_eq_int(json_int64(at(doc, "/error/code"), &code), 0);
         check_eq_int(code, -32022);
@@ -125,21 +125,21 @@ static void test_what_is_gone(void)
 
         open_server();
         for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
-                say(lines[i]);
+                send_line(lines[i]);
                 check_error(-32601, "1", "method not found");
         }
-        check_silence();
+        check_no_message();
         close_server();
 }
 
 static void test_call(void)
 {
         open_server();
-        say(RUN("1", "", "1+1"));
+        send_line(RUN("1", "", "1+1"));
         fake_spin(&f);
         fake_start(&f);
         finish_cell("{\"status\":\"ok\",\"value\":{\"repr\":\"2\",\"json\":2}}");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         check_complete(doc);
         check(!at(doc, "/result/ttlMs"));
         check_eq_str(yyjson_get_str(at(doc, "/result/content/0/text")), "value: 2");
@@ -151,28 +151,28 @@ static void test_both_eras(void)
 {
         open_server();
         for (int i = 0; i < 2; i++) {
-                say(MODERN("1", "server/discover", ""));
-                _cleanup_json_ yyjson_doc *discovered = heard();
+                send_line(MODERN("1", "server/discover", ""));
+                _cleanup_json_ yyjson_doc *discovered = take_message();
                 check_complete(discovered);
-                say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{"
-                    "\"protocolVersion\":\"2025-06-18\",\"capabilities\":{}}}");
-                _cleanup_json_ yyjson_doc *initialized = heard();
+                send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{"
+                          "\"protocolVersion\":\"2025-06-18\",\"capabilities\":{}}}");
+                _cleanup_json_ yyjson_doc *initialized = take_message();
                 check_eq_str(yyjson_get_str(at(initialized, "/result/protocolVersion")),
                              "2025-06-18");
                 check(!at(initialized, "/result/resultType"));
-                say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}");
-                check_heard("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
-                say("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/list\"}");
-                _cleanup_json_ yyjson_doc *legacy = heard();
+                send_line("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}");
+                check_message("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
+                send_line("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/list\"}");
+                _cleanup_json_ yyjson_doc *legacy = take_message();
                 check(!at(legacy, "/result/resultType") && !at(legacy, "/result/ttlMs"));
         }
         /* A batch is of 2025-03-26 alone. */
-        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"initialize\",\"params\":{"
-            "\"protocolVersion\":\"2025-03-26\"}}");
-        yyjson_doc_free(heard());
-        say("[" MODERN("6", "tools/list",
-                       "") ",{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}]");
-        _cleanup_json_ yyjson_doc *batch = heard();
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"initialize\",\"params\":{"
+                  "\"protocolVersion\":\"2025-03-26\"}}");
+        yyjson_doc_free(take_message());
+        send_line("[" MODERN("6", "tools/list",
+                             "") ",{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}]");
+        _cleanup_json_ yyjson_doc *batch = take_message();
         int64_t code = 0;
         check_eq_int(json_int64(at(batch, "/0/error/code"), &code), 0);
         check_eq_int(code, -32600);
@@ -183,14 +183,14 @@ static void test_both_eras(void)
 static void test_cancel(void)
 {
         open_server();
-        say(RUN("\"c\"", ",\"progressToken\":1", "while True: pass"));
+        send_line(RUN("\"c\"", ",\"progressToken\":1", "while True: pass"));
         fake_spin(&f);
         fake_start(&f);
         uint64_t cell = fake_take_exec(&f, NULL, 0);
-        say(CANCEL("\"c\""));
+        send_line(CANCEL("\"c\""));
         check_eq_int(f.interrupts, 1);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
-        check_silence();
+        check_no_message();
         close_server();
 }
 
@@ -199,42 +199,45 @@ static void test_cancel(void)
 static void test_listen(void)
 {
         open_server();
-        say(MODERN("1", "subscriptions/listen", ""));
+        send_line(MODERN("1", "subscriptions/listen", ""));
         check_error(-32602, "1", "notifications");
-        say(MODERN("\"a\"", "subscriptions/listen",
-                   ",\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true,"
-                   "\"resourceSubscriptions\":[\"file:///x\",7,"
-                   "\"cloister://sessions/default/cells/1/stdout\"]}"));
-        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
-                    "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":\"a\"},"
-                    "\"notifications\":{\"toolsListChanged\":true,\"resourceSubscriptions\":["
-                    "\"cloister://sessions/default/cells/1/stdout\"]}}}");
-        say(MODERN("2", "subscriptions/listen", ",\"notifications\":{}"));
-        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
-                    "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":2},"
-                    "\"notifications\":{}}}");
-        check_silence();
+        send_line(
+                MODERN("\"a\"", "subscriptions/listen",
+                       ",\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true,"
+                       "\"resourceSubscriptions\":[\"file:///x\",7,"
+                       "\"cloister://sessions/default/cells/1/stdout\"]}"));
+        check_message(
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+                "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":\"a\"},"
+                "\"notifications\":{\"toolsListChanged\":true,\"resourceSubscriptions\":["
+                "\"cloister://sessions/default/cells/1/stdout\"]}}}");
+        send_line(MODERN("2", "subscriptions/listen", ",\"notifications\":{}"));
+        check_message(
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+                "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":2},"
+                "\"notifications\":{}}}");
+        check_no_message();
         /* Only the stream that asked is told, and once for each change. */
-        fake_hub_change(CHANGED);
+        fake_tools_change(CHANGED);
         mcp_server_catalogue_changed(server);
         mcp_server_catalogue_changed(server);
-        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\","
-                    "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":\"a\"}}}");
-        check_silence();
-        say(CANCEL("\"a\""));
-        fake_hub_change("{\"servers\":[]}");
+        check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\","
+                      "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":\"a\"}}}");
+        check_no_message();
+        send_line(CANCEL("\"a\""));
+        fake_tools_change("{\"servers\":[]}");
         mcp_server_catalogue_changed(server);
-        check_silence();
+        check_no_message();
         /* We end: the stream that is left has its result. */
         mcp_server_closing(server);
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         check_complete(doc);
         int64_t id = 0;
         check_eq_int(
                 json_int64(at(doc, "/result/_meta/io.modelcontextprotocol~1subscriptionId"), &id),
                 0);
         check_eq_int(id, 2);
-        check_silence();
+        check_no_message();
         close_server();
 }
 
@@ -242,20 +245,20 @@ static void test_listen(void)
 static void test_unasked(void)
 {
         open_server();
-        say(MODERN("1", "tools/list", ""));
-        yyjson_doc_free(heard());
-        fake_hub_change(CHANGED);
+        send_line(MODERN("1", "tools/list", ""));
+        yyjson_doc_free(take_message());
+        fake_tools_change(CHANGED);
         mcp_server_catalogue_changed(server);
-        check_silence();
-        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"}");
-        yyjson_doc_free(heard());
-        fake_hub_change("{\"servers\":[]}");
+        check_no_message();
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"}");
+        yyjson_doc_free(take_message());
+        fake_tools_change("{\"servers\":[]}");
         /* Another client's question does not swallow what the first has to hear. */
-        say(MODERN("3", "tools/list", ""));
-        yyjson_doc_free(heard());
-        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+        send_line(MODERN("3", "tools/list", ""));
+        yyjson_doc_free(take_message());
+        check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
         mcp_server_catalogue_changed(server);
-        check_silence();
+        check_no_message();
         close_server();
 }
 
@@ -269,9 +272,9 @@ static void test_many_streams(void)
                          MODERN("%d", "subscriptions/listen",
                                 ",\"notifications\":{\"toolsListChanged\":true}"),
                          i);
-                say(line);
+                send_line(line);
                 if (i < 64)
-                        yyjson_doc_free(heard());
+                        yyjson_doc_free(take_message());
         }
         check_error(-32603, "64", "too many subscriptions");
         close_server();

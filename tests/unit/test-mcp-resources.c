@@ -224,7 +224,7 @@ static void read_uri(int id, bool modern, const char *uri)
                           "\"io.modelcontextprotocol/clientCapabilities\":{}},"
                         : "",
                  uri);
-        say(line);
+        send_line(line);
 }
 
 static yyjson_val *at(yyjson_doc *doc, const char *pointer)
@@ -239,7 +239,7 @@ static yyjson_doc *print_much(size_t n, bool first)
                 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd\n";
         size_t sent_bytes = 0;
 
-        say(CALL("9", "{\"code\":\"1\",\"max_output\":1000}"));
+        send_line(CALL("9", "{\"code\":\"1\",\"max_output\":1000}"));
         fake_spin(&f);
         if (first)
                 fake_start(&f);
@@ -250,7 +250,7 @@ static yyjson_doc *print_much(size_t n, bool first)
                 event_base_loop(f.base, EVLOOP_NONBLOCK);
         }
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
-        return heard();
+        return take_message();
 }
 
 static void test_cut_output_can_be_read(void)
@@ -270,7 +270,7 @@ static void test_cut_output_can_be_read(void)
         snprintf(next, sizeof(next), "%s", uri);
         for (int i = 0; i < 3; i++) {
                 read_uri(1, i % 2 == 0, next);
-                _cleanup_json_ yyjson_doc *doc = heard();
+                _cleanup_json_ yyjson_doc *doc = take_message();
                 check_eq_str(yyjson_get_str(at(doc, "/result/contents/0/mimeType")), "text/plain");
                 got += yyjson_get_len(at(doc, "/result/contents/0/text"));
                 yyjson_val *more = at(doc, "/result/contents/1/uri");
@@ -293,10 +293,12 @@ static void test_what_is_not_there(void)
         check_error(-32002, "3", "no such resource");
         read_uri(4, true, "cloister://sessions/nobody/files/a.txt");
         check_error(-32602, "4", "no session");
-        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"resources/read\",\"params\":{\"uri\":7}}");
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"resources/read\",\"params\":{\"uri\":7}}");
         check_error(-32602, "5", "uri");
-        say("{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"resources/list\",\"params\":{\"cursor\":"
-            "\"x\"}}");
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"resources/list\",\"params\":{\"cursor\":"
+                "\"x\"}}");
         check_error(-32602, "6", "cursor");
         /* A short output is whole in its result, and not kept. */
         _cleanup_json_ yyjson_doc *result = print_much(63, true);
@@ -321,8 +323,8 @@ static void test_pages(void)
                          "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{"
                          "\"cursor\":\"%s\"}}",
                          cursor);
-                say(line);
-                _cleanup_json_ yyjson_doc *doc = heard();
+                send_line(line);
+                _cleanup_json_ yyjson_doc *doc = take_message();
                 yyjson_val *entry;
                 size_t i, n;
                 yyjson_arr_foreach (at(doc, "/result/resources"), i, n, entry) {
@@ -345,20 +347,21 @@ static void test_subscribers_are_told(void)
 {
         open_server();
         yyjson_doc_free(print_much(2000, true));
-        check_silence(); /* nobody has listed */
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
-        yyjson_doc_free(heard());
-        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/subscribe\",\"params\":{\"uri\":"
-            "\"cloister://sessions/default/cells/2/stdout\"}}");
-        check_heard("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+        check_no_message(); /* nobody has listed */
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
+        yyjson_doc_free(take_message());
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/subscribe\",\"params\":{\"uri\":"
+                "\"cloister://sessions/default/cells/2/stdout\"}}");
+        check_message("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
         yyjson_doc_free(print_much(2000, false));
-        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/list_changed\"}");
-        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
-                    "\"params\":{\"uri\":\"cloister://sessions/default/cells/2/stdout\"}}");
-        say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"resources/unsubscribe\",\"params\":{"
-            "\"uri\":\"cloister://sessions/default/cells/2/stdout\"}}");
-        yyjson_doc_free(heard());
-        check_silence();
+        check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/list_changed\"}");
+        check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
+                      "\"params\":{\"uri\":\"cloister://sessions/default/cells/2/stdout\"}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"resources/unsubscribe\",\"params\":{"
+                  "\"uri\":\"cloister://sessions/default/cells/2/stdout\"}}");
+        yyjson_doc_free(take_message());
+        check_no_message();
         close_server();
 }
 

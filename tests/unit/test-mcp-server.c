@@ -20,8 +20,8 @@ static void test_initialize(void)
                          "{\"jsonrpc\":\"2.0\",\"id\":%zu,\"method\":\"initialize\",\"params\":{"
                          "\"protocolVersion\":\"%s\",\"capabilities\":{}}}",
                          i, versions[i][0]);
-                say(line);
-                _cleanup_json_ yyjson_doc *doc = heard();
+                send_line(line);
+                _cleanup_json_ yyjson_doc *doc = take_message();
                 yyjson_val *result = yyjson_obj_get(yyjson_doc_get_root(doc), "result");
                 check_eq_str(json_string(result, "protocolVersion", NULL), versions[i][1]);
                 check(yyjson_is_true(yyjson_ptr_get(result, "/capabilities/tools/listChanged")));
@@ -38,43 +38,43 @@ static void test_initialize(void)
 static void test_small_methods(void)
 {
         open_server();
-        say("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"}");
-        check_heard("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"result\":{}}");
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"}");
+        check_message("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"result\":{}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{}}");
         check_error(-32602, "1", "protocolVersion");
-        say("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"prompts/list\"}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"prompts/list\"}");
         check_error(-32601, "2", "method not found");
-        say("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\\u0000x\"}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\\u0000x\"}");
         check_error(-32601, "3", "method not found");
-        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/unheard-of\"}");
-        say("{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}");
-        check_silence();
-        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
-        check_silence();
-        check_eq_int(fake_hub.started_unknown, 1);
+        send_line("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/unheard-of\"}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}");
+        check_no_message();
+        send_line("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+        check_no_message();
+        check_eq_int(fake_tools.started_unknown, 1);
         close_server();
 }
 
 static void test_malformed(void)
 {
         open_server();
-        say("not json");
+        send_line("not json");
         check_error(-32700, "null", "not JSON");
-        say("{\"jsonrpc\":\"2.0\",\"id\":12345678901234567890,\"method\":\"tools/"
-            "call\",\"params\":{\"x\":"
-            "\"\xff\"}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":12345678901234567890,\"method\":\"tools/"
+                  "call\",\"params\":{\"x\":"
+                  "\"\xff\"}}");
         check_error(-32700, "12345678901234567890", "UTF-8");
-        say("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":7}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":7}");
         check_error(-32600, "4", "method");
-        say("17");
+        send_line("17");
         check_error(-32600, "null", "");
-        say("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\"}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\"}");
         check_error(-32602, "5", "name");
-        say("{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"tools/"
-            "call\",\"params\":{\"name\":\"run\"}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"tools/"
+                  "call\",\"params\":{\"name\":\"run\"}}");
         check_error(-32602, "6", "unknown tool: run");
-        say("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/"
-            "list\",\"params\":{\"cursor\":\"x\"}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/"
+                  "list\",\"params\":{\"cursor\":\"x\"}}");
         check_error(-32602, "7", "cursor");
         mcp_server_line_too_long(server, 1000);
         check_error(-32600, "null", "1000 bytes");
@@ -83,10 +83,10 @@ static void test_malformed(void)
 
 static void check_hints(const char *catalogue, bool destructive, bool open_world)
 {
-        fake_hub_change(catalogue);
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/"
-            "list\",\"params\":{\"cursor\":\"\"}}");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        fake_tools_change(catalogue);
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/"
+                  "list\",\"params\":{\"cursor\":\"\"}}");
+        _cleanup_json_ yyjson_doc *doc = take_message();
         yyjson_val *a = yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools/0/annotations");
         check(yyjson_is_bool(yyjson_obj_get(a, "destructiveHint")));
         check_eq_int(yyjson_get_bool(yyjson_obj_get(a, "destructiveHint")), destructive);
@@ -97,9 +97,9 @@ static void check_hints(const char *catalogue, bool destructive, bool open_world
 static void test_list(void)
 {
         open_server();
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
-        check_eq_int(fake_hub.started_unknown, 1);
-        _cleanup_json_ yyjson_doc *doc = heard();
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+        check_eq_int(fake_tools.started_unknown, 1);
+        _cleanup_json_ yyjson_doc *doc = take_message();
         yyjson_val *tools = yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools");
         check_eq_int(yyjson_arr_size(tools), 1);
         yyjson_val *tool = yyjson_arr_get_first(tools);
@@ -145,9 +145,9 @@ static void test_description_bound(void)
                 buffer_printf(&catalogue, "]}");
         }
         buffer_append(&catalogue, "]}", 3);
-        fake_hub_change(buffer_bytes(&catalogue));
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        fake_tools_change(buffer_bytes(&catalogue));
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+        _cleanup_json_ yyjson_doc *doc = take_message();
         size_t n = 0;
         const char *text = json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools/0"),
                                        "description", &n);
@@ -162,29 +162,29 @@ static void test_list_changed(void)
 {
         open_server();
         mcp_server_catalogue_changed(server);
-        check_silence(); /* nobody has asked yet */
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
-        yyjson_doc_free(heard());
+        check_no_message(); /* nobody has asked yet */
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+        yyjson_doc_free(take_message());
         mcp_server_catalogue_changed(server);
-        check_silence(); /* nothing that shows */
-        fake_hub_change("{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[{\"name\":"
-                        "\"t\"}]}]}");
+        check_no_message(); /* nothing that shows */
+        fake_tools_change("{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[{\"name\":"
+                          "\"t\"}]}]}");
         mcp_server_catalogue_changed(server);
-        check_heard("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+        check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
         mcp_server_catalogue_changed(server);
-        check_silence();
+        check_no_message();
         close_server();
 }
 
 static void test_call(void)
 {
         open_server();
-        say(CALL("\"abc\"", "{\"code\":\"1+1\"}"));
+        send_line(CALL("\"abc\"", "{\"code\":\"1+1\"}"));
         fake_spin(&f);
         fake_start(&f);
-        check_silence();
+        check_no_message();
         finish_cell("{\"status\":\"ok\",\"value\":{\"repr\":\"2\",\"json\":2}}");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         yyjson_val *root = yyjson_doc_get_root(doc);
         check_eq_str(json_string(root, "id", NULL), "abc");
         check_eq_str(json_string(yyjson_ptr_get(root, "/result/structuredContent"), "status", NULL),
@@ -199,8 +199,8 @@ static void test_call(void)
 static void test_call_refused(void)
 {
         open_server();
-        say(CALL("1", "{\"code\":\"1\",\"sesion\":\"a\"}"));
-        _cleanup_json_ yyjson_doc *doc = heard();
+        send_line(CALL("1", "{\"code\":\"1\",\"sesion\":\"a\"}"));
+        _cleanup_json_ yyjson_doc *doc = take_message();
         yyjson_val *root = yyjson_doc_get_root(doc);
         check(yyjson_is_true(yyjson_ptr_get(root, "/result/isError")));
         check_has(json_string(yyjson_ptr_get(root, "/result/content/0"), "text", NULL),
@@ -214,46 +214,46 @@ static void test_call_refused(void)
 static void test_two_sessions(void)
 {
         open_server();
-        say(CALL("1", "{\"code\":\"1\",\"session\":\"a\"}"));
-        say(CALL("2", "{\"code\":\"2\",\"session\":\"b\"}"));
+        send_line(CALL("1", "{\"code\":\"1\",\"session\":\"a\"}"));
+        send_line(CALL("2", "{\"code\":\"2\",\"session\":\"b\"}"));
         fake_spin(&f);
         check_eq_int(f.creates, 2);
         /* The second sandbox is there first; its answer does not wait for the first one's. */
         fake_start(&f);
         finish_cell("{\"status\":\"ok\"}");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         int64_t id = 0;
         check_eq_int(json_int64(yyjson_obj_get(yyjson_doc_get_root(doc), "id"), &id), 0);
         check_eq_int(id, 2);
-        check_silence();
+        check_no_message();
         close_server();
 }
 
 static void test_cancel(void)
 {
         open_server();
-        say(CALL("1", "{\"code\":\"while True: pass\"}"));
+        send_line(CALL("1", "{\"code\":\"while True: pass\"}"));
         fake_spin(&f);
         fake_start(&f);
         uint64_t cell = fake_take_exec(&f, NULL, 0);
-        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
-            "cancelled\",\"params\":{\"requestId\":99}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+                  "cancelled\",\"params\":{\"requestId\":99}}");
         check_eq_int(f.interrupts, 0);
-        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
-            "cancelled\",\"params\":{\"requestId\":\"1\"}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+                  "cancelled\",\"params\":{\"requestId\":\"1\"}}");
         check_eq_int(f.interrupts, 0); /* another id */
-        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
-            "cancelled\",\"params\":{\"requestId\":1}}");
+        send_line("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+                  "cancelled\",\"params\":{\"requestId\":1}}");
         check_eq_int(f.interrupts, 1);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
-        check_silence(); /* a cancelled request has no answer */
-        say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
-            "cancelled\",\"params\":{\"requestId\":1}}");
+        check_no_message(); /* a cancelled request has no answer */
+        send_line("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+                  "cancelled\",\"params\":{\"requestId\":1}}");
         /* The session goes on. */
-        say(CALL("2", "{\"code\":\"1\"}"));
+        send_line(CALL("2", "{\"code\":\"1\"}"));
         fake_spin(&f);
         finish_cell("{\"status\":\"ok\"}");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         check_eq_str(
                 json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/structuredContent"),
                             "state", NULL),
@@ -264,51 +264,51 @@ static void test_cancel(void)
 static void test_progress(void)
 {
         open_server();
-        say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/"
-            "call\",\"params\":{\"name\":\"run_python\","
-            "\"arguments\":{\"code\":\"1\"},\"_meta\":{\"progressToken\":\"tok\"}}}");
-        say(CALL("2", "{\"code\":\"2\"}")); /* no token: no progress */
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/"
+                  "call\",\"params\":{\"name\":\"run_python\","
+                  "\"arguments\":{\"code\":\"1\"},\"_meta\":{\"progressToken\":\"tok\"}}}");
+        send_line(CALL("2", "{\"code\":\"2\"}")); /* no token: no progress */
         fake_until(&f, sent.length > 0);
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         yyjson_val *root = yyjson_doc_get_root(doc), *params = yyjson_obj_get(root, "params");
         check_eq_str(json_string(root, "method", NULL), "notifications/progress");
         check_eq_str(json_string(params, "progressToken", NULL), "tok");
         check(json_is_number(yyjson_obj_get(params, "progress")));
-        check_silence();
+        check_no_message();
         close_server();
 }
 
 static void test_batch(void)
 {
         open_server();
-        say("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
-            "\"protocolVersion\":"
-            "\"2025-03-26\"}}");
-        yyjson_doc_free(heard());
-        say("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"},"
-            "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"},3,"
-            "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"nothing\"}]");
-        _cleanup_json_ yyjson_doc *doc = heard();
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
+                  "\"protocolVersion\":"
+                  "\"2025-03-26\"}}");
+        yyjson_doc_free(take_message());
+        send_line("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"},"
+                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"},3,"
+                  "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"nothing\"}]");
+        _cleanup_json_ yyjson_doc *doc = take_message();
         check_eq_int(yyjson_arr_size(yyjson_doc_get_root(doc)), 3);
-        check_silence();
+        check_no_message();
         /* Only notifications: no answer at all. */
-        say("[{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}]");
-        check_silence();
+        send_line("[{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}]");
+        check_no_message();
         /* A call within: the array waits for it. */
-        say("[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}," CALL("4",
-                                                                        "{\"code\":\"1\"}") "]");
-        check_silence();
+        send_line("[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}," CALL(
+                "4", "{\"code\":\"1\"}") "]");
+        check_no_message();
         fake_spin(&f);
         fake_start(&f);
         finish_cell("{\"status\":\"ok\"}");
-        _cleanup_json_ yyjson_doc *second = heard();
+        _cleanup_json_ yyjson_doc *second = take_message();
         check_eq_int(yyjson_arr_size(yyjson_doc_get_root(second)), 2);
         /* Later revisions have none. */
-        say("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
-            "\"protocolVersion\":"
-            "\"2025-06-18\"}}");
-        yyjson_doc_free(heard());
-        say("[{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}]");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
+                  "\"protocolVersion\":"
+                  "\"2025-06-18\"}}");
+        yyjson_doc_free(take_message());
+        send_line("[{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}]");
         check_error(-32600, "null", "batch");
         close_server();
 }
@@ -332,13 +332,13 @@ static void test_large_code(void)
                 fake_spin(&f);
                 check_eq_int(f.creates, 1);
         }
-        _cleanup_json_ yyjson_doc *doc = heard();
+        _cleanup_json_ yyjson_doc *doc = take_message();
         check_has(json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/content/0"), "text",
                               NULL),
                   "at most 16777216 are taken");
         fake_start(&f);
         finish_cell("{\"status\":\"ok\"}");
-        yyjson_doc_free(heard());
+        yyjson_doc_free(take_message());
         free(code);
         close_server();
 }

@@ -94,11 +94,11 @@ static void open_world(struct world *w, const char *config, uint32_t sessions_ma
         for (int i = 0; i < SANDBOXES; i++)
                 w->sandbox[i].rpc = -1;
         signal(SIGPIPE, SIG_IGN);
-        fake_hub_reset("{\"servers\":[]}");
+        fake_tools_reset("{\"servers\":[]}");
         w->base = event_base_new();
         w->config = fake_config(config);
-        check_ok(sessions_new(&w->sessions, w->base, w->config, &w->hello, &fake_tools, &requests,
-                              &err));
+        check_ok(sessions_new(&w->sessions, w->base, w->config, &w->hello, &fake_tool_provider,
+                              &requests, &err));
 }
 
 static void close_world(struct world *w)
@@ -109,7 +109,7 @@ static void close_world(struct world *w)
                         close(w->sandbox[i].rpc);
         event_base_free(w->base);
         config_free(w->config);
-        buffer_done(&fake_hub.catalogue);
+        buffer_done(&fake_tools.catalogue);
 }
 
 static void reload(struct world *w, const char *text)

@@ -1,7 +1,7 @@
 /* The arguments of run_python as models and clients write them. */
 #include "supervisor/mcp/arguments.h"
 
-#include "tests/unit/fake-hub.h" /* what the library links */
+#include "tests/unit/fake-tools.h" /* the library needs its headers */
 
 static struct config *config;
 

@@ -93,8 +93,8 @@ static void test_idle_frames(void)
         fake_open(&f);
         warm_up(&f);
         fake_send(&f, FRAME_CALL, 7, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
-        check_eq_int(fake_hub.n_calls, 1);
-        fake_hub_answer("{\"content\":[]}");
+        check_eq_int(fake_tools.n_calls, 1);
+        fake_tools_answer("{\"content\":[]}");
         check_eq_int(fake_read(&f, text, sizeof(text)).id, 7);
         fake_send(&f, FRAME_RESULT, 1, "{\"status\":\"ok\"}");
         check_eq_int(f.kills, 1);
@@ -137,10 +137,10 @@ static void test_calls(void)
         fake_send(
                 &f, FRAME_CALL, 1,
                 "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{\"n\":12345678901234567890123}}");
-        check_eq_str(fake_hub.calls->server, "s");
-        check_eq_bytes(buffer_bytes(&fake_hub.calls->arguments), fake_hub.calls->arguments.length,
-                       "{\"n\":12345678901234567890123}");
-        fake_hub_answer("{\"content\":[],\"structuredContent\":{\"x\":1.10}}");
+        check_eq_str(fake_tools.calls->server, "s");
+        check_eq_bytes(buffer_bytes(&fake_tools.calls->arguments),
+                       fake_tools.calls->arguments.length, "{\"n\":12345678901234567890123}");
+        fake_tools_answer("{\"content\":[],\"structuredContent\":{\"x\":1.10}}");
         struct frame_header header = fake_read(&f, text, sizeof(text));
         check_eq_str(frame_type_name(header.type), "RETURN");
         check_eq_int(header.id, 1);
@@ -149,16 +149,16 @@ static void test_calls(void)
                 "{\"ok\":true,\"result\":{\"content\":[],\"structuredContent\":{\"x\":1.10}}}");
 
         fake_send(&f, FRAME_CALL, 2, "{\"server\":\"s\",\"tool\":\"bad\",\"arguments\":{}}");
-        fake_hub_answer("{\"content\":[],\"isError\":true}");
+        fake_tools_answer("{\"content\":[],\"isError\":true}");
         fake_read(&f, NULL, 0);
         fake_send(&f, FRAME_CALL, 3, "{\"server\":\"s\",\"tool\":\"none\",\"arguments\":{}}");
-        fake_hub_fail("ToolNotFound", "no such tool", 0, false);
+        fake_tools_fail("ToolNotFound", "no such tool", 0, false);
         fake_read(&f, text, sizeof(text));
         check_eq_str(
                 text,
                 "{\"ok\":false,\"error\":{\"kind\":\"ToolNotFound\",\"message\":\"no such tool\"}}");
         fake_send(&f, FRAME_CALL, 4, "{\"server\":\"s\",\"tool\":\"rpc\",\"arguments\":{}}");
-        fake_hub_fail("ToolProtocolError", "boom \"quoted\"", -32000, true);
+        fake_tools_fail("ToolProtocolError", "boom \"quoted\"", -32000, true);
         fake_read(&f, text, sizeof(text));
         check_eq_str(
                 text,
@@ -175,7 +175,7 @@ static void test_calls(void)
 
         /* The sandbox goes, and with it whoever waited for the last one. */
         fake_end(&f, SIGKILL, 0);
-        check_eq_int(fake_hub.dropped, 1);
+        check_eq_int(fake_tools.dropped, 1);
         fake_done(&f);
 }
 
@@ -207,11 +207,11 @@ static void test_drop(void)
         uint64_t cell = fake_take_exec(&f, NULL, 0);
         fake_send(&f, FRAME_CALL, 1, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
         fake_send(&f, FRAME_DROP, 1, "{}");
-        check_eq_int(fake_hub.dropped, 1);
+        check_eq_int(fake_tools.dropped, 1);
         fake_send(&f, FRAME_DROP, 1, "{}"); /* crossed with an answer: no crime */
         fake_send(&f, FRAME_QUERY, 2, "{\"what\":\"catalogue\",\"wait_ms\":100}");
         fake_send(&f, FRAME_DROP, 2, "{}");
-        check_eq_int(fake_hub.waits_cancelled, 1);
+        check_eq_int(fake_tools.waits_cancelled, 1);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
         check_eq_int(end.status, CELL_OK);
         check_eq_int(end.calls_total, 1);
@@ -230,7 +230,7 @@ static void test_refused_call(void)
         warm_up(&f);
         ask(&f, &end, "1");
         uint64_t cell = fake_take_exec(&f, NULL, 0);
-        fake_hub.refuse = true;
+        fake_tools.refuse = true;
         fake_send(&f, FRAME_CALL, 1, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
         fake_read(&f, text, sizeof(text));
         check_has(text, "\"kind\":\"ToolError\",\"message\":\"the arguments are too large\"");
@@ -255,17 +255,17 @@ static void test_query(void)
         check_eq_str(text, "{\"ok\":true,\"result\":{\"version\":1}}");
         /* The catalogue that came while it waited goes before the answer. */
         fake_send(&f, FRAME_QUERY, 2, "{\"what\":\"catalogue\",\"wait_ms\":99999999}");
-        check_eq_int(fake_hub.wait_ms, 10000);
+        check_eq_int(fake_tools.wait_ms, 10000);
         check(!fake_has_frame(&f));
-        fake_hub_change("{\"servers\":[1]}");
-        fake_hub_waited();
+        fake_tools_change("{\"servers\":[1]}");
+        fake_tools_end_wait();
         struct frame_header header = fake_read(&f, text, sizeof(text));
         check_eq_str(frame_type_name(header.type), "CATALOG");
         check_eq_int(header.id, 2);
         fake_read(&f, text, sizeof(text));
         check_eq_str(text, "{\"ok\":true,\"result\":{\"version\":2}}");
         /* A change is sent to a running cell at once. */
-        fake_hub_change("{\"servers\":[2]}");
+        fake_tools_change("{\"servers\":[2]}");
         sessions_catalogue_changed(f.sessions);
         check_eq_int(fake_read(&f, text, sizeof(text)).id, 3);
         fake_done(&f);
@@ -286,11 +286,11 @@ static void test_calls_bound(void)
         for (uint64_t i = 1; i <= CALLS_MAX + 1; i++)
                 check_eq_int(frame_append(&b, FRAME_CALL, i, call, sizeof(call) - 1), 0);
         fake_send_bytes(&f, buffer_bytes(&b), b.length);
-        fake_until(&f, fake_hub.n_calls == CALLS_MAX);
+        fake_until(&f, fake_tools.n_calls == CALLS_MAX);
         fake_run_ms(&f, 1000);
-        check_eq_int(fake_hub.n_calls, CALLS_MAX);
-        fake_hub_answer("{\"content\":[]}");
-        fake_until(&f, fake_hub.n_calls == CALLS_MAX && fake_hub.calls->next);
+        check_eq_int(fake_tools.n_calls, CALLS_MAX);
+        fake_tools_answer("{\"content\":[]}");
+        fake_until(&f, fake_tools.n_calls == CALLS_MAX && fake_tools.calls->next);
         check_eq_int(f.kills, 0);
         fake_done(&f);
 }

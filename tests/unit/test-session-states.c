@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/unit/fake-hub.h"
+#include "tests/unit/fake-tools.h"
 
 enum { TARGET = 7, SERIAL = 3 };
 
@@ -107,13 +107,13 @@ static void open_world(struct world *w)
         struct error err = {};
 
         *w = (struct world){.rpc = -1, .out = -1, .error = -1};
-        fake_hub_reset("{\"servers\":[]}");
+        fake_tools_reset("{\"servers\":[]}");
         w->context = (struct session_context){
                 .base = event_base_new(),
                 .config = config_new(),
                 .hello = {.usage = MONITOR_USAGE_CGROUP1, .memory_max = 512 << 20},
                 .requests = {w, NULL, on_interrupt, on_kill, on_freeze},
-                .tools = fake_tools,
+                .tools = fake_tool_provider,
                 .owner = {w, get_sandbox, state_changed},
         };
         w->context.config->top.freeze_ms = 1000;
@@ -130,7 +130,7 @@ static void close_world(struct world *w)
                         close(fds[i]);
         config_free(w->context.config);
         event_base_free(w->context.base);
-        buffer_done(&fake_hub.catalogue);
+        buffer_done(&fake_tools.catalogue);
 }
 
 /* Brings a new session into this state, the way it gets there in life. */

@@ -24,7 +24,7 @@ static void test_ok(void)
         uint64_t cell = fake_take_exec(&f, text, sizeof(text));
         check_eq_str(text, "print('h\xc3\xa9');\n1+1");
         check_eq_str(text + strlen(text) + 1, "<cell 1>");
-        check_eq_int(fake_hub.started_all, 1);
+        check_eq_int(fake_tools.started_all, 1);
 
         check_eq_int(write(f.out, "h\xc3\xa9\n", 4), 4);
         check_eq_int(write(f.err, "warning\n", 8), 8);

@@ -1,5 +1,5 @@
 /*
- * What a unit test needs: checks that say where they failed, and one line a test.
+ * What a unit test needs: checks that print where they failed, and one line for each test.
  *
  *     static void test_append(void)
  *     {
@@ -12,7 +12,7 @@
  *             return 0;
  *     }
  *
- * A failed check aborts the program: what follows it would only confuse.
+ * A failed check aborts the program, because later checks depend on earlier ones.
  */
 #pragma once
 
@@ -55,7 +55,7 @@
                                    b_ ? b_ : "(null)");                                            \
         } while (0)
 
-/* n bytes at a, against a string. */
+/* Compares n bytes at a with a string. */
 #define check_eq_bytes(a, n, b)                                                                    \
         do {                                                                                       \
                 const char *a_ = (a), *b_ = (b);                                                   \
@@ -64,7 +64,7 @@
                         test_fail_("%s is \"%.*s\", not \"%s\"", #a, (int)n_, a_, b_);             \
         } while (0)
 
-/* The text holds the part. */
+/* The text contains the part. */
 #define check_has(text, part)                                                                      \
         do {                                                                                       \
                 const char *text_ = (text), *part_ = (part);                                       \
@@ -89,5 +89,5 @@
                 fflush(stdout);                                                                    \
         } while (0)
 
-/* Exit status by which meson knows a test that cannot run here; say why on the line before. */
+/* Exit status of a test that cannot run here: meson counts it as skipped. Print the reason first. */
 enum { TEST_SKIP = 77 };

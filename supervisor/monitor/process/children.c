@@ -150,7 +150,8 @@ int children_is_new(const struct children *c, pid_t pid)
 uint64_t children_request(struct children *c)
 {
         c->last_request++;
-        /* Without room its child may be killed, and the session is then made anew. */
+        /* If the array is full, the child of this request may be killed; the session is then
+         * created again. */
         if (c->n_open < REQUESTS_MAX)
                 c->open[c->n_open++] = c->last_request;
         return c->last_request;

@@ -28,5 +28,5 @@ size_t network_gate_waiting(const struct network_gate *gate);
 void network_gate_add(struct network_gate *gate, struct sandbox *sandbox,
                       enum config_network network);
 /* The template has ended: sandboxes that wait are refused with this error, and the next template is
- * checked anew. */
+ * checked again. */
 void network_gate_reset(struct network_gate *gate, const struct error *error);

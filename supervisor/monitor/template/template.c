@@ -9,7 +9,7 @@
  *     idle       -                 sends SESSION_CREATE for the first in queue    asked
  *     asked      SESSION_HERE      verifies the pid, control group, SESSION_GO   here
  *     asked|here SESSION_FAILED    calls made() with the error                   idle
- *     here       SESSION_MADE      kills children nobody asked for, calls made() idle
+ *     here       SESSION_MADE      kills unknown children, calls made()           idle
  *
  * Any other message, the end of the socket or a passed deadline ends the template: it is killed, and
  * the next request starts a new one with new namespaces. The old namespaces end with their last

@@ -1,0 +1,162 @@
+/* A tool provider for tests of sessions and of the MCP server: it records the calls, and the test
+ * answers them. */
+#pragma once
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "supervisor/session/tool-provider.h"
+#include "tests/unit/test.h"
+
+struct fake_call {
+        struct fake_call *next;
+        char server[64], tool[64];
+        struct buffer arguments;
+        struct tool_call *call;
+};
+
+struct fake_tools {
+        struct buffer catalogue;
+        uint64_t version;
+        int started_unknown, started_all, dropped, waits_cancelled;
+        struct fake_call *calls; /* oldest first */
+        size_t n_calls;
+        struct tool_call *wait;
+        uint32_t wait_ms;
+        bool refuse;
+};
+
+static struct fake_tools fake_tools;
+
+static inline void fake_tools_reset(const char *catalogue)
+{
+        buffer_done(&fake_tools.catalogue);
+        fake_tools = (struct fake_tools){.catalogue = BUFFER_INIT(1024 * 1024), .version = 1};
+        check_eq_int(buffer_append(&fake_tools.catalogue, catalogue, strlen(catalogue)), 0);
+}
+
+static inline void fake_tools_change(const char *catalogue)
+{
+        buffer_consume(&fake_tools.catalogue, fake_tools.catalogue.length);
+        check_eq_int(buffer_append(&fake_tools.catalogue, catalogue, strlen(catalogue)), 0);
+        fake_tools.version++;
+}
+
+static inline void fake_call_free(struct fake_call *call)
+{
+        for (struct fake_call **at = &fake_tools.calls; *at; at = &(*at)->next) {
+                if (*at == call) {
+                        *at = call->next;
+                        break;
+                }
+        }
+        fake_tools.n_calls--;
+        buffer_done(&call->arguments);
+        free(call);
+}
+
+/* Answers the oldest call with a result given as JSON. */
+static inline void fake_tools_answer(const char *json)
+{
+        struct error err = {};
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct fake_call *call = fake_tools.calls;
+
+        check(call);
+        check_ok(json_parse(json, strlen(json), &doc, &err));
+        const struct tool_result result = {
+                .result = yyjson_doc_get_root(doc), .duration_us = 1500, .sent = true};
+        tool_call_done(call->call, &result);
+        fake_call_free(call);
+}
+
+static inline void fake_tools_fail(const char *kind, const char *message, int64_t code, bool sent)
+{
+        struct fake_call *call = fake_tools.calls;
+        const struct tool_result result = {
+                .error_kind = kind, .message = message, .rpc_code = code, .sent = sent};
+
+        check(call);
+        tool_call_done(call->call, &result);
+        fake_call_free(call);
+}
+
+static inline void fake_tools_end_wait(void)
+{
+        struct tool_call *wait = fake_tools.wait;
+
+        check(wait);
+        fake_tools.wait = NULL;
+        tool_wait_done(wait);
+}
+
+static inline void fake_tools_start(void *data, const struct config_profile *profile,
+                                    enum tool_servers which)
+{
+        check(data == &fake_tools);
+        fake_tools.started_all += which == TOOL_SERVERS_ALL;
+        fake_tools.started_unknown += which == TOOL_SERVERS_UNKNOWN;
+}
+
+static inline const struct buffer *fake_tools_catalogue(void *data,
+                                                        const struct config_profile *profile,
+                                                        uint64_t *version)
+{
+        *version = fake_tools.version;
+        return &fake_tools.catalogue;
+}
+
+static inline void *fake_tools_wait(void *data, const struct config_profile *profile,
+                                    uint32_t timeout_ms, struct tool_call *call)
+{
+        check(!fake_tools.wait);
+        fake_tools.wait = call;
+        fake_tools.wait_ms = timeout_ms;
+        return call;
+}
+
+static inline void fake_tools_cancel_wait(void *handle)
+{
+        check(handle == fake_tools.wait);
+        fake_tools.wait = NULL;
+        fake_tools.waits_cancelled++;
+}
+
+static inline int fake_tools_call(void *data, const struct config_profile *profile,
+                                  const char *server, const char *tool, yyjson_val *arguments,
+                                  uint32_t timeout_ms, struct tool_call *tool_call, void **handle,
+                                  struct error *err)
+{
+        struct fake_call **at = &fake_tools.calls, *call;
+
+        if (fake_tools.refuse)
+                return error_set(err, E2BIG, "the arguments are too large");
+        call = calloc(1, sizeof(*call));
+        snprintf(call->server, sizeof(call->server), "%s", server);
+        snprintf(call->tool, sizeof(call->tool), "%s", tool);
+        buffer_init(&call->arguments, 64 * 1024 * 1024);
+        check_eq_int(json_append(&call->arguments, arguments), 0);
+        call->call = tool_call;
+        while (*at)
+                at = &(*at)->next;
+        *at = call;
+        fake_tools.n_calls++;
+        *handle = call;
+        return 0;
+}
+
+static inline void fake_tools_drop(void *handle)
+{
+        fake_tools.dropped++;
+        fake_call_free(handle);
+}
+
+static const struct tool_provider fake_tool_provider __attribute__((unused)) = {
+        .data = &fake_tools,
+        .start = fake_tools_start,
+        .catalogue = fake_tools_catalogue,
+        .call = fake_tools_call,
+        .drop = fake_tools_drop,
+        .wait = fake_tools_wait,
+        .cancel_wait = fake_tools_cancel_wait,
+};
