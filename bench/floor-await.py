@@ -1,4 +1,4 @@
-"""The floor of a tool call that Python code awaits: a client over pipes that does what cannot be left out.
+"""The minimum time of a tool call that Python code awaits: a client over pipes that does only what is necessary.
 
     floor-await.py COUNT COMMAND [ARGUMENT]...      prints {"ns": [N, ...]}
 

@@ -4,7 +4,7 @@
     bench/report.py [--docs DIR] FILE...
 
 FILE is what run.py --json or where.py --json printed, as root or as an ordinary user; of two files of one kind the later one
-counts. The parts of docs/performance.md between marks and docs/performance-*.svg are written anew; the same files give the
+counts. The parts of docs/performance.md between marks and docs/performance-*.svg are regenerated; the same files give the
 same bytes. A table has a column for each of the two users: name the files of both. A part that no file has data for stays
 as it is.
 """
@@ -95,7 +95,7 @@ PEER_NAMES = ("python", "bwrap", "podman-crun", "podman-runc", "crun", "runc", "
 
 
 def machine_lines(sides):
-    """One line for each run that a table is made of."""
+    """One line for each run that a table uses."""
     return [f"{found['machine']['line']}; {found['rounds']} rounds." for found in (sides[who] for who in SIDES if who in sides)]
 
 
@@ -112,7 +112,7 @@ def value(row):
 
 
 def verdict(row):
-    """The ratio to what the row is held against, or the word `holds` where it is held against a figure."""
+    """The ratio to the row that this one is compared with, or `holds` where it is compared with a number."""
     if not row or "missing" in row:
         return "-"
     missed = row.get("verdict") == "missed"
@@ -120,7 +120,7 @@ def verdict(row):
 
 
 def result_rows(sides):
-    """The rows that have a budget: what was measured as an ordinary user and as root, and what that is held against."""
+    """The rows that have a budget: the values of an ordinary user and of root, and what they are compared with."""
     found = {who: by_name(sides.get(who)) for who in SIDES}
     lines = ["| row | what is timed | user, ms | ratio | root, ms | ratio | held against | budget |", "|---" * 8 + "|"]
     for name in dict.fromkeys(name for rows in found.values() for name in rows if name not in PEER_NAMES):
@@ -187,7 +187,7 @@ WAYS = {"warm": "`1+1` in a living session", "tool": "a tool call to a minimal s
 
 
 def put(page, part, lines):
-    """The page with what is between the marks of a part replaced."""
+    """The page with the text between the marks of a part replaced."""
     begin, end = f"<!-- made by bench/report.py: {part} -->", f"<!-- end of {part} -->"
     if begin not in page or end not in page:
         raise SystemExit(f"report: docs/performance.md has no part '{part}'")
@@ -215,7 +215,7 @@ def write(path, content):
 
 
 def sides_with(files, wanted):
-    """{"root": the latest run of root's that has what is wanted, "ordinary": …}."""
+    """{"root": the latest run as root that has the wanted rows or curves, "ordinary": …}."""
     return {"root" if found["machine"]["uid"] == 0 else "ordinary": found for found in files if wanted(found)}
 
 

@@ -77,7 +77,7 @@ def seed(db):
                 "INSERT INTO loans (member_id, book_id, due, returned) VALUES (?, ?, ?, ?)",
                 (member_id, book_id, due.isoformat(), back and back.isoformat()),
             )
-    # As many copies as are out, and up to two on the shelf.
+    # As many copies as are on loan, and up to two more.
     db.execute("UPDATE books SET copies = (SELECT count(*) FROM loans WHERE book_id = books.id AND returned IS NULL)")
     for book_id in range(1, len(BOOKS) + 1):
         db.execute("UPDATE books SET copies = copies + ? WHERE id = ?", (rng.randint(0, 2), book_id))
@@ -88,7 +88,7 @@ def seed(db):
 
 
 class BadArguments(Exception):
-    """The call cannot be carried out as asked; the text says why."""
+    """The call failed; the text is the reason."""
 
 
 class Library:
@@ -146,7 +146,7 @@ class Library:
 
 
 def obj(optional=(), **properties):
-    """A JSON Schema for an object with these properties, all required but the optional ones."""
+    """A JSON Schema for an object with these properties, all required except the optional ones."""
     return {
         "type": "object",
         "properties": properties,
@@ -209,7 +209,7 @@ def describe(name):
 
 
 def call(library, name, arguments):
-    """Carries out tools/call; what the caller did wrong is a result with isError, as the specification wants."""
+    """Carries out tools/call; an error of the caller is a result with isError, as the specification requires."""
     try:
         answer = getattr(library, name)(**arguments)
     except (BadArguments, TypeError) as e:

@@ -10,7 +10,7 @@ import asyncio
 import datetime
 from collections import Counter, defaultdict
 
-library = mcp_library  # every configured server is there by its name: mcp_<server>
+library = mcp_library  # each configured server is a variable mcp_<server>
 
 
 async def members_of(branch):
@@ -53,7 +53,7 @@ for i in [i for i in ranked if waiting[i]][:8]:
     title = title if len(title) <= 44 else title[:43] + "…"
     print(f"  {title:<44} {waiting[i]:>7}  {len(overdue[i])} of {books[i]['copies']:<4} {longest[i]:>5} d")
 
-# One letter a person, for all the books that others wait for.
+# One letter for each person, about all the books that others wait for.
 letters = defaultdict(list)
 for i in ids:
     for days, member in overdue[i]:

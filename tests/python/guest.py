@@ -1,4 +1,4 @@
-"""The guest's Python files as the package `cloister`, and stand-ins for what surrounds them."""
+"""The guest's Python files as the package `cloister`, and fakes of the modules that they use."""
 
 import importlib.util
 import json
@@ -28,7 +28,7 @@ from cloister.channel import CALL, CATALOG, QUERY, RETURN  # noqa: E402
 
 
 class Disk:
-    """What files.py wants of _cloister."""
+    """The part of _cloister that files.py uses."""
 
     is_tmpfs = staticmethod(lambda path: False)
 

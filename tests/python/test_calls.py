@@ -107,8 +107,8 @@ class Finding(Rig):
             other.ecko
         self.assertIn('"echo"', str(caught.exception))
 
-    def test_a_failed_server_is_asked_again(self):
-        # Only a call finds out whether it comes up now; the broker says why not.
+    def test_a_failed_server_is_called_again(self):
+        # Only a call finds out whether the server starts now; otherwise the broker reports the reason.
         self.reply = lambda call: {"ok": False, "error": {"kind": "ToolUnavailable", "message": "no such command"}}
         for broken in (self.tools["broken.x"], ServerTools(self.library, self.channel, "broken").x):
             with self.assertRaises(ToolUnavailable) as caught:
@@ -136,7 +136,7 @@ class Finding(Rig):
         self.assertEqual(wanted.sync(), "ok")
         self.assertEqual(self.calls()[-1]["server"], "late")
 
-    def test_a_tool_that_is_held(self):
+    def test_a_tool_object_that_is_kept(self):
         echo = self.tools["calendar.echo"]
         self.assertEqual(echo.description, "")
         self.tell([server("calendar", tool("echo", {"type": "object", "required": ["x"]}, description="New."))], 2)
@@ -148,7 +148,7 @@ class Finding(Rig):
         with self.assertRaises(ToolNotFound):
             echo.sync()
 
-    def test_many_that_wait_ask_once(self):
+    def test_many_waiting_calls_send_one_query(self):
         self.tell([server("late", state="starting")], 2)
         asked = []
 
@@ -174,14 +174,14 @@ class Finding(Rig):
         self.on_query = on_query
         self.assertEqual(list(self.tools), ["soon"])
 
-    def test_a_server_that_never_comes(self):
+    def test_a_server_that_never_starts(self):
         self.tell([server("late", state="starting")], 2)
         with self.assertRaises(ToolNotFound):
             asyncio.run(self.tools["never"]())
         self.assertEqual([payload for kind, _, payload in self.core.sent if kind == QUERY][0]["wait_ms"], 10_000)
         self.assertEqual(self.calls(), [])
 
-    def test_an_old_catalogue_is_not_believed(self):
+    def test_an_old_catalogue_is_ignored(self):
         self.tell([server("new", tool("n"))], 5)
         self.tell(SERVERS, 4)
         self.assertEqual(list(self.tools), ["n"])
@@ -192,7 +192,7 @@ class Finding(Rig):
         self.library.on_frame(2, text.encode())
         self.assertEqual(sorted(self.tools), ["tame", "wild"])
 
-    def test_nonsense_is_survived(self):
+    def test_malformed_catalogues(self):
         for payload in (b"", b"[]", b'{"servers": 5}', b'{"servers": [{}]}', b"\xff"):
             self.core.reply(CATALOG, 9, payload)
             self.channel.pump()
@@ -200,7 +200,7 @@ class Finding(Rig):
 
 
 class Arguments(Rig):
-    def test_ways_to_give_them(self):
+    def test_ways_to_pass_arguments(self):
         for args, kwargs in (
             ((), {"calendarId": "a", "limit": 1}),
             (({"calendarId": "a", "limit": 1},), {}),
@@ -219,7 +219,7 @@ class Arguments(Rig):
         self.assertEqual(self.calls(), [])
         return str(caught.exception)
 
-    def test_refused_before_they_are_sent(self):
+    def test_refused_before_the_call_is_sent(self):
         self.assertIn('did you mean "calendarId"', self.refused(calendarid="a"))
         self.assertIn('missing argument "calendarId"', self.refused())
         self.assertIn("must be integer, not string", self.refused(calendarId="a", limit="5"))
@@ -364,14 +364,14 @@ class InTheMainLoop(Rig):
         self.loop.run_until_complete(main())
         return self.order
 
-    def test_it_waits_where_it_stands(self):
+    def test_waits_without_a_turn_of_the_loop(self):
         turns = []
         select = self.loop._selector.select
         self.loop._selector.select = lambda timeout: turns.append(timeout) or select(timeout)
         self.run_call()
         self.assertEqual((self.order, turns), (["ok"], [0, 0]))  # its start, and its end
 
-    def test_what_became_ready_meanwhile_comes_first(self):
+    def test_callbacks_that_became_ready_run_first(self):
         def reply(call):
             self.loop.call_soon(self.order.append, "other")
             return text_result("ok")
@@ -379,7 +379,7 @@ class InTheMainLoop(Rig):
         self.reply = reply
         self.assertEqual(self.run_call(), ["other", "ok"])
 
-    def test_debugging_sees_each_turn(self):
+    def test_debug_mode_runs_each_turn(self):
         turns = []
         select = self.loop._selector.select
         self.loop._selector.select = lambda timeout: turns.append(timeout) or select(timeout)

@@ -59,7 +59,7 @@ class Results(Rig):
             with self.subTest(code=code):
                 self.assertEqual(self.run_cell(code), expected)
 
-    def test_exit_with_words(self):
+    def test_exit_with_a_message(self):
         with redirect_stderr(io.StringIO()) as told:
             self.assertEqual(self.run_cell("raise SystemExit('bye')"), {"status": "exit", "exit_code": 1})
         self.assertEqual(told.getvalue(), "bye\n")
@@ -71,7 +71,7 @@ class Results(Rig):
         self.run_cell("import asyncio\ny = await asyncio.sleep(0, 3)\nasync def f(): return y")
         self.assertEqual(self.run_cell("await f()")["value"]["json"], 3)
 
-    def test_prepare_sees_the_names_and_may_fail(self):
+    def test_prepare_gets_the_names_and_may_fail(self):
         seen = []
         self.run_cell("a + b", prepare=seen.append)
         self.assertEqual(seen, [{"a", "b"}])
@@ -90,7 +90,7 @@ class Results(Rig):
                 self.assertEqual(result["status"], "interrupted")
                 self.assertTrue(result["error"]["traceback"].endswith("\nKeyboardInterrupt\n"), result)
 
-    def test_an_interrupt_outside_of_a_cell_is_nothing(self):
+    def test_an_interrupt_outside_of_a_cell_is_ignored(self):
         os.kill(os.getpid(), signal.SIGINT)
         self.assertEqual(self.run_cell("1")["value"]["json"], 1)
 
@@ -127,12 +127,12 @@ class Sources(Rig):
         self.assertEqual((first, second), ("f.py", "f.py (2)"))
         self.assertNotEqual(sources.add("c"), sources.add("c"))
 
-    def test_lines_are_the_compilers(self):
+    def test_lines_are_numbered_like_the_compilers(self):
         error = self.run_cell("a = '\x0c\u2028'\r\nb = 1\r1/0")["error"]
         self.assertEqual(error["line"], 3)
         self.assertIn("    1/0\n", error["traceback"])
 
-    def test_the_class_meant_is_found(self):
+    def test_finds_the_right_class_of_a_name(self):
         sources.patch_inspect(inspect)
         self.addCleanup(setattr, inspect, "getfile", inspect.getfile.__wrapped__)
         main = sys.modules["__main__"]
@@ -154,7 +154,7 @@ class Traces(Rig):
         self.assertTrue(text.startswith("aaa") and text.endswith("zzz"))
         self.assertIn("1700 characters cut", text)
 
-    def test_no_frame_of_ours(self):
+    def test_no_frames_of_cloister(self):
         for code in ("1/0", "import asyncio\nawait asyncio.sleep(0)\n1/0", "class A:\n    def __del__(self): pass\n[][1]"):
             text = self.run_cell(code)["error"]["traceback"]
             self.assertNotIn("sandbox-init", text)
@@ -170,7 +170,7 @@ class Traces(Rig):
             traceback.TracebackException = saved
         self.assertIn(", line 2, in f\nZeroDivisionError: division by zero\n", error["traceback"])
 
-    def test_causes_are_stripped_and_loops_end(self):
+    def test_causes_are_stripped_and_cycles_end(self):
         code = "a, b = ValueError('a'), ValueError('b')\na.__cause__, b.__cause__ = b, a\nraise a"
         self.assertIn("ValueError: a", self.run_cell(code)["error"]["traceback"])
 

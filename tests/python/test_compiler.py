@@ -1,4 +1,4 @@
-"""Cells compiled without a syntax tree mean what they mean with one."""
+"""A cell compiled without a syntax tree does the same as one compiled with it."""
 
 import ast
 import unittest
@@ -7,7 +7,7 @@ import guest  # noqa: F401
 
 from cloister.compiler import Compiler, free_names
 
-# Whether the value is the last line's, and what comes before it, is told by text alone: hence odd cases.
+# The text alone decides whether the value is the last line's and what precedes it: hence the unusual cases.
 CELLS = (
     "1+1", "x = 1", "x == 1", "x = 1\nx", "x = 1\nx == 1", "\n\n1", "1  # one", "# nothing", "", " ", "1\n# end\n",
     "lambda x=1: x", "f = lambda x=1: x\nf()", "x = [\n1,\n2\n]", "[\n1,\n2\n]", "dict(\na=1)", "dict(\na='(')", "dict(a=1,\nb=2\n)",
@@ -28,7 +28,7 @@ CELLS = (
 
 
 def outcome(codes):
-    """What the cell's value is, and the names it leaves; by text, as functions are none other's equal."""
+    """The cell's value and the names that it sets; as text, because equal functions do not compare equal."""
     import asyncio
 
     names, value = {"__name__": "m"}, None
@@ -51,7 +51,7 @@ def attempt(compile_, source):
 
 
 class Quick(unittest.TestCase):
-    def test_the_same_as_by_a_tree(self):
+    def test_the_same_as_with_a_tree(self):
         for source in CELLS:
             with self.subTest(source=source):
                 self.assertEqual(attempt(Compiler().compile, source), attempt(Compiler()._compile, source))
@@ -81,7 +81,7 @@ class Quick(unittest.TestCase):
         except ZeroDivisionError as error:
             self.assertEqual(error.__traceback__.tb_next.tb_lineno, 4)
 
-    def test_a_flag_of_a_cell_that_failed_is_none(self):
+    def test_a_failed_cell_sets_no_future_flag(self):
         compiler = Compiler()
         with self.assertRaises(SyntaxError):
             compiler.compile("from __future__ import annotations\n1 +", "f")

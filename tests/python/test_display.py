@@ -1,4 +1,4 @@
-"""display(), with a channel that remembers; libraries as the sandbox would have them are in the integration tests."""
+"""display(), with a channel that records the frames; the integration tests use real libraries."""
 
 import base64
 import contextlib
@@ -36,7 +36,7 @@ class DisplayTest(unittest.TestCase):
         self.displays.begin(3)
 
     def show(self, *objects, **options):
-        """(frames, what was printed)"""
+        """(frames, printed text)"""
         del self.core.sent[:]
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -92,7 +92,7 @@ class Display(DisplayTest):
         self.assertEqual(self.show(rich(_repr_mimebundle_=(bundle, {}))), ([self.image()], ""))
         self.assertEqual(self.show(rich(_repr_mimebundle_={"text/plain": "x"})), ([], "x\n"))
 
-    def test_what_raises_is_passed_over(self):
+    def test_a_representation_that_raises_is_skipped(self):
         class Broken:
             def _repr_png_(self):
                 raise ImportError("no library")
@@ -115,7 +115,7 @@ class Display(DisplayTest):
     def test_lone_surrogates(self):
         self.assertEqual(self.show("\ud800", mime="text/html")[0], [{"mime": "text/html", "text": "\\ud800"}])
 
-    def test_too_large_is_kept_as_a_file(self):
+    def test_too_large_is_saved_as_a_file(self):
         self.addCleanup(setattr, display_module, "LARGEST", display_module.LARGEST)
         display_module.LARGEST = 10
         os.mkdir(os.path.join(self.root, "out"))

@@ -19,7 +19,7 @@ class Encode(unittest.TestCase):
                 self.assertEqual(repr(exact.decode(data)), repr(value))
                 data.decode("utf-8")
 
-    def test_what_json_cannot_carry_is_named_with_its_place(self):
+    def test_values_that_json_cannot_express_are_named_with_their_path(self):
         cases = [
             (float("nan"), "nan", ""),
             ({"a": [1, float("inf")]}, "inf", "['a'][1]"),
@@ -59,13 +59,13 @@ class Encode(unittest.TestCase):
         with self.assertRaises(exact.Unfit):
             exact.encode_guest(loop)
 
-    def test_tuples_and_subclasses_go_as_what_they_hold(self):
+    def test_tuples_and_subclasses_are_sent_as_plain_values(self):
         class Text(str):
             pass
 
         self.assertEqual(json.loads(exact.encode_guest({"a": (1, Text("x"))})), {"a": [1, "x"]})
 
-    def test_own_messages_are_valid_whatever_the_text(self):
+    def test_own_messages_are_valid_for_any_text(self):
         text = exact.printable("a\ud800b\udcff")
         self.assertEqual(text, "a\\ud800b\\udcff")
         self.assertEqual(json.loads(exact.encode_own({"t": text}))["t"], text)
@@ -82,7 +82,7 @@ class Encode(unittest.TestCase):
 
 
 class Decode(unittest.TestCase):
-    def test_refuses_what_is_not_one_json_value(self):
+    def test_refuses_text_that_is_not_one_json_value(self):
         for data in (b"", b"{", b"1 2", b"NaN", b"[Infinity]", b"\xff", b"'a'"):
             with self.subTest(data=data):
                 with self.assertRaises(ValueError):
@@ -96,7 +96,7 @@ class Decode(unittest.TestCase):
                 exact.decode(text)
             self.assertIn("beyond the range", str(caught.exception))
 
-    def test_the_nearest_where_many_wrote(self):
+    def test_nearest_doubles(self):
         self.assertEqual(exact.decode_nearest(b"[1e400, 7, " + b"1" * 5000 + b"]"), [math.inf, 7, math.inf])
 
 
@@ -116,7 +116,7 @@ class IsExact(unittest.TestCase):
         for value in cases:
             self.assertFalse(exact.is_exact(value), repr(value)[:40])
 
-    def test_what_is_exact_fits(self):
+    def test_exact_values_fit_the_budget(self):
         value = ["é" * 100] * 200
         self.assertTrue(exact.is_exact(value))
         self.assertLessEqual(len(exact.encode_own(value)), exact.JSON_BUDGET)

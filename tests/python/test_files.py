@@ -1,4 +1,4 @@
-"""Files of /workspace, in a directory of our own."""
+"""Files of /workspace, in a temporary directory."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ class Changed(FilesTest):
     def test_nothing(self):
         self.assertEqual(self.files.changed(), ([], 0))
 
-    def test_made_changed_kept_and_removed(self):
+    def test_created_changed_unchanged_and_removed(self):
         self.write("a.csv", b"1,2")
         self.write("deep/er/b.png")
         self.assertEqual(
@@ -81,7 +81,7 @@ class Changed(FilesTest):
             pass
         self.assertEqual(self.changed(), ([], 0))
 
-    def test_names_that_cannot_be_told_are_counted(self):
+    def test_names_that_cannot_be_sent_are_counted(self):
         self.write("two\nlines")
         with open(os.path.join(os.fsencode(self.out), b"\xff.bin"), "wb"):
             pass
@@ -170,7 +170,7 @@ class Put(FilesTest):
         with open(os.path.join(self.root, path), "rb") as file:
             return file.read()
 
-    def test_pieces_and_folders(self):
+    def test_pieces_and_directories(self):
         self.assertEqual(self.put("a/b/c", b"0123"), {"ok": True})
         self.assertEqual(self.put("a/b/c", b"4567", 4), {"ok": True})
         self.assertEqual(self.read("a/b/c"), b"01234567")
@@ -188,7 +188,7 @@ class Put(FilesTest):
 
 
 class TmpfsTest(unittest.TestCase):
-    """Where a directory's size tells that it is empty, nothing that is made below it is missed."""
+    """Where a directory's size shows that it is empty, every file created below it is found."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(dir="/dev/shm")
@@ -203,11 +203,11 @@ class TmpfsTest(unittest.TestCase):
     def changed(self):
         return [file["path"] for file in self.files.changed()[0]]
 
-    def test_empty_is_told_by_the_size(self):
+    def test_size_shows_that_it_is_empty(self):
         self.files._walk = None  # not called
         self.assertEqual(self.changed(), [])
 
-    def test_whatever_is_made(self):
+    def test_every_new_file_is_found(self):
         os.makedirs(self.out + "/a/b")
         self.assertEqual(self.changed(), [])
         open(self.out + "/a/b/deep", "w").close()

@@ -25,7 +25,7 @@ class Identifier(unittest.TestCase):
 
 
 class DidYouMean(unittest.TestCase):
-    def test_finds_what_differs_in_spelling_only(self):
+    def test_finds_names_that_differ_in_spelling_only(self):
         self.assertIn('"calendarId"', did_you_mean("calendarid", ["calendarId", "query"]))
         self.assertIn('"calendarId"', did_you_mean("calendar_id", ["calendarId", "query"]))
         self.assertIn('"list-events"', did_you_mean("list_event", ["list-events", "create-event"]))

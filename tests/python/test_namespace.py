@@ -51,7 +51,7 @@ class Names(unittest.TestCase):
         self.channel.pump()
         self.namespace.prepare(free_names(ast.parse(code)))
 
-    def test_what_is_always_there(self):
+    def test_names_that_always_exist(self):
         for name in ("tools", "_discover", "_search", "_schema", "ToolError", "asyncio", "json", "re", "math"):
             self.assertIn(name, self.names)
 
@@ -65,7 +65,7 @@ class Names(unittest.TestCase):
         self.assertIn("a_b", self.names)
         self.assertIn("mcp_s", self.names)
 
-    def test_builtins_are_not_covered(self):
+    def test_builtins_are_not_shadowed(self):
         self.tell(server("s", tool("print"), tool("list"), tool("tools"), tool("json")))
         before = self.names["tools"], self.names["json"]
         self.cell("dir()")
@@ -73,7 +73,7 @@ class Names(unittest.TestCase):
         self.assertNotIn("list", self.names)
         self.assertEqual((self.names["tools"], self.names["json"]), before)
 
-    def test_the_guests_names_are_its_own(self):
+    def test_names_that_the_code_sets_are_kept(self):
         self.names["mine"] = 1
         self.tell(server("s", tool("mine"), tool("other")))
         self.cell("other")
@@ -86,7 +86,7 @@ class Names(unittest.TestCase):
         self.cell("1")
         self.assertIn("fresh", self.names)
 
-    def test_what_is_gone_is_taken_away(self):
+    def test_names_of_removed_tools_are_deleted(self):
         self.tell(server("s", tool("a")), server("t", tool("b")))
         self.cell("a")
         self.tell(server("t", tool("b")))
@@ -95,13 +95,13 @@ class Names(unittest.TestCase):
         self.assertNotIn("mcp_s", self.names)
         self.assertIn("b", self.names)
 
-    def test_names_that_two_servers_share_are_nobodys(self):
+    def test_names_that_two_servers_share_are_not_set(self):
         self.tell(server("s", tool("a"), tool("x")), server("t", tool("a"), tool("y")))
         self.cell("x")
         self.assertNotIn("a", self.names)
         self.assertIn("y", self.names)
 
-    def test_it_waits_for_servers_that_start_once(self):
+    def test_it_waits_once_for_servers_that_start(self):
         self.tell(server("s", state="starting"))
         self.cell("x = 1\nlen([x])")
         self.assertEqual(self.queries, 0)

@@ -1,4 +1,4 @@
-"""What is told about packages that are not there."""
+"""Messages about missing packages."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def script(*lines):
 
 
 class Hints(unittest.TestCase):
-    def test_an_import_that_failed(self):
+    def test_a_failed_import(self):
         described = tracebacks.describe(failed_import("import nosuchdistribution"))
         self.assertEqual(described["type"], "ModuleNotFoundError")
         hint = ("No module named 'nosuchdistribution' (add it: cloister image build --with nosuchdistribution --name NAME; "
@@ -31,7 +31,7 @@ class Hints(unittest.TestCase):
         self.assertEqual(described["message"], hint)
         self.assertTrue(described["traceback"].endswith("ModuleNotFoundError: " + hint + "\n"), described["traceback"])
 
-    def test_the_exception_stays_as_it_was(self):
+    def test_the_exception_is_unchanged(self):
         error = failed_import("import nosuchdistribution.part")
         tracebacks.describe(error)
         self.assertEqual((str(error), error.name, type(error)),
@@ -43,7 +43,7 @@ class Hints(unittest.TestCase):
             error = ModuleNotFoundError("No module named %r" % module, name=module)
             self.assertIn("cloister run --with %s)" % distribution, packages.hint(error))
 
-    def test_no_hint_where_none_helps(self):
+    def test_no_hint_where_no_package_helps(self):
         errors = [failed_import("import json.nosuch"), failed_import("from json import nosuch"), ImportError("x", name="y"),
                   ModuleNotFoundError("No module named 'other'", name="pandas"), ModuleNotFoundError("x"),
                   ValueError("No module named 'pandas'")]
@@ -52,13 +52,13 @@ class Hints(unittest.TestCase):
         for error in errors:
             self.assertEqual(packages.hint(error), "", repr(error))
 
-    def test_a_file_of_the_agents_own(self):
+    def test_a_module_of_the_agent(self):
         error = ModuleNotFoundError("No module named 'analysis'", name="analysis")
         self.assertNotEqual(packages.hint(error), "")
         with mock.patch("os.path.lexists", lambda path: path == "/workspace/analysis.py"):
             self.assertEqual(packages.hint(error), "")
 
-    def test_what_led_to_another(self):
+    def test_a_chained_exception(self):
         try:
             try:
                 import nosuchdistribution  # noqa: F401
@@ -69,7 +69,7 @@ class Hints(unittest.TestCase):
         self.assertEqual(described["message"], "no table")
         self.assertIn("named 'nosuchdistribution' (add it: ", described["traceback"])
 
-    def test_beside_what_the_image_was_made_with(self):
+    def test_the_command_keeps_the_packages_of_the_image(self):
         with tempfile.NamedTemporaryFile("w") as asked, mock.patch.object(packages, "ASKED_FOR", asked.name):
             asked.write("numpy>=2")
             asked.flush()
@@ -82,12 +82,12 @@ class Scripts(unittest.TestCase):
         error = packages.missing(script(*lines), filename)
         return error and str(error)
 
-    def test_a_script_that_lacks_nothing(self):
+    def test_a_script_with_all_dependencies(self):
         self.assertIsNone(packages.missing("print(1)", "a.py"))
         self.assertIsNone(self.missing('requires-python = ">=3.9"', "dependencies = []"))
         self.assertIsNone(self.missing('dependencies = ["nosuchdistribution; python_version < \'3\'"]'))
 
-    def test_what_it_lacks_and_the_commands(self):
+    def test_missing_dependencies_and_the_commands(self):
         text = self.missing("dependencies = [", '  "nosuchdistribution>=2,<3",', '  "other[extra] ; sys_platform == \'linux\'",', "]")
         self.assertEqual(text, "report.py needs nosuchdistribution>=2,<3, other[extra] ; sys_platform == 'linux', which this image "
                                "lacks: cloister image build --with 'nosuchdistribution>=2,<3,other[extra] ; sys_platform == "
@@ -107,7 +107,7 @@ class Scripts(unittest.TestCase):
     def test_metadata_that_cannot_be_read(self):
         self.assertIn("report.py: its inline metadata can't be read", self.missing("dependencies = 3"))
 
-    def test_nothing_of_it_runs(self):
+    def test_no_code_of_the_script_runs(self):
         from cloister.cell import Cells
         from cloister.interrupts import Interrupts
         space = {}

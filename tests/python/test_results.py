@@ -70,7 +70,7 @@ class Unwrap(unittest.TestCase):
         self.assertIsInstance(link, Link)
         self.assertEqual(link.uri, "x:/b")
 
-    def test_blocks_that_are_not_what_they_say_stay_as_they_are(self):
+    def test_malformed_blocks_are_unchanged(self):
         for block in ({"type": "image", "data": "!"}, {"type": "text"}, {"type": "new", "x": 1}, "odd", {"type": "image"}):
             with self.subTest(block=block):
                 if block == {"type": "image", "data": "!"}:
@@ -86,7 +86,7 @@ class Unwrap(unittest.TestCase):
 
 
 class Texts(unittest.TestCase):
-    def test_as_the_long_way_reads_them(self):
+    def test_the_fast_path_gives_the_same_result(self):
         for written in ("x", "", "é\U0001f600", "a'b/\x7f", '[1, "2"]', "{", " ", "null", "x" * 4000):
             for whole in (
                 b'{"content":[{"type":"text","text":%b}]}',
@@ -99,7 +99,7 @@ class Texts(unittest.TestCase):
                     self.assertIn(read_text(whole), (value, None))
         self.assertEqual(read_text(b'{"ok":true,"result":{"content": [{"type": "text", "text": "7"}], "isError": false}}'), "7")
 
-    def test_what_it_leaves_to_the_long_way(self):
+    def test_results_that_the_fast_path_does_not_handle(self):
         for result in (
             b'{"content":[{"type":"text","text":"a\\n"}]}', b'{"content":[{"type":"text","text":"a\n"}]}',
             b'{"content":[{"type":"text","text":"\xff"}]}', b'{"content":[{"type":"text","text":"\xed\xa0\x80"}]}',
@@ -130,7 +130,7 @@ class Answers(unittest.TestCase):
         self.assertIsInstance(error, ToolProtocolError)
         self.assertEqual((error.code, error.data), (-32602, [1]))
 
-    def test_timeouts_are_timeouts(self):
+    def test_tool_timeouts_are_timeout_errors(self):
         import asyncio
 
         error = self.raised(b'{"ok":false,"error":{"kind":"ToolTimeout","message":"slow"}}')

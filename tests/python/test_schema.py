@@ -10,7 +10,7 @@ TREE = {
     "$ref": "#/$defs/node",
 }  # fmt: skip
 
-# schema, values that fit, values that do not
+# schema, valid values, invalid values
 CASES = [
     ({"type": "string"}, ["", "x"], [1, None, True, []]),
     ({"type": "integer"}, [1, -3, 2.0, 10**30], [1.5, "1", True]),
@@ -68,18 +68,18 @@ class Check(unittest.TestCase):
                 with self.subTest(schema=str(schema)[:60], fails=value):
                     self.assertIsInstance(check(value, schema), str)
 
-    def test_messages_name_the_place(self):
+    def test_messages_name_the_path(self):
         schema = {"properties": {"a": {"items": {"properties": {"b": {"type": "string"}}}}}}
         wrong = check({"a": [{}, {"b": 5}]}, schema)
         self.assertEqual(wrong, 'argument "a[1].b" must be string, not integer (5)')
         self.assertEqual(check({}, {"required": ["a", "b"]}), 'missing arguments "a", "b"')
 
-    def test_alternatives_are_told_together(self):
+    def test_alternatives_are_reported_together(self):
         wrong = check({"a": 1}, {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}})
         self.assertIn("must be string", wrong)
         self.assertIn("must be null", wrong)
 
-    def test_endless_schemas_end(self):
+    def test_recursive_schemas_end(self):
         check({}, {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})
         wide = {"anyOf": [{"$ref": "#"}] * 50, "type": "integer"}
         self.assertIsNone(check(1, wide))

@@ -1,4 +1,4 @@
-"""The standard streams, each case in a process of its own."""
+"""The standard streams, each case in its own process."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ class Streams(unittest.TestCase):
         )
         return done.stdout, done.stderr
 
-    def test_by_line_and_any_text(self):
+    def test_line_buffering_and_any_text(self):
         out, err = self.run_with("print('é\\ud800')\nos._exit(0)")
         self.assertEqual((out, err), ("é\\ud800\n", ""))
 
@@ -32,7 +32,7 @@ class Streams(unittest.TestCase):
         out, _ = self.run_with("os.closerange(0, 50)\nstdio.restore()\nprint(repr(sys.stdin.read()), os.readlink('/proc/self/fd/0'))")
         self.assertEqual(out, "'' /dev/null\n")
 
-    def test_made_anew(self):
+    def test_created_again(self):
         for code in ("sys.stdout.close()", "del sys.stdout", "sys.stdout = None", "sys.stdout.detach()",
                      "class C:\n    closed = property(lambda self: 1/0)\nsys.stdout = C()"):  # fmt: skip
             with self.subTest(code=code):
@@ -44,7 +44,7 @@ class Streams(unittest.TestCase):
         code = "fd = os.open('/dev/null', os.O_WRONLY)\nos.dup2(fd, 1)\nstdio.restore()\nprint('x')\n"
         self.assertEqual(self.run_with(code), ("", ""))
 
-    def test_flush_survives(self):
+    def test_flush_ignores_errors(self):
         code = """
             class Core:
                 def flush(self): sys.stderr.write("C ")

@@ -1,4 +1,4 @@
-"""What a template has before its first session."""
+"""The state of a template before its first session."""
 
 import os
 import subprocess
@@ -11,8 +11,8 @@ from worker_case import WorkerTest
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "sandbox-init", "python")
 
-# What the list of modules, imported as a template does, leaves unnamed: nothing but inner modules (sre_: those of re,
-# which every template has).
+# Imports the list of modules as a template does, and prints the imported modules that the list does not name: only
+# internal modules may be missing (sre_: those of re, which every template has).
 UNNAMED = """
 import sys
 before = set(sys.modules)
@@ -37,7 +37,7 @@ core = next(f for f in sys.meta_path if getattr(f, "__name__", "") == "Embedded"
 
 
 class Embedded(WorkerTest):
-    def test_the_build_has_compiled_its_own_modules(self):
+    def test_the_build_compiles_the_embedded_modules(self):
         code = EMBEDDED + (
             "def same(name):\n"
             "    mine = marshal.loads(core.compiled(name, MAGIC_NUMBER))\n"
@@ -47,7 +47,7 @@ class Embedded(WorkerTest):
         )
         self.assertEqual(self.value(code), [True] * 4)
 
-    def test_another_bytecode_is_compiled_from_source(self):
+    def test_no_bytecode_for_another_magic_number(self):
         code = EMBEDDED + "[core.compiled('cell', m) for m in (bytes(4), b'', bytes(99), MAGIC_NUMBER[:3])]"
         self.assertEqual(self.value(code), [None] * 4)
         self.assertEqual(self.value(EMBEDDED + "core.compiled('none', MAGIC_NUMBER)"), None)
@@ -60,9 +60,9 @@ class Later(WorkerTest):
         self.assertEqual(self.value(code), [not cold] * 5)
         self.assertEqual(self.value("import gc; [gc.isenabled(), gc.get_freeze_count() > 1000]"), [True, True])
 
-    def test_they_share_what_cpython_has_found_out_on_the_way_of_a_cell(self):
+    def test_sessions_share_specialized_bytecode(self):
         if self.value("import sys\nlist(sys.version_info)[:2]") < [3, 11]:
-            self.skipTest("that CPython specializes no code")
+            self.skipTest("this CPython does not specialize bytecode")
         code = (
             "import dis\nfrom cloister import channel, interrupts, session\n"
             "def names(function, adaptive):\n    return [i.opname for i in dis.get_instructions(function, adaptive=adaptive)]\n"
@@ -71,11 +71,11 @@ class Later(WorkerTest):
         )
         self.assertEqual(self.value(code), ["CLOISTER_STUB_COLD" not in os.environ] * 4)
 
-    def test_the_code_of_a_session_cannot_warm_up(self):
+    def test_code_in_a_session_cannot_call_warm_up(self):
         code = EMBEDDED + "core.warm_up(b'1+1\\0<cell 1>', print)"
         self.assertEqual(self.error(code)["message"], "the channel was read already")
 
-    def test_the_list_names_all_that_it_brings(self):
+    def test_the_list_names_all_imported_modules(self):
         done = subprocess.run(
             [worker_rig.PYTHON, "-I", "-c", UNNAMED, os.path.join(SOURCES, "template.py")],
             stdout=subprocess.PIPE,
@@ -86,7 +86,7 @@ class Later(WorkerTest):
 
 
 class First(WorkerTest):
-    """The first sessions of a template, which are made before it has imported the rest."""
+    """The first sessions of a template, which are created before it has imported the rest of its modules."""
 
     @classmethod
     def setUpClass(cls):
@@ -100,27 +100,27 @@ class First(WorkerTest):
         self.assertEqual(self.value("1+1"), 2)
         self.assertFalse(self.loaded())
 
-    def test_names_are_there_all_the_same(self):
+    def test_using_a_name_imports_its_module(self):
         self.assertEqual(self.value("datetime.date(2024, 2, 3).year"), 2024)
         self.assertEqual(self.value("def f():\n    return asyncio.Queue().qsize()\nf()"), 0)
         self.assertTrue(self.loaded())
 
-    def test_nor_does_it_import_inspect(self):
+    def test_a_plain_cell_does_not_import_inspect(self):
         self.assertFalse(self.value("'_ast' in __import__('sys').modules"))
         code = "import sys; [n in sys.modules for n in ('inspect', 'ast', 'dis', 'signal')]"
         self.assertEqual(self.value(code), [False] * 4)
         self.assertEqual(self.value("import inspect, signal\ndef f(a): pass\nstr(inspect.signature(f))"), "(a)")
         self.assertEqual(self.value(code), [True] * 4)
 
-    def test_inspectis_patched(self):
+    def test_inspect_is_patched(self):
         self.run_cell("class A:\n    x = 1")
         self.assertEqual(self.value("import inspect\ninspect.getsource(A)"), "class A:\n    x = 1\n")
 
-    def test_names_that_only_running_tells(self):
+    def test_names_computed_at_run_time(self):
         self.assertEqual(self.value("eval('asyn' + 'cio').__name__"), "asyncio")
         self.assertTrue(self.value("'datetime' in dir()"))
 
-    def test_an_import_by_the_codeis_patched(self):
+    def test_asyncio_imported_by_the_code_is_patched(self):
         self.assertTrue(self.value("import asyncio\nasyncio.get_event_loop().is_running() is False"))
         self.run_cell("done = []\nasync def later():\n    done.append(1)\n_ = asyncio.create_task(later())")
         self.assertEqual(self.value("await asyncio.sleep(0.01)\ndone"), [1])
@@ -139,7 +139,7 @@ class First(WorkerTest):
         self.run_cell(code + "t = threading.Thread(target=work); t.start()")
         self.assertEqual(self.value("t.join(); 6"), 6)
 
-    def test_files_of_the_working_directory_are_as_for_later_sessions(self):
+    def test_files_of_the_working_directory_as_in_later_sessions(self):
         with tempfile.TemporaryDirectory() as directory:
             for name in ("random", "asyncio", "mine"):
                 with open(os.path.join(directory, name + ".py"), "w") as file:

@@ -36,18 +36,18 @@ class Cells(WorkerTest):
         self.assertEqual(self.value(textwrap.dedent(code)), [0, 1, 2, 9])
         self.assertEqual(self.value("found"), [0, 1, 2, 9])
 
-    def test_forgotten_awaits_of_the_last_value(self):
+    def test_last_value_that_was_not_awaited(self):
         self.assertEqual(self.value("asyncio.sleep(0, 4)"), 4)
         self.assertEqual(self.value("async def f(): return 1\nasyncio.gather(f(), f())"), [1, 1])
         self.assertEqual(self.value('tools["echo"](v=3)'), {"v": 3, "tool": "echo"})
 
-    def test_asyncio_run_by_habit(self):
+    def test_asyncio_run_in_a_cell(self):
         self.assertEqual(self.value('async def main(): return (await tools["echo"](v=1))["v"]\nasyncio.run(main())'), 1)
         self.assertEqual(self.value("await asyncio.sleep(0)\nasyncio.run(main())"), 1)
         self.assertEqual(self.value("asyncio.get_event_loop().run_until_complete(main())"), 1)
         self.assertEqual(self.value("loop = asyncio.new_event_loop()\nloop.run_until_complete(main())"), 1)
 
-    def test_tasks_go_on_between_cells(self):
+    def test_tasks_run_between_cells(self):
         self.run_cell("seen = []\nasync def work():\n    for i in range(3):\n        await asyncio.sleep(0.01)\n        seen.append(i)")
         self.run_cell("asyncio.create_task(work())\nimport gc; gc.collect()\nNone")
         time.sleep(0.3)
@@ -87,7 +87,7 @@ class Cells(WorkerTest):
         self.assertEqual(self.run_cell("import subprocess\nsubprocess.run('echo child', shell=True)\nNone")["stdout"], "child\n")
         self.assertEqual(self.run_cell("import ctypes\nctypes.CDLL(None).puts(b'from C')\nNone")["stdout"], "from C\n")
 
-    def test_values_that_are_hard_to_show(self):
+    def test_values_with_a_bad_repr(self):
         value = self.run_cell("class Bad:\n    def __repr__(self): raise ValueError('no')\nBad()")["value"]
         self.assertEqual(value["repr"], "<Bad: repr() raised ValueError: no>")
         self.assertEqual(self.run_cell("'\\ud800'")["value"], {"repr": "'\\ud800'"})
@@ -113,7 +113,7 @@ class Cells(WorkerTest):
         self.assertEqual(self.value("x = '%s'\nlen(x)" % ("a" * (10 << 20))), 10 << 20)
         self.assertEqual(self.error("x = '%s\n" % ("a" * (1 << 20)))["type"], "SyntaxError")
 
-    def test_code_that_is_not_code(self):
+    def test_code_that_cannot_be_compiled(self):
         self.assertIn(self.error("a\x00b")["type"], ("ValueError", "SyntaxError"))
         self.worker.start("")
         self.assertEqual(self.worker.finish()["status"], "ok")
@@ -127,7 +127,7 @@ class Cells(WorkerTest):
 
 
 class Tracebacks(WorkerTest):
-    def test_lines_of_the_agent_only(self):
+    def test_only_lines_of_the_agents_code(self):
         self.run_cell("def f(x):\n    return 1 / x")
         error = self.error("def g():\n    f(0)\n\ng()")
         self.assertEqual((error["type"], error["message"], error["line"]), ("ZeroDivisionError", "division by zero", 2))
@@ -185,7 +185,7 @@ class Tracebacks(WorkerTest):
         self.assertEqual(error["type"], "RecursionError")
         self.assertIn("repeated", error["traceback"])
 
-    def test_inspect_sees_the_source(self):
+    def test_inspect_finds_the_source(self):
         self.run_cell("def f():\n    return 1  # one\n\nclass A:\n    '''doc'''\n    x = 1\n\nclass B:\n    def m(self):\n        pass")
         self.run_cell("def other(): pass\nimport inspect, linecache\nlinecache.clearcache()")
         self.run_cell("class A2: pass")

@@ -1,4 +1,4 @@
-"""The real worker, forked from a real template, over real frames; outside of a sandbox: code that breaks what it can."""
+"""The real worker, forked from a real template, over real frames; outside of a sandbox: hostile code."""
 
 import time
 import unittest
@@ -126,7 +126,7 @@ class Hostile(WorkerTest):
         self.run_cell("del x")
         self.alive()
 
-    def test_frames_from_nowhere(self):
+    def test_unexpected_frames(self):
         self.worker.send(RETURN, 12345, {"ok": True, "result": {}})
         self.worker.send(RETURN, 0, b"not json")
         self.alive()

@@ -10,7 +10,7 @@ from worker_case import WorkerTest
 
 class Early(WorkerTest):
     def test_while_asyncio_is_imported_for_a_cell(self):
-        """Half of it could not be imported again. In a session that has it already it ends a sleep."""
+        """A partly imported asyncio could not be imported again. If asyncio is imported already, SIGINT ends a sleep."""
         for after in (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1):
             worker = self.template.session()
             self.addCleanup(worker.close)
@@ -91,21 +91,21 @@ class Interrupted(WorkerTest):
         time.sleep(0.3)
         self.interrupted("while True: pass")
 
-    def test_between_cells_it_is_nothing(self):
+    def test_ignored_between_cells(self):
         self.run_cell("1")
         for _ in range(5):
             os.kill(self.worker.pid, signal.SIGINT)
             time.sleep(0.02)
         self.assertEqual(self.value("'alive'"), "alive")
 
-    def test_many_at_the_edges(self):
+    def test_many_at_start_and_end_of_cells(self):
         for turn in range(60):
             self.worker.start("sum(range(%d))" % (turn * 1000))
             if turn % 3:
                 time.sleep(turn % 7 / 5000)
             os.kill(self.worker.pid, signal.SIGINT)
             self.assertIn(self.worker.finish()["status"], ("ok", "interrupted"))
-        # The last may have come after its cell, and found this one on its way.
+        # The last signal may have arrived after its cell and interrupted this one.
         self.assertIn(self.worker.run("0")["status"], ("ok", "interrupted"))
         self.assertEqual(self.value("await asyncio.sleep(0, 'alive')"), "alive")
 

@@ -1,5 +1,5 @@
-"""The event loop of the main thread, in a session's first cell: it has no descriptors until it runs, and nothing of
-that shows."""
+"""The event loop of the main thread, in a session's first cell: it has no descriptors until it runs, and code
+cannot notice that."""
 
 import time
 import unittest
@@ -8,7 +8,7 @@ from worker_case import WorkerTest
 
 
 class FirstCell(WorkerTest):
-    """Each starts with a cell that does not await, where the loop is wanted without running."""
+    """Each test starts with a cell that does not await and uses the loop before it runs."""
 
     def test_descriptors(self):
         sockets = "import os\nsum('socket' in os.readlink('/proc/self/fd/' + fd) for fd in set(os.listdir('/proc/self/fd')) - {str(os.dup(0))})"
@@ -37,8 +37,8 @@ class FirstCell(WorkerTest):
         self.run_cell(code)
         self.assertEqual(self.value("sum(await asyncio.wait_for(asyncio.gather(*futures), 5))"), 50)
 
-    def test_thread_that_finds_nothing_to_wake(self):
-        """It comes between the loop's look at what is to run and the descriptors."""
+    def test_wake_up_before_the_descriptors_exist(self):
+        """The thread's call arrives after the loop has checked its queue and before it creates the descriptors."""
         code = (
             "import asyncio, threading, time\nloop = asyncio.get_event_loop()\nseen = []\nloop.call_later(9, print)\n"
             "def open(open=loop._selector.open):\n    thread = threading.Thread(target=loop.call_soon_threadsafe,"
@@ -50,7 +50,7 @@ class FirstCell(WorkerTest):
         self.assertGreater(self.value("time.monotonic() - seen[0]"), 0.3)
 
     def test_wake_up_by_a_signal(self):
-        """Of a loop that has not run yet, and between cells."""
+        """Before the loop has run, and between cells."""
         code = (
             "import asyncio, signal\nloop = asyncio.get_event_loop()\nseen = []\n"
             "signal.signal(signal.SIGALRM, lambda *_: loop.call_soon_threadsafe(seen.append, 1))\n"
@@ -82,7 +82,7 @@ class FirstCell(WorkerTest):
         self.assertEqual(self.value("(await tools['echo'](v=5))['v']"), 5)
 
     def test_interrupted_at_once(self):
-        """While the descriptors are made, perhaps."""
+        """The signal may arrive while the descriptors are created."""
         for _ in range(20):
             worker = self.template.session()
             self.addCleanup(worker.close)
@@ -94,7 +94,7 @@ class FirstCell(WorkerTest):
 
 
 class Broken(WorkerTest):
-    """What a first cell leaves behind, before the loop has run."""
+    """A first cell changes the process before the loop has run."""
 
     def test_all_descriptors_taken(self):
         full = (

@@ -1,4 +1,4 @@
-"""The real worker, given results in memfds: taken whole and in order, freed at once, and lost ones are one call's error."""
+"""The real worker, given results in memfds: read whole and in order, freed at once; a lost one fails one call only."""
 
 import os
 import unittest
@@ -47,7 +47,7 @@ class InMemfd(WorkerTest):
         self.assertEqual(self.value("len(tools['echo'].sync(v=1))"), SIZE + 1)
         self.assertEqual(self.sizes(), [0, 0])
 
-    def test_no_descriptor_is_left_over(self):
+    def test_no_descriptor_stays_open(self):
         self.in_memfd("x" * SIZE)
         count = "import os\nsorted(os.listdir('/proc/self/fd'))"
         self.value("len(await tools['echo'](v=1))")
@@ -83,14 +83,14 @@ class InMemfd(WorkerTest):
         self.assertEqual(kind, "ToolError")
         self.assertEqual(text, "the result of echo did not arrive: no descriptor was free for it; close files that are no longer needed")
         self.assertEqual(self.worker.drops, [self.worker.calls[-1][0]], "the broker is not told")
-        # The next one, and the one after it, are not mixed up with it.
+        # The next two results are not confused with it.
         self.worker.on_call = self.echo
         self.assertEqual(self.value("(await tools['echo'](v=5))['v']"), 5)
         self.in_memfd("x" * SIZE)
         self.run_cell("for fd in held: os.close(fd)")
         self.assertEqual(self.value(ATTEMPT + "r"), SIZE)
 
-    def test_what_is_not_as_announced(self):
+    def test_malformed_memfds(self):
         for how in ({"length": SIZE}, {"seals": 0}):
             with self.subTest(how=how):
                 self.in_memfd("x", **how)
@@ -100,10 +100,10 @@ class InMemfd(WorkerTest):
                 self.assertEqual(self.value("(await tools['echo'](v=5))['v']"), 5)
 
     def test_descriptor_is_closed_and_its_number_taken(self):
-        """A result that waits in the channel while code closes everything and opens a file of its own."""
+        """A result is in the channel while code closes all descriptors and opens a file."""
         path = "/tmp/memfd-%d" % os.getpid()
         self.addCleanup(lambda: os.path.exists(path) and os.unlink(path))
-        # The answer arrives while a long message is being sent: it is read, but not handed on before that has left.
+        # The answer arrives while a long message is being sent: it is read, but not delivered before the message is sent.
         code = f"""
 import os, threading, time
 stolen = []
@@ -157,7 +157,7 @@ r
         self.assertEqual(self.value("import subprocess\nr = len(await tools['echo'](v=1))\n[r, 'memfd:result' in subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, text=True).stdout]"), [SIZE, False])
 
     def test_late_answer(self):
-        """One that nobody waits for any more is freed like the others."""
+        """A result that no call waits for any more is freed like the others."""
         self.worker.on_call = None
         self.run_cell("try:\n    await asyncio.wait_for(tools['echo'](v=1), 0.05)\nexcept asyncio.TimeoutError:\n    pass")
         number = self.worker.calls[-1][0]

@@ -19,7 +19,7 @@ class ToolCalls(WorkerTest):
                 self.assertEqual(self.value(code), {"v": 1, "tool": "echo"})
         self.assertEqual(self.value("(await add_up())['tool']"), "add-up")
 
-    def test_names_appear_and_go(self):
+    def test_names_appear_and_disappear(self):
         self.assertEqual(self.value("'echo' in globals()"), True)
         self.assertEqual(self.value("print is __builtins__.print"), True)
         self.run_cell("add_up = 5")
@@ -32,7 +32,7 @@ class ToolCalls(WorkerTest):
         self.assertEqual(self.error("await mcp_demo.echo()")["type"], "NameError")
         self.assertEqual(self.value("add_up"), 5)
 
-    def test_a_server_that_comes_up_during_the_cell(self):
+    def test_a_server_that_starts_during_the_cell(self):
         self.worker.catalogue({"name": "slow", "state": "starting", "tools": []}, version=2)
 
         def on_query(number, query):
@@ -121,14 +121,14 @@ sorted(results)"""
         self.assertEqual(self.value("1"), 1)
 
     def test_backpressure(self):
-        """The broker reads nothing for a while, then everything; both sides have much to say."""
+        """The broker reads nothing for a while, then everything; both sides send much."""
         self.worker.start("r = await asyncio.gather(*(echo(v='x' * 100000) for i in range(100)))\nlen(r)")
         time.sleep(0.5)
         self.assertEqual(self.worker.finish()["value"]["json"], 100)
 
 
 class Waiting(WorkerTest):
-    """A task that is alone waits for its answer where it stands; nobody else may wait for that."""
+    """A single task waits for its answer without running the loop; that must not delay anything else."""
 
     def setUp(self):
         super().setUp()
@@ -136,7 +136,7 @@ class Waiting(WorkerTest):
         self.held = {}
 
     def hold(self, number, call):
-        """Answers nothing before there is a call of "go"."""
+        """Sends no answer before the tool "go" is called."""
         self.held[call["arguments"]["v"]] = number
         if "go" in self.held:
             for v, number in self.held.items():
@@ -212,7 +212,7 @@ order"""
         self.assertEqual(self.value(code), [1, 2, "go", 1, 2, "go"])
 
     def test_a_task_that_has_something_to_do(self):
-        """The answer comes with that of another task, which was sent before it."""
+        """The answer arrives together with another task's, which was sent first."""
         code = """
 order = []
 async def other():
@@ -235,7 +235,7 @@ order"""
         self.assertEqual(self.value("(await echo(v='go'))['v']"), "go")
 
     def test_a_cell_that_comes_with_the_answer(self):
-        """The task's next call waits for no answer while a cell is to run."""
+        """The task's next call does not wait for its answer while a cell is queued."""
         self.run_cell("async def two():\n    await echo(v=1)\n    await echo(v=2)\ntask = asyncio.create_task(two())\nNone")
         while not self.held:
             self.worker.step(5)
@@ -243,8 +243,8 @@ order"""
         self.worker.start("6", behind=[(RETURN, self.held.pop(1), tool_result("x"))])
         self.assertEqual(self.worker.finish(timeout=5)["value"]["json"], 6)
 
-    def test_an_answer_that_comes_behind(self):
-        """It is handed on, though the task in front of it has its own and waits for the next."""
+    def test_an_answer_behind_another(self):
+        """It is delivered, although the task whose answer came first already waits for its next one."""
 
         def answer(number, call):
             self.held[call["arguments"]["v"]] = number
@@ -276,7 +276,7 @@ await asyncio.wait([task])
         self.assertEqual(self.value(code), [True, []])
 
     def test_a_catalogue_meanwhile(self):
-        """A frame that is no answer, in front of it."""
+        """A frame that is not an answer arrives first."""
 
         def answer(number, call):
             self.worker.catalogue(ECHO, {"name": "late", "state": "ready", "tools": [{"name": "fresh"}]}, version=number + 1)

@@ -1,4 +1,4 @@
-"""What a worker does ahead of its first cell and keeps between cells: nothing of it shows, and it does not grow."""
+"""What a worker prepares before its first cell and keeps between cells: code cannot see it, and it does not grow."""
 
 import time
 import unittest
@@ -8,12 +8,12 @@ from worker_case import WorkerTest
 
 class Warm(WorkerTest):
     def idle(self):
-        """A session that nothing is sent to at first."""
+        """A session that is sent nothing at first."""
         self.worker = self.template.session()
         self.addCleanup(self.worker.close)
         time.sleep(0.3)
 
-    def test_nothing_of_it_shows(self):
+    def test_code_cannot_see_it(self):
         self.idle()
         found = self.value(
             "import builtins, gc, linecache, sys, warnings\n"
@@ -22,7 +22,7 @@ class Warm(WorkerTest):
         )
         self.assertEqual(found, [False, ["<cell 1>"], False, False, True, False])
 
-    def test_a_cell_that_waits_already(self):
+    def test_a_cell_that_arrived_before(self):
         self.assertEqual(self.value("1+1"), 2)
 
     def test_sources_do_not_grow(self):
@@ -40,7 +40,7 @@ class Warm(WorkerTest):
     KINDS = "x = [%d]", "x[0] + %d", "print(%d)", "for i in range(%d % 3):\n    y = i"
 
     def block(self, count):
-        """The worker's CPU time for so many cells."""
+        """The worker's CPU time for this many cells."""
         before = self.cpu()
         for number in range(count):
             self.run_cell(self.KINDS[number % len(self.KINDS)].replace("%d", str(number)))
@@ -51,7 +51,7 @@ class Warm(WorkerTest):
             return int(f.read().split()[0])
 
     def test_objects_do_not_grow(self):
-        # What belongs to the last thousand cells is kept, and given up a hundred at a time: counted again after as many
+        # Data of the last thousand cells is kept and freed for a hundred cells at a time: counted again after as many
         # hundreds of cells.
         self.run_cell("import gc, sys")
         count = "gc.collect() and None\nsys.getallocatedblocks()"
@@ -61,7 +61,7 @@ class Warm(WorkerTest):
         self.assertLess(self.value(count) - before, 300, "objects of 1,200 cells")
 
     def test_a_cell_costs_what_early_ones_cost(self):
-        """Held against a session of few cells, block by block: the machine is as fast for both."""
+        """Compared with a session of few cells in alternating blocks, so that the machine's speed affects both."""
         self.block(1500)
         old = self.worker
         self.idle()
@@ -72,7 +72,7 @@ class Warm(WorkerTest):
         self.assertLess(late, 2 * early, list(took.values()))
 
     def test_a_wake_up_between_cells(self):
-        """Work for the loop from a thread, while the worker rests beside the loop."""
+        """A thread gives work to the loop while the worker waits outside the loop."""
         self.run_cell(
             "import threading, time\nloop = asyncio.get_event_loop()\nseen = []\n"
             "def later():\n    time.sleep(0.1)\n    loop.call_soon_threadsafe(seen.append, 'thread')\n"
@@ -84,14 +84,14 @@ class Warm(WorkerTest):
         time.sleep(0.2)
         self.assertEqual(self.value("seen"), ["thread", "timer"])
 
-    def test_one_that_never_waits_keeps_no_other_from_its_answer(self):
+    def test_a_task_that_never_waits_does_not_delay_answers(self):
         code = (
             "import time\nasync def spin():\n    while True:\n        await asyncio.sleep(0)\n"
             "task = asyncio.create_task(spin())\nr = await tools['echo'](v=5)\ntask.cancel()\nr['v']"
         )
         self.assertEqual(self.value(code), 5)
 
-    def test_a_child_is_no_owner(self):
+    def test_a_forked_child_cannot_call_tools(self):
         code = (
             "import os\npid = os.fork()\nif pid == 0:\n    try:\n        tools['echo'].sync(v=1)\n    except RuntimeError:\n"
             "        os._exit(7)\n    os._exit(1)\nos.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])"

@@ -43,7 +43,7 @@ class Template:
             try:
                 os.dup2(null, 0)
                 os.dup2(theirs.fileno(), 3)
-                os.set_inheritable(3, True)  # dup2() leaves it as it is where it is 3 already
+                os.set_inheritable(3, True)  # dup2() does not clear the flag if it is 3 already
                 os.closerange(4, 4096)
                 environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
                 environ.update((name, value) for name, value in os.environ.items() if name == "CLOISTER_STUB_COLD")
@@ -90,7 +90,7 @@ class Worker:
         self.send_together((kind, number, payload))
 
     def send_together(self, *frames):
-        """Frames that one read finds."""
+        """Sends frames so that one read returns all of them."""
         data = b""
         for kind, number, payload in frames:
             payload = payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
@@ -104,7 +104,7 @@ class Worker:
                 view = view[self.channel.send(view[: 1 << 16], socket.MSG_DONTWAIT):]
 
     def send_in_memfd(self, kind, number, payload, seals=F_SEAL_WRITE | F_SEAL_GROW, length=None):
-        """A frame whose payload is in a memfd. Returns our own descriptor of it."""
+        """A frame whose payload is in a memfd. Returns another descriptor of it."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
         fd = os.memfd_create("result", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.write(fd, data)
@@ -143,7 +143,7 @@ class Worker:
         return bool(readable)
 
     def answer(self):
-        """Handles what has come; returns the payload of a RESULT."""
+        """Handles the frames that have arrived; returns the payload of a RESULT."""
         result = None
         while self.frames:
             kind, number, payload = self.frames.pop(0)
@@ -167,7 +167,7 @@ class Worker:
         self.send(CATALOG, version, {"servers": list(servers)})
 
     def start(self, code, filename=None, behind=()):
-        """behind: frames that come together with it."""
+        """behind: frames that are sent together with it."""
         self.output = {self.stdout: b"", self.stderr: b""}
         self.cell += 1
         self.send_together((EXEC, self.cell, b"%b\0%b" % (code.encode(), (filename or "").encode())), *behind)

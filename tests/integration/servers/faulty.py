@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""An MCP server that does wrong what servers do wrong, on demand; the standard library only.
+"""An MCP server that misbehaves on request, as real servers do; it needs the standard library only.
 
-Options say what is wrong from the start on, tools what goes wrong in a call. Without options it is a proper server.
+Options select faults from the start on, tools faults of a call. Without options it is a correct server.
 """
 
 import argparse
@@ -55,7 +55,7 @@ SCHEMAS = {
     "loop-ref": {"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
 }
 
-# A dot, a sound of silence and a file, in the blocks that carry them.
+# An image of one pixel, a silent sound and a file, as content blocks.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 BLOCKS = {
     "text": {"type": "text", "text": "words"},
@@ -73,9 +73,9 @@ BLOCKS = {
 class Server:
     def __init__(self, options):
         self.options = options
-        self.extra = []  # tools that came later
+        self.extra = []  # tools that were added later
         self.removed = []
-        self.asked = {}  # what we asked the client: id -> [event, answer]
+        self.asked = {}  # our requests to the client: id -> [event, answer]
         self.cancelled = []
         self.held = []  # ids of the calls of `hold`
         self.lists = 0
@@ -150,7 +150,7 @@ class Server:
     # ---- the two eras --------------------------------------------------------------------------------------------
 
     def in_era(self, id, method, params):
-        """Answers what belongs to the era; returns whether the request still has to be answered."""
+        """Answers the requests that depend on the era; returns whether this one still has to be answered."""
         era, meta = self.options.era, params.get("_meta") or {}
         if method == "server/discover":
             self.discovers += 1
@@ -205,7 +205,7 @@ class Server:
         return {"_meta": {"io.modelcontextprotocol/subscriptionId": id}}
 
     def tool_metas(self, id, arguments):
-        """What every request said of the client."""
+        """The _meta of every request."""
         answer(id, text_result("", structuredContent={"metas": self.metas, "discovers": self.discovers}))
 
     def tool_unlisten(self, id, arguments):
@@ -311,7 +311,7 @@ class Server:
         answer(id, text_result("echo", structuredContent=arguments))
 
     def tool_raw(self, id, arguments):
-        """Answers with this text as the result, whatever it is."""
+        """Answers with this text as the result; it need not be JSON."""
         send_text('{"jsonrpc":"2.0","id":%d,"result":%s}' % (id, arguments["result"]))
 
     def tool_line(self, id, arguments):
@@ -334,7 +334,7 @@ class Server:
         os._exit(0)
 
     def tool_close(self, id, arguments):
-        """Closes one of its pipes and lives on."""
+        """Closes one of its pipes and keeps running."""
         if arguments["fd"] == 1:
             os.close(1)
             time.sleep(3600)
@@ -385,21 +385,21 @@ class Server:
         answer(id, {"content": [BLOCKS[kind] for kind in arguments["kinds"]]})
 
     def tool_remove(self, id, arguments):
-        """A tool disappears, and another one takes its place."""
+        """A tool disappears and another one appears."""
         self.removed.append(arguments["name"])
         self.extra.append(arguments["add"])
         notify("notifications/tools/list_changed")
         answer(id, text_result("changed"))
 
     def tool_noise(self, id, arguments):
-        """So much on stderr, then the answer."""
+        """Writes this many MiB to stderr, then answers."""
         line = b"noise " * 170 + b"\n"
         for _ in range(arguments["mib"] << 10):
             os.write(2, line)
         answer(id, text_result("done"))
 
     def tool_overdue(self, id, arguments):
-        """Answers after so many seconds, then everything again, as if nothing had been."""
+        """Answers after this many seconds, and then a second time."""
 
         def again():
             answer(id, text_result("late"))
@@ -428,7 +428,7 @@ class Server:
         answer(id, text_result("flooded"))
 
     def tool_change(self, id, arguments):
-        """Another tool appears; the client is told many times."""
+        """Another tool appears; the client is notified many times."""
         self.extra.append(arguments["name"])
         lists = self.lists
         about = self.subscribed(self.listen if arguments.get("mine", True) else 999) if self.listen else {}
@@ -437,11 +437,11 @@ class Server:
         answer(id, text_result(str(lists)))
 
     def tool_lists(self, id, arguments):
-        """How often the list was asked for, which calls were cancelled, how many calls came."""
+        """The number of requests for the list, the cancelled calls and the number of calls."""
         answer(id, text_result("", structuredContent={"lists": self.lists, "cancelled": self.cancelled, "calls": self.calls}))
 
     def tool_ask(self, id, arguments):
-        """Asks the client something and returns its answer."""
+        """Sends the client a request and returns its answer."""
 
         def ask():
             event = [threading.Event(), None]

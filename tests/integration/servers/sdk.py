@@ -1,4 +1,4 @@
-"""A server of the official Python SDK, whose tools give back what is no object."""
+"""A server of the official Python SDK whose tools return values that are not objects."""
 
 from mcp.server.mcpserver import MCPServer
 
