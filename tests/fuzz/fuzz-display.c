@@ -1,4 +1,4 @@
-/* A worker's DISPLAY: what is taken can always be told to the client, as valid JSON within bounds.
+/* A worker's DISPLAY: what is accepted can always be sent to the client, as valid JSON within bounds.
  */
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"

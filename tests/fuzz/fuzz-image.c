@@ -1,4 +1,4 @@
-/* image.json: what is taken can be written again and says the same, and its paths stay below the
+/* image.json: what is accepted can be written again with the same content, and its paths stay below the
  * image's root. */
 #include "policy/image.h"
 #include "tests/fuzz/fuzz.h"

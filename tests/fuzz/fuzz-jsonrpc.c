@@ -9,7 +9,7 @@
 
 enum { MOST = 64 * 1024 };
 
-/* The answer to a request names its id as it came. */
+/* The answer to a request has the unchanged id. */
 static void check_answer(const struct jsonrpc_message *request)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(2UL * MOST + 1024);
@@ -22,7 +22,7 @@ static void check_answer(const struct jsonrpc_message *request)
         assert(back.kind == JSONRPC_RESPONSE && yyjson_equals(back.id, request->id));
 }
 
-/* What is passed on as it was written says the same as what was read. */
+/* Text that is passed on unchanged parses to the value that was read. */
 static void check_text(const struct jsonrpc_message *m)
 {
         _cleanup_buffer_ struct buffer a = BUFFER_INIT(8UL * MOST), b = BUFFER_INIT(8UL * MOST);

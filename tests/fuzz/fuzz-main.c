@@ -40,10 +40,10 @@ static size_t mutate_once(uint8_t *data, size_t n)
                 if (n)
                         data[at] = (uint8_t)tokens[next() % (sizeof(tokens) - 1)];
                 return n;
-        case 2: /* take a piece out */
+        case 2: /* remove a piece */
                 memmove(data + at, data + at + length, n - at - length);
                 return n - length;
-        case 3: /* say a piece twice */
+        case 3: /* duplicate a piece */
                 if (n + length > FILE_MAX)
                         return n;
                 memmove(data + at + length, data + at, n - at);
@@ -62,7 +62,7 @@ static void mutate(const uint8_t *data, size_t n, long rounds)
                 memcpy(work, data, n);
                 for (uint64_t times = 1 + next() % 6; times > 0; times--)
                         length = mutate_once(work, length);
-                /* Of the exact size, so that a read beyond it is seen. */
+                /* Of the exact size, so that the sanitizer detects a read beyond it. */
                 _cleanup_free_ uint8_t *exact = malloc(length ? length : 1);
                 memcpy(exact, work, length);
                 fuzz_accepts(exact, length);

@@ -1,4 +1,4 @@
-/* A worker's RESULT: what is taken can always be told to the client, as valid JSON that fits the
+/* A worker's RESULT: what is accepted can always be sent to the client, as valid JSON that fits the
  * budget. */
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"

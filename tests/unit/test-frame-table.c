@@ -1,4 +1,4 @@
-/* Every type of frame in every state: what the table lets through, and how it names the rest. */
+/* Every type of frame in every state: what the table allows, and the errors for the rest. */
 #include "supervisor/session/frame-table.h"
 
 #include "supervisor/session/session-internal.h"

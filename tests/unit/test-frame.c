@@ -1,4 +1,4 @@
-/* Frames: every refusal of a header, bytes that come one by one, the bounds. */
+/* Frames: every refusal of a header, bytes that arrive one by one, the bounds. */
 #include "rpc/frame.h"
 #include "tests/unit/test.h"
 
@@ -130,7 +130,7 @@ static void test_types(void)
         check_eq_str(frame_type_name(0xff), "unknown");
 }
 
-/* Two frames, fed byte by byte: each is seen at its last byte and not before. */
+/* Two frames, fed byte by byte: each is complete at its last byte and not before. */
 static void test_byte_by_byte(void)
 {
         struct buffer out = BUFFER_INIT(1024), in = BUFFER_INIT(1024);
@@ -159,7 +159,7 @@ static void test_byte_by_byte(void)
         buffer_done(&out);
 }
 
-static void test_bad_frame_is_seen_at_its_header(void)
+static void test_bad_frame_is_refused_at_its_header(void)
 {
         struct buffer in = BUFFER_INIT(1024);
         struct frame_header header;
@@ -213,7 +213,7 @@ int main(void)
         run(test_length_bound);
         run(test_types);
         run(test_byte_by_byte);
-        run(test_bad_frame_is_seen_at_its_header);
+        run(test_bad_frame_is_refused_at_its_header);
         run(test_append_is_whole_or_nothing);
         run(test_largest);
         return 0;

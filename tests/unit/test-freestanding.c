@@ -1,4 +1,4 @@
-/* What cloister-module has in the place of libc, held against libc. */
+/* The functions that cloister-module has instead of libc's, compared with libc's. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -21,7 +21,7 @@ __attribute__((format(printf, 3, 4))) static int ours(char *text, size_t size, c
         return r;
 }
 
-/* The same from both, whole and cut. */
+/* Both give the same text, whole and truncated. */
 #define SAME(...)                                                                                  \
         do {                                                                                       \
                 char mine[128], theirs[128];                                                       \

@@ -126,7 +126,7 @@ static void test_hangs_after_discover(void)
         world_done(&w);
 }
 
-/* A server that takes server/discover for the initialization, and then refuses initialize. */
+/* A server that treats server/discover as the initialization, and then refuses initialize. */
 static void test_refuses_after_discover(void)
 {
         struct world w;

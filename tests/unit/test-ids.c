@@ -44,12 +44,12 @@ static void test_choose(void)
         check_eq_int(choose((struct id_run){0, 10}, 10, 0, &none, &first),
                      -ENOSPC); /* never uid 0 */
         check_eq_int(choose((struct id_run){UINT32_MAX - 5, 5}, 5, 0, &none, &first), 0);
-        /* The second slot, and round again. */
+        /* The second slot, then the first one again. */
         check_eq_int(choose((struct id_run){4096, 4096}, 1000, 1, &none, &first), 0);
         check_eq_int(first, 4096 + 1024);
         check_eq_int(choose((struct id_run){4096, 4096}, 1000, 5, &none, &first), 0);
         check_eq_int(first, 4096 + 1024);
-        /* Somebody's. */
+        /* A slot that belongs to somebody. */
         check_eq_int(choose((struct id_run){100000, 2048}, 1000, 0, &some, &first), -ENOSPC);
         check_eq_int(choose((struct id_run){164512, 4096}, 1000, 0, &some, &first), 0);
         check_eq_int(first, 164512 + 1024);
@@ -99,7 +99,8 @@ static void test_files(void)
         check(!id_runs_cover(&runs, (struct id_run){200000, 11}));
         id_runs_done(&runs);
         check_ok(id_runs_add_sub_of(&runs, path, "test", 1000, &err));
-        check_eq_int(runs.count, 1); /* by uid, and not "tester", whose name only begins so */
+        check_eq_int(runs.count,
+                     1); /* by uid; not "tester", whose name only has the same beginning */
         check_eq_int(runs.items[0].first, 200000);
         id_runs_done(&runs);
         check_ok(id_runs_add_sub_of(&runs, path, "tester", 100, &err));
@@ -137,12 +138,12 @@ static void test_mode(void)
         check_ok(ids_choose(3000000, 500, 130, &ids, &err));
         check_eq_int(ids.broker, 3000000);
         check_eq_int(ids.first, 3000001);
-        check(ids_choose(0, 65536, 65536, &ids, &err) < 0); /* root, daemon, … are in it */
+        check(ids_choose(0, 65536, 65536, &ids, &err) < 0); /* it contains root, daemon, … */
         check_has(err.text, "id_range 0+65536");
         check(ids_choose(3000000, 100, 130, &ids, &err) < 0);
 }
 
-/* Runs fn in a child and gives its exit status. */
+/* Runs fn in a child and returns its exit status. */
 static int in_child(int (*fn)(void))
 {
         int status;
@@ -175,11 +176,11 @@ static int drop_as_root(void)
         if (!has(CAP_SETUID) || !has(CAP_SETGID) || has(CAP_CHOWN) || has(CAP_SYS_ADMIN) ||
             has(CAP_KILL) || getgroups(0, NULL) != 0)
                 return 2;
-        /* What remains is enough to make sandboxes with ids of their own. */
+        /* The remaining capabilities are enough to create sandboxes with their own ids. */
         struct ids ids;
         if (ids_choose(0, 0, 20, &ids, &err) < 0 || ids.mode != SANDBOX_ROOT)
                 return 3;
-        /* And an exec by uid 0 does not bring anything back. */
+        /* An exec by uid 0 does not restore any capability. */
         return system("grep -q '^CapEff:.0000000000000000$' /proc/self/status") == 0 ? 0 : 4;
 }
 
@@ -222,7 +223,7 @@ static void test_privilege(void)
         check_eq_int(in_child(drop_with_chown), 0);
 }
 
-/* Root of a container that has its own id map, as rootless container engines make it. */
+/* Root of a container with its own id map, as in rootless container engines. */
 static int in_container(void)
 {
         struct error err = {0};

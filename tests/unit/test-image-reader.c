@@ -1,4 +1,4 @@
-/* A hostile store delays nobody and gives an error; a good one gives its image. */
+/* A hostile store causes an error without delay; a valid one gives its image. */
 #include "supervisor/monitor/image/image-reader.h"
 
 #include <fcntl.h>
@@ -71,7 +71,7 @@ static int read_image(const struct image_choice *choice, struct image_found *fou
         return r;
 }
 
-/* An image.json that is refused, by an error with this text; the one before and after is good. */
+/* An image.json that is refused by an error with this text; the one before and after it is valid. */
 static void refuse(const char *text)
 {
         struct image_choice choice = choice_of("mine", NULL);
@@ -116,7 +116,7 @@ static void test_missing(void)
         check_eq_str(found.name, "other");
 }
 
-/* Opened for reading, it would wait for a writer for ever. */
+/* Opening a FIFO for reading would wait for a writer for ever. */
 static void test_fifo(void)
 {
         unlink(in_store("mine/image.json"));
@@ -137,7 +137,7 @@ static void test_device(void)
 {
         unlink(in_store("mine/image.json"));
         if (mknod(in_store("mine/image.json"), S_IFCHR | 0666, makedev(1, 5)) < 0) {
-                put_good(); /* not as root: no devices either */
+                put_good(); /* without root, devices cannot be created */
                 return;
         }
         refuse("image.json: ");
@@ -206,8 +206,8 @@ static void test_root_is_a_link(void)
         check_ok(read_image(&choice, &found, &err));
 }
 
-/* The name of a default image comes of the interpreter and of a note; a note that cannot be read is
- * none. */
+/* The name of a default image depends on the interpreter and on a note; a note that cannot be read is
+ * ignored. */
 static void test_notes(void)
 {
         struct image_choice choice = choice_of(NULL, "/bin/sh");
@@ -257,7 +257,7 @@ static void test_set_note(void)
         unlink(in_store(note));
 }
 
-/* It reads with the rights of the store's owner. */
+/* The reader has the rights of the store's owner. */
 static void test_rights(void)
 {
         struct image_choice choice = choice_of("mine", NULL);

@@ -44,7 +44,7 @@ static void test_link(void)
         struct image_info info = example;
         struct error err = {};
 
-        /* Of a module no libpython is said, whatever there was. */
+        /* With the link "module" no libpython is written, even if there was one. */
         info.link = TEMPLATE_LINK_MODULE;
         check_eq_int(image_info_append(&b, &info), 0);
         check(!memmem(buffer_bytes(&b), b.length, "libpython", 9));
@@ -200,7 +200,7 @@ static void test_default_name(void)
         check_eq_int(image_default_name("python3", NULL, look, a, &err), -EINVAL);
 }
 
-/* Upgrade of a library: the time of a part moves, or it goes. */
+/* Upgrade of a library: the time of a part changes, or the part is removed. */
 static void test_parts(void)
 {
         static const char parts[] = "/usr/lib/python3.11/site-packages\n/usr/lib/gone.so\n";

@@ -1,6 +1,6 @@
 /*
- * What the broker can do before and after it isolates itself, in a process with namespaces of its
- * own: each refusal has its control.
+ * What the broker can do before and after it isolates itself, in a process with its own namespaces:
+ * each refusal has its control.
  */
 #include "supervisor/broker/isolate.h"
 
@@ -154,7 +154,7 @@ static int isolated(int filter)
         return 0;
 }
 
-/* In a child, since nothing of it can be undone. */
+/* In a child, because isolation cannot be undone. */
 static void test_isolation(void)
 {
         struct error err = {};

@@ -41,8 +41,8 @@ static void test_members_and_commas(void)
         check_ok(json_parse(buffer_bytes(&b), b.length, &doc, &err));
 }
 
-/* Wherever the room ends: the first failure stays, and what was written is the beginning. */
-static void test_a_bound_anywhere(void)
+/* For every bound: the first error is kept, and the written text is a prefix. */
+static void test_every_bound(void)
 {
         for (size_t most = 1; most < sizeof(all); most++) {
                 _cleanup_buffer_ struct buffer b = BUFFER_INIT(most);
@@ -54,7 +54,7 @@ static void test_a_bound_anywhere(void)
         }
 }
 
-static void test_the_first_failure_stays(void)
+static void test_the_first_error_is_kept(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
         struct json_out out = {.to = &b};
@@ -71,7 +71,7 @@ static void test_the_first_failure_stays(void)
 int main(void)
 {
         run(test_members_and_commas);
-        run(test_a_bound_anywhere);
-        run(test_the_first_failure_stays);
+        run(test_every_bound);
+        run(test_the_first_error_is_kept);
         return 0;
 }

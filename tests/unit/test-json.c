@@ -1,4 +1,4 @@
-/* JSON: values cross unchanged, hostile ones are refused. */
+/* JSON: values are passed on unchanged, hostile ones are refused. */
 #include "base/json.h"
 
 #include "tests/unit/test.h"
@@ -21,7 +21,7 @@ static void check_round(const char *text, const char *expected)
         check_eq_bytes(buffer_bytes(&b), b.length, expected);
 }
 
-static void test_values_cross_unchanged(void)
+static void test_values_are_unchanged(void)
 {
         static const char *const same[] = {
                 "1.50",
@@ -171,7 +171,7 @@ static void check_string(const char *text, size_t n, const char *expected)
 
         check_eq_int(json_append_string(&b, text, n), 0);
         check_eq_bytes(buffer_bytes(&b), b.length, expected);
-        /* Whatever the text was, what is written is JSON. */
+        /* The output is JSON for any text. */
         yyjson_doc *doc = NULL;
         struct error err = {};
         check_ok(json_parse(buffer_bytes(&b), b.length, &doc, &err));
@@ -194,7 +194,7 @@ static void test_append_string(void)
         check_string("\xc3", 1, "\"\xef\xbf\xbd\"");
         check_string("\xe2\x82", 2, "\"\xef\xbf\xbd\"");
         check_string("\xe2\x82z", 3, "\"\xef\xbf\xbdz\"");
-        /* A surrogate, more than is needed, beyond Unicode. */
+        /* A surrogate, an overlong form, a value beyond Unicode. */
         check_string("\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
         check_string("\xc0\x80", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");
         check_string("\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
@@ -214,7 +214,7 @@ static void test_append_has_a_bound(void)
 
 int main(void)
 {
-        run(test_values_cross_unchanged);
+        run(test_values_are_unchanged);
         run(test_refusals);
         run(test_depth);
         run(test_config);

@@ -1,4 +1,4 @@
-/* JSON-RPC: what is told apart, what is refused, what is written. */
+/* JSON-RPC: the kinds of messages, refusals, and output. */
 #include "rpc/jsonrpc.h"
 #include "tests/unit/test.h"
 
@@ -62,7 +62,7 @@ static void check_text(const char *line, const char *wanted)
         jsonrpc_done(&m);
 }
 
-/* A result is passed on as it was written, wherever it stands and whatever is around it. */
+/* The text of a result is passed on unchanged, at any position in the message. */
 static void test_text_of_result(void)
 {
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", "{}");
@@ -73,11 +73,11 @@ static void test_text_of_result(void)
         check_text("{\"jsonrpc\":\"2.0\",\"i\\u0064\":1,\"\\u00e9\":\"\\u00e9\",\"result\":{\"a\":{"
                    "}}\t}\r",
                    "{\"a\":{}}");
-        /* Of two the first counts, in both ways. */
+        /* Of two results the first is used, both as a value and as text. */
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"n\":1},\"result\":{\"n\":2}}",
                    "{\"n\":1}");
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}", "{}");
-        /* Not so written, or no object: the value is written anew. */
+        /* Written in another way, or not an object: the value is serialized again. */
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"r\\u0065sult\":{}}", NULL);
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[{}]}", NULL);
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"{}\"}", NULL);
@@ -133,8 +133,8 @@ static void test_depth(void)
         check_refused(text, -EBADMSG, "nested deeper than 128");
 }
 
-/* What is no message may still say whose answer it is. */
-static void test_id_of_what_is_refused(void)
+/* A malformed message may still contain the id of its request. */
+static void test_id_of_a_refused_message(void)
 {
         struct jsonrpc_message m;
         struct error err;
@@ -254,7 +254,7 @@ static void test_written(void)
         buffer_done(&b);
 }
 
-/* Whatever the room, a message is there whole or not at all. */
+/* For every bound, a message is written completely or not at all. */
 static void test_whole_or_nothing(void)
 {
         static const char result[] = "{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{\"a\":1}}\n";
@@ -278,7 +278,7 @@ int main(void)
         run(test_text_of_result);
         run(test_refusals);
         run(test_depth);
-        run(test_id_of_what_is_refused);
+        run(test_id_of_a_refused_message);
         run(test_guess);
         run(test_members);
         run(test_batch);

@@ -1,4 +1,4 @@
-/* Lines: however the bytes arrive, with a bound on each. */
+/* Lines: the same result for any division of the bytes, and a bound on each line. */
 #include "rpc/lines.h"
 
 #include <unistd.h>
@@ -6,8 +6,7 @@
 #include "base/fd.h"
 #include "tests/unit/test.h"
 
-/* What comes of a text when it is fed in pieces of this size: lines in brackets, too long ones with
- * !. */
+/* Feeds a text in pieces of this size: lines are put in brackets, too long ones become !. */
 static const char *cut(const char *text, size_t piece, size_t most)
 {
         static char result[4096];
@@ -101,7 +100,7 @@ static void test_bound(void)
         check_eq_int(lines_feed(&l, "\n", 1), 0);
         check_eq_int(lines_next(&l, &line, &n), 1);
         check_eq_int(n, MOST);
-        /* An endless one is told once and costs nothing more. */
+        /* An endless line is reported once and uses no more memory. */
         for (int i = 0; i < 4 * MOST / LINES_READ; i++) {
                 check_eq_int(lines_feed(&l, piece, sizeof(piece)), 0);
                 while (lines_next(&l, &line, &n) != 0)

@@ -1,4 +1,4 @@
-/* The broker's end of the boundary: what it takes from a monitor, and what ends it. */
+/* The link to the monitor: the messages that the broker accepts, and those that end the link. */
 #include "supervisor/broker/link.h"
 
 #include <errno.h>
@@ -262,7 +262,7 @@ static void test_violations(void)
         static const struct {
                 enum monitor_verb asked;
                 uint32_t kind;
-                bool own_serial; /* answers the request, else a number never used */
+                bool own_serial; /* answers the request; else an unused serial */
                 size_t n_fds;
         } cases[] = {
                 {MONITOR_SESSION_CREATE, MONITOR_SESSION_STARTED, false, 5},
@@ -314,7 +314,7 @@ static void test_reload(void)
         tell(&w, (struct monitor_event){MONITOR_CONFIG_FILE}, 1);
         tell(&w, (struct monitor_event){MONITOR_CONFIG_FILE}, 1);
         check_eq_int(w.reloads, 0);
-        /* Until it is whole, the old one holds. */
+        /* The old config is used until the new one is complete. */
         ask(&w, MONITOR_SESSION_KILL, 1);
         tell(&w, (struct monitor_event){MONITOR_READY}, 0);
         check_eq_int(w.reloads, 1);
@@ -322,7 +322,7 @@ static void test_reload(void)
         check_eq_int(w.generation, 78);
         uint32_t new = ask(&w, MONITOR_SESSION_CREATE, 0);
 
-        /* Who asked under the old generation asks again, or has already. */
+        /* A request of the old generation fails with ESTALE; a server was started again already. */
         tell(&w, (struct monitor_event){MONITOR_FAILED, session, .error = {ESTALE, "old"}}, 0);
         check_eq_int(w.failed_with, ESTALE);
         tell(&w, (struct monitor_event){MONITOR_FAILED, new, .error = {ESTALE, "a template"}}, 0);
@@ -447,7 +447,7 @@ static void test_hello(void)
         send_file(fds[0], "/a.json", 0);
         check_eq_int(link_hello(fds[1], &hello, files, &n, &err), -EPROTO);
 
-        send_ready(fds[0]); /* without a greeting */
+        send_ready(fds[0]); /* without a HELLO */
         check_eq_int(link_hello(fds[1], &hello, files, &n, &err), -EPROTO);
         close(fds[0]);
         check_eq_int(link_hello(fds[1], &hello, files, &n, &err), -EPIPE);

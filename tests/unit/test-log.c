@@ -1,4 +1,4 @@
-/* The log: levels, and that no text of a peer's forges a line or drives a terminal. */
+/* The log: levels, and that a peer's text can neither forge a line nor control a terminal. */
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ static void begin(void)
         dup2(log_fd, STDERR_FILENO);
 }
 
-/* What was written since begin(). */
+/* The text written since begin(). */
 static const char *end(void)
 {
         static char text[64 * 1024];
@@ -65,7 +65,7 @@ static void test_text_of_a_peer(void)
                             "31m\n");
 }
 
-/* Each byte that a text may hold: one line comes of it, without a control character. */
+/* Each byte that a text can contain: the output is one line without control characters. */
 static void test_every_byte(void)
 {
         char bytes[512];
@@ -113,7 +113,7 @@ static void test_ids(void)
                      "cloister: warning: hello [session a\"\\x0a\\x1b, server s\xff, tool t]\n");
 }
 
-/* What stands behind the time. */
+/* The text behind the time. */
 static const char *without_time(const char *line)
 {
         check(strncmp(line, "{\"time\":\"20", 11) == 0);
@@ -136,7 +136,7 @@ static void test_json(void)
                      "\"message\":\"say \\\"x\\\" \\\\ \\\\x0a é \xef\xbf\xbd\"}\n");
 }
 
-/* However long, a line is one whole JSON object within PIPE_BUF. */
+/* A line of any length is one complete JSON object within PIPE_BUF. */
 static void test_long_json(void)
 {
         static char text[10000];
@@ -162,7 +162,7 @@ static void test_secrets(void)
         check_eq_str(end(), "cloister: warning: the server says: API_KEY=***\n");
 }
 
-static void test_elsewhere(void)
+static void test_another_descriptor(void)
 {
         int other = memfd_create("other", MFD_CLOEXEC);
         char text[256] = "";
@@ -184,7 +184,7 @@ int main(void)
         run(test_json);
         run(test_long_json);
         run(test_secrets);
-        run(test_elsewhere);
+        run(test_another_descriptor);
         run(test_levels);
         run(test_text_of_a_peer);
         run(test_every_byte);

@@ -1,4 +1,4 @@
-/* Secrets in text: those that were named, and those that look like some. */
+/* Secrets in text: known values, and text that looks like a secret. */
 #include "base/mask.h"
 
 #include "tests/unit/test.h"
@@ -36,7 +36,7 @@ static void test_looks(void)
         check_eq_str(masked("githubToken=abcdefgh"), "githubToken=***");
 }
 
-/* The controls: what is no secret stays. */
+/* The controls: ordinary text is unchanged. */
 static void test_ordinary(void)
 {
         static const char *const texts[] = {

@@ -1,4 +1,4 @@
-/* What a client hears while its call runs. */
+/* The notifications that a client gets while its call runs. */
 #include "base/clock.h"
 #include "supervisor/mcp/live.h"
 #include "supervisor/mcp/server-internal.h"
@@ -52,7 +52,7 @@ static double number_at(yyjson_doc *doc, const char *pointer)
         return value;
 }
 
-/* New output is told of before the heartbeat is due, and grows with each message. */
+/* New output is reported before the heartbeat is due, and progress grows with each message. */
 static void test_last_line(void)
 {
         open_server();
@@ -90,7 +90,7 @@ static void test_calls_are_named(void)
         close_server();
 }
 
-/* Of one long line its begin is shown, whole characters. */
+/* Only the beginning of a long line is sent, in whole characters. */
 static void test_long_line(void)
 {
         char text[3000];
@@ -121,7 +121,7 @@ static void test_output_as_messages(void)
         print(f.out, "\xa9\n", 2);
         _cleanup_json_ yyjson_doc *second = next_note("notifications/message");
         check_eq_str(text_at(second, "/params/data/text"), "\xc3\xa9\n");
-        /* What came last is told before the answer. */
+        /* The last output is sent before the answer. */
         print(f.err, "warning\n", 8);
         end(cell);
         _cleanup_json_ yyjson_doc *third = next_note("notifications/message");
@@ -132,7 +132,7 @@ static void test_output_as_messages(void)
         close_server();
 }
 
-/* Of much at once a bounded part is told, and how much is left out; the result has all. */
+/* Of much output at once a bounded part is sent, with the size of the rest; the result has all. */
 static void test_output_is_bounded(void)
 {
         static char text[60000];
@@ -156,7 +156,7 @@ static void test_output_is_bounded(void)
         close_server();
 }
 
-/* Legacy clients set a level for the connection; it is no modern request's. */
+/* Legacy clients set a level for the connection; it does not apply to modern requests. */
 static void test_level_of_the_connection(void)
 {
         open_server();
@@ -197,8 +197,8 @@ static void test_level_of_the_connection(void)
         close_server();
 }
 
-/* After a cancellation not one more message of the call. */
-static void test_silence_after_cancel(void)
+/* After a cancellation no further message of the call is sent. */
+static void test_no_message_after_cancel(void)
 {
         open_server();
         uint64_t cell = begin(CALL_WITH("1", MODERN_FIELDS ",\"progressToken\":1,"
@@ -219,7 +219,7 @@ static bool always(void *data)
         return true;
 }
 
-/* A client that does not read: nothing is queued that it can do without. */
+/* A client that does not read: optional notifications are not queued. */
 static void test_slow_reader(void)
 {
         open_server();
@@ -230,7 +230,7 @@ static void test_slow_reader(void)
         print(f.out, "one\n", 4);
         fake_run_ms(&f, LIVE_PROGRESS_MS * 3 / 2);
         check_no_message();
-        /* What it missed is counted. */
+        /* The skipped output is counted. */
         server->host.congested = NULL;
         print(f.out, "two\n", 4);
         end(cell);
@@ -253,7 +253,7 @@ int main(void)
         run(test_output_as_messages);
         run(test_output_is_bounded);
         run(test_level_of_the_connection);
-        run(test_silence_after_cancel);
+        run(test_no_message_after_cancel);
         run(test_slow_reader);
         return 0;
 }

@@ -1,4 +1,4 @@
-/* Revision 2026-07-28: requests that stand alone, streams of notifications, both eras at once. */
+/* Revision 2026-07-28: self-contained requests, streams of notifications, both eras at once. */
 #include "tests/unit/fake-mcp.h"
 
 #define META_EXTRA(extra)                                                                          \
@@ -54,7 +54,7 @@ static void test_discover(void)
         close_server();
 }
 
-static void test_lists_say_how_long_they_hold(void)
+static void test_lists_have_a_ttl(void)
 {
         open_server();
         send_line(MODERN("1", "tools/list", ""));
@@ -71,7 +71,7 @@ static void test_lists_say_how_long_they_hold(void)
         close_server();
 }
 
-static void test_what_a_request_must_carry(void)
+static void test_required_members_of_a_request(void)
 {
         open_server();
         send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"
@@ -110,7 +110,7 @@ static void test_unknown_version(void)
         close_server();
 }
 
-static void test_what_is_gone(void)
+static void test_removed_methods(void)
 {
         static const char *const lines[] = {
                 MODERN("1", "initialize", ",\"protocolVersion\":\"2025-11-25\""),
@@ -146,7 +146,7 @@ static void test_call(void)
         close_server();
 }
 
-/* One pipe, both kinds of requests, whichever comes first. */
+/* Both kinds of requests on one pipe, in either order. */
 static void test_both_eras(void)
 {
         open_server();
@@ -166,7 +166,7 @@ static void test_both_eras(void)
                 _cleanup_json_ yyjson_doc *legacy = take_message();
                 check(!at(legacy, "/result/resultType") && !at(legacy, "/result/ttlMs"));
         }
-        /* A batch is of 2025-03-26 alone. */
+        /* Only revision 2025-03-26 has batches. */
         send_line("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"initialize\",\"params\":{"
                   "\"protocolVersion\":\"2025-03-26\"}}");
         yyjson_doc_free(take_message());
@@ -217,7 +217,7 @@ static void test_listen(void)
                 "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":2},"
                 "\"notifications\":{}}}");
         check_no_message();
-        /* Only the stream that asked is told, and once for each change. */
+        /* Only the stream that subscribed is notified, once for each change. */
         fake_tools_change(CHANGED);
         mcp_server_catalogue_changed(server);
         mcp_server_catalogue_changed(server);
@@ -228,7 +228,7 @@ static void test_listen(void)
         fake_tools_change("{\"servers\":[]}");
         mcp_server_catalogue_changed(server);
         check_no_message();
-        /* We end: the stream that is left has its result. */
+        /* The server ends: the remaining stream gets its result. */
         mcp_server_closing(server);
         _cleanup_json_ yyjson_doc *doc = take_message();
         check_complete(doc);
@@ -241,8 +241,8 @@ static void test_listen(void)
         close_server();
 }
 
-/* A modern client that listed hears nothing unasked; a legacy one does. */
-static void test_unasked(void)
+/* A modern client that listed tools gets no unsolicited notification; a legacy one does. */
+static void test_unsolicited(void)
 {
         open_server();
         send_line(MODERN("1", "tools/list", ""));
@@ -253,7 +253,7 @@ static void test_unasked(void)
         send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"}");
         yyjson_doc_free(take_message());
         fake_tools_change("{\"servers\":[]}");
-        /* Another client's question does not swallow what the first has to hear. */
+        /* A modern request for the list does not suppress the notification of the legacy client. */
         send_line(MODERN("3", "tools/list", ""));
         yyjson_doc_free(take_message());
         check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
@@ -283,15 +283,15 @@ static void test_many_streams(void)
 int main(void)
 {
         run(test_discover);
-        run(test_lists_say_how_long_they_hold);
-        run(test_what_a_request_must_carry);
+        run(test_lists_have_a_ttl);
+        run(test_required_members_of_a_request);
         run(test_unknown_version);
-        run(test_what_is_gone);
+        run(test_removed_methods);
         run(test_call);
         run(test_both_eras);
         run(test_cancel);
         run(test_listen);
-        run(test_unasked);
+        run(test_unsolicited);
         run(test_many_streams);
         return 0;
 }

@@ -1,4 +1,4 @@
-/* Resources: their names, what is kept of them, and how they are read. */
+/* Resources: their names, which are kept, and how they are read. */
 #include "supervisor/mcp/resource-store.h"
 #include "supervisor/mcp/resources.h"
 #include "tests/unit/fake-mcp.h"
@@ -29,7 +29,7 @@ static void test_names(void)
         check_eq_str(uri.path, "\xe6\xbc\xa2");
 }
 
-static void test_names_that_are_none(void)
+static void test_invalid_names(void)
 {
         static const char *const bad[] = {
                 "",
@@ -95,7 +95,7 @@ static void keep(struct resource_store *store, uint64_t cell, const char *byte, 
         free(text);
 }
 
-static void test_oldest_make_room(void)
+static void test_oldest_are_removed(void)
 {
         struct resource_store store = {};
         const size_t each = 8 * 1024 * 1024;
@@ -111,7 +111,7 @@ static void test_oldest_make_room(void)
         check(resource_store_find(&store, &uri)->dropped);
         uri = output_uri(13);
         check(!resource_store_find(&store, &uri));
-        /* Gone ones are not listed. */
+        /* Removed ones are not listed. */
         size_t listed = 0;
         for (const struct resource *r = resource_store_before(&store, UINT64_MAX); r;
              r = resource_store_before(&store, r->serial))
@@ -129,7 +129,7 @@ static void test_many_small_ones(void)
                 keep(&store, i, "x", 10);
         check_eq_int(store.n_live, STORE_LIVE_MAX);
         check_eq_int(store.n_dropped, STORE_DROPPED_MAX);
-        /* A name that comes again is another text. */
+        /* A name that is used again has the new text. */
         keep(&store, 2000, "y", 3);
         struct resource_uri uri = output_uri(2000);
         check_eq_int(resource_size(resource_store_find(&store, &uri)), 3);
@@ -196,8 +196,8 @@ static void test_parts(void)
         resource_store_done(&store);
 }
 
-/* More than is kept: the gap is told in the text. */
-static void test_a_gap_is_told(void)
+/* More than is kept: the text reports the gap. */
+static void test_a_gap_is_reported(void)
 {
         struct resource_store store = {};
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * 1024 * 1024);
@@ -232,7 +232,7 @@ static yyjson_val *at(yyjson_doc *doc, const char *pointer)
         return yyjson_ptr_get(yyjson_doc_get_root(doc), pointer);
 }
 
-/* Runs a cell that prints n bytes; its answer. */
+/* Runs a cell that prints n bytes; returns its answer. */
 static yyjson_doc *print_much(size_t n, bool first)
 {
         static const char row[] =
@@ -282,7 +282,7 @@ static void test_cut_output_can_be_read(void)
         close_server();
 }
 
-static void test_what_is_not_there(void)
+static void test_not_found(void)
 {
         open_server();
         read_uri(1, false, "cloister://sessions/default/cells/1/stdout");
@@ -300,7 +300,7 @@ static void test_what_is_not_there(void)
                 "{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"resources/list\",\"params\":{\"cursor\":"
                 "\"x\"}}");
         check_error(-32602, "6", "cursor");
-        /* A short output is whole in its result, and not kept. */
+        /* A short output is complete in its result, and not kept. */
         _cleanup_json_ yyjson_doc *result = print_much(63, true);
         check(!at(result, "/result/structuredContent/truncated"));
         read_uri(7, false, "cloister://sessions/default/cells/1/stdout");
@@ -343,11 +343,11 @@ static void test_pages(void)
         close_server();
 }
 
-static void test_subscribers_are_told(void)
+static void test_subscribers_are_notified(void)
 {
         open_server();
         yyjson_doc_free(print_much(2000, true));
-        check_no_message(); /* nobody has listed */
+        check_no_message(); /* no client has listed */
         send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
         yyjson_doc_free(take_message());
         send_line(
@@ -368,15 +368,15 @@ static void test_subscribers_are_told(void)
 int main(void)
 {
         run(test_names);
-        run(test_names_that_are_none);
-        run(test_oldest_make_room);
+        run(test_invalid_names);
+        run(test_oldest_are_removed);
         run(test_many_small_ones);
         run(test_files_are_bounded);
         run(test_parts);
-        run(test_a_gap_is_told);
+        run(test_a_gap_is_reported);
         run(test_cut_output_can_be_read);
-        run(test_what_is_not_there);
+        run(test_not_found);
         run(test_pages);
-        run(test_subscribers_are_told);
+        run(test_subscribers_are_notified);
         return 0;
 }

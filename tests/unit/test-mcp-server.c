@@ -162,11 +162,11 @@ static void test_list_changed(void)
 {
         open_server();
         mcp_server_catalogue_changed(server);
-        check_no_message(); /* nobody has asked yet */
+        check_no_message(); /* no client has listed yet */
         send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
         yyjson_doc_free(take_message());
         mcp_server_catalogue_changed(server);
-        check_no_message(); /* nothing that shows */
+        check_no_message(); /* no visible change */
         fake_tools_change("{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[{\"name\":"
                           "\"t\"}]}]}");
         mcp_server_catalogue_changed(server);
@@ -218,7 +218,7 @@ static void test_two_sessions(void)
         send_line(CALL("2", "{\"code\":\"2\",\"session\":\"b\"}"));
         fake_spin(&f);
         check_eq_int(f.creates, 2);
-        /* The second sandbox is there first; its answer does not wait for the first one's. */
+        /* The second sandbox is ready first; its answer does not wait for the first one's. */
         fake_start(&f);
         finish_cell("{\"status\":\"ok\"}");
         _cleanup_json_ yyjson_doc *doc = take_message();
@@ -249,7 +249,7 @@ static void test_cancel(void)
         check_no_message(); /* a cancelled request has no answer */
         send_line("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
                   "cancelled\",\"params\":{\"requestId\":1}}");
-        /* The session goes on. */
+        /* The session continues. */
         send_line(CALL("2", "{\"code\":\"1\"}"));
         fake_spin(&f);
         finish_cell("{\"status\":\"ok\"}");
@@ -294,7 +294,7 @@ static void test_batch(void)
         /* Only notifications: no answer at all. */
         send_line("[{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}]");
         check_no_message();
-        /* A call within: the array waits for it. */
+        /* The array waits for the call that it contains. */
         send_line("[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}," CALL(
                 "4", "{\"code\":\"1\"}") "]");
         check_no_message();
@@ -303,7 +303,7 @@ static void test_batch(void)
         finish_cell("{\"status\":\"ok\"}");
         _cleanup_json_ yyjson_doc *second = take_message();
         check_eq_int(yyjson_arr_size(yyjson_doc_get_root(second)), 2);
-        /* Later revisions have none. */
+        /* Later revisions have no batches. */
         send_line("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
                   "\"protocolVersion\":"
                   "\"2025-06-18\"}}");
@@ -313,7 +313,7 @@ static void test_batch(void)
         close_server();
 }
 
-/* 16 MiB of code crosses. */
+/* 16 MiB of code reach the worker. */
 static void test_large_code(void)
 {
         _cleanup_buffer_ struct buffer line = BUFFER_INIT(64 * 1024 * 1024);

@@ -1,4 +1,4 @@
-/* Memory of large results: sealed, and taken back from whoever holds it. */
+/* Memory of large results: sealed, and freed even if another process still holds the memfd. */
 #include "supervisor/session/memfd-queue.h"
 
 #include <fcntl.h>
@@ -84,8 +84,8 @@ static void test_read_ones_are_forgotten(void)
         close(theirs[1]);
 }
 
-/* What somebody else holds and has mapped is gone all the same. */
-static void test_memory_comes_back(void)
+/* Memory that another process holds and has mapped is freed as well. */
+static void test_memory_is_freed(void)
 {
         struct memfd_queue p;
         struct stat st;
@@ -133,7 +133,7 @@ int main(void)
 {
         run(test_content_is_sealed);
         run(test_read_ones_are_forgotten);
-        run(test_memory_comes_back);
+        run(test_memory_is_freed);
         run(test_shift);
         return 0;
 }

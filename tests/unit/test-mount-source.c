@@ -86,7 +86,7 @@ static void test_ours(void)
         check_eq_int(open_source(inner, false), -EPERM);
         check_has(err.text, "(the store), which no sandbox may access");
         check_eq_int(open_source(make("store/deep"), false), -EPERM);
-        /* Above: to read, but not to write. */
+        /* A parent directory may be mounted for reading, but not for writing. */
         check_ok(open_source(place, false));
         check_eq_int(open_source(place, true), -EPERM);
         check_has(err.text, "is below it and must not be writable");

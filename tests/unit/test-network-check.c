@@ -1,4 +1,4 @@
-/* A network namespace that is empty passes; each thing in it that leads anywhere is found. */
+/* An empty network namespace is accepted; each interface or route that leads out of it is found. */
 #include "supervisor/monitor/template/network-check.h"
 
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static int network_check(pid_t pid, enum config_network network, struct error *e
         return r;
 }
 
-/* A process in namespaces of its own, made ready by prepare. */
+/* A process in its own namespaces, which prepare() sets up. */
 static int check_for(enum config_network network, int flags, void (*prepare)(void),
                      struct error *err)
 {

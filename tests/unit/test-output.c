@@ -100,8 +100,8 @@ static void test_capture_cut_at_lines(void)
         capture_done(&c);
 }
 
-/* One long line is broken by the notice, which stands in a line of its own; characters are counted,
- * not bytes. */
+/* A long line is divided by the notice, which is a line of its own; characters are counted, not
+ * bytes. */
 static void test_capture_cut_in_line(void)
 {
         struct capture c;
@@ -150,7 +150,7 @@ static void test_capture_bounded(void)
         capture_done(&c);
 }
 
-/* A character across the border of head and tail stays whole. */
+/* A character across the boundary of head and tail stays whole. */
 static void test_capture_border(void)
 {
         struct capture c;

@@ -1,4 +1,4 @@
-/* What people ask for: where it divides, what is refused, what counts as the same. */
+/* Requested packages: how the list is split, what is refused, which lists are equal. */
 #include "policy/package-set.h"
 
 #include "base/cleanup.h"

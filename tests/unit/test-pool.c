@@ -1,4 +1,4 @@
-/* Ready sandboxes, against a monitor and workers played by hand. */
+/* Ready sandboxes, with a fake monitor and fake workers. */
 #include "supervisor/session/pool.h"
 
 #include <errno.h>
@@ -183,7 +183,7 @@ static void begin(struct world *w, struct end *end, const char *name, const char
         spin(w, 1);
 }
 
-/* Whether a worker has been given something. */
+/* Whether a worker was sent something. */
 static bool has_cell(struct world *w, uint32_t target)
 {
         struct pollfd p = {w->sandbox[target].rpc, POLLIN, 0};
@@ -238,7 +238,7 @@ static void test_taken_once(void)
         check(has_cell(&w, 1));
         check_eq_int(count(&w).live, 1);
         check_eq_int(n_spares(&w), 0);
-        /* The next session gets another, which is under way by then. */
+        /* The next session gets another one, which is being created already. */
         until(&w, w.creates == 2);
         begin(&w, &b, "b", NULL);
         check_eq_int(w.creates, 2);
@@ -355,11 +355,11 @@ static void test_no_place_left(void)
         begin(&w, &ends[1], "b", "x");
         start(&w, 2);
         start(&w, 3);
-        /* The spare's place is needed: it goes, and the session waits for that. */
+        /* The spare's place is needed: it is killed, and the session waits for that. */
         begin(&w, &ends[2], "c", "x");
         check(w.sandbox[1].killed);
         check_eq_int(w.creates, 3);
-        /* There is none left to go. */
+        /* There is no spare left to kill. */
         begin(&w, &ends[3], "d", "x");
         check_eq_int(ends[3].count, 1);
         check_has(ends[3].why, "3 sessions are live");
@@ -367,7 +367,7 @@ static void test_no_place_left(void)
         check_eq_int(w.creates, 4);
         start(&w, 4);
         check(has_cell(&w, 4));
-        /* A full house has no spares; a place that is free has. */
+        /* Without a free place there are no spares; a free place gets one. */
         spin(&w, LONG_MS);
         check_eq_int(w.creates, 4);
         end(&w, 2);
@@ -376,7 +376,7 @@ static void test_no_place_left(void)
         close_world(&w);
 }
 
-/* The place goes to somebody else first: who waited is refused, not forgotten. */
+/* Another session takes the place first: the waiting one is refused, not forgotten. */
 static void test_no_place_left_but_a_request(void)
 {
         struct world w;
@@ -409,7 +409,7 @@ static void test_deaths(void)
         check_eq_int(w.creates, 1);
         until(&w, w.creates == 2);
         start(&w, 2);
-        /* Its channel ends first: not given to anybody. */
+        /* Its channel ends first: no session gets it. */
         close(w.sandbox[2].rpc);
         w.sandbox[2].rpc = -1;
         begin(&w, &done, "a", NULL);

@@ -117,7 +117,7 @@ static void test_files(void)
         check_eq_int(stat(path, &st), 0);
         check_eq_int(st.st_mode & 0777, 0640);
 
-        /* Again: what is there is replaced. */
+        /* Again: existing files are replaced. */
         buffer_consume(&b, b.length);
         put_file(&b, "a.csv", "new");
         put(&b, FILE_STREAM_END, "");
@@ -155,7 +155,7 @@ static void test_hostile(void)
         remove_folder();
 }
 
-/* A stream that breaks off leaves no half file. */
+/* A truncated stream leaves no partial file. */
 static void test_broken_off(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
@@ -171,8 +171,8 @@ static void test_broken_off(void)
         remove_folder();
 }
 
-/* Symbolic links that lie in the directory already are not followed, a link of the same name is
- * replaced itself. */
+/* Existing symbolic links in the directory are not followed; a link of the same name is itself
+ * replaced. */
 static void test_links(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096), c = BUFFER_INIT(4096);

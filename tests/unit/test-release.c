@@ -1,4 +1,4 @@
-/* A worker that was forked and not yet released: nothing of the guest's reaches it. */
+/* A worker that was forked and is not yet released reads nothing from the channel. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

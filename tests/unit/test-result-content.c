@@ -1,4 +1,4 @@
-/* What was shown and made, in each channel. */
+/* Displays and files in both parts of a result. */
 #include "supervisor/mcp/result-content.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* What run_python answers, in both channels. */
+/* The results of run_python: content and structuredContent. */
 #include "supervisor/mcp/result.h"
 
 #include "supervisor/mcp/result-content.h"
@@ -109,7 +109,7 @@ static void test_output_and_value(void)
         outcome_done(&o);
 }
 
-/* What was printed is text, whatever it looks like. */
+/* Printed output is always text, even if it looks like JSON. */
 static void test_types_do_not_depend(void)
 {
         struct cell_outcome o;
@@ -142,7 +142,7 @@ static void test_error(void)
         outcome_done(&o);
 }
 
-/* What the schema requires is there, empty or not. */
+/* Members that the schema requires are present even if they are empty. */
 static void test_empty_strings(void)
 {
         struct cell_outcome o;

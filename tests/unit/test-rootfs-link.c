@@ -26,7 +26,7 @@ static void put(int root, const char *path, const char *data, size_t n)
         check_eq_int(fd_write_all(fd, data, n), 0);
 }
 
-/* A root whose interpreter is this very program, and whose libc says these versions. */
+/* A root whose interpreter is this program, and whose libc contains these versions. */
 static int make_root(const char *libc)
 {
         _cleanup_free_ char *program = NULL;

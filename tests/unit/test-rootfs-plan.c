@@ -60,7 +60,7 @@ static void check_kind(const struct plan *plan, const char *name, enum plan_kind
         check_eq_int(entry->kind, kind);
 }
 
-/* Every parent stands before what it holds, or the copy would fail. */
+/* Every directory comes before its content, or the copy would fail. */
 static void check_order(const struct plan *plan)
 {
         for (size_t i = 0; i < plan->n; i++) {
@@ -100,7 +100,7 @@ static void test_path_with_links(void)
         check_eq_int(plan->n, n);
 }
 
-static void test_paths_that_lead_nowhere(void)
+static void test_broken_paths(void)
 {
         _cleanup_plan_ struct plan *plan = plan_new();
 
@@ -253,7 +253,7 @@ int main(void)
         snprintf(base, sizeof(base), "/var/tmp/cloister-test-XXXXXX");
         check(mkdtemp(base));
         run(test_path_with_links);
-        run(test_paths_that_lead_nowhere);
+        run(test_broken_paths);
         run(test_tree);
         run(test_copy);
         run(test_loader);

@@ -124,7 +124,7 @@ static void test_session_of_refusal(void)
         check_eq_str(a.session, "default");
 }
 
-/* An agent chooses among what is meant for agents, and its own. */
+/* An agent can select the profiles that are offered to agents, and its client's own. */
 static void test_profile(void)
 {
         static const char text[] = "{\"profiles\": {\"a\": {\"agent\": true}, \"b\": {}}}";

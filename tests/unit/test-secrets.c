@@ -1,4 +1,4 @@
-/* What of a server's entry is taken for a secret. */
+/* Which parts of a server's entry are treated as secrets. */
 #include "supervisor/cli/secrets.h"
 
 #include "tests/unit/test.h"

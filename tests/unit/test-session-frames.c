@@ -1,4 +1,4 @@
-/* What a worker says to its session: legal or not, calls, questions and output. */
+/* Frames from a worker to its session: violations, calls, queries and output. */
 #include "supervisor/session/sessions.h"
 
 #include "supervisor/session/calls.h"
@@ -83,7 +83,7 @@ static void test_protocol_length(void)
         fake_done(&f);
 }
 
-/* Between cells a result is a crime and a call is background work. */
+/* Between cells a result is a protocol violation and a call is background work. */
 static void test_idle_frames(void)
 {
         struct fake f;
@@ -173,7 +173,7 @@ static void test_calls(void)
         check(!end.calls[2].used); /* never sent */
         check(end.calls[3].used && !end.calls[3].ok && !end.calls[3].pending);
 
-        /* The sandbox goes, and with it whoever waited for the last one. */
+        /* The sandbox ends, and the call that waits is dropped. */
         fake_end(&f, SIGKILL, 0);
         check_eq_int(fake_tools.dropped, 1);
         fake_done(&f);
@@ -208,7 +208,7 @@ static void test_drop(void)
         fake_send(&f, FRAME_CALL, 1, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
         fake_send(&f, FRAME_DROP, 1, "{}");
         check_eq_int(fake_tools.dropped, 1);
-        fake_send(&f, FRAME_DROP, 1, "{}"); /* crossed with an answer: no crime */
+        fake_send(&f, FRAME_DROP, 1, "{}"); /* crossed with an answer: not a violation */
         fake_send(&f, FRAME_QUERY, 2, "{\"what\":\"catalogue\",\"wait_ms\":100}");
         fake_send(&f, FRAME_DROP, 2, "{}");
         check_eq_int(fake_tools.waits_cancelled, 1);
@@ -249,11 +249,11 @@ static void test_query(void)
         warm_up(&f);
         ask(&f, &end, "1");
         fake_take_exec(&f, NULL, 0);
-        /* Nothing new, no waiting: the answer alone. */
+        /* Nothing new and no wait: the answer only. */
         fake_send(&f, FRAME_QUERY, 1, "{\"what\":\"catalogue\",\"wait_ms\":0}");
         fake_read(&f, text, sizeof(text));
         check_eq_str(text, "{\"ok\":true,\"result\":{\"version\":1}}");
-        /* The catalogue that came while it waited goes before the answer. */
+        /* The catalogue that arrived during the wait is sent before the answer. */
         fake_send(&f, FRAME_QUERY, 2, "{\"what\":\"catalogue\",\"wait_ms\":99999999}");
         check_eq_int(fake_tools.wait_ms, 10000);
         check(!fake_has_frame(&f));

@@ -1,4 +1,4 @@
-/* The life of sessions, against a monitor and a worker played by hand. */
+/* The states of sessions, with a fake monitor and a fake worker. */
 #include "supervisor/session/sessions.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ static void test_exit(void)
         check_eq_int(end.memory_peak, 4096);
         check_has(end.why, "exit code 4");
 
-        /* The next call makes a new one and tells why. */
+        /* The next call creates a new sandbox and reports the reason. */
         ask(&f, &end, "1");
         check_eq_int(f.creates, 2);
         fake_start(&f);
@@ -155,8 +155,7 @@ static void test_timeout_kept(void)
         fake_done(&f);
 }
 
-/* A result that crosses with the interrupt: the next cell waits until the signal has found nobody.
- */
+/* A result crosses with the interrupt: the next cell waits until the signal was handled. */
 static void test_interrupt_crosses(void)
 {
         struct fake f;
@@ -288,7 +287,7 @@ static void test_queue_bound(void)
                 ask_on(&f, &end, "default", "1", 0, false);
         check_eq_int(sessions_run(f.sessions, "default", &request, &cell, &err), -EBUSY);
         check_has(err.text, "64 calls wait");
-        /* Another session is not concerned. */
+        /* Another session is not affected. */
         ask_on(&f, &end, "other", "1", 0, false);
         fake_done(&f);
 }
@@ -345,7 +344,7 @@ static void test_create_under_an_old_config_is_asked_again(void)
 {
         struct fake f;
         struct end end;
-        const struct error stale = {.code = ESTALE, .text = "the config was read anew"};
+        const struct error stale = {.code = ESTALE, .text = "the config was read again"};
 
         fake_open(&f);
         ask(&f, &end, "1");
@@ -447,7 +446,7 @@ static void test_freeze(void)
                 check_eq_int(f.freezes, i);
                 fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
                 check_eq_int(end.state, CELL_STATE_KEPT);
-                /* A word that comes late is about the time before. */
+                /* A late FROZEN event refers to the time before. */
                 sessions_frozen(f.sessions, f.target);
                 check(session_state(fake_session(&f)) != SESSION_FROZEN);
         }

@@ -1,5 +1,5 @@
-/* A template, its sessions and their ends for real: namespaces, filters, ids, with a stand-in for
- * the interpreter. */
+/* A real template, its sessions and how they end: namespaces, filters, ids, with a stand-in for the
+ * interpreter. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -26,12 +26,12 @@ static struct fixture {
         struct template *template;
         char image[64];
 
-        char order; /* what the worker is told */
+        char order; /* the command for the worker */
         int fds[SESSION_FDS];
         char output[32768];
         struct monitor_ended how;
         struct error failed;
-        int told; /* what on_made() was told */
+        int told; /* the result that on_made() got */
         bool ended;
         uint32_t handle;
 } f;
@@ -185,8 +185,8 @@ static void test_memory_is_bounded(void)
         check(f.how.memory_peak > f.limits.memory / 2 && f.how.memory_peak <= f.limits.memory);
 }
 
-/* Only children that were asked for live: after a creation, another child of ours is gone. */
-static void test_unasked_children_are_killed(void)
+/* After a session is created, children that belong to no request are killed. */
+static void test_unknown_children_are_killed(void)
 {
         pid_t unasked = fork();
         if (unasked == 0) {
@@ -224,7 +224,7 @@ static pid_t template_pid(void)
 
 enum moment { AT_START, BEFORE_THE_REQUEST, ASKED, MAKING, MOMENTS };
 
-/* Killed whenever it may be, it leaves the session to another one. */
+/* A template that is killed at any time leaves the session to another template. */
 static void test_killed_template(void)
 {
         for (enum moment m = AT_START; m < MOMENTS; m++) {
@@ -263,9 +263,9 @@ static void test_killed_template(void)
         }
 }
 
-/* One that announces itself and is not known for the child that was asked for gets no word to go
- * on: it never execs what would release its worker. */
-static void test_who_is_not_known_never_goes_on(void)
+/* A process that announces itself but is not the requested child gets no SESSION_GO: it never execs
+ * the program that would release its worker. */
+static void test_unknown_process_gets_no_go(void)
 {
         struct children *all = NULL;
         struct error err = {};
@@ -342,9 +342,9 @@ int main(void)
         run(test_posture);
         run(test_ends);
         run(test_memory_is_bounded);
-        run(test_unasked_children_are_killed);
+        run(test_unknown_children_are_killed);
         run(test_killed_template);
-        run(test_who_is_not_known_never_goes_on);
+        run(test_unknown_process_gets_no_go);
         run(test_template_that_fails_says_why);
 
         template_free(f.template);

@@ -59,7 +59,7 @@ static int try_start(struct run *r, char **argv, char **env, char *cwd,
         return result;
 }
 
-/* A shell script in which SLEEP is a process of ours that would stay for a long time. */
+/* A shell script; SLEEP in it is a process that would run for a long time. */
 static struct run start_as(const char *script, char **env, const struct upstream_user *user)
 {
         char text[2048];
@@ -420,7 +420,7 @@ static void test_free_kills_at_once(void)
         check_eq_int(count_marked(), 0);
         fd_close_many(r.fds, 3);
 
-        /* Also one that was asked politely before. */
+        /* Also one that got SIGTERM before. */
         r = start("trap '' TERM; $SLEEP & $SLEEP");
         await_marked(2);
         upstream_stop(r.upstream);

@@ -102,7 +102,7 @@ static void test_peak_by_faults(void)
         close(status);
 }
 
-/* A control group's is read each time. */
+/* The peak of a control group is read each time. */
 static void test_peak_of_group(void)
 {
         struct usage_peak known = {};

@@ -1,4 +1,4 @@
-/* UTF-8 as it arrives: the same result wherever the pieces are cut. */
+/* UTF-8 in pieces: the result does not depend on where the pieces are cut. */
 #include "base/utf8.h"
 
 #include "tests/unit/test.h"
