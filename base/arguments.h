@@ -23,6 +23,6 @@ struct argument {
         int (*take)(void *to, const char *value);
 };
 
-/* Writes the option at argv[0], which starts with '-', to `to`; argv is NULL-terminated. Returns
- * how many arguments the option takes, 1 or 2. */
+/* Parses the option at argv[0], which starts with '-', into `to`; argv is NULL-terminated. Returns
+ * the number of arguments consumed, 1 or 2. */
 int argument_take(const struct argument *table, size_t n, char **argv, void *to, struct error *err);

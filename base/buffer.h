@@ -1,6 +1,6 @@
 /*
- * A growable run of bytes with a bound. Appending past the bound fails with -EMSGSIZE and leaves
- * the buffer as it was; nothing else can fail but memory (-ENOMEM).
+ * A growable byte buffer with a limit. Appending beyond the limit fails with -EMSGSIZE and leaves
+ * the buffer unchanged. The only other error is -ENOMEM.
  *
  *     struct buffer b = BUFFER_INIT(1024 * 1024);
  *     r = buffer_append(&b, data, n);
@@ -21,12 +21,12 @@ struct buffer {
         size_t start; /* bytes already consumed at the front */
         size_t length;
         size_t allocated;
-        size_t limit; /* most bytes of content; never 0 */
+        size_t limit; /* maximum of length; never 0 */
 };
 
-#define BUFFER_INIT(most)                                                                          \
+#define BUFFER_INIT(max)                                                                           \
         {                                                                                          \
-                .limit = (most)                                                                    \
+                .limit = (max)                                                                     \
         }
 
 void buffer_init(struct buffer *b, size_t limit);
@@ -37,7 +37,7 @@ static inline char *buffer_bytes(const struct buffer *b)
         return b->data + b->start;
 }
 
-/* Makes room for n more bytes behind the content; buffer_tail() is where to write them. */
+/* Reserves space for n more bytes after the content; write them to buffer_tail(). */
 int buffer_reserve(struct buffer *b, size_t n);
 void buffer_produced(struct buffer *b, size_t n);
 
@@ -52,10 +52,10 @@ static inline size_t buffer_room(const struct buffer *b)
         return b->allocated - b->start - b->length;
 }
 
-/* The long way of buffer_append(). */
+/* The slow path of buffer_append(). */
 int buffer_grow_append(struct buffer *b, const void *data, size_t n);
 
-/* Most of what is written is short and fits. */
+/* Inline, because most appended data is short and fits. */
 static inline int buffer_append(struct buffer *b, const void *data, size_t n)
 {
         if (n == 0)
@@ -70,12 +70,12 @@ static inline int buffer_append(struct buffer *b, const void *data, size_t n)
 int buffer_append_number(struct buffer *b, int64_t number); /* decimal */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Drops n bytes at the front; what an emptied buffer holds beyond 64 KiB goes back to the system.
- */
+/* Removes n bytes at the front. When the buffer becomes empty, memory beyond 64 KiB of it is given
+ * back to the system. */
 void buffer_consume(struct buffer *b, size_t n);
 
-/* Reads once into the tail, at most `most` bytes. Returns bytes, 0 at the end, negative errno
- * (-EAGAIN: nothing now; -EMSGSIZE: full). */
+/* Calls read() once and appends at most `most` bytes. Returns the number of bytes, 0 at end of file,
+ * or negative errno (-EAGAIN: no data yet; -EMSGSIZE: the buffer is full). */
 ssize_t buffer_read_fd(struct buffer *b, int fd, size_t most);
 
 /* Writes from the front until empty or the descriptor would block. Returns 1 when empty, 0 when it

@@ -1,5 +1,5 @@
-/* Scope-bound ownership: a variable marked with one of these releases what it owns when it leaves
- * scope. */
+/* Cleanup attributes: a variable with one of these attributes releases its resource when it goes
+ * out of scope. */
 #pragma once
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define _cleanup_(func) __attribute__((cleanup(func)))
 
-/* The value, the variable left empty: ownership moves to the reader. */
+/* Returns the value and empties the variable: ownership moves to the caller. */
 #define take_ptr(p)                                                                                \
         ({                                                                                         \
                 __auto_type _taken = (p);                                                          \
@@ -43,8 +43,8 @@ static inline void cleanup_close(const int *fd)
                         func(*p);                                                                  \
         }
 
-/* A large scratch variable that is written before it is read, on a path where filling it with zeros
- * first (the build's -ftrivial-auto-var-init) would cost more than what is done with it. */
+/* For a large variable that is written before it is read, on a path where initializing it with zeros
+ * (the build's -ftrivial-auto-var-init) would cost more than its use. */
 #define _uninitialized_ __attribute__((uninitialized))
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 
-/* What each ABI added. */
+/* The rights that each ABI version added. */
 enum {
         FS_ABI_1 = (1 << 13) - 1,
         FS_ABI_2 = 1 << 13, /* refer */
@@ -19,7 +19,7 @@ enum {
         SCOPED_ABI_6 = 3, /* abstract sockets, signals */
 };
 
-/* struct landlock_ruleset_attr as of ABI 6; the kernel takes any shorter one that it knows. */
+/* struct landlock_ruleset_attr as of ABI 6; the kernel also accepts the shorter ones of earlier ABIs. */
 struct ruleset {
         uint64_t fs, net, scoped;
 };

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 
-/* File system rights (Documentation/userspace-api/landlock.rst); those that the kernel does not support
- * are left out. */
+/* File system rights (Documentation/userspace-api/landlock.rst). Those that the kernel does not
+ * support are ignored. */
 enum {
         LANDLOCK_EXECUTE = 1 << 0,
         LANDLOCK_WRITE_FILE = 1 << 1,
@@ -29,6 +29,6 @@ struct landlock_rule {
         uint32_t rights;
 };
 
-/* Returns the ABI in force, 0 where the kernel has none, negative errno. no_new_privs must be set.
- * Allocates nothing. */
+/* Returns the ABI version in use, 0 if the kernel has no Landlock, or negative errno. no_new_privs
+ * must be set. Does not allocate. */
 int landlock_confine(const struct landlock_rule *rules, size_t n, bool network, struct error *err);

@@ -17,7 +17,7 @@ enum { STARS = sizeof(stars) - 1 };
 
 static const struct {
         const char *text;
-        size_t least; /* minimum of characters after the prefix */
+        size_t min; /* number of characters after the prefix */
 } prefixes[] = {
         {"sk-", 16},   {"sk_live_", 16}, {"rk_live_", 16}, {"ghp_", 20},        {"gho_", 20},
         {"ghu_", 20},  {"ghs_", 20},     {"ghr_", 20},     {"github_pat_", 20}, {"glpat-", 16},
@@ -75,7 +75,7 @@ static size_t prefixed(const char *text)
         for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
                 size_t n = strlen(prefixes[i].text);
                 if (strncmp(text, prefixes[i].text, n) == 0 &&
-                    token_length(text + n) >= prefixes[i].least)
+                    token_length(text + n) >= prefixes[i].min)
                         return n + token_length(text + n);
         }
         return 0;
@@ -101,8 +101,8 @@ static bool is_one_of(const char *word, const char *const *list, size_t n)
         return false;
 }
 
-/* The next word of a name, in small letters: words end at anything but a letter, and where a
- * capital follows a small letter. Returns what is behind it. */
+/* Reads the next word of a name, converted to lower case. A word ends at any character that is not
+ * a letter, and where a capital follows a lower-case letter. Returns the rest of the name. */
 static const char *next_word(const char *name, char word[32])
 {
         size_t n = 0;
@@ -152,8 +152,8 @@ bool mask_value_is_secret(const char *value)
         return digit && (upper || lower);
 }
 
-/* The name that stands before an assignment at text[at]. A colon is one behind a name that prose
- * has not: "api-key: x", {"token": "x"}, but not "unexpected token: x". */
+/* The name before an assignment at text[at]. A colon is an assignment only after a name that does
+ * not occur in prose: "api-key: x", {"token": "x"}, but not "unexpected token: x". */
 static bool assigned_to_secret(const char *text, size_t at)
 {
         char name[64];
@@ -175,7 +175,7 @@ static bool assigned_to_secret(const char *text, size_t at)
         return mask_name_is_secret(name);
 }
 
-/* The value behind it; *skip: what stands between. */
+/* The value after the name; *skip is its offset from text[at]. */
 static size_t assigned(const char *text, size_t at, size_t *skip)
 {
         const char *value = text + at + 1;

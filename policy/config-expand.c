@@ -24,7 +24,8 @@ static bool is_name(const char *text, size_t n)
                !(text[0] >= '0' && text[0] <= '9');
 }
 
-/* What stands between the braces. Returns 0, 1 when it is no reference of ours (kept as it is). */
+/* Appends the value of the variable between braces. Returns 0, or 1 if the text is not a reference,
+ * which the caller copies unchanged. */
 static int append_variable(struct buffer *to, const char *inner, size_t n, lookup_fn *lookup,
                            struct error *err)
 {
@@ -37,7 +38,7 @@ static int append_variable(struct buffer *to, const char *inner, size_t n, looku
         memcpy(name, inner, length);
         name[length] = '\0';
         const char *value = lookup(name);
-        /* As in a shell, :- is for a variable that is empty, too. */
+        /* As in a shell, :- also applies to an empty variable. */
         if (fallback && (!value || *value == '\0'))
                 return buffer_append(to, fallback + 2, n - length - 2);
         if (!value)
@@ -56,7 +57,8 @@ static int append_home(struct buffer *to, lookup_fn *lookup, struct error *err)
         return buffer_append(to, home, strlen(home));
 }
 
-/* Appends up to and with the next reference. Returns how much of text it took or negative errno. */
+/* Appends the text up to the next reference, and its value. Returns the number of bytes consumed or
+ * negative errno. */
 static ssize_t append_piece(struct buffer *to, const char *text, lookup_fn *lookup,
                             struct error *err)
 {
@@ -95,7 +97,7 @@ static int append_expanded(struct buffer *to, const char *text, lookup_fn *looku
         return buffer_append(to, "", 1);
 }
 
-/* Expands *text from its byte `from` on. what: for the message. */
+/* Expands *text, starting at byte `from`. what: names the text in the error message. */
 static int expand(char **text, size_t from, const char *what, lookup_fn *lookup, struct error *err)
 {
         _cleanup_buffer_ struct buffer to = BUFFER_INIT(EXPANDED_MAX);

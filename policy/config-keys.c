@@ -21,7 +21,7 @@ static const struct config_key keys[] = {
         {"user", CONFIG_USER, AT(user), 0, 0},
 };
 
-/* Of a misspelt key, the one that may be meant. */
+/* The key that a misspelt one may mean. */
 static const char *const root_names[] = {
         "mcpServers", "profiles", "profile",     "clients",   "limits", "network",  "mounts",
         "preload",    "image",    "python",      "timeout",   "idle",   "sessions", "output",
@@ -45,7 +45,7 @@ static int read_id_range(struct config_reader *reader, yyjson_val *value)
             json_int64(yyjson_arr_get_last(value), &count) < 0)
                 return config_wrong(reader, value,
                                     "id_range must be [first id, how many], as [200000, 1024]");
-        /* 2^32 - 1 is no id but "none"; host uid 0 is never a sandbox's. */
+        /* 2^32 - 1 means "no id", and no sandbox may use host uid 0. */
         if (first < 1 || count < 1 || first >= UINT32_MAX || count > UINT32_MAX - first)
                 return config_wrong(reader, value,
                                     "id_range must lie within the ids 1 to 4294967294");
@@ -67,7 +67,7 @@ static int read_log_level(struct config_reader *reader, yyjson_val *value)
         return 0;
 }
 
-/* Where other clients keep their servers. */
+/* The keys under which other clients have their servers. */
 static int warn_unknown(struct config_reader *reader, yyjson_val *key)
 {
         const char *name = yyjson_get_str(key);

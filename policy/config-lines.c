@@ -1,10 +1,10 @@
 /*
- * The line of a value.
+ * Finds the line of a value.
  *
- * yyjson does not tell where a value came from, but it keeps the values of a document, keys
- * included, in one array in the order of the text. So the value with index i is the one that the
- * i-th token of the text began, where what begins no value (commas, colons, closing brackets,
- * comments) is no token. The text was accepted by yyjson before: it need not be checked again.
+ * yyjson does not record the position of a value, but it stores all values of a document, including
+ * keys, in one array in the order of the text. So the value with index i begins at the i-th token
+ * of the text, if only tokens that begin a value are counted (not commas, colons, closing brackets
+ * and comments). yyjson has already accepted the text, so it is not checked again.
  */
 #include "policy/config-lines.h"
 
@@ -30,7 +30,7 @@ static void skip_comment(struct config_lines *s)
         }
 }
 
-/* To the next value, or the end. */
+/* Advances to the next value, or to the end. */
 static void next(struct config_lines *s)
 {
         static const char between[] = " \t\r\n,:]}";

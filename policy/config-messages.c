@@ -197,8 +197,7 @@ int config_count_warnings(struct config_reader *reader)
 int config_check_twice(struct config_reader *reader, const char *where, yyjson_val *object,
                        yyjson_val *name)
 {
-        /* yyjson looks from the front, so a look-up for each key of a huge object would take long.
-         */
+        /* yyjson searches linearly, so looking up each key of a huge object would take too long. */
         if (yyjson_obj_size(object) > CONFIG_KEYS_MAX)
                 return config_wrong(reader, NULL, "%smore than %d keys in one object", where,
                                     CONFIG_KEYS_MAX);

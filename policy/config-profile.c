@@ -1,10 +1,10 @@
 /*
- * Profiles in memory: how they take from the top level what they do not say, and how what names
- * them is resolved.
+ * Profiles in memory: how a profile inherits from the top level, and how references to profiles are
+ * resolved.
  *
- * While files are read, a profile holds only what the config says of it, with a bit for each key; a
- * later file's keys replace an earlier one's. config_finish() makes each whole: the top level, with
- * what the profile says laid over it.
+ * While files are read, a profile has only the keys that the config sets for it, and a bit for each
+ * of them; keys of a later file replace those of an earlier one. config_finish() completes each
+ * profile: it copies the top level and then overwrites the keys that the profile sets.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -111,7 +111,7 @@ static void overlay_limits(struct config_profile *to, const struct config_profil
 
 void config_profile_overlay(struct config_profile *to, struct config_profile *from)
 {
-        /* An interpreter said here asks for its own default image, not for the other's. */
+        /* A profile that sets an interpreter uses that interpreter's default image. */
         if (from->said & (SAID_IMAGE | SAID_PYTHON))
                 move_text(&to->image, &from->image);
         if (from->said & SAID_PYTHON)
@@ -157,7 +157,7 @@ struct config_profile *config_profile_named(struct config *config, const char *n
 
         if (i != SIZE_MAX)
                 return &config->profiles[i];
-        /* One place is "default"'s, which is in every config. */
+        /* One place is reserved for "default", which is in every config. */
         bool has_default = config_profile_index(config, CONFIG_PROFILE_DEFAULT) != SIZE_MAX ||
                            strcmp(name, CONFIG_PROFILE_DEFAULT) == 0;
         if (config->n_profiles == CONFIG_PROFILES_MAX - (has_default ? 0 : 1)) {
@@ -173,7 +173,7 @@ struct config_profile *config_profile_named(struct config *config, const char *n
         return grown[config->n_profiles].name ? &grown[config->n_profiles++] : NULL;
 }
 
-/* "default" first, wherever it stands in the files, or though it stands in none. */
+/* Moves "default" to the front; creates it if no file defines it. */
 static int put_default_first(struct config *config)
 {
         if (!config_profile_named(config, CONFIG_PROFILE_DEFAULT))
@@ -186,7 +186,7 @@ static int put_default_first(struct config *config)
         return 0;
 }
 
-/* The top level as a profile. */
+/* Creates a profile from the top level. */
 static int make_base(struct config *config, struct config_profile *ret)
 {
         struct config_profile base = {};

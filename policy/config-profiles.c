@@ -1,6 +1,6 @@
 /*
- * The keys of profiles: "profiles", "profile", "clients", and those at the top level that say what
- * every profile is unless it says otherwise.
+ * The keys of profiles: "profiles", "profile", "clients", and the top-level keys that are the
+ * defaults of all profiles.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ static int read_network(struct reading *r, yyjson_val *value)
         return 0;
 }
 
-/* The path is below the other, or the other itself. */
+/* Whether the path is below the other, or is the same. */
 static bool is_within(const char *path, const char *other)
 {
         size_t n = strlen(other);
@@ -122,7 +122,7 @@ static bool is_normal(const char *path)
         return true;
 }
 
-/* Why a target cannot be one, or NULL. */
+/* Why a path cannot be the target of a mount, or NULL. */
 static const char *target_wrong(const char *target)
 {
         if (!is_normal(target) || strlen(target) > TARGET_MAX)
@@ -158,7 +158,7 @@ static int read_mode(struct reading *r, yyjson_val *value, size_t i, bool *writa
         return 0;
 }
 
-/* A path of a mount: its text, or NULL when an error was set. */
+/* Reads a path of a mount. Returns NULL and sets an error if it is not valid. */
 static const char *mount_path(struct reading *r, yyjson_val *mount, size_t i, const char *key,
                               const char *(*wrong)(const char *path), int *error)
 {
@@ -360,7 +360,7 @@ static int read_pool_members(struct reading *r, yyjson_val *object)
         return error;
 }
 
-/* A number, or {"min", "max"}: what is left out is the usual, as far as the other lets it. */
+/* A number, or {"min", "max"}. A missing one has its default, limited by the other. */
 static int read_pool(struct reading *r, yyjson_val *value)
 {
         struct config_pool *pool = &r->profile->pool;
@@ -388,7 +388,7 @@ static int read_pool(struct reading *r, yyjson_val *value)
 static const struct config_key freeze_key = {"freeze", CONFIG_TIME, AT(freeze_ms), 0,
                                              FREEZE_MAX_MS};
 
-/* 0 is never; what is shorter than any pause between two calls is a mistake. */
+/* 0 means never. A time shorter than the pause between two calls is an error. */
 static int read_freeze(struct reading *r, yyjson_val *value)
 {
         int error = config_read_value(r->reader, &freeze_key, r->where, value, r->profile);
@@ -414,7 +414,7 @@ static const struct {
         const char *name;
         uint32_t said;
         int (*read)(struct reading *r, yyjson_val *value);
-        bool top; /* stands at the top level, too */
+        bool top; /* also allowed at the top level */
 } members[] = {
         {"image", SAID_IMAGE, read_image, true},
         {"python", SAID_PYTHON, read_python, true},

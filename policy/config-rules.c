@@ -11,7 +11,7 @@
 
 DEFINE_CLEANUP(char **, config_list_free)
 
-/* * is any run of bytes. Without recursion: after a mismatch only the last star can take more. */
+/* * matches any bytes. No recursion: after a mismatch only the last star has to match more. */
 static bool matches(const char *pattern, const char *text)
 {
         const char *star = NULL, *from = NULL;

@@ -1,9 +1,9 @@
 /*
- * The servers of a config: entries in the shape that MCP clients share, {"NAME": {"command",
+ * The servers of a config: entries in the format that MCP clients share, {"NAME": {"command",
  * "args", "env", …}}.
  *
- * An entry that cannot be used is kept with its problem, so that whoever asks for the server by
- * name hears why it is not there. Only what has no name to be kept under is an error.
+ * An entry that cannot be used is stored with its problem, so that a lookup of the server can
+ * report why it is not available. Only an entry without a usable name is an error.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -49,7 +49,7 @@ static int report(struct entry *e)
         return 0;
 }
 
-/* The first problem of an entry is the one that it keeps. */
+/* Only the first problem of an entry is stored. */
 static int problem(struct entry *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int problem(struct entry *e, const char *format, ...)
 {
@@ -84,7 +84,7 @@ static int read_command(struct entry *e, const char *key, yyjson_val *value)
         return read_text(e, key, value, &e->server->command);
 }
 
-/* Also numbers and booleans, as written: others take them, and their meaning is plain. */
+/* Also accepts numbers and booleans, as written: other clients do, and their meaning is clear. */
 static const char *word(yyjson_val *value)
 {
         if (yyjson_is_bool(value))
@@ -229,7 +229,7 @@ static int read_start_timeout(struct entry *e, const char *key, yyjson_val *valu
         return read_time(e, key, value, &e->server->start_timeout_ms);
 }
 
-/* Rules that are wrong in their shape. */
+/* Reports rules that have a wrong format. */
 static int complaint(struct entry *e, int r, const struct config_complaint *bad)
 {
         if (r < 0 || !*bad->text)
@@ -249,7 +249,7 @@ static int read_tools(struct entry *e, const char *key, yyjson_val *value)
         return complaint(e, r, &bad);
 }
 
-/* Gemini's and Codex's names for what "tools" says. */
+/* Gemini's and Codex's keys that are equivalent to "tools". */
 static int read_allow(struct entry *e, const char *key, yyjson_val *value)
 {
         struct config_complaint bad = {};
@@ -271,8 +271,8 @@ static int ignore(struct entry *e, const char *key, yyjson_val *value)
         return 0;
 }
 
-/* What can stand in an entry, other clients' keys included. Those without an effect here that
- * a person would miss are not in it, so that there is a warning. */
+/* The keys of an entry, including those of other clients. Unsupported keys whose effect a user would
+ * miss are left out, so that they cause a warning. */
 static const struct server_key {
         const char *name;
         int (*read)(struct entry *e, const char *key, yyjson_val *value);
@@ -288,8 +288,8 @@ static const struct server_key {
         {"timeout", read_timeout},
         {"start_timeout", read_start_timeout},
         {"tools", read_tools},
-        {"rename", ignore}, /* taken before all others */
-        /* the same under other names */
+        {"rename", ignore}, /* read before all others */
+        /* other clients' names for these */
         {"enabled", read_disabled},
         {"environment", read_env},
         {"workingDirectory", read_cwd},
@@ -302,7 +302,7 @@ static const struct server_key {
         {"excludeTools", read_deny},
         {"enabled_tools", read_allow},
         {"disabled_tools", read_deny},
-        /* a client's own: approval, appearance, where the entry came from */
+        /* only for the client: approval, appearance, origin of the entry */
         {"alwaysAllow", ignore},
         {"autoApprove", ignore},
         {"trust", ignore},
@@ -377,7 +377,7 @@ static bool is_one_of(const char *text, const char *const *list)
         return false;
 }
 
-/* A type that contradicts the rest is a problem; without one the rest decides. */
+/* A type that contradicts the other keys is a problem. Without a type, the other keys decide. */
 static int check_kind(struct entry *e)
 {
         static const char *const stdio[] = {"stdio", "local", "command", NULL};
@@ -430,7 +430,7 @@ static uint64_t key_of(const struct config_server *s)
         h = hash(h, s->cwd);
         for (size_t i = 0; i < s->n_args; i++)
                 h = hash(h, s->args[i]);
-        h = hash(h, NULL); /* where args end and env begins */
+        h = hash(h, NULL); /* separates args from env */
         for (size_t i = 0; i < s->n_env; i++)
                 h = hash(h, s->env[i]);
         return h;
@@ -468,7 +468,7 @@ static int read_entry(struct entry *e, yyjson_val *value)
         return r;
 }
 
-/* The name as far as it can be shown: without NUL, of bounded length. */
+/* The name in a printable form: without NUL, of limited length. */
 static int set_name(struct entry *e, yyjson_val *name)
 {
         const char *text = yyjson_get_str(name);
@@ -485,7 +485,7 @@ static int set_name(struct entry *e, yyjson_val *name)
         return wrong ? problem(e, "%s", wrong) : 0;
 }
 
-/* What code calls it: "rename", else the key of the entry. */
+/* The name that code uses: "rename", else the key of the entry. */
 static int read_name(struct entry *e, yyjson_val *name, yyjson_val *value)
 {
         yyjson_val *other = yyjson_obj_get(value, "rename");

@@ -1,4 +1,4 @@
-/* What an image says of itself, what the default one is called, and where images are kept. */
+/* image.json, the name of the default image, and the path of the image store. */
 #include "policy/image.h"
 
 #include <assert.h>
@@ -90,7 +90,7 @@ static int take_count(yyjson_val *object, const char *key, uint64_t *ret, struct
         return 0;
 }
 
-/* How its interpreter is brought in, and what that takes. */
+/* Reads how the interpreter is linked, and the path of libpython if that is needed. */
 static int take_link(yyjson_val *object, struct image_info *info, struct error *err)
 {
         char word[16] = "embed";
@@ -110,7 +110,7 @@ static int take_link(yyjson_val *object, struct image_info *info, struct error *
         return take_path(object, "libpython", info->libpython, sizeof(info->libpython), err);
 }
 
-/* A name and a version each, so that who prints them need not look again. */
+/* Checks that each package has a name and a version, so that code that prints them need not. */
 static int check_packages(yyjson_val *list, uint64_t *n, struct error *err)
 {
         yyjson_val *package;
@@ -265,7 +265,7 @@ static uint64_t mix_stamp(uint64_t hash, const struct image_stamp *stamp)
         return image_hash(hash, stamp, sizeof(*stamp));
 }
 
-/* The prefix of …/bin/python, "" for /bin/python. NULL when the path has no such shape. */
+/* The prefix of …/bin/python, "" for /bin/python. Returns -EINVAL for a path of another form. */
 static int prefix_of(const char *python, char *ret, size_t size)
 {
         const char *file = strrchr(python, '/');
@@ -281,7 +281,7 @@ static int prefix_of(const char *python, char *ret, size_t size)
         return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-/* What pip or uv change when they install: the directory that holds the packages. Not for the
+/* Hashes what pip or uv change when they install: the directory of the packages. Skips that of the
  * system's own interpreter, whose packages are not in the image. */
 static uint64_t mix_packages(uint64_t hash, const char *prefix,
                              int (*look)(const char *path, struct image_stamp *ret))
@@ -302,7 +302,7 @@ static uint64_t mix_packages(uint64_t hash, const char *prefix,
         return hash;
 }
 
-/* A part that is gone counts too. */
+/* A missing part also changes the hash. */
 static uint64_t mix_parts(uint64_t hash, const char *parts,
                           int (*look)(const char *path, struct image_stamp *ret))
 {

@@ -1,6 +1,6 @@
 /*
- * What an image says of itself: image.json beside its root (docs/images.md). Written by rootfs/,
- * read by the monitor from a store that it did not write: everything is checked.
+ * The metadata of an image: image.json beside its root (docs/images.md). Written by rootfs/, read
+ * by the monitor, which does not trust the store and checks every member.
  *
  *     STORE/NAME/image.json
  *     STORE/NAME/root/…
@@ -8,7 +8,7 @@
  * {"format": 1, "name", "created", "python": "/usr/bin/python3.11", "version": "3.11.2",
  *  "link": "embed", "libpython": "/usr/lib/…/libpython3.11.so.1.0", "source": "…", "bytes": n,
  *  "files": n, "base": "default-…", "set": "…", "packages": [{"name", "version", "sha256"?}]};
- * without "link" it is embed; of "module" libpython is absent
+ * "link" defaults to embed; with module there is no libpython
  *
  * Beside the images a store has small files of its own, which the monitor reads too:
  *
@@ -65,7 +65,7 @@ int image_link_parse(const char *word);
 /* [A-Za-z0-9_.-]{1,64}, not starting with a dot: hidden names in a store are its own. */
 bool image_name_valid(const char *name);
 
-/* What stat() says of a file, following links. */
+/* Identifies a version of a file, by stat() (following links). */
 struct image_stamp {
         uint64_t inode, size; /* no device: its number may differ after each boot */
         int64_t mtime_ns;

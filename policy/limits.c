@@ -5,8 +5,7 @@
 enum {
         SESSIONS_MIN = 16,
         SESSIONS_MAX = 1024,
-        BYTES_PER_INODE =
-                4096, /* a tmpfs of small files runs out of bytes and of inodes together */
+        BYTES_PER_INODE = 4096, /* small files use up bytes and inodes at the same rate */
         INODES_MIN = 1024,
 };
 

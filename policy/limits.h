@@ -24,5 +24,5 @@ void limits_default(struct limits *limits);
  * memory limit: tmpfs pages are charged to the sandbox and survive an out-of-memory kill. */
 void limits_fit(struct limits *limits);
 
-/* Most live sessions for a machine: a quarter of RAM / 4 MiB, 16 to 1,024. */
+/* Maximum number of live sessions of a machine: a quarter of RAM / 4 MiB, 16 to 1,024. */
 uint32_t limits_sessions_max(uint64_t ram_bytes);

@@ -12,7 +12,7 @@ static bool is_name(char c)
         return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.';
 }
 
-/* Whether a requirement begins behind this comma, and not one more specifier or extra. */
+/* Whether a requirement begins after this comma, rather than another specifier or extra. */
 static bool divides(const char *comma)
 {
         const char *next = comma + 1 + strspn(comma + 1, " \t");
@@ -81,7 +81,7 @@ int package_check(const char *list, struct error *err)
         return count > 0 ? 0 : error_set(err, EINVAL, "no package is named");
 }
 
-/* Spaces do not count, and of a name neither case nor which of -_. (PEP 503). */
+/* Ignores spaces, and in names case and the difference between -, _ and . (PEP 503). */
 static uint64_t key_of(const char *word, size_t n)
 {
         uint64_t hash = IMAGE_HASH_START;
@@ -99,7 +99,8 @@ static uint64_t key_of(const char *word, size_t n)
         return hash;
 }
 
-/* FNV alone keeps what two words share; a sum of scattered keys does not know their order. */
+/* FNV hashes of similar words are similar, so they are mixed before they are added. A sum does not
+ * depend on the order of the words. */
 static uint64_t scatter(uint64_t key)
 {
         key = (key ^ key >> 33) * 0xff51afd7ed558ccdU;

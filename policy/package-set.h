@@ -1,5 +1,5 @@
-/* Which packages an image is to have, as people ask for them; carried as words from the command
- * line to the builder. */
+/* The packages that a user requests for an image; passed as arguments from the command line to the
+ * builder. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,13 +26,13 @@ static inline bool package_set_empty(const struct package_set *set)
         return set->n_with == 0 && set->n_files == 0;
 }
 
-/* Takes the next requirement off a list. A comma divides where a name follows it: "a[x,y]>=1,<2,b"
- * holds two. Returns false at the end. */
+/* Reads the next requirement of a list. A comma is a separator if a name follows it: "a[x,y]>=1,<2,b"
+ * has two requirements. Returns false at the end. */
 bool package_next(const char **list, const char **word, size_t *n);
 
-/* Each member must be a name with its specifiers (PEP 508): nothing that an installer could take
- * for an option, a folder or a source. */
+/* Each member must be a name with its specifiers (PEP 508), so that an installer cannot interpret
+ * it as an option, a directory or a source. */
 int package_check(const char *list, struct error *err);
 
-/* A key of the words alone, in any order, on top of the image below them. */
+/* A hash of the requirements, in any order, and of the name of the base image. */
 uint64_t package_set_key(const struct package_set *set, const char *base);

@@ -28,7 +28,7 @@ static const struct unit time_units[] = {
         {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}, {NULL, 0},
 };
 
-/* Digits with at most one point: neither signs nor exponents, which nobody means here. */
+/* Digits with at most one point; signs and exponents are not accepted. */
 static bool is_plain_number(const char *text, size_t n)
 {
         size_t digits = 0, points = 0;
@@ -59,7 +59,7 @@ static int from_text(const char *text, const struct unit *units, double *ret)
         return -EINVAL;
 }
 
-/* A number stands for the unit "". */
+/* A JSON number has the unit "". */
 static int read_quantity(yyjson_val *value, const struct unit *units, double *ret)
 {
         size_t length = 0;

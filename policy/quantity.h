@@ -6,7 +6,7 @@
 #include <yyjson.h>
 
 /* Bytes: a whole number, or a string of a number and K, M, G or T (of 1,024; "KiB" and "KB" too).
- * Returns 0, -EINVAL for what is none, -ERANGE beyond 2^60. */
+ * Returns 0, -EINVAL for other values, -ERANGE above 2^60. */
 int quantity_bytes(yyjson_val *value, uint64_t *ret);
 
 /* Milliseconds: a number of seconds, or a string of a number and ms, s, m or h. 0 to 2^32-1. */

@@ -119,7 +119,7 @@ static void prune_notes(int store)
         closedir(stream);
 }
 
-int housekeeping_prune(int store, void (*told)(const struct image_info *info, bool busy),
+int housekeeping_prune(int store, void (*report)(const struct image_info *info, bool busy),
                        uint64_t *bytes, struct error *err)
 {
         _cleanup_free_ struct image_info *images = NULL;
@@ -135,7 +135,7 @@ int housekeeping_prune(int store, void (*told)(const struct image_info *info, bo
                         r = store_remove(store, images[i].name, err);
                         if (r < 0 && r != -EBUSY)
                                 return r;
-                        told(&images[i], r == -EBUSY);
+                        report(&images[i], r == -EBUSY);
                 }
                 if (r == 1)
                         removed++;

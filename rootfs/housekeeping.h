@@ -13,7 +13,8 @@ bool housekeeping_is_stale(int store, const struct image_info *info);
 void housekeeping_remove_older(int store, const struct image_info *made);
 
 /* Removes every stale image that is not in use, .set files without an image, and wheels that no
- * image names. told is called for each image; busy: it is kept because it is in use. *bytes: of
- * wheels. Returns the number of images removed, or negative errno. */
-int housekeeping_prune(int store, void (*told)(const struct image_info *info, bool busy),
+ * image names. Calls report for each stale image; busy: the image is kept because it is in use.
+ * *bytes is the size of the removed wheels. Returns the number of images removed, or negative
+ * errno. */
+int housekeeping_prune(int store, void (*report)(const struct image_info *info, bool busy),
                        uint64_t *bytes, struct error *err);

@@ -1,5 +1,5 @@
-# Runs in the host's interpreter (python -I -c …): one line of JSON with where its parts are.
-# Python 2 must be able to compile it, so that an old interpreter is told apart by its answer.
+# Runs in the host's interpreter (python -I -c …): prints the paths of its parts as one line of JSON.
+# Python 2 must be able to compile it, so that an old interpreter can report its version.
 import json
 import os
 import sys
@@ -71,7 +71,7 @@ def packages_and_others(standard):
 
 
 def place_of_packages():
-    """Where installers put packages: a directory that site looks into, whether it is there or not."""
+    """The directory into which installers put packages: one that site searches, whether it exists or not."""
     import site
     wanted, known = sysconfig.get_paths()["purelib"], site.getsitepackages()
     return os.path.realpath(wanted if wanted in known or not known else known[0])

@@ -1,8 +1,8 @@
 # Runs in the host's interpreter (python -I -c SCRIPT REQUEST), in the builder: finds, fetches and unpacks wheels with pip or
 # uv. Progress goes to standard error, a line each; the answer is the last line of standard output, in JSON.
 #
-# Nothing of a package is executed: wheels only, sources and version control are refused before an installer sees them,
-# and pip runs under an audit hook that lets it start no program, so that no build can come in by a dependency.
+# No code of a package is executed: only wheels are installed. Sources and version control URLs are refused before an
+# installer sees them, and pip runs under an audit hook that forbids it to start programs, so that no dependency is built.
 import glob
 import hashlib
 import json
@@ -35,7 +35,7 @@ sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
 
-# What would send wheels elsewhere, or let something else than wheels in.
+# Variables that would change where wheels are installed, or allow other packages than wheels.
 DROPPED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DEST", "PIP_NO_BINARY", "PIP_NO_DEPS", "PIP_EDITABLE",
            "PIP_REQUIRE_VIRTUALENV", "PIP_REPORT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG", "PIP_PYTHON", "PIP_PROGRESS_BAR",
            "UV_NO_BINARY", "UV_TARGET", "UV_PYTHON", "UV_PROJECT", "UV_SYSTEM_PYTHON")
@@ -63,7 +63,7 @@ OPTIONS = ("-r", "--requirement", "-c", "--constraint", "-i", "--index-url", "--
 
 
 def logical_lines(path):
-    """(number, text) of each line, continuations joined, comments gone."""
+    """(number, text) of each line, with continuations joined and comments removed."""
     try:
         with open(path, encoding="utf-8") as f:
             lines = f.read().splitlines()
@@ -126,7 +126,7 @@ def sha256_of(path):
 
 
 class Cache:
-    """wheels/SHA256/FILE.whl, and sets/KEY.json: what a request was resolved to."""
+    """wheels/SHA256/FILE.whl, and sets/KEY.json: the wheels to which a request was resolved."""
 
     def __init__(self, folder):
         self.wheels, self.sets = os.path.join(folder, "wheels"), os.path.join(folder, "sets")
@@ -134,7 +134,7 @@ class Cache:
         os.makedirs(self.sets, exist_ok=True)
 
     def take(self, path):
-        """Moves a wheel in; returns what is known of it."""
+        """Moves a wheel into the cache and returns its description."""
         file, digest = os.path.basename(path), sha256_of(path)
         name, version = file.split("-")[:2]
         folder = os.path.join(self.wheels, digest)
@@ -144,12 +144,12 @@ class Cache:
         return {"name": canonical(name), "version": version.replace("_", "+"), "sha256": digest, "file": file}
 
     def path(self, package):
-        """Of a wheel that is there and whole, else None."""
+        """The description of a wheel if it is in the cache and undamaged, else None."""
         path = os.path.join(self.wheels, package["sha256"], package["file"])
         return path if os.path.isfile(path) and sha256_of(path) == package["sha256"] else None
 
     def all(self, folder, besides):
-        """A folder of links to every wheel that is not in another one too, as installers look for them."""
+        """Links each wheel that is not in the directory `besides` into the directory, where installers search."""
         for path in sorted(glob.glob(self.wheels + "/*/*.whl"), key=os.path.getmtime):
             if besides and os.path.exists(os.path.join(besides, os.path.basename(path))):
                 continue
@@ -183,7 +183,7 @@ def environment():
 
 
 def run(argv, on_line=None):
-    """Status and all that was printed."""
+    """Returns the exit status and the output."""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
                           env=environment(), encoding="utf-8", errors="replace") as process:
         lines = []
@@ -233,7 +233,7 @@ class Installer:
 
 
 def platforms(newest):
-    """Tags of wheels that a C library runs, "manylinux_2_36" or "musllinux_1_2", from the newest on."""
+    """Platform tags that a C library supports ("manylinux_2_36", "musllinux_1_2"), the newest first."""
     if not newest:
         return []
     kind, major, minor = newest.split("_")
@@ -247,7 +247,7 @@ class Pip(Installer):
     name = "pip"
 
     def find(self):
-        """(interpreter, wheel that holds pip or "", cross) of the first that works."""
+        """(interpreter, wheel that contains pip or "", cross) of the first pip that works."""
         candidates = []
         if self.python:
             candidates.append((self.python, "", False))
@@ -263,7 +263,7 @@ class Pip(Installer):
         return False
 
     def bundled(self):
-        """The wheel that ensurepip carries, of our own interpreter: Debian keeps it in a place of its own."""
+        """The wheel of pip that ensurepip of our own interpreter installs; Debian has it in another directory."""
         folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), os.path.join(os.path.dirname(os.__file__), "ensurepip", "_bundled")]
         return [wheel for folder in folders if folder for wheel in sorted(glob.glob(folder + "/pip-*.whl"))]
 
@@ -349,7 +349,7 @@ class Uv(Installer):
             return False
         status, text = run([self.program, "--version"])
         match = re.match(r"uv (\d+)\.(\d+)", text)
-        # pylock.toml, which says which wheel is meant, is from 0.7 on.
+        # uv writes pylock.toml, which identifies each wheel, since version 0.7.
         return status == 0 and match is not None and tuple(map(int, match.groups())) >= (0, 7)
 
     def target(self):
@@ -384,7 +384,7 @@ class Uv(Installer):
         return packages
 
     def one(self, section, temporary):
-        """Fetches the wheel of a section of pylock.toml, which uv writes with one wheel a line."""
+        """Downloads the wheel of a section of pylock.toml; uv writes one wheel per line."""
         name, version = (re.search(r'^%s = "([^"]+)"' % key, section, re.M) for key in ("name", "version"))
         wheel = re.search(r'\{[^{}]*\b(url|path) = "([^"]+\.whl)"[^{}]*(?:\{ sha256 = "([0-9a-f]{64})" \})?', section)
         if not name or not wheel:
@@ -452,7 +452,7 @@ def choose(request, cache):
     raise Failure("%s is here to fetch packages: apt install python3-pip, or put uv into PATH" % wanted)
 
 
-# ---- what is asked for -------------------------------------------------------------------------------------------
+# ---- the request -------------------------------------------------------------------------------------------------
 
 
 def key_of(request, texts):
