@@ -1,8 +1,8 @@
 """asyncio, imported on first use.
 
-That takes longer than CPython takes to start, so a template makes its first sessions without. Whoever imports it there,
-the guest's code or ours, has it taught by those who asked for that. What these modules need of it they take from here:
-what the guest puts in its place is not what we were written for.
+Importing asyncio takes longer than CPython takes to start, so a template forks its first workers without it. Whether
+the guest's code or ours imports it, the functions registered with when_loaded() are called then. The modules of this
+package get asyncio from here, because the guest may replace the module in sys.modules.
 """
 
 import sys
@@ -12,7 +12,7 @@ loading = False  # by Cloister. An interrupt waits until it is imported: a half-
 # Until asyncio is imported, no exception is an instance of this.
 CancelledError = Future = Task = ()
 _files = ()
-_pupils = []
+_callbacks = []
 
 
 def running_loop():
@@ -24,12 +24,12 @@ def is_loop(filename):
     return filename.startswith(_files)
 
 
-def when_loaded(learn):
+def when_loaded(callback):
     """Calls the function with the module asyncio, now or once it is imported."""
     if module is None:
-        _pupils.append(learn)
+        _callbacks.append(callback)
     else:
-        learn(module)
+        callback(module)
 
 
 def loaded(asyncio):
@@ -42,9 +42,9 @@ def loaded(asyncio):
     running_loop = asyncio._get_running_loop
     _files = (asyncio.__file__.rpartition("/")[0] + "/", selectors.__file__)
     module = asyncio
-    for learn in _pupils:
-        learn(asyncio)
-    _pupils.clear()
+    for callback in _callbacks:
+        callback(asyncio)
+    _callbacks.clear()
 
 
 def load():

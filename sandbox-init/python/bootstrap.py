@@ -13,8 +13,8 @@ import _cloister
 class Embedded:
     """Finds and loads the package `cloister` in the tables of cloister-worker.
 
-    Compiling them takes longer than CPython takes to start, so they lie there compiled as well, for the CPython that
-    the build found.
+    Compiling the modules takes longer than CPython takes to start, so the tables also have their bytecode for each
+    CPython that the build found.
     """
 
     # The guest may replace builtins; these modules keep the original ones.

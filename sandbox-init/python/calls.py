@@ -10,7 +10,7 @@ from cloister.exact import Unfit, encode_guest
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.results import read_answer, read_text, unwrap
 
-MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker gives the server up earlier
+MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker's own timeout is shorter
 MAX_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
 
@@ -52,7 +52,7 @@ def check_arguments(entry, arguments):
     if not isinstance(schema, dict):
         return
     members = schema.get("properties")
-    closed = "additionalProperties" not in schema and not any(word in schema for word in _COMBINING)
+    closed = "additionalProperties" not in schema and not any(keyword in schema for keyword in _COMBINING)
     if schema.get("additionalProperties") is False or closed and isinstance(members, dict) and members:
         known = members if isinstance(members, dict) else {}
         patterns = schema.get("patternProperties")
@@ -184,7 +184,7 @@ class Tool:
         return self._start(args, kwargs, False)
 
     def sync(self, *args, **kwargs):
-        """Calls it and waits, for threads and for code outside of async functions."""
+        """Calls the tool and waits for the result, for threads and for code outside of async functions."""
         return self._call_blocking(args, kwargs, False)
 
     @property
@@ -276,9 +276,9 @@ def _document(entry):
     if entry.description:
         lines += [entry.description.strip(), ""]
     for key, schema, required in signature.parameters(entry.input_schema):
-        told = schema.get("description") if isinstance(schema, dict) else None
+        text = schema.get("description") if isinstance(schema, dict) else None
         kind = signature.type_text(schema, entry.input_schema)
-        lines.append("%s: %s%s%s" % (key, kind, "" if required else ", optional", " – %s" % told if told else ""))
+        lines.append("%s: %s%s%s" % (key, kind, "" if required else ", optional", " – %s" % text if text else ""))
     lines += ["", 'Call: await tools["%s"](…), or .sync(…) outside of async code.' % entry.qualified]
     return "\n".join(lines)
 
@@ -353,7 +353,7 @@ class ServerTools:
 class Tools(Mapping):
     """All tools: tools["list-events"], tools["calendar.list-events"], tools.list_events.
 
-    To list them waits for servers that are starting, as _discover() does; to name one does not.
+    Listing the tools waits for servers that are starting, as _discover() does; looking up one name does not.
     """
 
     def __init__(self, library, channel):

@@ -1,4 +1,4 @@
-"""The catalogue of tools that the broker sent last; decoded on first use."""
+"""The latest catalogue of tools from the broker; decoded on first use."""
 
 from cloister import aio
 from cloister.channel import QUERY
@@ -24,7 +24,7 @@ class Entry:
         self.annotations = tool.get("annotations")
 
     def __getattr__(self, name):
-        """fast_call is made for the first call."""
+        """fast_call is created at the first call."""
         if name != "fast_call":
             raise AttributeError(name)
         self.fast_call = FastCall(self)
@@ -77,7 +77,7 @@ class Catalogue:
         return [server for server in self.servers.values() if server.state == "failed"]
 
     def find(self, key):
-        """The Entry that tools[key] means, None when there is none; ToolNotFound when it may be several."""
+        """The Entry of tools[key], or None. Raises ToolNotFound when the name is ambiguous."""
         if isinstance(key, tuple) and len(key) == 2:
             server = self.servers.get(key[0])
             return None if server is None else server.tools.get(key[1])
@@ -92,7 +92,7 @@ class Catalogue:
         return self.names.get(key)
 
     def of_failed(self, key):
-        """The Entry that key means if its server has failed, else None: only a call finds out whether it works again."""
+        """The Entry of the key if its server has failed, else None. Only a call shows whether the server works again."""
         if isinstance(key, str):
             names = [server.name for server in self.failed() if key.startswith(server.name + ".")]
             if not names:
@@ -132,7 +132,7 @@ class Library:
         self._version = -1
         self._read = None
         self.changes = 0  # how often it has changed
-        self._asking = None  # the task that asks the broker, for all that wait
+        self._asking = None  # the task that asks the broker; all tasks that wait share it
         self._doubted = set()  # servers with a cached catalogue only, which were waited for once
         self.on_change = None
 
@@ -147,7 +147,7 @@ class Library:
             self.on_change()
 
     def current(self):
-        """Never waits; empty before the broker has sent one."""
+        """Never waits. The catalogue is empty until the broker has sent one."""
         if self._read is None:
             try:
                 self._read = Catalogue(decode_nearest(self._raw)) if self._raw else Catalogue({})
@@ -166,7 +166,7 @@ class Library:
         return any(key.startswith(name + ".") for name in starting)
 
     def may_doubt(self, name):
-        """Whether the tools known of a server may be out of date, so that waiting may help. True once for each server."""
+        """Whether the server's tools come from a cache and may be out of date. True only once for each server."""
         server = self.current().servers.get(name)
         if server is None or server.state != "cached" or name in self._doubted:
             return False
@@ -174,20 +174,21 @@ class Library:
         return True
 
     def refreshed(self):
-        """The current catalogue, with what has arrived in the meantime."""
+        """Reads the frames that have arrived, and returns the current catalogue."""
         self._channel.pump()
         return self.current()
 
     def settled(self, anyway=False):
-        """Waits, blocking, until no server is starting any more, 10 s at most; anyway: also for one whose tools are
-        known from an earlier time."""
+        """Blocks until no server is starting, for at most 10 s. anyway: also waits for servers whose tools come from
+        a cache."""
         self._channel.pump()
         if anyway or not self.is_settled():
             self._take(self._channel.call(QUERY, self._query()))
         return self.current()
 
     async def settled_async(self, anyway=False):
-        """The same for a coroutine. Many that wait at once ask once: the broker answers so many questions at a time."""
+        """The same for a coroutine. Tasks that wait at once share one query, because the broker limits the number of
+        pending queries."""
         if anyway or not self.is_settled():
             loop = aio.load().get_running_loop()
             if self._asking is None or self._asking.done() or self._asking.get_loop() is not loop:
@@ -203,7 +204,7 @@ class Library:
         return encode_own({"what": "catalogue", "wait_ms": WAIT_MS})
 
     def _take(self, payload):
-        """An answer may bring the catalogue itself; usually a CATALOG frame came before it."""
+        """An answer may contain the catalogue; usually a CATALOG frame has arrived before."""
         try:
             result = decode(payload)["result"]
         except (ValueError, KeyError, TypeError, AttributeError):

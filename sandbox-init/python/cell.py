@@ -30,7 +30,7 @@ def _is_async(code):
 
 
 def _forgotten(value):
-    """Whether the value of a cell is a coroutine or a gather(), which no other code can await any more."""
+    """Whether the value of a cell is a coroutine or a gather(), which no other code can await."""
     return isinstance(value, CoroutineType) or (
         isinstance(value, aio.Future) and not isinstance(value, aio.Task)
     )
@@ -51,12 +51,12 @@ class Cells:
         self._compiler = Compiler()
 
     def run(self, source, filename=None, prepare=None):
-        """prepare: called with the names that the code needs before it runs (namespace.py)."""
+        """prepare: called before the code runs, with the names that the code needs (namespace.py)."""
         missing = packages.missing(source, filename) if packages.MARK in source else None
         if missing is not None:
             return Outcome(error=missing)
         filename = sources.add(source, filename)
-        # A warning shown for a line of an earlier cell may be shown for this cell again.
+        # Allows warnings that an earlier cell has shown to be shown again for this cell.
         if "__warningregistry__" in self._namespace:
             del self._namespace["__warningregistry__"]
         try:

@@ -78,8 +78,8 @@ class Channel:
         return self._core.fileno()
 
     def wait_beside(self, fd, timeout_ms):
-        """Until a frame comes, which is handed on, the descriptor is readable or a signal came; whether it was the
-        descriptor. -1: no bound."""
+        """Waits for a frame, which it delivers, for the descriptor to be readable, or for a signal. Returns whether the
+        descriptor is readable. A timeout of -1 means none."""
         ready = self._core.poll(fd, timeout_ms)
         if ready & 1:
             self.pump()
@@ -90,7 +90,7 @@ class Channel:
             self.pump()
 
     def _drop(self, number):
-        """Tells the broker that the answer is not needed any more."""
+        """Informs the broker that the answer is no longer needed."""
         if self._waiters.pop(number, None) is None:
             return
         try:
@@ -107,7 +107,7 @@ class Channel:
                 self._let_read()
 
     def call(self, kind, payload):
-        """Sends and blocks; returns the answer's payload."""
+        """Sends a frame, waits for the answer and returns its payload."""
         number, waiter = next(self._numbers), Waiter()
         waiter.lock = allocate_lock()
         self._waiters[number] = waiter
@@ -227,7 +227,7 @@ class Channel:
                     self._park(waiter)
         finally:
             self._blocked.remove(waiter)
-            # If this thread was woken to read, another one has to be woken in its place.
+            # If this thread was woken to read, wake another one instead.
             self._wake_one()
 
     def _park(self, waiter):

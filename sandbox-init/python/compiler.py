@@ -11,8 +11,8 @@ from types import CodeType
 
 _INSIDE = frozenset(["", " ", "\t", "\n", "#", ")", "]", "}"])
 
-# What an instruction does with the name whose index is its argument. Since Python 3.11 the lowest bit of LOAD_GLOBAL's
-# argument is a flag.
+# Opcodes whose argument is the index of a name, by their effect on it. Since Python 3.11 the lowest bit of
+# LOAD_GLOBAL's argument is a flag.
 _READING = {
     opmap[name]: int(name == "LOAD_GLOBAL" and sys.version_info >= (3, 11))
     for name in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
@@ -65,23 +65,23 @@ def _last_statement(text):
 
 
 def _may_surprise(source):
-    """Escapes and continued lines may be warned of twice, or be read differently in parts; what a cell takes from the
-    future holds for all of it; a star may stand for any name."""
+    """Whether code must not be compiled in parts: the compiler may warn twice about an escape, continued lines may
+    parse differently, `from __future__` applies to the whole cell, and `import *` may set any name."""
     if "\\" in source or "\r" in source or "\f" in source:
         return True
     return "import" in source and ("*" in source or "__future__" in source)
 
 
 class Compiler:
-    """Compiles cells; `from __future__ import …` holds for the later ones, as at the prompt."""
+    """Compiles cells. `from __future__ import …` also applies to later cells, as at the interactive prompt."""
 
     def __init__(self):
         self._flags = _ALLOW_TOP_LEVEL_AWAIT
 
     def compile(self, source, filename):
-        """(codes, names, defines): the code objects to evaluate in order, the last one's value being the cell's; the
-        names they need, of which "*" stands for more than can be told; whether they define functions or classes, whose
-        source may be asked for later."""
+        """Returns (codes, names, defines). codes: the code objects to evaluate in order; the value of the last one is
+        the cell's value. names: the names that they need; "*" means that they may need any name. defines: whether they
+        define functions or classes, whose source may be needed later."""
         found = self._compile_quickly(source, filename)
         if found is not None:
             return found
@@ -94,8 +94,8 @@ class Compiler:
                 _enable()
 
     def _compile_quickly(self, source, filename):
-        """Without a tree, which costs more than all the rest: where the last statement is told by its first line. None:
-        the tree has to tell."""
+        """Finds the last statement by its first line, without the syntax tree, which takes longer to build than all
+        other steps. None: the tree is needed."""
         if len(source) > LARGE or _may_surprise(source):
             return None
         text = source.rstrip(" \t\n")
@@ -115,7 +115,8 @@ class Compiler:
             return None
 
     def _compile_value(self, text, start, filename):
-        """The last expression, and what is before it. Both are complete, so they mean the same together."""
+        """Compiles the last expression and the code before it separately. Each is complete by itself, so the meaning
+        of the cell does not change."""
         value = self._code(_padded(text, start) if start else text, filename, "eval")
         if not start or text[:start].isspace():
             return [value]
@@ -155,7 +156,8 @@ class Compiler:
         return self._split(source, filename) or [whole], _all_names(whole) | {"*"}, _defines([whole])
 
     def _split(self, source, filename):
-        """Without a tree: lines at the end that are an expression, with code before them, are the last."""
+        """Finds the last expression without a syntax tree: lines at the end that compile as an expression, if the
+        code before them compiles too."""
         source = source.replace("\r\n", "\n").replace("\r", "\n").rstrip()
         end = len(source)
         for _ in range(TAILS):
@@ -194,8 +196,8 @@ def _all_names(code):
 
 
 def used_names(codes):
-    """(as free_names(), of code objects; whether they define anything). What they only set, delete or import, and
-    attributes, are not among the names."""
+    """Returns (the names as of free_names(), for code objects; whether the code defines anything). Names that the code
+    only sets, deletes or imports are left out, and so are attributes."""
     read, written, waiting, defines = _NO_NAMES, _NO_NAMES, [*codes], False
     for code in waiting:  # which grows
         for value in code.co_consts:
@@ -227,7 +229,7 @@ def _sort_names(instructions, names):
 
 
 def free_names(tree):
-    """Names that code reads and does not set itself, too many rather than too few; "*" when it may set any."""
+    """The names that code reads and does not set itself, in doubt too many; "*" if the code may set any name."""
     import _ast as ast
 
     read, set_here = set(), set()

@@ -25,7 +25,7 @@ class Discovery:
 
     def discover(self):
         """Every tool: [{name, server, description (120 characters), signature}], then the servers that failed, with
-        their error and an empty name. Waits for servers that are starting, 10 s at most."""
+        their error and an empty name. Waits for servers that are starting, for at most 10 s."""
         catalogue = self._library.settled()
         found = Listing(_brief(entry) for entry in catalogue.entries)
         for server in catalogue.failed():
@@ -41,7 +41,7 @@ class Discovery:
         return found
 
     def search(self, q, limit=10):
-        """The tools that fit a few words best, as _discover() shows them."""
+        """The tools that match a few words best, in the format of _discover()."""
         catalogue = self._library.settled()
         words = _words(str(q))
         ranked = []
@@ -75,9 +75,9 @@ class Discovery:
         return whole
 
 
-def _cut(text, most):
+def _cut(text, limit):
     text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _brief(entry):
@@ -90,7 +90,7 @@ def _brief(entry):
 
 
 def _words(text):
-    """listEvents, list-events and "list events" are the same words."""
+    """Splits a name or a text into words: listEvents, list-events and "list events" have the same words."""
     text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
     return [word for word in re.split(r"[\W_]+", text.lower()) if word]
 

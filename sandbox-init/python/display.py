@@ -1,7 +1,7 @@
 """display(): shows images and other values beside the output of a cell.
 
-What a model can look at (images, audio), HTML and SVG go to the broker; text, Markdown and JSON are printed, so that
-they stand in their place among the rest of the output.
+Images, audio, HTML and SVG are sent to the broker. Text, Markdown and JSON are printed, so that their order among the
+rest of the output is kept.
 """
 
 import sys
@@ -17,8 +17,8 @@ from cloister.files import mime_type_of
 from cloister.interrupts import calls_guest
 from cloister.results import Blob
 
-LARGEST = 5 * 1024 * 1024 // 4 * 3  # of an image, in bytes: as base64 what the largest providers of models take
-MAX_HELD = 32  # displays of background work, kept for the next cell
+LARGEST = 5 * 1024 * 1024 // 4 * 3  # bytes of an image: 5 MiB as base64, the limit of the largest model providers
+MAX_HELD = 32  # displays of background tasks and threads that are held until the next cell
 PRINTED = ("text/plain", "text/markdown", "application/json")
 
 # In the order of preference for a model.
@@ -61,7 +61,7 @@ def _sniff(data):
 
 
 def _normal(mime):
-    """type/subtype, which is what the broker takes."""
+    """Reduces a MIME type to type/subtype, the only form that the broker accepts."""
     mime = str(mime).partition(";")[0].strip().lower()
     kind, slash, subtype = mime.partition("/")
     fine = kind and subtype and len(mime) < 128 and all(c.isalnum() or c in "!#$&^_.+-" for c in kind + subtype)
@@ -80,7 +80,7 @@ def _module_of(value):
 
 
 class Displays:
-    """channel: the worker's Channel; files: cloister.files.Files; where images go that are too large to show."""
+    """channel: the worker's Channel; files: cloister.files.Files, which stores images that are too large to show."""
 
     def __init__(self, channel, files, interrupts):
         self._channel = channel
@@ -195,7 +195,7 @@ class Displays:
         try:
             return _call(getattr(value, method))
         except Exception:
-            return None  # for instance without an optional library: the next representation is tried
+            return None  # for instance because an optional library is missing: the next representation is tried
 
     @staticmethod
     def _convert(image):
@@ -229,8 +229,8 @@ class Displays:
     def _keep(self, mime, data):
         """Writes an image that is too large to show to a file."""
         path = self._files.keep(mime, data)
-        told = "kept as %s" % path if path else "and it could not be kept: no room in /workspace/out"
-        _call(sys.stdout.write, "[%s of %.1f MiB: too large to show, %s]\n" % (mime, len(data) / 1048576, told))
+        outcome = "kept as %s" % path if path else "and it could not be kept: no room in /workspace/out"
+        _call(sys.stdout.write, "[%s of %.1f MiB: too large to show, %s]\n" % (mime, len(data) / 1048576, outcome))
 
     def _send(self, payload):
         if self._cell is None:

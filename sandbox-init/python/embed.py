@@ -2,7 +2,7 @@
 
 usage: embed.py OUTPUT [--python PATH]... FILE...
 
-For each bytecode that the interpreters named have, the table has the files compiled by one of them.
+For each bytecode version of the given interpreters, the table has the files as compiled by one of them.
 """
 
 import ast
@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-# In the interpreter named: (its magic number, [the code of each file]), as a literal.
+# Run by each interpreter: prints (its magic number, [the code of each file]) as a literal.
 COMPILE = """
 import marshal, sys
 from _frozen_importlib_external import MAGIC_NUMBER
@@ -24,7 +24,7 @@ sys.stdout.write(repr((MAGIC_NUMBER, codes)))
 
 
 def literal(data):
-    """Bytes as adjacent C string literals, a line of source each; octal, as hex escapes have no end."""
+    """Bytes as adjacent C string literals, one per line. The escapes are octal: hex escapes have no fixed length."""
     lines = []
     for line in data.splitlines(keepends=True):
         text = "".join(
@@ -35,7 +35,7 @@ def literal(data):
 
 
 def compiled_by(python, files):
-    # A fixed order of sets: the same bytes from each build.
+    # A fixed order of sets, so that each build produces the same bytes.
     done = subprocess.run(
         [python, "-S", "-s", "-c", COMPILE, *files],
         stdout=subprocess.PIPE,

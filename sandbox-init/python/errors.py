@@ -4,9 +4,9 @@ import sys
 
 
 class ToolError(Exception):
-    """A tool call failed; without a more precise kind below: the tool itself says so.
+    """A tool call failed. If the class is none of the subclasses below, the tool itself reported the error.
 
-    server, tool    whose call it was
+    server, tool    the tool that was called, and its server
     content         the content blocks of the answer, as the server sent them ([] when there was none)
     """
 
@@ -35,7 +35,7 @@ class ToolUnavailable(ToolError):
 
 _TIMEOUTS = (TimeoutError,)
 if sys.version_info < (3, 11):
-    # Two kinds, until then.
+    # They are two classes before Python 3.11.
     import asyncio
 
     _TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
@@ -46,7 +46,7 @@ class ToolTimeout(ToolError, *_TIMEOUTS):
 
 
 class ToolProtocolError(ToolError):
-    """The server answered with a JSON-RPC error, or with what is no answer.
+    """The server answered with a JSON-RPC error or with an invalid response.
 
     code, data      of the JSON-RPC error; None when there was none
     """

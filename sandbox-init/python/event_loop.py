@@ -17,7 +17,7 @@ class Selector(selectors.PollSelector):
     """poll, not epoll: no descriptor of its own that could be closed under it.
 
     Most of the time a loop waits for two things only, the broker's frames and its own wake-ups. Then one call of the
-    channel waits for both, and frames are handed on right here, so that who waits for them runs in the same turn.
+    channel waits for both and delivers the frames, so that the tasks that wait for them run in the same iteration.
     """
 
     def __init__(self, channel):
@@ -87,9 +87,9 @@ class Selector(selectors.PollSelector):
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Survives what a sandbox must: its descriptors closed, its tasks referred to by nobody.
+    """Works even if the guest closes its descriptors, and keeps tasks alive that nothing else refers to.
 
-    It has descriptors from its first turn on, or when somebody needs them: a cell without await does not.
+    It opens its descriptors in its first iteration, or when they are first needed: a cell without await needs none.
     """
 
     def __init__(self, selector, on_open, on_wakeup_fd):
@@ -134,7 +134,7 @@ class Loop(asyncio.SelectorEventLoop):
         return not (self._ready or self._scheduled or self._closed or self._selector.waker is None)
 
     def waker_alone(self):
-        """The waker, where the running task may wait for a frame as it stands, since all others wait too. Else None."""
+        """The waker, if the running task may block for a frame because all other tasks wait too. Else None."""
         waker = self._selector.waker
         if waker is None or self._ready or self._scheduled or self._stopping or self._debug:
             return None

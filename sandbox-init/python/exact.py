@@ -80,25 +80,25 @@ _decode_nearest = _make_decode(parse_int=_nearest_int)
 
 
 def decode(data):
-    """The value of JSON bytes. ValueError when it is none, or has a number that would not arrive the same: an integer
-    beyond CPython's digit limit, a float beyond the range of a double."""
+    """The value of JSON bytes. Raises ValueError for bytes that are not JSON, and for a number that cannot be
+    represented: an integer beyond CPython's digit limit, a float beyond the range of a double."""
     return decode_text(data.decode("utf-8"))
 
 
 def decode_nearest(data):
-    """The same for what many wrote together: a number out of range, in one server's schema, becomes the nearest float."""
+    """The same, but a number out of range becomes the nearest float: one server's schema must not spoil the others'."""
     return _decode_nearest(data.decode("utf-8"))
 
 
 def printable(text):
-    """The text without what UTF-8 cannot carry: a lone surrogate is written as its escape."""
+    """The text with lone surrogates, which UTF-8 cannot encode, replaced by their escapes."""
     if text.isascii():
         return str(text)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def encode_own(value):
-    """Bytes of a message whose strings are our own or went through printable()."""
+    """JSON bytes of a message whose strings are our own or come from printable()."""
     return _encode(value).encode("utf-8", "replace")
 
 
@@ -111,7 +111,7 @@ def encode_scalars(values):
 
 
 def encode_guest(value):
-    """Bytes of a value that the guest made. Raises Unfit, with the place, for what would not arrive the same."""
+    """JSON bytes of a value that the guest made. Raises Unfit, with the path, if JSON would change a part of it."""
     _check_keys(value)
     try:
         return _encode(value).encode("utf-8")
@@ -124,12 +124,12 @@ _CONTAINERS = (dict, list, tuple)
 
 
 def _holds(items, kinds):
-    """Whether some items are of these kinds; by their types, as there may be millions of items."""
+    """Whether some items are of these types. Compares types only, because there may be millions of items."""
     return any(issubclass(kind, kinds) for kind in set(map(type, items)))
 
 
 def _check_keys(value):
-    """Keys that json would turn into strings silently, and depth; looks at the containers only."""
+    """Checks the depth, and the keys that json would silently convert to strings. Visits containers only."""
     level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(MAX_DEPTH):
         below = []
@@ -201,7 +201,7 @@ def _hint(value):
 
 
 def is_exact(value):
-    """Whether JSON says all there is about a value, in reasonable size: exact types, no surprises."""
+    """Whether JSON represents a value completely and in reasonable size: only built-in types, no subclasses."""
     budget = JSON_BUDGET
     level = [value]
     for _ in range(MAX_DEPTH // 2):
@@ -224,7 +224,7 @@ def is_exact(value):
 
 
 def _cost(value, budget):
-    """Characters that a value takes in JSON, its items not counted; None: it is not exact."""
+    """The number of characters of a value in JSON, without its items; None if JSON would change the value."""
     kind = type(value)
     if value is None or kind is bool:
         return 5

@@ -1,7 +1,7 @@
 """The fast path of a tool call: checks and encodes arguments of simple types.
 
-What can be computed from the input schema is computed once for each tool. The fast path only accepts: arguments that it
-cannot decide about (a subclass, a keyword of the schema that it does not know, a container) take the full validation of
+What can be computed from the input schema is computed once for each tool. The fast path can only accept arguments. Those
+that it does not accept (a subclass, a container, a schema with an unknown keyword) go through the full validation in
 schema.py, which also produces the error messages.
 """
 

@@ -1,7 +1,7 @@
 """Shows matplotlib's figures as a notebook does: in plt.show(), and at the end of the cell that made them.
 
-matplotlib is no part of Cloister: when code imports matplotlib.pyplot, its show() is patched. The backend is Agg, by
-MPLBACKEND in the environment; another one that the code chooses is left alone.
+matplotlib is not part of Cloister: when code imports matplotlib.pyplot, its show() is patched. MPLBACKEND in the
+environment selects the backend Agg; if the code selects another one, its figures are not shown.
 """
 
 import functools

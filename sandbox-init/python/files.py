@@ -1,6 +1,7 @@
-"""Files of /workspace: what a cell has left in /workspace/out, and what the broker reads and writes.
+"""Files of /workspace: lists the files in /workspace/out, and reads and writes files for the broker.
 
-Paths are walked descriptor by descriptor and no symbolic link is followed: a file is what it is, below /workspace.
+Each component of a path is opened relative to the descriptor of the one before, and no symbolic link is followed, so
+that every file is below /workspace.
 """
 
 import os
@@ -27,7 +28,7 @@ _types = None
 
 
 def mime_type_of(path):
-    """The MIME type, by the file name only."""
+    """The MIME type, from the file name only."""
     global _types
     if _types is None:
         import mimetypes
@@ -68,8 +69,8 @@ class Files:
             self._empty = EMPTY_TMPFS
 
     def changed(self):
-        """(files made or changed since the last time, how many there are of those): described, sorted, at most
-        MAX_NAMED. What is beyond the bounds of the walk is counted as one more."""
+        """Returns (descriptions of the files created or changed since the last call, sorted, at most MAX_NAMED; the
+        number of such files). If the walk reached a limit, the number is one larger."""
         if not self._known and self._core.directory_size(self._out_bytes) in (-1, self._empty):
             return [], 0  # the usual case: nothing has to be opened
         found, cut = self._walk()
@@ -78,9 +79,9 @@ class Files:
         named = [path for path in new if _is_shown(path)][:MAX_NAMED]
         return [self._describe(path, found[path][1]) for path in named], len(new) + cut
 
-    def all(self, most):
+    def all(self, limit):
         found, cut = self._walk()
-        named = sorted(path for path in found if _is_shown(path))[:most]
+        named = sorted(path for path in found if _is_shown(path))[:limit]
         return [self._describe(path, found[path][1]) for path in named], len(found) + cut
 
     @staticmethod
@@ -88,7 +89,7 @@ class Files:
         return {"path": path, "size": size, "mime": mime_type_of(path)}
 
     def _walk(self):
-        """({path: (key, size)}, whether there is more)"""
+        """Returns ({path: (key, size)}, 1 if the walk reached a limit, else 0)."""
         found = {}
         left = [MAX_ENTRIES]
         try:
@@ -130,7 +131,7 @@ class Files:
             close(below)
 
     def keep(self, mime, data):
-        """Writes what could not be shown below out/; its path, or None."""
+        """Writes data that could not be shown to a file below out/. Returns its path, or None."""
         import mimetypes
 
         extension = mimetypes.guess_extension(mime) or ".bin"
@@ -148,7 +149,7 @@ class Files:
         return None
 
     def answer(self, kind, payload):
-        """The payload of the DATA for a FETCH or a PUT."""
+        """The payload of the DATA frame that answers a FETCH or a PUT."""
         try:
             if payload is None:
                 raise MemoryError
@@ -163,13 +164,13 @@ class Files:
             return b'{"ok":false,"error":"the sandbox is out of memory"}'
         except OSError as error:
             reason = strerror(error.errno) if error.errno else str(error)
-            told = "%s: %s" % (request.get("path", OUT), reason)
+            problem = "%s: %s" % (request.get("path", OUT), reason)
         except Exception as error:
-            told = "%s: %s" % (type(error).__name__, error)
-        return encode_own({"ok": False, "error": printable(told)})
+            problem = "%s: %s" % (type(error).__name__, error)
+        return encode_own({"ok": False, "error": printable(problem)})
 
     def _open(self, path, flags, make_directories=False):
-        """A regular file below the root."""
+        """Opens a regular file below the root."""
         *parents, name = path.split("/")
         fd = os_open(self._root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""A function that is called with a module of the image once that is imported."""
+"""Calls a function with a module of the image after the module was imported."""
 
 from cloister.interrupts import calls_guest
 

@@ -5,8 +5,8 @@ The signal may come at any moment, also while no code of the guest runs. The han
     code of the guest, or a library it called   raise KeyboardInterrupt there
     the event loop, with no task running        cancel the cell's task
     Cloister's own code                         raise KeyboardInterrupt when that code returns to the guest's
-    no cell runs, but one is on its way         interrupt it when it starts, and a background task at once
-    no cell runs and none is on its way         ignore the signal
+    no cell runs, but one is in the channel     interrupt it when it starts, and a background task at once
+    no cell runs and none is in the channel     ignore the signal
 """
 
 import _signal  # the module signal would import enum and make enumerations
@@ -65,7 +65,7 @@ class Interrupts:
         self.arrived = False  # in this cell
         self.pending = False  # arrived, and KeyboardInterrupt was not raised yet
         self.stray = False  # arrived before a cell, and was raised in a background task
-        self.early = False  # arrived before a cell that was on its way
+        self.early = False  # arrived before a cell that was still in the channel
         self.owed = lambda: False  # whether a cell was received and has no result yet
 
     def wake_through(self, fd):
@@ -83,8 +83,8 @@ class Interrupts:
         self.install()
 
     def install(self):
-        """At the start and before each cell: the guest may have installed another handler. Returns whether the standard
-        descriptors are open, which the same call of the core checks."""
+        """Installs the handler, at the start and before each cell, because the guest may have replaced it. Returns
+        whether the standard descriptors are open, which the same call of the core checks."""
         if getsignal(_SIGINT) is not self._handler:
             try:
                 _signal.signal(_SIGINT, self._handler)

@@ -1,7 +1,7 @@
 """The event loop of the main thread.
 
-It runs while an async cell runs and while the worker waits for the next cell, never during a cell without await:
-there `asyncio.run(main())`, typed by habit, works as in any script.
+It runs while an async cell runs and while the worker waits for the next cell. It does not run during a cell without
+await, so that `asyncio.run(main())` works there as in any script.
 """
 
 import functools
@@ -97,8 +97,8 @@ class MainLoop:
         loop.run_forever()
 
     def drive(self, coroutine):
-        """Runs a coroutine that returns rather than raises, whatever other tasks raise meanwhile: a KeyboardInterrupt
-        or SystemExit of theirs ends it too. Returns (its result or None, the first such exception or None)."""
+        """Runs a coroutine that does not raise. A KeyboardInterrupt or SystemExit of another task ends it too. Returns
+        (its result or None, the first such exception or None)."""
         loop = self.main()
         task = loop.create_task(coroutine)
         self._interrupts.cancel = functools.partial(self._cancel, loop, task)

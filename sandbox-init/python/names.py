@@ -5,9 +5,9 @@ import unicodedata
 
 
 def identifier(name):
-    """Other characters than letters, digits and _ become _; a leading digit gets a _ before it, a keyword one behind.
+    """Characters other than letters, digits and _ become _. A leading digit gets the prefix _, a keyword the suffix _.
 
-    In the normal form that the compiler gives to identifiers.
+    The result is in NFKC, the form to which the compiler normalizes identifiers.
     """
     text = "".join(c if ("a" + c).isidentifier() else "_" for c in unicodedata.normalize("NFKC", name))
     if not text.isidentifier():
@@ -16,13 +16,13 @@ def identifier(name):
 
 
 def server_identifiers(name):
-    """mcp_calendar for the server "calendar"; one with capitals goes by both spellings."""
+    """mcp_calendar for the server "calendar". A server whose name has capitals has a second name in lower case."""
     text = "mcp_" + identifier("_" + name)[1:]
     return list(dict.fromkeys((text.lower(), text)))
 
 
 def by_identifier(names):
-    """identifier -> name, where it is clear: of those that would share one, the one named exactly so has it."""
+    """identifier -> name, without ambiguous identifiers. A name that equals its identifier takes precedence."""
     shared = {}
     for name in names:
         shared.setdefault(identifier(name), []).append(name)
@@ -33,7 +33,7 @@ def by_identifier(names):
     }
 
 
-def did_you_mean(name, known, most=3):
+def did_you_mean(name, known, limit=3):
     """"; did you mean "a" or "b"?", or nothing."""
     folded = {}
     for other in known:
@@ -41,9 +41,9 @@ def did_you_mean(name, known, most=3):
     wanted = identifier(str(name)).lower().replace("_", "")
     from difflib import get_close_matches
 
-    close = get_close_matches(wanted, list(folded), most, 0.6)
+    close = get_close_matches(wanted, list(folded), limit, 0.6)
     if not close:
-        close = [text for text in folded if len(wanted) > 3 and (wanted in text or text in wanted)][:most]
+        close = [text for text in folded if len(wanted) > 3 and (wanted in text or text in wanted)][:limit]
     if not close:
         return ""
     return "; did you mean %s?" % " or ".join('"%s"' % folded[text] for text in close)

@@ -1,7 +1,7 @@
-"""The names that code finds in __main__ without importing anything, beside its own.
+"""The names that Cloister adds to __main__, which code can use without an import.
 
-The catalogue is read, and its names are put there, only for a cell that asks for a name nobody has: `1+1` does not
-pay for a thousand tools. A name of the guest's is never touched.
+The catalogue is decoded, and its names are added, only for a cell that uses a name that is not defined: `1+1` must not
+become slower because there are a thousand tools. A name that the guest has set is never changed.
 """
 
 import builtins
@@ -72,7 +72,7 @@ class Namespace:
             self._put()
 
     def prepare(self, needed):
-        """Before a cell runs; needed: the names it reads and does not set, "*" for more than can be told (compiler.py)."""
+        """Called before a cell runs. needed: the names that it reads and does not set, "*" for any (compiler.py)."""
         have, built_in = self._names, builtins.__dict__
         for name in needed:
             if name not in have and (name not in built_in or name in _DYNAMIC):
@@ -95,7 +95,8 @@ class Namespace:
             self._wait()
 
     def _wait(self):
-        """A name may belong to a tool whose server is starting. A server that does not start is waited for only once."""
+        """Waits for servers that are starting, since a name may belong to one of their tools. Later cells do not wait
+        for a server that did not start in time."""
         starting = self._library.current().starting()
         if starting and set(starting) <= set(self._waited_for):
             return

@@ -1,5 +1,5 @@
-"""Packages that the image lacks: what to type to have them, for an import that failed and for a script that says at
-its head what it needs (inline script metadata, PEP 723)."""
+"""Packages that the image lacks: the command that adds them, for an import that failed and for a script that declares
+its requirements (inline script metadata, PEP 723)."""
 
 import os
 import re
@@ -243,21 +243,21 @@ def _lacking(needs):
 def missing(source, filename):
     """MissingPackages if a script declares requirements that are not met, else None."""
     script = filename if filename and not filename.startswith("<") else None
-    shown = script or "the script"
+    label = script or "the script"
     try:
         python, needs = metadata(source)
     except ValueError as error:
-        return MissingPackages("%s: its inline metadata can't be read: %s" % (shown, error))
+        return MissingPackages("%s: its inline metadata can't be read: %s" % (label, error))
     version = "%d.%d.%d" % sys.version_info[:3]
-    told = []
+    problems = []
     if python and not fits(version, python):
-        told.append("needs Python %s, this image has %s" % (python, version))
+        problems.append("needs Python %s, this image has %s" % (python, version))
     lacking = list(_lacking(needs))
     if lacking:
-        told.append("needs %s, which this image lacks" % ", ".join(lacking))
-    if not told:
+        problems.append("needs %s, which this image lacks" % ", ".join(lacking))
+    if not problems:
         return None
-    return MissingPackages("%s %s: %s" % (shown, "; it ".join(told), _commands(script, python if told[0].startswith("needs Py") else "", needs)))
+    return MissingPackages("%s %s: %s" % (label, "; it ".join(problems), _commands(script, python if problems[0].startswith("needs Py") else "", needs)))
 
 
 def _commands(script, python, needs):

@@ -92,7 +92,7 @@ LOST = {errno.EMFILE: "no descriptor was free for it; close files that are no lo
 
 
 def read_answer(payload, server, tool):
-    """The CallToolResult of a RETURN, or its error raised."""
+    """The CallToolResult of a RETURN frame. Raises the error that it contains."""
     if payload is None:
         raise MemoryError("no memory for the result of %s" % tool)
     if type(payload) is int:
@@ -153,10 +153,10 @@ def read_text(payload):
 
 
 def _says_wrapped(result):
-    """FastMCP's other marker of a wrapped result, in the result's _meta."""
+    """Whether the result's _meta has FastMCP's other marker of a wrapped result."""
     meta = result.get("_meta")
-    told = meta.get("fastmcp") if isinstance(meta, dict) else None
-    return isinstance(told, dict) and told.get("wrap_result") is True
+    marker = meta.get("fastmcp") if isinstance(meta, dict) else None
+    return isinstance(marker, dict) and marker.get("wrap_result") is True
 
 
 def _error_text(content, tool):
@@ -193,7 +193,7 @@ def _bytes(text):
 
 
 def _text(text):
-    """Decodes a text that is one JSON object or array; any other stays text, such as "007"."""
+    """Decodes a text that is one JSON object or array; any other text, such as "007", is returned unchanged."""
     start = text.lstrip(" \t\r\n")[:1]
     if start in ("{", "["):
         try:

@@ -1,7 +1,7 @@
 """Validates arguments against a JSON Schema before they are sent: the subset of 2020-12 that tools use.
 
-What is not understood (a remote $ref, a pattern that is no Python pattern, too much nesting) passes: the server has
-the last word, and a check here must not refuse what it would take.
+What is not supported (a remote $ref, a pattern that is not a Python pattern, too much nesting) passes: the server
+validates too, and a check here must not refuse what it would accept.
 """
 
 import re
@@ -56,7 +56,7 @@ def resolve(reference, root):
 
 
 def equal(a, b):
-    """As JSON compares: 1 is 1.0 and not true."""
+    """Compares as JSON does: 1 equals 1.0, but not true."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
@@ -66,7 +66,7 @@ def equal(a, b):
     return a == b
 
 
-def show(value, most=60):
+def show(value, limit=60):
     """A value as JSON, shortened."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -74,7 +74,7 @@ def show(value, most=60):
         text = '"%s"' % value if isinstance(value, str) else repr(value)
     except ValueError:
         text = "an integer of many digits"
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _place(path):
@@ -208,13 +208,13 @@ class _Checker:
         )
 
     def _check_alternatives(self, value, schema, path, depth):
-        for word in ("anyOf", "oneOf"):
-            wrongs = [self.check(value, of, path, depth) for of in _list(schema, word)]
+        for keyword in ("anyOf", "oneOf"):
+            wrongs = [self.check(value, of, path, depth) for of in _list(schema, keyword)]
             if not wrongs or depth >= MAX_DEPTH:
                 continue
             if None not in wrongs:
                 return " or ".join(dict.fromkeys(wrongs))
-            if word == "oneOf" and wrongs.count(None) > 1 and not _is_loose(schema["oneOf"]):
+            if keyword == "oneOf" and wrongs.count(None) > 1 and not _is_loose(schema["oneOf"]):
                 return "%s fits more than one of its alternatives" % _place(path)
         return None
 
@@ -226,7 +226,7 @@ class _Checker:
 
 
 def _is_loose(alternatives):
-    """Alternatives that are only partly understood may both seem to match."""
+    """Whether alternatives may both match here because a part of them is not supported."""
     return any(not isinstance(of, dict) or "$ref" in of or "format" in of for of in alternatives)
 
 

@@ -46,7 +46,7 @@ class Session:
     def __init__(self, core):
         self._core = core
         self._cells_waiting = deque()
-        self._current = None  # the cell whose result is owed
+        self._current = None  # the cell that runs or whose result was not sent yet
         self._interrupts = Interrupts(core)
         self._channel = Channel(core, self._interrupts)
         self._channel.on_exec = self._on_exec
@@ -92,14 +92,14 @@ class Session:
             self._turn()
 
     def _warm_up_idle(self):
-        """If no cell waits yet, the worker warms up, so that the pages that a cell writes to are its own."""
+        """Warms up if no cell waits yet: pages that a cell writes to are then already copied."""
         if self._core.wait(PAUSE_MS):
             return
         try:
             self._warm_up()
         except BaseException:
             pass  # the first cell reports what is wrong
-        # An interrupt that came meanwhile is for the first cell, if that is on its way already.
+        # An interrupt that came meanwhile is for the first cell, if that is already in the channel.
         self._interrupts.early |= self._interrupts.arrived
 
     def _turn(self):

@@ -16,8 +16,8 @@ _NAMES = {
 }
 
 
-def _cut(text, most):
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _cut(text, limit):
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def type_text(schema, root, depth=0):
@@ -30,9 +30,9 @@ def type_text(schema, root, depth=0):
     enum = schema.get("enum")
     if isinstance(enum, list) and enum:
         return _union([show(item) for item in enum[:8]] + (["…"] if len(enum) > 8 else []))
-    for word in ("anyOf", "oneOf"):
-        if isinstance(schema.get(word), list):
-            return _union([type_text(of, root, depth + 1) for of in schema[word]])
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(schema.get(keyword), list):
+            return _union([type_text(of, root, depth + 1) for of in schema[keyword]])
     if isinstance(schema.get("allOf"), list) and len(schema["allOf"]) == 1:
         return type_text(schema["allOf"][0], root, depth + 1)
     names = schema.get("type")
@@ -100,8 +100,8 @@ def _python(value):
 
 
 def is_wrapped(output_schema, tool):
-    """FastMCP puts what is no object into {"result": …} and says so; the official Python SDK does the same and gives
-    the schema the tool's name and "Output" as its title."""
+    """Whether the SDK wraps results in {"result": …}, as it does for values that are not objects. FastMCP marks such
+    schemas; the official Python SDK gives them the tool's name and "Output" as their title."""
     if not isinstance(output_schema, dict):
         return False
     if output_schema.get("x-fastmcp-wrap-result") is True:

@@ -5,8 +5,8 @@ import linecache
 import sys
 from collections import deque
 
-# What a session keeps, whatever the number of its cells. A cell that defines nothing is not looked at again once it is
-# over, but by exceptions that were kept: those of the last ones will do.
+# Limits on the sources that a session keeps. After a cell that defines nothing has ended, only tracebacks of stored
+# exceptions need its source; keeping the latest sources is enough for these.
 MAX_PLAIN = 1_000
 MAX_DEFINING = 10_000
 SLACK = 100  # that many are checked and dropped at a time
@@ -22,15 +22,15 @@ _definers = set()  # those of them whose cells define something
 class _Kept:
     """File names whose sources may be dropped, oldest first."""
 
-    def __init__(self, most):
+    def __init__(self, limit):
         self._names = deque()
-        self._most = most
+        self._limit = limit
         self._characters = 0
 
     def add(self, name):
         self._names.append(name)
         self._characters += len(_cells[name])
-        if len(self._names) > self._most or self._characters > MAX_CHARACTERS:
+        if len(self._names) > self._limit or self._characters > MAX_CHARACTERS:
             self._give_up()
 
     def clear(self):
@@ -38,7 +38,7 @@ class _Kept:
         self._characters = 0
 
     def _give_up(self):
-        while len(self._names) > self._most - SLACK or self._characters > MAX_CHARACTERS and len(self._names) > 1:
+        while len(self._names) > self._limit - SLACK or self._characters > MAX_CHARACTERS and len(self._names) > 1:
             oldest = self._names.popleft()
             self._characters -= len(_cells[oldest])
             _forget(oldest)
@@ -100,7 +100,7 @@ def _lines(source):
 
 
 def refresh(name):
-    """(Again) into linecache, which anybody may clear; None as time of change keeps checkcache() away."""
+    """Adds a source to linecache, again if it was cleared. checkcache() skips entries whose mtime is None."""
     source = _cells[name]
     lines = _lines(source)
     try:
@@ -122,14 +122,14 @@ def is_cell(filename):
 
 
 def refresh_all():
-    """Before a traceback is written: the guest may have cleared linecache."""
+    """Adds all sources to linecache before a traceback is printed: the guest may have cleared it."""
     for name in _cells:
         if name not in linecache.cache:
             refresh(name)
 
 
 def _file_of_class(cls, unwrap):
-    """The cell that defines a class of __main__: by one of its functions, else the last with such a name."""
+    """The cell that defines a class of __main__: that of one of its functions, else the last that defines the name."""
     for member in vars(cls).values():
         member = getattr(member, "__func__", member)
         member = getattr(member, "fget", None) or member
@@ -155,7 +155,7 @@ def _defines(source, name):
 
 
 def patch_inspect(inspect):
-    """inspect.getfile() wants a class's module to be one file; __main__ is made of many."""
+    """Patches inspect.getfile(), which expects a class's module to be one file; __main__ consists of many cells."""
     original = inspect.getfile
 
     def getfile(object):

@@ -26,7 +26,7 @@ def _new_stream(fd):
 
 def prepare():
     """In the template: creates the stream objects of its workers, over /dev/null and pipes."""
-    kept = [fcntl(fd, F_DUPFD_CLOEXEC, 3) for fd in (0, 1, 2)]
+    originals = [fcntl(fd, F_DUPFD_CLOEXEC, 3) for fd in (0, 1, 2)]
     reader, writer = pipe()
     opened = os_open(devnull, O_RDONLY), writer, writer
     try:
@@ -35,8 +35,8 @@ def prepare():
             _install(fd)
     finally:
         for fd in (0, 1, 2):
-            dup2(kept[fd], fd)
-        for fd in {*kept, *opened, reader}:
+            dup2(originals[fd], fd)
+        for fd in {*originals, *opened, reader}:
             close(fd)
 
 
@@ -88,8 +88,8 @@ def restore_descriptors():
 
 
 def restore(are_open=False):
-    """Before a cell: opens again what was closed. A stream that the code replaced stays. are_open: the descriptors are
-    known to be open."""
+    """Before a cell: reopens closed streams. A stream that the code has replaced is left alone. are_open: the
+    descriptors are known to be open."""
     if not are_open:
         restore_descriptors()
     try:
@@ -111,7 +111,8 @@ def restore(are_open=False):
 
 
 def flush(core):
-    """After a cell. A stream that can't be flushed is the guest's own doing. Returns whether the descriptors are open."""
+    """Flushes the streams after a cell; ignores errors, which the guest caused. Returns whether the descriptors are
+    open."""
     try:
         if sys.stdout is _own[1] and sys.stderr is _own[2]:
             _own[1].flush()

@@ -1,4 +1,4 @@
-"""The template, of which each worker is a fork: what it imports, and what a new worker does first."""
+"""The template, from which each worker is forked: its imports, and the first steps of a new worker."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ from cloister.import_hook import ImportHook
 from cloister.warmup import clear_type_cache, run_repeatedly
 
 # Modules that most code imports, each after its own imports. They are imported one by one, so that a request for a
-# session waits for one import at most. Sessions share them.
+# session waits for at most one import. Sessions share their memory.
 PRELOADED = (
     "errno math time types token opcode dis atexit fcntl array warnings operator collections functools itertools"
     " heapq bisect copyreg enum re contextlib io json tokenize linecache traceback ast inspect keyword reprlib copy"

@@ -56,10 +56,10 @@ def _message(error):
         return "<str() of the exception raised %s>" % type(second).__qualname__
 
 
-def cut(text, most):
-    if len(text) <= most:
+def cut(text, limit):
+    if len(text) <= limit:
         return text
-    head, tail = most * 2 // 3, most // 3
+    head, tail = limit * 2 // 3, limit // 3
     return "%s\n[… %d characters cut …]\n%s" % (
         text[:head],
         len(text) - head - tail,
@@ -80,7 +80,7 @@ def _text(error, interrupted):
         _strip(whole, set())
         lines = _add_hints(list(whole.format()), error)
     except Exception:
-        # The guest has broken what traceback stands on, or there is no memory for it.
+        # The guest has broken a module that traceback uses, or there is not enough memory.
         return _plain_text(error)
     if interrupted:
         lines[-1] = "KeyboardInterrupt\n"
@@ -88,7 +88,7 @@ def _text(error, interrupted):
 
 
 def _add_hints(lines, error):
-    """Behind the line of each import that failed, also of one that led to another exception."""
+    """Adds hints to the lines of imports that failed, also of those that caused another exception."""
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -115,13 +115,13 @@ def _plain_text(error):
 
 
 def _strip(report, seen):
-    """Takes our frames and the libraries' out of a report, its causes and its members."""
+    """Removes our frames and those of libraries from a report, its causes and its members."""
     if report is None or id(report) in seen:
         return
     seen.add(id(report))
     if report.stack is not None:
         known = [frame for frame in report.stack if not is_ours(frame.filename)]
-        # What was raised without a line of the agent's (in a thread of a library) keeps all there is.
+        # An exception without a line of the agent's code (in a library's thread) keeps all frames.
         kept = [frame for frame in known if _is_agents(frame.filename)] or known
         if len(kept) != len(report.stack):
             report.stack[:] = kept
