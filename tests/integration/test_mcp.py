@@ -49,8 +49,9 @@ class Start(harness.Case):
         self.assert_at_once(server)
 
     def test_with_home_alone(self):
-        # Some clients pass little more than HOME and PATH.
-        env = {name: harness.environment()[name] for name in ("HOME", "PATH", "CLOISTER_IMAGE_STORE")}
+        # Some clients pass little more than HOME and PATH. LD_LIBRARY_PATH is for programs that run-test has mounted elsewhere.
+        names = ("HOME", "PATH", "CLOISTER_IMAGE_STORE", "LD_LIBRARY_PATH")
+        env = {name: value for name, value in harness.environment().items() if name in names}
         with rawmcp.RawServer("--config", self.config(), env=env) as server:
             server.initialize()
             self.assertEqual(server.cell("1 + 1")["value"]["json"], 2)
