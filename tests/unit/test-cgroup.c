@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -79,15 +80,17 @@ static pid_t run_inside(struct cgroup *cgroup, int (*fn)(void))
         char byte = 0;
         struct error err = {0};
 
-        check_eq_int(pipe2(ends, O_CLOEXEC), 0);
+        check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
         pid_t pid = fork();
         check(pid >= 0);
         if (pid == 0) {
                 /* Like a sandbox, it holds neither the lock nor the janitor's pipe. */
                 child_close_all_but(&ends[0], 1);
+                check_eq_int(fd_write_all(ends[0], &byte, 1), 0);
                 _exit(fd_read_full(ends[0], &byte, 1) == 1 ? fn() : 99);
         }
         close(ends[0]);
+        check_eq_int(fd_read_full(ends[1], &byte, 1), 1);
         check_ok(cgroup_add(cgroup, pid, &err));
         check_eq_int(fd_write_all(ends[1], &byte, 1), 0);
         close(ends[1]);
