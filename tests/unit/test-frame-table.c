@@ -9,7 +9,8 @@
  * its own. */
 static bool refused_by_table(uint8_t type, enum session_state state, struct error *err)
 {
-        struct session session = {.state = state, .channel.fd = -1};
+        static const struct session_context context;
+        struct session session = {.context = &context, .state = state, .channel.fd = -1};
         struct cell cell = {.number = 1};
         const struct frame_header header = {.type = type, .id = 2, .length = 1};
 
