@@ -46,6 +46,11 @@ static void drop(void *handle)
         hub_call_drop(handle);
 }
 
+static bool is_sent(void *handle)
+{
+        return hub_call_is_sent(handle);
+}
+
 static void on_waited(void *data)
 {
         tool_wait_done(data);
@@ -70,6 +75,7 @@ struct tool_provider broker_tool_provider(struct hub *hub)
                 .catalogue = catalogue,
                 .call = call,
                 .drop = drop,
+                .is_sent = is_sent,
                 .wait = wait_for_servers,
                 .cancel_wait = cancel_wait,
         };

@@ -268,6 +268,11 @@ void hub_call_drop(struct hub_call *call)
         step(call, EVENT_DROPPED);
 }
 
+bool hub_call_is_sent(const struct hub_call *call)
+{
+        return call->result.sent;
+}
+
 /* ---- the outbox ---- */
 
 void call_outbox_init(struct call_outbox *outbox, struct event *due)

@@ -87,6 +87,8 @@ void hub_calls_fail_waiting(struct hub_calls *calls, const char *message);
 
 /* Cancels the call; its callback is not called. */
 void hub_call_drop(struct hub_call *call);
+/* Whether the request was sent to the server. */
+bool hub_call_is_sent(const struct hub_call *call);
 
 /* The call that was sent with this id, or NULL. */
 struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id);

@@ -92,3 +92,5 @@ int hub_call(struct hub *hub, const struct config_profile *profile, const char *
 
 /* Cancels the call: the server is sent notifications/cancelled, and fn is not called. */
 void hub_call_drop(struct hub_call *call);
+/* Whether the request was sent to the server. */
+bool hub_call_is_sent(const struct hub_call *call);

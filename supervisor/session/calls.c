@@ -301,6 +301,30 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
         return 0;
 }
 
+/* Whether the provider has sent the call to its server. What the worker says of its calls is not
+ * recorded, only what was sent. */
+static bool is_sent(const struct tool_call *call)
+{
+        const struct tool_provider *tools = &call->session->context->tools;
+
+        return call->handle && tools->is_sent(call->handle);
+}
+
+void calls_forget_unsent(struct session *session)
+{
+        struct calls *calls = &session->calls;
+        struct cell_call *slot;
+
+        for (size_t i = 0; calls->n > 0 && i < CALLS_BUCKETS; i++) {
+                for (struct tool_call *call = calls->buckets[i]; call; call = call->next) {
+                        struct cell *cell = is_sent(call) ? NULL : cell_of(call, &slot);
+                        if (cell)
+                                cell_call_end(cell, slot, false, false, 0);
+                        call->slot = cell ? NULL : call->slot;
+                }
+        }
+}
+
 static void drop(struct tool_call *call)
 {
         const struct tool_provider *tools = &call->session->context->tools;
@@ -341,7 +365,8 @@ int calls_on_drop(struct session *session, const struct frame_header *header, co
         struct tool_call *call = *at;
         struct cell *cell = cell_of(call, &slot);
         if (cell && call->handle)
-                cell_call_end(cell, slot, true, false, slot ? clock_us() - slot->started_us : 0);
+                cell_call_end(cell, slot, is_sent(call), false,
+                              slot ? clock_us() - slot->started_us : 0);
         drop(call);
         remove_call(call);
         return 0;

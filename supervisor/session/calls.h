@@ -39,5 +39,8 @@ int calls_on_query(struct session *session, const struct frame_header *header, c
 int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
                   struct error *err);
 
+/* The current cell ends: removes from its record the calls that no server was sent. */
+void calls_forget_unsent(struct session *session);
+
 /* Drops all of them because the session ends. */
 void calls_drop_all(struct calls *calls);

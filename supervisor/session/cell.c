@@ -136,16 +136,28 @@ static void take_name(char to[CELL_NAME_MAX + 1], const char *name)
         utf8_trim(to);
 }
 
+/* Calls that were not sent leave their slots to others. */
+static struct cell_call *free_slot(struct cell_outcome *outcome)
+{
+        if (outcome->n_calls < CELL_CALLS_KEPT)
+                return &outcome->calls[outcome->n_calls++];
+        for (size_t i = 0; i < outcome->n_calls; i++) {
+                if (!outcome->calls[i].used)
+                        return &outcome->calls[i];
+        }
+        return NULL;
+}
+
 struct cell_call *cell_call_begin(struct cell *cell, const char *server, const char *tool)
 {
         struct cell_outcome *outcome = &cell->outcome;
 
         if (!outcome->calls)
                 outcome->calls = calloc(CELL_CALLS_KEPT, sizeof(*outcome->calls));
-        if (!outcome->calls || outcome->n_calls == CELL_CALLS_KEPT)
+        struct cell_call *slot = outcome->calls ? free_slot(outcome) : NULL;
+        if (!slot)
                 return NULL;
-        struct cell_call *slot = &outcome->calls[outcome->n_calls++];
-        slot->used = slot->pending = true;
+        *slot = (struct cell_call){.used = true, .pending = true};
         slot->started_us = clock_us();
         take_name(slot->server, server);
         take_name(slot->tool, tool);

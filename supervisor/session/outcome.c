@@ -131,6 +131,7 @@ void outcome_take_usage(struct session *s, struct cell *cell, const struct monit
         o->queued_us = cell->started_us - cell->asked_us;
         o->cpu_us = cpu > cell->cpu_before_us ? cpu - cell->cpu_before_us : 0;
         o->memory_peak = peak;
+        calls_forget_unsent(s);
         for (size_t i = 0; i < o->n_calls; i++) {
                 struct cell_call *call = &o->calls[i];
                 if (!call->pending)

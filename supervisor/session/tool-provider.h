@@ -53,6 +53,8 @@ struct tool_provider {
                     struct tool_call *call, void **handle, struct error *err);
         /* Tells the server that the call is cancelled. */
         void (*drop)(void *handle);
+        /* Whether the request was sent to the server. */
+        bool (*is_sent)(void *handle);
 
         /* Waits until no server is starting, at most timeout_ms; tool_wait_done() follows unless
          * the wait is cancelled. Returns NULL when out of memory. */

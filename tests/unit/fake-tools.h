@@ -24,6 +24,7 @@ struct fake_tools {
         struct tool_call *wait;
         uint32_t wait_ms;
         bool refuse;
+        bool keep; /* calls are not sent, as to a server that is starting */
 };
 
 static struct fake_tools fake_tools;
@@ -151,12 +152,18 @@ static inline void fake_tools_drop(void *handle)
         fake_call_free(handle);
 }
 
+static inline bool fake_tools_is_sent(void *handle)
+{
+        return !fake_tools.keep;
+}
+
 static const struct tool_provider fake_tool_provider __attribute__((unused)) = {
         .data = &fake_tools,
         .start = fake_tools_start,
         .catalogue = fake_tools_catalogue,
         .call = fake_tools_call,
         .drop = fake_tools_drop,
+        .is_sent = fake_tools_is_sent,
         .wait = fake_tools_wait,
         .cancel_wait = fake_tools_cancel_wait,
 };

@@ -220,6 +220,40 @@ static void test_drop(void)
         fake_done(&f);
 }
 
+/* The record of a cell has what a server was sent, whatever the worker claims. */
+static void test_forged_calls(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "1");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_tools.keep = true;
+        for (unsigned i = 1; i <= CELL_CALLS_KEPT; i++) {
+                fake_send(&f, FRAME_CALL, i,
+                          "{\"server\":\"bank\\n\",\"tool\":\"t\",\"arguments\":{}}");
+                fake_send(&f, FRAME_DROP, i, "{}");
+        }
+        check_eq_int(fake_tools.dropped, CELL_CALLS_KEPT);
+        fake_tools.keep = false;
+        fake_send(&f, FRAME_CALL, 1000, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        fake_tools_answer("{\"content\":[]}");
+        fake_tools.keep = true;
+        fake_send(&f, FRAME_CALL, 1001, "{\"server\":\"x\",\"tool\":\"t\",\"arguments\":{}}");
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_eq_int(end.calls_total, 1);
+        unsigned used = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(end.calls); i++) {
+                used += end.calls[i].used;
+                check(!end.calls[i].used || strcmp(end.calls[i].server, "s") == 0);
+        }
+        check_eq_int(used, 1);
+        fake_tools.keep = false;
+        fake_done(&f);
+}
+
 static void test_refused_call(void)
 {
         struct fake f;
@@ -374,6 +408,7 @@ int main(void)
         run(test_calls);
         run(test_call_numbers);
         run(test_drop);
+        run(test_forged_calls);
         run(test_refused_call);
         run(test_query);
         run(test_calls_bound);
