@@ -28,6 +28,9 @@
 #include "policy/template-link.h"
 
 /* IMAGE_RECIPE: the version of the builder's output; raise it when old images must be rebuilt. */
+/* Beside image.json: locked by those who use the image (rootfs/store.h). */
+#define IMAGE_LOCK "lock"
+
 enum { IMAGE_FORMAT = 1, IMAGE_RECIPE = 2, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };
 enum { IMAGE_PARTS_MAX = 1024 * 1024, IMAGE_KEY_SIZE = 17 };
 

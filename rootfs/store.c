@@ -159,6 +159,19 @@ int store_begin(int store, const char *name, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s in the image store", path) : fd;
 }
 
+/* Creates the lock of an image that has none. */
+static int open_lock(int directory)
+{
+        struct stat st;
+
+        _cleanup_close_ int fd = openat(directory, IMAGE_LOCK,
+                                        O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                                        0644);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        return S_ISREG(st.st_mode) ? take_fd(fd) : -EINVAL;
+}
+
 static int write_info(int directory, const struct image_info *info)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
@@ -168,7 +181,10 @@ static int write_info(int directory, const struct image_info *info)
         if (fd < 0)
                 return -errno;
         int r = image_info_append(&b, info);
-        return r < 0 ? r : fd_write_all(fd, buffer_bytes(&b), b.length);
+        if (r >= 0)
+                r = fd_write_all(fd, buffer_bytes(&b), b.length);
+        _cleanup_close_ int lock = open_lock(directory);
+        return r >= 0 && lock < 0 ? lock : r;
 }
 
 int store_commit(int store, const char *name, const struct image_info *info, struct error *err)
@@ -190,6 +206,19 @@ int store_commit(int store, const char *name, const struct image_info *info, str
         return r < 0 ? error_errno(err, -r, "finish image %s", info->name) : 0;
 }
 
+/* Until the descriptor is closed nobody can begin to use the image. */
+static int lock_for_removal(int directory)
+{
+        struct flock exclusive = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+        _cleanup_close_ int fd = open_lock(directory);
+        if (fd < 0)
+                return fd;
+        if (fcntl(fd, F_OFD_SETLK, &exclusive) < 0)
+                return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+        return take_fd(fd);
+}
+
 int store_remove(int store, const char *name, struct error *err)
 {
         char path[IMAGE_NAME_SIZE + 16];
@@ -199,14 +228,15 @@ int store_remove(int store, const char *name, struct error *err)
         _cleanup_close_ int lock = store_lock(store, name, false, err);
         if (lock < 0)
                 return lock == -EWOULDBLOCK ? -EBUSY : lock;
-        _cleanup_close_ int used = openat(store, name,
-                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (used < 0 && errno == ENOENT)
+        _cleanup_close_ int directory = openat(store, name,
+                                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (directory < 0 && errno == ENOENT)
                 return 0;
-        if (used < 0)
+        if (directory < 0)
                 return error_errno(err, errno, "image %s", name);
-        if (flock(used, LOCK_EX | LOCK_NB) < 0)
-                return errno == EWOULDBLOCK ? -EBUSY : error_errno(err, errno, "image %s", name);
+        _cleanup_close_ int used = lock_for_removal(directory);
+        if (used < 0)
+                return used == -EBUSY ? used : error_errno(err, -used, "image %s: lock", name);
         /* If we are killed here, the next build removes the rest. */
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
         int r = remove_tree(store, path, 0);

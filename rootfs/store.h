@@ -2,12 +2,16 @@
  * The store of images: a directory with one directory an image, and hidden names of its own.
  *
  *     STORE/NAME/image.json, STORE/NAME/root/…    a complete image; it appears by one rename
+ *     STORE/NAME/lock                             locked by those who use the image
  *     STORE/.lock-NAME                            held (flock) by the builder of NAME
  *     STORE/.tmp-NAME                             being built; stale when nobody holds the lock
  *     STORE/.parts-KEY, STORE/.set-KEY            policy/image.h
  *     STORE/.cache/                               wheels (packages.h)
  *
- * A process that uses an image holds a shared lock (flock) on its directory.
+ * A process that uses an image holds a shared lock on its file `lock`, an open file description lock
+ * (fcntl(2), F_OFD_SETLK). Who removes an image takes the exclusive one, which the kernel gives only to
+ * a descriptor open for writing, so to the store's owner. Other users who can read the store can
+ * therefore keep an image from being removed, but not from being used, as they could with flock().
  */
 #pragma once
 

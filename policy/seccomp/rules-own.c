@@ -32,13 +32,14 @@ const struct filter_rule filter_stub_all[] = {
  */
 const struct filter_rule filter_reader_all[] = {
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
-        {"read pread64 lseek close flock utimensat stat lstat fstat newfstatat statx", ALLOW},
+        {"read pread64 lseek close utimensat stat lstat fstat newfstatat statx", ALLOW},
         {"brk munmap mremap madvise futex getrandom sigaltstack rt_sigprocmask rt_sigreturn exit "
          "exit_group",
          ALLOW},
         {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
         {"mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
         {"fcntl", ALLOW, {EQUAL(1, F_DUPFD_CLOEXEC)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_OFD_SETLK)}},
         {"sendmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
         END_OF_RULES,
 };

@@ -17,7 +17,8 @@
  *     serving    template ended  nothing when none waits                         unused
  *
  * "wanted" in held, reading or building only adds to what waits. Where a step fails at once, the
- * event "failed" follows in the new state.
+ * event "failed" follows in the new state. For BUILD_AGAIN_MS after a failed build, the same error
+ * answers what would start another one: a client that repeats its call starts no series of builders.
  *
  * The first session of a template has its network checked by a child. Sessions that are made
  * meanwhile wait for the answer, which holds for all sessions of that template.
@@ -39,7 +40,7 @@
 
 /* A template that ends so often without a session in between is not started again for the same
  * requests. */
-enum { TEMPLATE_DEATHS_MAX = 3 };
+enum { TEMPLATE_DEATHS_MAX = 3, BUILD_AGAIN_MS = 1000 };
 
 enum profile_state {
         PROFILE_UNUSED,
@@ -85,6 +86,8 @@ struct profile {
         struct image_reader *image_reader; /* reading */
         struct image_job *image_job;       /* building, unless another profile builds */
         bool was_built;                    /* since a template last started */
+        struct error build_failed;         /* the last build, */
+        uint64_t build_failed_ms;          /* and when */
         struct template_host template_host;
         struct template *template;    /* serving */
         unsigned int template_deaths; /* since a session was last made */
@@ -301,6 +304,13 @@ static void do_fail(struct profile *p, void *error)
         fail_waiting(p, error);
 }
 
+static void do_fail_build(struct profile *p, void *error)
+{
+        p->build_failed = *(const struct error *)error;
+        p->build_failed_ms = clock_ms();
+        do_fail(p, error);
+}
+
 /* An image that was upgraded or built since the last time has another name: it is read each time. */
 static void do_read_image(struct profile *p, void *argument)
 {
@@ -332,6 +342,11 @@ static void do_build(struct profile *p, void *argument)
         if (p->was_built) {
                 error_set(&error, ENOENT, "image %s was built, but the store does not have it",
                           p->image.name);
+                do_fail_build(p, &error);
+                return;
+        }
+        if (error_is_set(&p->build_failed) && clock_ms() - p->build_failed_ms < BUILD_AGAIN_MS) {
+                error = p->build_failed;
                 handle(p, EVENT_FAILED, &error);
                 return;
         }
@@ -402,7 +417,7 @@ static void (*const transitions[PROFILE_STATE_MAX][EVENT_MAX])(struct profile *,
                              [EVENT_FAILED] = do_fail},
         [PROFILE_BUILDING] = {[EVENT_WANTED] = do_nothing,
                               [EVENT_BUILT] = do_read_built_image,
-                              [EVENT_FAILED] = do_fail},
+                              [EVENT_FAILED] = do_fail_build},
         [PROFILE_SERVING] = {[EVENT_WANTED] = do_make_sessions, [EVENT_TEMPLATE_ENDED] = do_end},
 };
 

@@ -5,7 +5,7 @@
  * root where ours cannot have children), lies one parent directory, cloister-<pid>-<start time>, and
  * in it one leaf for each sandbox. The parent is locked with flock() as long as the monitor lives,
  * so that stale_groups_remove() of a monitor in another pid namespace, where the pid means nothing,
- * leaves it alone.
+ * leaves it alone. Its mode lets other users pass but not open it: they could lock it first.
  *
  * A leaf that was killed is never used again: the kernel would kill every process cloned into it.
  * Its directory can be removed when its processes have ended, which mostly is the case at once.
@@ -37,7 +37,7 @@ static int make_parent(struct hierarchy *h, const char *name)
 {
         /* Twice: a janitor may have removed the directory as stale before it was locked. */
         for (int i = 0; i < 2; i++) {
-                if (mkdirat(h->base_fd, name, 0755) < 0 && errno != EEXIST)
+                if (mkdirat(h->base_fd, name, 0711) < 0 && errno != EEXIST)
                         return -errno;
                 h->fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 if (h->fd >= 0 && flock(h->fd, LOCK_EX | LOCK_NB) == 0 &&

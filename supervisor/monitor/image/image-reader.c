@@ -7,7 +7,7 @@
  *   2. becomes the store's owner, without capabilities and with no_new_privs, and loads the filter.
  *      No byte of the store MUST have been read before.
  *   3. computes the image's name from the interpreter and the store's notes.
- *   4. opens the image, locks it, reads and parses image.json.
+ *   4. locks the image, opens it, reads and parses image.json.
  *
  * Files of the store may be FIFOs, links or devices: each is opened with O_NONBLOCK and O_NOFOLLOW
  * and must be a regular file. A file system that does not answer is what the deadline is for.
@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -35,7 +34,8 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/upstream/upstream-exec.h"
 
-enum { LOCKS_MAX = 64, FD_DIRECTORY = 0, FD_ROOT = 1, FDS = 2 };
+/* An image that was made by hand may have no lock. */
+enum { LOCKS_MAX = 64, FD_ROOT = 0, FD_LOCK = 1, FDS_MIN = 1 };
 
 struct reply {
         struct error error;
@@ -100,24 +100,42 @@ static int find_name(const struct image_reader *reader, char ret[IMAGE_NAME_SIZE
         return 0;
 }
 
-/* The lock belongs to the open file, which the monitor gets: it outlives this process. */
-static int open_locked(int store, const char *name, struct error *err)
+static int open_image(int store, const char *name, struct error *err)
 {
-        _cleanup_close_ int dir = openat(store, name,
-                                         O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        struct stat st;
+        int dir = openat(store, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
         if (store < 0 || (dir < 0 && errno == ENOENT))
                 return error_set(
                         err, ENOENT,
                         "there is no image '%s' (make it with 'cloister image build --name %s')",
                         name, name);
-        if (dir < 0)
-                return error_errno(err, errno, "image %s", name);
-        /* Refused while it is being removed; it may also have been removed between the two calls. */
-        if (flock(dir, LOCK_SH | LOCK_NB) < 0 || fstat(dir, &st) < 0 || st.st_nlink == 0)
-                return error_errno(err, ENOENT, "image %s", name);
-        return take_fd(dir);
+        return dir < 0 ? error_errno(err, errno, "image %s", name) : dir;
+}
+
+/*
+ * The lock belongs to the open file, which the monitor gets: it outlives this process. Whoever can
+ * read the store can take this shared lock. The exclusive one that removes an image needs a file
+ * that is open for writing, so that only the store's owner has it (store.h).
+ *
+ * Returns 0 and -1 in *ret where there is no lock to take: the image is used without.
+ */
+static int lock_image(int dir, int *ret, struct error *err)
+{
+        struct flock shared = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+        struct error ignored = {};
+        struct stat st;
+
+        *ret = -1;
+        _cleanup_close_ int lock = open_regular(dir, IMAGE_LOCK, &ignored);
+        if (lock < 0)
+                return 0;
+        if (fcntl(lock, F_OFD_SETLK, &shared) < 0 && (errno == EAGAIN || errno == EACCES))
+                return error_set(err, ENOENT, "it is being removed");
+        /* It may have been removed between the two calls. */
+        if (fstat(lock, &st) < 0 || st.st_nlink == 0)
+                return error_set(err, ENOENT, "it was removed");
+        *ret = take_fd(lock);
+        return 0;
 }
 
 static int read_info(int dir, struct image_info *info, struct error *err)
@@ -139,25 +157,31 @@ static int read_info(int dir, struct image_info *info, struct error *err)
         return r;
 }
 
-static int find(const struct image_reader *reader, struct reply *reply, int fds[FDS])
+/* Returns the number of descriptors. */
+static int find(const struct image_reader *reader, struct reply *reply, int fds[CHILD_TASK_FDS])
 {
         struct error *err = &reply->error;
         int r = find_name(reader, reply->name, err);
 
         if (r < 0)
                 return r;
-        _cleanup_close_ int dir = open_locked(reader->store, reply->name, err);
+        _cleanup_close_ int dir = open_image(reader->store, reply->name, err);
         if (dir < 0)
                 return dir;
-        r = read_info(dir, &reply->info, err);
+        _cleanup_close_ int lock = -1;
+        r = lock_image(dir, &lock, err);
+        if (r >= 0)
+                r = read_info(dir, &reply->info, err);
         if (r < 0)
                 return error_context(err, "image %s", reply->name);
         int root = openat(dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (root < 0)
                 return error_errno(err, errno, "image %s: root", reply->name);
-        fds[FD_DIRECTORY] = take_fd(dir);
         fds[FD_ROOT] = root;
-        return 0;
+        if (lock < 0)
+                return FDS_MIN;
+        fds[FD_LOCK] = take_fd(lock);
+        return FDS_MIN + 1;
 }
 
 static int give_up_privilege(const struct upstream_user *user, struct error *err)
@@ -186,10 +210,11 @@ static size_t run(void *argument, void *data, int fds[CHILD_TASK_FDS])
 
         if (give_up_privilege(reader->user, &reply->error) < 0)
                 return 0;
-        return find(reader, reply, fds) < 0 ? 0 : FDS;
+        int n = find(reader, reply, fds);
+        return n < 0 ? 0 : (size_t)n;
 }
 
-/* Whether a descriptor is the directory `below` of the store. Asks no file system. */
+/* Whether a descriptor is the file `below` of the store. Asks no file system. */
 static bool is_in_store(int fd, int store, const char *below)
 {
         char link[64], real[PATH_MAX], expected[PATH_MAX];
@@ -208,16 +233,16 @@ static bool is_in_store(int fd, int store, const char *below)
 }
 
 /* From the kernel's cache: a file system in user space is not asked. */
-static int stat_directory(int fd, struct statx *ret)
+static int stat_cached(int fd, mode_t type, struct statx *ret)
 {
         if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, ret) < 0)
                 return -errno;
-        return S_ISDIR(ret->stx_mode) ? 0 : -ENOTDIR;
+        return (ret->stx_mode & S_IFMT) == type ? 0 : -EINVAL;
 }
 
 /* Images in use stay locked while this process lives: sessions of a template that has ended may
  * still run in them. */
-static int keep_locked(int dir)
+static int keep_locked(int lock)
 {
         static struct {
                 dev_t device;
@@ -225,7 +250,7 @@ static int keep_locked(int dir)
         } held[LOCKS_MAX];
         static size_t n;
         struct statx st;
-        int r = stat_directory(dir, &st);
+        int r = stat_cached(lock, S_IFREG, &st);
 
         if (r < 0)
                 return r;
@@ -235,7 +260,7 @@ static int keep_locked(int dir)
                         return 0;
         if (n == LOCKS_MAX)
                 return -EMFILE;
-        if (fcntl(dir, F_DUPFD_CLOEXEC, 0) < 0)
+        if (fcntl(lock, F_DUPFD_CLOEXEC, 0) < 0)
                 return -errno;
         held[n].device = device;
         held[n++].inode = st.stx_ino;
@@ -245,16 +270,21 @@ static int keep_locked(int dir)
 static int check_found(const struct reply *reply, int store, const int *fds, size_t n_fds,
                        struct error *err)
 {
-        char root[IMAGE_NAME_SIZE + 8];
+        char root[IMAGE_NAME_SIZE + 8], lock[IMAGE_NAME_SIZE + 8];
+        bool locked = n_fds > FD_LOCK;
         struct statx st;
+        int r = 0;
 
-        if (n_fds != FDS || !image_info_valid(&reply->info))
+        if (n_fds < FDS_MIN || !image_info_valid(&reply->info))
                 return error_set(err, EPROTO, "the image reader sent an answer that is not valid");
         snprintf(root, sizeof(root), "%s/root", reply->name);
-        if (!is_in_store(fds[FD_DIRECTORY], store, reply->name) ||
-            !is_in_store(fds[FD_ROOT], store, root) || stat_directory(fds[FD_ROOT], &st) < 0)
+        snprintf(lock, sizeof(lock), "%s/" IMAGE_LOCK, reply->name);
+        if (!is_in_store(fds[FD_ROOT], store, root) ||
+            stat_cached(fds[FD_ROOT], S_IFDIR, &st) < 0 ||
+            (locked && !is_in_store(fds[FD_LOCK], store, lock)))
                 return error_set(err, EAGAIN, "image %s changed while it was opened", reply->name);
-        int r = keep_locked(fds[FD_DIRECTORY]);
+        if (locked)
+                r = keep_locked(fds[FD_LOCK]);
         return r < 0 ? error_errno(err, -r, "image %s", reply->name) : 0;
 }
 
