@@ -43,6 +43,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -61,11 +62,15 @@ static const char *const namespace_limits[] = {
         "user", "pid", "net", "ipc", "uts", "time", "cgroup",
 };
 
-/* The same as the mounts allow. */
+/* Broker and monitor come first where workers share a cgroup with them. RLIMIT_NICE keeps it. */
+enum { WORKER_NICE = 5 };
+
+/* As the mounts allow, but for /proc: with oom_score_adj and autogroup a worker would set what the
+ * kernel makes of it beside other processes. */
 static const struct landlock_rule landlock_rules[] = {
         {"/", LANDLOCK_EXECUTE | LANDLOCK_READ},
         {"/dev", LANDLOCK_READ | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_DEVICE_IOCTL},
-        {"/proc", LANDLOCK_READ | LANDLOCK_WRITE_FILE},
+        {"/proc", LANDLOCK_READ},
         {"/dev/shm", LANDLOCK_ALL},
         {"/tmp", LANDLOCK_ALL},
         {"/workspace", LANDLOCK_ALL},
@@ -216,6 +221,8 @@ static int enter_worker(struct session *s, int release, struct error *err)
         int r = write_file("/proc/self/oom_score_adj", "1000", err);
         if (r < 0)
                 return r;
+        if (setpriority(PRIO_PROCESS, 0, WORKER_NICE) < 0)
+                return error_errno(err, errno, "setpriority");
         if (chdir(LAYOUT_WORKSPACE) < 0)
                 return error_errno(err, errno, "enter " LAYOUT_WORKSPACE);
         int null = open("/dev/null", O_RDONLY);
@@ -288,9 +295,11 @@ static int become_init(struct session *s, int release, struct error *err)
 /* Steps 1 to 3. */
 static int enter(struct session *s, struct error *err)
 {
-        /* Leaves the monitor's process group, which kill(0, …) would reach, and any terminal. */
-        if (setsid() < 0)
-                return error_errno(err, errno, "setsid");
+        /* Leaves the template's process group, which kill(0, …) would reach. It stays in the
+         * template's session: the kernel gives each session a share of the processor (sched(7)), and
+         * all sandboxes of a template together are to have one. */
+        if (setpgid(0, 0) < 0)
+                return error_errno(err, errno, "setpgid");
         int r = announce(s, err);
         if (r >= 0)
                 r = await_go(err);
