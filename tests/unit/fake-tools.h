@@ -110,7 +110,8 @@ static inline const struct buffer *fake_tools_catalogue(void *data,
 static inline void *fake_tools_wait(void *data, const struct config_profile *profile,
                                     uint32_t timeout_ms, struct tool_call *call)
 {
-        check(!fake_tools.wait);
+        if (fake_tools.wait)
+                return NULL;
         fake_tools.wait = call;
         fake_tools.wait_ms = timeout_ms;
         return call;

@@ -1,0 +1,156 @@
+/*
+ * A session: what a worker sends, in every state. Each line is an event:
+ *
+ *     f TYPE ID PAYLOAD   a frame; TYPE is hexadecimal, ID is added to the number of the running cell
+ *     h LENGTH TYPE FLAGS RESERVED   a header alone
+ *     b BYTES             bytes as they are
+ *     o TEXT              standard output
+ *     c  x                a cell is asked for, or cancelled
+ *     s  d  q  z          the monitor made the sandbox, it ended, its channel was closed, it is frozen
+ *     a  e  w  k          a tool answers, fails; a wait ends; the catalogue changes
+ *     t MS                time passes
+ *
+ * Accepted when the worker was not killed.
+ */
+#include <assert.h>
+
+#include "base/log.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/unit/fake-client.h"
+
+enum { LINE_MAX_BYTES = 65536, EVENTS_MAX = 200 };
+
+static struct fake f;
+static struct end end;
+static struct cell *cell;
+static uint64_t number; /* of the last cell that was sent */
+static int started;     /* sandboxes */
+static bool is_alive;
+
+static void send_some(const void *bytes, size_t n)
+{
+        const char *at = bytes;
+
+        /* What a session that has stopped reading leaves is lost: the next frame is then garbage. */
+        for (int i = 0; n > 0 && i < 50 && f.rpc >= 0; i++) {
+                ssize_t sent = send(f.rpc, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+                at += sent > 0 ? sent : 0;
+                n -= sent > 0 ? (size_t)sent : 0;
+                event_base_loop(f.base, EVLOOP_NONBLOCK);
+        }
+}
+
+static void send_frame(const char *text)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX + 100);
+        unsigned type = 0;
+        int id = 0, used = 0;
+
+        if (sscanf(text, "%x %d %n", &type, &id, &used) < 2 || used == 0)
+                return;
+        assert(frame_append(&b, (uint8_t)type, number + (uint64_t)id, text + used,
+                            strlen(text + used)) == 0);
+        send_some(buffer_bytes(&b), b.length);
+}
+
+static void send_header(const char *text)
+{
+        uint8_t bytes[FRAME_HEADER_SIZE];
+        struct frame_header header = {};
+        unsigned length = 0, type = 0, flags = 0, reserved = 0;
+
+        sscanf(text, "%u %x %x %x", &length, &type, &flags, &reserved);
+        header = (struct frame_header){.length = length,
+                                       .type = (uint8_t)type,
+                                       .flags = (uint8_t)flags,
+                                       .reserved = (uint16_t)reserved};
+        frame_header_encode(&header, bytes);
+        send_some(bytes, sizeof(bytes));
+}
+
+/* The worker reads what it was sent, and so learns the number of the cell. */
+static void read_frames(void)
+{
+        struct frame_header header;
+        const char *payload;
+        struct error err = {};
+        struct pollfd p = {.fd = f.rpc, .events = POLLIN};
+
+        while (f.rpc >= 0 && poll(&p, 1, 0) == 1 && p.revents & POLLIN &&
+               buffer_read_fd(&f.in, f.rpc, 1 << 20) > 0)
+                ;
+        while (frame_peek(&f.in, FRAME_PAYLOAD_MAX, &header, &payload, &err) == 1) {
+                if (header.type == FRAME_EXEC)
+                        number = header.id;
+                buffer_consume(&f.in, frame_size(&header));
+        }
+}
+
+static void handle(char what, const char *rest)
+{
+        bool runs = cell && end.count == 0;
+        int ms = 0;
+
+        if (what == 'f')
+                send_frame(rest);
+        else if (what == 'h')
+                send_header(rest);
+        else if (what == 'b')
+                send_some(rest, strlen(rest));
+        else if (what == 'o' && f.out >= 0)
+                assert(write(f.out, rest, strnlen(rest, 4096)) >= 0);
+        else if (what == 'c' && !runs)
+                cell = ask_on(&f, &end, "default", "1", 1000, rest[0] == 'r');
+        else if (what == 'x' && runs)
+                cell_cancel(cell);
+        else if (what == 's' && !is_alive && f.creates > started)
+                fake_start(&f), is_alive = true, started = f.creates;
+        else if (what == 'd' && is_alive)
+                is_alive = false, fake_end(&f, SIGKILL, 0);
+        else if (what == 'q' && f.rpc >= 0)
+                close(f.rpc), f.rpc = -1;
+        else if (what == 'z' && is_alive)
+                sessions_frozen(f.sessions, f.target);
+        else if (what == 'a' && fake_tools.calls)
+                fake_tools_answer("{\"content\":[]}");
+        else if (what == 'e' && fake_tools.calls)
+                fake_tools_fail("ToolError", "failed", -1, rest[0] == 's');
+        else if (what == 'w' && fake_tools.wait)
+                fake_tools_end_wait();
+        else if (what == 'k')
+                fake_tools_change("{\"servers\":[]}");
+        else if (what == 't' && sscanf(rest, "%d", &ms) == 1 && ms > 0)
+                fake_clock_advance_ms((unsigned)ms % 100000);
+}
+
+bool fuzz_accepts(const uint8_t *data, size_t n)
+{
+        char line[LINE_MAX_BYTES];
+        const char *at = (const char *)data, *last = at + n;
+
+        log_set_level(LOG_LEVEL_ERROR);
+        fake_open(&f);
+        end = (struct end){};
+        cell = NULL;
+        number = 0;
+        started = 0;
+        is_alive = false;
+        for (int i = 0; at < last && i < EVENTS_MAX; i++) {
+                const char *newline = memchr(at, '\n', (size_t)(last - at));
+                size_t length = (size_t)((newline ? newline : last) - at);
+                size_t kept = length < sizeof(line) ? length : sizeof(line) - 1;
+
+                memcpy(line, at, kept);
+                line[kept] = '\0';
+                if (kept > 0)
+                        handle(line[0], kept > 2 ? line + 2 : "");
+                fake_spin(&f);
+                read_frames();
+                at += length + 1;
+        }
+        bool good = f.kills == 0 && started > 0;
+        fake_done(&f);
+        return good;
+}
+
+FUZZ_TARGET
