@@ -85,6 +85,7 @@ struct template_plan {
         uint32_t mode;                       /* enum sandbox_mode */
         uint32_t link;                       /* enum template_link */
         uint32_t loopback;                   /* 1: lo is brought up in each session */
+        uint32_t rlimits;                    /* 1: no control group counts memory */
         uint32_t n_mounts;
         struct template_mount mounts[TEMPLATE_MOUNTS_MAX]; /* none below another */
 };

@@ -8,6 +8,7 @@
  */
 #include <asm/ioctls.h>
 #include <linux/fs.h>
+#include <linux/memfd.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
@@ -29,7 +30,7 @@
 
 const struct filter_rule filter_guest_calls[] = {
         /* memory */
-        {"brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 munlock membarrier "
+        {"brk munmap mremap mprotect madvise msync mincore mlock mlock2 munlock membarrier "
          "pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack",
          ALLOW},
         /* threads and processes */
@@ -56,7 +57,7 @@ const struct filter_rule filter_guest_calls[] = {
         {"read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close "
          "close_range dup dup2 dup3 fcntl flock fsync fdatasync sync_file_range fadvise64 "
          "readahead "
-         "ftruncate fallocate pipe pipe2 eventfd eventfd2 memfd_create poll ppoll select pselect6 "
+         "ftruncate fallocate pipe pipe2 eventfd eventfd2 poll ppoll select pselect6 "
          "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 inotify_init "
          "inotify_init1 inotify_add_watch inotify_rm_watch",
          ALLOW},
@@ -160,6 +161,30 @@ const struct filter_rule filter_guest_arguments[] = {
         {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), IS_NULL(2)}},
         {"setrlimit", FAIL(0), {EQUAL(0, RLIMIT_CORE)}},
         {"prlimit64", FAIL(0), {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), NOT_NULL(2)}},
+        END_OF_RULES,
+};
+
+/* Huge pages come from a pool of the host, which no limit of a sandbox counts. Without a pool the
+ * kernel answers ENOMEM too. */
+const struct filter_rule filter_memory_all[] = {
+        {"mmap", ALLOW, {CLEAR(3, MAP_HUGETLB)}},
+        {"mmap", FAIL(ENOMEM), {SET(3, MAP_HUGETLB)}},
+        {"memfd_create", ALLOW, {CLEAR(1, MFD_HUGETLB)}},
+        END_OF_RULES,
+};
+
+/* Without a control group the monitor counts the memory of a session's processes. Pages of a memfd
+ * and of a shared anonymous mapping can be in no process and stay, so that neither can be made:
+ * shared memory is a file in /dev/shm, whose size is limited. RLIMIT_DATA does not count a mapping
+ * that grows down. */
+const struct filter_rule filter_memory_counted[] = {
+        {"mmap", ALLOW, {CLEAR(3, MAP_HUGETLB | MAP_GROWSDOWN | MAP_SHARED)}},
+        {"mmap", ALLOW, {CLEAR(3, MAP_HUGETLB | MAP_GROWSDOWN | MAP_ANONYMOUS)}},
+        {"mmap", FAIL(ENOMEM), {SET(3, MAP_HUGETLB)}},
+        {"mmap", FAIL(EPERM), {MASKED(3, MAP_HUGETLB | MAP_GROWSDOWN, MAP_GROWSDOWN)}},
+        {"mmap",
+         FAIL(EPERM),
+         {MASKED(3, MAP_HUGETLB | MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS)}},
         END_OF_RULES,
 };
 

@@ -38,6 +38,9 @@
 
 extern const struct filter_rule filter_guest_calls[];     /* worker and template */
 extern const struct filter_rule filter_guest_arguments[]; /* worker and template */
+/* Mappings and memfds: one of these. */
+extern const struct filter_rule filter_memory_all[];
+extern const struct filter_rule filter_memory_counted[];
 extern const struct filter_rule filter_worker_only[];
 extern const struct filter_rule filter_template_only[];
 extern const struct filter_rule filter_template_loopback[]; /* beside filter_template_only */

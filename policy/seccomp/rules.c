@@ -17,6 +17,8 @@ static const char *const kind_names[] = {
         [FILTER_WORKER_LOOPBACK_MOUNTS] = "worker with loopback and mounts",
         [FILTER_TEMPLATE] = "template",
         [FILTER_TEMPLATE_LOOPBACK] = "template with loopback",
+        [FILTER_TEMPLATE_RLIMITS] = "template with rlimits",
+        [FILTER_TEMPLATE_LOOPBACK_RLIMITS] = "template with loopback, rlimits",
         [FILTER_INIT] = "init",
         [FILTER_STUB] = "stub",
         [FILTER_BROKER] = "broker",
@@ -24,20 +26,24 @@ static const char *const kind_names[] = {
 };
 static_assert(ARRAY_SIZE(kind_names) == FILTER_KIND_MAX, "one name per kind");
 
-#define GUEST filter_guest_calls, filter_guest_arguments, filter_socket_options
+#define GUEST    filter_guest_calls, filter_guest_arguments, filter_socket_options
+#define WORKER   GUEST, filter_memory_all, filter_worker_only
+#define TEMPLATE GUEST, filter_template_only
 
 static const struct filter_table tables[] = {
-        [FILTER_WORKER] = {FAIL(ENOSYS), {GUEST, filter_worker_only, filter_sockets_unix}},
-        [FILTER_WORKER_LOOPBACK] = {FAIL(ENOSYS),
-                                    {GUEST, filter_worker_only, filter_sockets_loopback}},
-        [FILTER_WORKER_MOUNTS] = {FAIL(ENOSYS), {GUEST, filter_worker_only, filter_sockets_pairs}},
-        [FILTER_WORKER_LOOPBACK_MOUNTS] = {FAIL(ENOSYS),
-                                           {GUEST, filter_worker_only,
-                                            filter_sockets_loopback_pairs}},
-        [FILTER_TEMPLATE] = {FAIL(ENOSYS), {GUEST, filter_template_only, filter_sockets_unix}},
+        [FILTER_WORKER] = {FAIL(ENOSYS), {WORKER, filter_sockets_unix}},
+        [FILTER_WORKER_LOOPBACK] = {FAIL(ENOSYS), {WORKER, filter_sockets_loopback}},
+        [FILTER_WORKER_MOUNTS] = {FAIL(ENOSYS), {WORKER, filter_sockets_pairs}},
+        [FILTER_WORKER_LOOPBACK_MOUNTS] = {FAIL(ENOSYS), {WORKER, filter_sockets_loopback_pairs}},
+        [FILTER_TEMPLATE] = {FAIL(ENOSYS), {TEMPLATE, filter_memory_all, filter_sockets_unix}},
         [FILTER_TEMPLATE_LOOPBACK] = {FAIL(ENOSYS),
-                                      {GUEST, filter_template_only, filter_sockets_loopback,
+                                      {TEMPLATE, filter_memory_all, filter_sockets_loopback,
                                        filter_template_loopback}},
+        [FILTER_TEMPLATE_RLIMITS] = {FAIL(ENOSYS),
+                                     {TEMPLATE, filter_memory_counted, filter_sockets_unix}},
+        [FILTER_TEMPLATE_LOOPBACK_RLIMITS] = {FAIL(ENOSYS),
+                                              {TEMPLATE, filter_memory_counted,
+                                               filter_sockets_loopback, filter_template_loopback}},
         [FILTER_INIT] = {FAIL(ENOSYS), {filter_init_all}},
         [FILTER_STUB] = {FAIL(ENOSYS), {filter_stub_all}},
         [FILTER_BROKER] = {FAIL(ENOSYS),

@@ -27,6 +27,9 @@ enum filter_kind {
         FILTER_WORKER_LOOPBACK_MOUNTS,
         FILTER_TEMPLATE, /* the worker's, and the set-up of a session */
         FILTER_TEMPLATE_LOOPBACK,
+        FILTER_TEMPLATE_RLIMITS, /* where no control group counts memory: none that belongs to no
+                                    process; also holds for the template's sessions */
+        FILTER_TEMPLATE_LOOPBACK_RLIMITS,
         FILTER_INIT,   /* PID 1 of a sandbox */
         FILTER_STUB,   /* PID 1 of the outer pid namespace: read and exit */
         FILTER_BROKER, /* the broker after its start */
@@ -38,7 +41,7 @@ const char *filter_kind_name(enum filter_kind kind);
 
 enum {
         FILTER_COMPARES_MAX = 3,
-        FILTER_PARTS_MAX = 6,
+        FILTER_PARTS_MAX = 7,
         FILTER_NAME_MAX = 32,
 };
 

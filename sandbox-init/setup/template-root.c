@@ -97,11 +97,18 @@ static int own_namespaces(const struct template_root *t, struct error *err)
         return 0;
 }
 
+/* A shared mapping of /dev/zero is memory of no process, which nothing counts without a control group.
+ * /dev/full reads as zeros too and cannot be mapped. */
+static const char *host_device(const struct template_root *t, const char *name)
+{
+        return t->plan.rlimits && strcmp(name, "zero") == 0 ? "full" : name;
+}
+
 static int make_detached(struct template_root *t, struct error *err)
 {
         for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
                 char path[32];
-                snprintf(path, sizeof(path), "/dev/%s", devices[i]);
+                snprintf(path, sizeof(path), "/dev/%s", host_device(t, devices[i]));
                 t->devices[i] = mount_clone(AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
                                             err);
                 if (t->devices[i] < 0)

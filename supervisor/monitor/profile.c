@@ -224,8 +224,11 @@ static int open_sources(const struct profile *p, int *fds, struct error *err)
 
 static int start_template(struct profile *p, const struct image_found *found, struct error *err)
 {
-        struct template_parts parts = {
-                .image = &found->info, .image_fd = found->root, .profile = p->settings};
+        struct template_parts parts = {.image = &found->info,
+                                       .image_fd = found->root,
+                                       .profile = p->settings,
+                                       .rlimits = cgroups_version(*p->host->cgroups) ==
+                                                  CGROUP_NONE};
         int fresh[CONFIG_MOUNTS_MAX];
         int r = 0;
 

@@ -59,10 +59,11 @@ static enum filter_kind worker_filter(const struct config_profile *settings)
         return settings->n_mounts > 0 ? FILTER_WORKER_MOUNTS : FILTER_WORKER;
 }
 
-static enum filter_kind template_filter(const struct config_profile *settings)
+static enum filter_kind template_filter(const struct config_profile *settings, bool rlimits)
 {
-        return settings->network == CONFIG_NETWORK_LOOPBACK ? FILTER_TEMPLATE_LOOPBACK
-                                                            : FILTER_TEMPLATE;
+        if (settings->network == CONFIG_NETWORK_LOOPBACK)
+                return rlimits ? FILTER_TEMPLATE_LOOPBACK_RLIMITS : FILTER_TEMPLATE_LOOPBACK;
+        return rlimits ? FILTER_TEMPLATE_RLIMITS : FILTER_TEMPLATE;
 }
 
 /* A sandbox gets a sealed copy: it never has a descriptor of the file itself. */
@@ -83,7 +84,7 @@ int template_files_get(struct template_files *files, const struct config_profile
                 enum filter_kind kind;
                 int *fd;
         } filters[] = {
-                {template_filter(settings), &parts->template_filter_fd},
+                {template_filter(settings, parts->rlimits), &parts->template_filter_fd},
                 {worker_filter(settings), &parts->worker_filter_fd},
                 {FILTER_INIT, &parts->init_filter_fd},
                 {FILTER_STUB, &parts->stub_filter_fd},

@@ -4,6 +4,7 @@
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/memfd.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
 #include <seccomp.h>
@@ -292,6 +293,32 @@ static void test_sockets_of_profiles(void)
         check_sockets(FILTER_WORKER_LOOPBACK_MOUNTS, false, true);
 }
 
+/* Memory that belongs to no process can be made only where a control group counts it. */
+static void test_memory_that_rlimits_do_not_count(void)
+{
+        static const enum filter_kind kinds[] = {FILTER_WORKER, FILTER_TEMPLATE,
+                                                 FILTER_TEMPLATE_RLIMITS,
+                                                 FILTER_TEMPLATE_LOOPBACK_RLIMITS};
+
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+                struct program p = compile(kinds[i]);
+                uint32_t refused = i < 2 ? ALLOW : FAIL(EPERM);
+
+                for (unsigned int flags = 0; flags < 0x200; flags++) {
+                        bool shared = flags & MAP_SHARED && flags & MAP_ANONYMOUS;
+                        bool grows = flags & MAP_GROWSDOWN;
+                        check_eq_int(ask(&p, SYS_mmap, 0, 4096, 0, flags | BIT32),
+                                     shared || grows ? refused : ALLOW);
+                        check_eq_int(ask(&p, SYS_mmap, 0, 4096, 0, flags | MAP_HUGETLB),
+                                     FAIL(ENOMEM));
+                }
+                check_eq_int(ask(&p, SYS_memfd_create, 0, MFD_CLOEXEC, 0, 0),
+                             i < 2 ? ALLOW : FAIL(ENOSYS));
+                check_eq_int(ask(&p, SYS_memfd_create, 0, MFD_HUGETLB, 0, 0), FAIL(ENOSYS));
+                free(p.code);
+        }
+}
+
 /* Mounts cannot be moved or changed once the image's code runs. */
 static void test_template_mounts(void)
 {
@@ -454,6 +481,7 @@ int main(void)
         run(test_worker_calls);
         run(test_worker_sockets);
         run(test_sockets_of_profiles);
+        run(test_memory_that_rlimits_do_not_count);
         run(test_template_mounts);
         run(test_worker_clone);
         run(test_worker_arguments);

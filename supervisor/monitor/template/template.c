@@ -338,6 +338,7 @@ static int send_plan(struct template *t, const struct template_parts *parts, str
 
         message.plan.mode = t->host->ids->mode;
         message.plan.link = parts->image->link;
+        message.plan.rlimits = parts->rlimits;
         static_assert(sizeof(message.plan.python) == sizeof(parts->image->python), "same size");
         memcpy(message.plan.python, parts->image->python, sizeof(message.plan.python));
         memcpy(message.plan.libpython, parts->image->libpython, sizeof(message.plan.libpython));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <event2/event.h>
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "policy/config.h"
@@ -23,6 +24,7 @@ struct template_parts {
         int init_fd;
         const struct config_profile *profile; /* preload, network and mounts; NULL: none */
         const int *sources;                   /* O_PATH directories, in the order of its mounts */
+        bool rlimits; /* no control group counts memory: its filter and its /dev are stricter */
         int template_filter_fd, worker_filter_fd, init_filter_fd, stub_filter_fd;
 };
 
