@@ -123,11 +123,13 @@ static int make_detached(struct template_root *t, struct error *err)
         return 0;
 }
 
-/* /dev: a tmpfs with the host's device nodes bound over files, then made read-only. */
+/* /dev: a tmpfs with the host's device nodes bound over files, then made read-only. The nodes' own mounts
+ * allow devices; a node that was made in the tmpfs itself would not work. */
 static int fill_dev(struct template_root *t, struct error *err)
 {
-        _cleanup_close_ int dev = mount_tmpfs_new(64 * 1024, 32, 0755,
-                                                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+        const uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+
+        _cleanup_close_ int dev = mount_tmpfs_new(64 * 1024, 32, 0755, attributes, err);
         if (dev < 0)
                 return dev;
         if (mkdirat(dev, "shm", 01777) < 0)

@@ -228,14 +228,21 @@ const struct cli_command cli_commands[] = {
                 .arguments = "",
                 .summary =
                         "show each layer of the sandbox on this machine, and how to fix what is missing",
-                .options = COMMON | CLI_JSON | CLI_CONFIG,
+                .options = SERVING | CLI_JSON | CLI_ATTACK,
                 .run = cli_doctor,
                 .help = "Tries each layer, and reports it as effective, degraded or missing, with the fix. The\n"
                         "exit status is 1 if no sandbox can be created here.\n"
                         "\n"
+                        "With --attack, code in a sandbox of the profile tries what it must not be able to do:\n"
+                        "system calls, files, namespaces, descriptors, limits and more. The kernel is then asked\n"
+                        "about each process of the sandbox. Each row has the class of the attack\n"
+                        "(docs/isolation.md), what is expected and what was found: held, open or untried (the\n"
+                        "image or the kernel does not allow the attempt). The exit status is 1 if a row is open.\n"
+                        "\n"
                         "Examples:\n"
                         "  cloister doctor\n"
-                        "  cloister doctor --json\n",
+                        "  cloister doctor --json\n"
+                        "  cloister doctor --attack --profile analysis\n",
         },
         {
                 .name = "bench",
@@ -322,6 +329,8 @@ const struct cli_option_text cli_option_texts[] = {
          "stop the code after this time (default: the config's, 120)"},
         {CLI_SERVER, "--server PID",
          "only this server, by the process id that 'cloister sessions' shows"},
+        {CLI_ATTACK, "--attack",
+         "try attacks in a sandbox, and look at its processes from outside"},
         {CLI_ROUNDS, "--rounds N", "number of rounds (10; with --quick, 1)"},
         {CLI_QUICK, "--quick", "few calls: shows that it works, not how fast it is"},
         {CLI_DRY_RUN, "--dry-run", "write nothing, print what would be written"},

@@ -49,6 +49,7 @@ static const struct option {
         {CLI_LINK, 0, "--link", "WAY"},
         {CLI_ROUNDS, 0, "--rounds", "N"},
         {CLI_QUICK, 0, "--quick", NULL},
+        {CLI_ATTACK, 0, "--attack", NULL},
 };
 
 const char *cli_option_name(unsigned option)

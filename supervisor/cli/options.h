@@ -42,6 +42,7 @@ enum cli_option {
         CLI_LINK = 1 << 29,
         CLI_ROUNDS = 1 << 17,
         CLI_QUICK = 1 << 30,
+        CLI_ATTACK = 1U << 31,
 };
 
 /* The parsed command line; all strings are borrowed from argv. */

@@ -55,8 +55,16 @@ int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
         struct monitor_command command;
         struct error error = {};
 
+        unsigned only = o->given & (CLI_PROFILE | CLI_IMAGE | CLI_PYTHON | CLI_STORE);
+        if (only && !(o->given & CLI_ATTACK)) {
+                error_set(&error, EINVAL, "%s needs --attack (see 'cloister doctor --help')",
+                          cli_option_name(only & -only));
+                return cli_fail(2, &error);
+        }
         if (monitor_command_init(&command, "cloister-doctor", NULL, o, &error) < 0)
                 return cli_fail(1, &error);
+        if (o->given & CLI_ATTACK)
+                monitor_command_add(&command, "--attack");
         if (o->given & CLI_JSON)
                 monitor_command_add(&command, "--json");
         return leave(&command, 1);

@@ -8,12 +8,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/config/config-files.h"
+#include "supervisor/doctor/attack.h"
 #include "supervisor/doctor/doctor.h"
 
 struct options {
         const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
-        bool json;
+        bool attack, json;
+        const char *profile, *image, *python, *store;
         int log_level; /* negative: the default */
         const char *log_file;
         int log_format; /* enum log_format */
@@ -46,8 +48,13 @@ static int take_log_format(void *to, const char *value)
 }
 
 static const struct argument arguments[] = {
+        {"--attack", ARGUMENT_FLAG, .offset = offsetof(struct options, attack)},
         {"--config", ARGUMENT_CALL, .take = take_config},
+        {"--image", ARGUMENT_TEXT, .offset = offsetof(struct options, image)},
         {"--json", ARGUMENT_FLAG, .offset = offsetof(struct options, json)},
+        {"--profile", ARGUMENT_TEXT, .offset = offsetof(struct options, profile)},
+        {"--python", ARGUMENT_TEXT, .offset = offsetof(struct options, python)},
+        {"--store", ARGUMENT_TEXT, .offset = offsetof(struct options, store)},
         {"--log-file", ARGUMENT_TEXT, .offset = offsetof(struct options, log_file)},
         {"--log-format", ARGUMENT_CALL, .take = take_log_format},
         {"--log-level", ARGUMENT_CALL, .take = take_log_level},
@@ -80,6 +87,11 @@ int main(int argc, char **argv)
         if (log_open(o.log_file, (enum log_format)o.log_format, &error) < 0) {
                 log_error("%s", error.text);
                 return 1;
+        }
+        if (o.attack) {
+                const struct attack_options attack = {o.configs, o.n_configs, o.profile, o.image,
+                                                      o.python,  o.store,     o.json};
+                return attack_main(&attack);
         }
         return doctor_main(o.json, o.configs, o.n_configs);
 }

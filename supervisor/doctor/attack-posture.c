@@ -1,0 +1,431 @@
+/*
+ * The host's view of a sandbox: what the kernel says about each of its processes.
+ *
+ * All processes below `cloister run` are found by their parents. The sandbox's own are those two pid
+ * namespaces deeper than this process: PID 1 (init) and the worker. The others are the monitor,
+ * which is not confined, the broker, the stub and the template; those three have a pid namespace of
+ * their own too.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/program.h"
+#include "supervisor/doctor/attack.h"
+
+enum { FILE_MAX = 1024 * 1024, TASKS_MAX = 64, PIDS_MAX = 4 * 1024 * 1024 };
+
+struct task {
+        pid_t pid;
+        const char *role; /* the group of its rows; NULL: not confined */
+        char *status, *limits, *mounts;
+};
+
+static char *read_file(const char *path)
+{
+        char *text = NULL;
+        size_t n;
+
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fd_read_whole(fd, FILE_MAX, &text, &n, NULL) < 0)
+                return NULL;
+        return text;
+}
+
+static char *read_of(pid_t pid, const char *name)
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+        return read_file(path);
+}
+
+static void link_of(pid_t pid, const char *name, char ret[256])
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+        ssize_t n = readlink(path, ret, 255);
+        ret[n > 0 ? n : 0] = '\0';
+}
+
+/* The value of a line "Name:\tvalue", cut to size; "" if there is none. */
+static void value_of(const char *text, const char *name, char *ret, size_t size)
+{
+        char mark[64];
+
+        *ret = '\0';
+        snprintf(mark, sizeof(mark), "\n%s:\t", name);
+        const char *at = text ? strstr(text, mark) : NULL;
+        if (at) {
+                at += strlen(mark);
+                snprintf(ret, size, "%.*s", (int)strcspn(at, "\n"), at);
+        }
+}
+
+static int depth(const char *status)
+{
+        char pids[256];
+        int n = 0;
+
+        value_of(status, "NSpid", pids, sizeof(pids));
+        for (const char *p = pids; *p; n++)
+                p += strcspn(p, "\t") + (p[strcspn(p, "\t")] == '\t');
+        return n;
+}
+
+static bool is_first(const char *status)
+{
+        char pids[256];
+
+        value_of(status, "NSpid", pids, sizeof(pids));
+        const char *last = strrchr(pids, '\t');
+        return strcmp(last ? last + 1 : pids, "1") == 0;
+}
+
+/* ---- the rows of one process ---- */
+
+static int add(struct attack_rows *rows, const struct task *t, int number, const char *item,
+               const char *expected, const char *found, bool held)
+{
+        if (!*found)
+                return attack_add(rows, number, t->role, item, expected, "cannot be read",
+                                  ATTACK_UNTRIED);
+        return attack_add(rows, number, t->role, item, expected, found,
+                          held ? ATTACK_HELD : ATTACK_OPEN);
+}
+
+static int check_privileges(struct attack_rows *rows, const struct task *t)
+{
+        static const char *const sets[] = {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"};
+        char found[256];
+        int r = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(sets) && r >= 0; i++) {
+                value_of(t->status, sets[i], found, sizeof(found));
+                r = add(rows, t, 20, sets[i], "0", found, strspn(found, "0") == strlen(found));
+        }
+        value_of(t->status, "Uid", found, sizeof(found));
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        bool ids = sscanf(found, "%u %u %u %u", &a, &b, &c, &d) == 4 && a && a == b && b == c &&
+                   c == d;
+        if (r >= 0)
+                r = add(rows, t, 73, "user ids of the host", "one, not 0", found, ids);
+        value_of(t->status, "Speculation_Store_Bypass", found, sizeof(found));
+        if (r >= 0)
+                r = add(rows, t, 127, "speculative store bypass", "not left to it", found,
+                        strcmp(found, "thread vulnerable") != 0);
+        return r;
+}
+
+static int check_filter(struct attack_rows *rows, const struct task *t, int filters)
+{
+        char found[64], expected[32];
+
+        value_of(t->status, "NoNewPrivs", found, sizeof(found));
+        int r = add(rows, t, 20, "no_new_privs", "1", found, strcmp(found, "1") == 0);
+        value_of(t->status, "Seccomp", found, sizeof(found));
+        if (r >= 0)
+                r = add(rows, t, 67, "seccomp mode", "2 (filter)", found, strcmp(found, "2") == 0);
+        value_of(t->status, "Seccomp_filters", found, sizeof(found));
+        snprintf(expected, sizeof(expected), "%d or more", filters);
+        /* The line exists since Linux 5.9. */
+        if (r >= 0 && *found)
+                r = add(rows, t, 67, "seccomp filters", expected, found, atoi(found) >= filters);
+        return r;
+}
+
+static int check_namespaces(struct attack_rows *rows, const struct task *t,
+                            const char *const *kinds)
+{
+        char name[32], own[256], found[256];
+        int r = 0;
+
+        for (; *kinds && r >= 0; kinds++) {
+                snprintf(name, sizeof(name), "ns/%s", *kinds);
+                link_of(getpid(), name, own);
+                if (!*own)
+                        continue; /* not in this kernel */
+                link_of(t->pid, name, found);
+                const char *text = !*found ? "" : strcmp(found, own) == 0 ? "the caller's" : "own";
+                r = add(rows, t, 19, name, "not the caller's", text, strcmp(text, "own") == 0);
+        }
+        return r;
+}
+
+/* The hard limit in a line of /proc/PID/limits; "" if there is none. */
+static void hard_limit(const struct task *t, const char *name, char ret[32])
+{
+        const char *line = t->limits ? strstr(t->limits, name) : NULL;
+
+        *ret = '\0';
+        if (line)
+                sscanf(line + strlen(name), "%*s %31s", ret);
+}
+
+static int check_limits(struct attack_rows *rows, const struct task *t)
+{
+        static const struct {
+                int number;
+                const char *name;
+                unsigned long most;
+        } table[] = {{17, "Max core file size", 1},
+                     {78, "Max open files", 65536},
+                     {83, "Max locked memory", 8 << 20}};
+        char found[32], expected[64], processes[32], data[32];
+        int r = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(table) && r >= 0; i++) {
+                hard_limit(t, table[i].name, found);
+                snprintf(expected, sizeof(expected), "at most %lu", table[i].most);
+                r = add(rows, t, table[i].number, table[i].name, expected, found,
+                        strcmp(found, "unlimited") != 0 &&
+                                strtoul(found, NULL, 10) <= table[i].most);
+        }
+        _cleanup_free_ char *own = read_of(getpid(), "cgroup"), *group = read_of(t->pid, "cgroup");
+        hard_limit(t, "Max processes", processes);
+        hard_limit(t, "Max data size", data);
+        bool grouped = own && group && strcmp(own, group) != 0;
+        bool each = *processes && strcmp(processes, "unlimited") != 0 &&
+                    strcmp(data, "unlimited") != 0;
+        if (r >= 0)
+                r = add(rows, t, 68, "memory and processes", "a group, or limits of each",
+                        grouped ? "a control group"
+                        : each  ? "limits of each process"
+                                : "no limit",
+                        grouped || each);
+        return r;
+}
+
+/* Whether a file is one of our executables, as the host starts them. */
+static bool is_ours(const struct stat *st)
+{
+        static const char *const names[] = {"cloister",        "cloister-init",
+                                            "cloister-worker", "cloister-monitor",
+                                            "cloister-broker", "cloister-doctor"};
+        char path[4096];
+        struct stat ours;
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                if (program_path(names[i], path, sizeof(path), NULL) >= 0 &&
+                    stat(path, &ours) == 0 && ours.st_dev == st->st_dev &&
+                    ours.st_ino == st->st_ino)
+                        return true;
+        }
+        return false;
+}
+
+static int check_program(struct attack_rows *rows, const struct task *t)
+{
+        char path[64], link[256];
+        struct stat st;
+
+        snprintf(path, sizeof(path), "/proc/%d/exe", t->pid);
+        link_of(t->pid, "exe", link);
+        bool host = *link && stat(path, &st) == 0 && is_ours(&st);
+        return add(rows, t, 1, "program", "no file of Cloister's", link, !host);
+}
+
+static bool belongs_inside(const struct stat *st, const char *link)
+{
+        if (S_ISDIR(st->st_mode) || S_ISBLK(st->st_mode))
+                return false;
+        if (S_ISCHR(st->st_mode))
+                return strcmp(link, "/dev/null") == 0;
+        return !S_ISREG(st->st_mode) || strncmp(link, "/memfd:", 7) == 0;
+}
+
+static int check_descriptors(struct attack_rows *rows, const struct task *t)
+{
+        char path[64], name[300], link[256], found[256] = "none";
+        struct stat st;
+
+        snprintf(path, sizeof(path), "/proc/%d/fd", t->pid);
+        DIR *dir = opendir(path);
+        if (!dir)
+                return add(rows, t, 2, "files and folders held", "none", "", false);
+        for (struct dirent *e; (e = readdir(dir));) {
+                if (!isdigit((unsigned char)e->d_name[0]))
+                        continue;
+                snprintf(name, sizeof(name), "fd/%.200s", e->d_name);
+                link_of(t->pid, name, link);
+                if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && !belongs_inside(&st, link))
+                        snprintf(found, sizeof(found), "%.20s=%.200s", e->d_name, link);
+        }
+        closedir(dir);
+        return add(rows, t, 2, "files and folders held", "none", found, strcmp(found, "none") == 0);
+}
+
+static bool has(const char *options, const char *option)
+{
+        size_t n = strlen(option);
+
+        for (const char *p = options; (p = strstr(p, option)); p += n) {
+                if ((p == options || p[-1] == ',') && (p[n] == ',' || p[n] == '\0'))
+                        return true;
+        }
+        return false;
+}
+
+static int check_mounts(struct attack_rows *rows, const struct task *t)
+{
+        char target[256], options[256], loose[256] = "none", root[8] = "";
+        size_t n = 0;
+
+        for (const char *line = t->mounts; line && *line; n++) {
+                if (sscanf(line, "%*s %*s %*s %*s %255s %255s", target, options) == 2) {
+                        bool node = strncmp(target, "/dev/", 5) == 0 &&
+                                    strcmp(target, "/dev/shm") != 0;
+                        if (!has(options, "nosuid") || (!node && !has(options, "nodev")))
+                                snprintf(loose, sizeof(loose), "%s", target);
+                        if (strcmp(target, "/") == 0)
+                                snprintf(root, sizeof(root), "%s",
+                                         has(options, "ro") ? "ro" : "rw");
+                }
+                line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n');
+        }
+        int r = add(rows, t, 32, "mounts without nosuid, nodev", "none", n > 0 ? loose : "",
+                    strcmp(loose, "none") == 0);
+        return r < 0 ? r : add(rows, t, 40, "the root", "ro", root, strcmp(root, "ro") == 0);
+}
+
+/* The session id, a field of /proc/PID/stat; 0: a session of another pid namespace. */
+static int session_of(pid_t pid)
+{
+        _cleanup_free_ char *stat = read_of(pid, "stat");
+        const char *rest = stat ? strrchr(stat, ')') : NULL;
+        int session = -1;
+
+        if (rest)
+                sscanf(rest + 1, " %*c %*d %*d %d", &session);
+        return session;
+}
+
+static int check_life(struct attack_rows *rows, const struct task *t)
+{
+        _cleanup_free_ char *score = read_of(t->pid, "oom_score_adj");
+        bool worker = strcmp(t->role, "worker") == 0;
+
+        if (score)
+                score[strcspn(score, "\n")] = '\0';
+        int r = add(rows, t, 68, "oom_score_adj", worker ? "1000" : "below the worker's",
+                    score ? score : "", score && (atoi(score) == 1000) == worker);
+        bool own = session_of(t->pid) != session_of(getpid());
+        return r < 0 ? r
+                     : add(rows, t, 6, "session", "not the caller's", own ? "own" : "the caller's",
+                           own);
+}
+
+static int check_sandboxed(struct attack_rows *rows, const struct task *t)
+{
+        static const char *const all[] = {"cgroup", "ipc",  "mnt", "net", "pid",
+                                          "time",   "user", "uts", NULL};
+        int (*const checks[])(struct attack_rows *, const struct task *) = {
+                check_privileges,  check_limits, check_program,
+                check_descriptors, check_mounts, check_life};
+        int r = check_filter(rows, t, strcmp(t->role, "worker") == 0 ? 2 : 1);
+
+        if (r >= 0)
+                r = check_namespaces(rows, t, all);
+        for (size_t i = 0; i < ARRAY_SIZE(checks) && r >= 0; i++)
+                r = checks[i](rows, t);
+        return r;
+}
+
+/* The broker, the stub and the template. */
+static int check_supporting(struct attack_rows *rows, const struct task *t)
+{
+        static const char *const some[] = {"user", "pid", NULL};
+
+        int r = check_filter(rows, t, 1);
+        return r < 0 ? r : check_namespaces(rows, t, some);
+}
+
+/* ---- which processes there are ---- */
+
+static pid_t parent_of(pid_t pid)
+{
+        _cleanup_free_ char *stat = read_of(pid, "stat");
+        const char *rest = stat ? strrchr(stat, ')') : NULL;
+        int parent = 0;
+
+        if (rest)
+                sscanf(rest + 1, " %*c %d", &parent);
+        return parent;
+}
+
+static bool is_below(pid_t pid, pid_t ancestor)
+{
+        for (int i = 0; i < 64 && pid > 1; i++) {
+                pid = parent_of(pid);
+                if (pid == ancestor)
+                        return true;
+        }
+        return false;
+}
+
+static const char *role_of(const char *status, int own_depth)
+{
+        int levels = depth(status) - own_depth;
+
+        if (levels >= 2)
+                return is_first(status) ? "init" : "worker";
+        if (levels < 1)
+                return NULL;
+        if (strncmp(status, "Name:\tcloister-broker\n", 22) == 0)
+                return "broker";
+        return is_first(status) ? "stub" : "template";
+}
+
+static int check_task(struct attack_rows *rows, pid_t pid, int own_depth, size_t *sandboxed)
+{
+        struct task t = {.pid = pid};
+        _cleanup_free_ char *status = read_of(pid, "status"), *limits = read_of(pid, "limits");
+        _cleanup_free_ char *mounts = read_of(pid, "mountinfo");
+
+        if (!status)
+                return 0; /* it has ended */
+        t.status = status;
+        t.limits = limits;
+        t.mounts = mounts;
+        t.role = role_of(status, own_depth);
+        if (!t.role)
+                return 0;
+        if (strcmp(t.role, "init") != 0 && strcmp(t.role, "worker") != 0)
+                return check_supporting(rows, &t);
+        ++*sandboxed;
+        return check_sandboxed(rows, &t);
+}
+
+int attack_posture(struct attack_rows *rows, pid_t pid, struct error *err)
+{
+        _cleanup_free_ char *status = read_of(getpid(), "status");
+        int own_depth = depth(status);
+        size_t n = 0, sandboxed = 0;
+        int r = 0;
+
+        DIR *dir = opendir("/proc");
+        if (!dir)
+                return error_errno(err, errno, "open /proc");
+        for (struct dirent *e; r >= 0 && n < TASKS_MAX && (e = readdir(dir));) {
+                pid_t task = (pid_t)strtol(e->d_name, NULL, 10);
+                if (task > 0 && is_below(task, pid)) {
+                        r = check_task(rows, task, own_depth, &sandboxed);
+                        n++;
+                }
+        }
+        closedir(dir);
+        if (r < 0)
+                return error_errno(err, -r, "look at the sandbox's processes");
+        return sandboxed < 2 ? error_set(err, ESRCH,
+                                         "the processes of the sandbox cannot be seen in /proc")
+                             : 0;
+}

@@ -1,0 +1,159 @@
+/* The rows of the battery: taken from the probe's lines, printed as a table or as JSON. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "supervisor/doctor/attack.h"
+
+enum { REPORT_MAX = 4 * 1024 * 1024, FIELDS = 7 };
+
+static const char *const verdict_names[] = {
+        [ATTACK_HELD] = "held", [ATTACK_OPEN] = "open", [ATTACK_UNTRIED] = "untried"};
+static_assert(ARRAY_SIZE(verdict_names) == ATTACK_VERDICT_MAX, "a name for each verdict");
+
+void attack_rows_done(struct attack_rows *rows)
+{
+        free(rows->items);
+        *rows = (struct attack_rows){};
+}
+
+/* The text may come from the sandbox: it must not control a terminal. */
+static void copy(char *to, size_t size, const char *text)
+{
+        snprintf(to, size, "%s", text);
+        for (; *to; to++) {
+                if (*to == '\t')
+                        *to = ' ';
+                else if (*to < 0x20 || *to >= 0x7f)
+                        *to = '?';
+        }
+}
+
+int attack_add(struct attack_rows *rows, int number, const char *group, const char *item,
+               const char *expected, const char *found, enum attack_verdict verdict)
+{
+        if (rows->n == ATTACK_ROWS_MAX)
+                return -E2BIG;
+        if (!rows->items)
+                rows->items = calloc(ATTACK_ROWS_MAX, sizeof(*rows->items));
+        if (!rows->items)
+                return -ENOMEM;
+        struct attack_row *row = &rows->items[rows->n++];
+        row->number = number;
+        row->verdict = verdict;
+        rows->of[verdict]++;
+        copy(row->group, sizeof(row->group), group);
+        copy(row->item, sizeof(row->item), item);
+        copy(row->expected, sizeof(row->expected), expected);
+        copy(row->found, sizeof(row->found), found);
+        return 0;
+}
+
+/* Cuts the line at its tabs. Returns the number of fields, FIELDS + 1 for too many. */
+static size_t split(char *line, char *fields[FIELDS])
+{
+        size_t n = 0;
+
+        for (char *next = line; next; n++) {
+                char *field = strsep(&next, "\t");
+                if (n == FIELDS)
+                        return n + 1;
+                fields[n] = field;
+        }
+        return n;
+}
+
+int attack_take_line(struct attack_rows *rows, char *line, size_t *count)
+{
+        char *fields[FIELDS];
+        size_t n = split(line, fields);
+
+        if (n == 2 && strcmp(fields[0], "end") == 0) {
+                *count = strtoul(fields[1], NULL, 10);
+                return 1;
+        }
+        if (n != FIELDS || strcmp(fields[0], "row") != 0)
+                return -EPROTO;
+        for (size_t i = 0; i < ARRAY_SIZE(verdict_names); i++) {
+                if (strcmp(fields[6], verdict_names[i]) == 0)
+                        return attack_add(rows, (int)strtol(fields[1], NULL, 10), fields[2],
+                                          fields[3], fields[4], fields[5], (enum attack_verdict)i);
+        }
+        return -EPROTO;
+}
+
+static int flush(struct buffer *b, int r)
+{
+        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(b), b->length);
+}
+
+int attack_print_table(const struct attack_rows *rows, const char *profile, bool colour)
+{
+        static const char *const colours[] = {"\033[32m", "\033[31m", "\033[33m"};
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
+        int r = buffer_printf(&b, "%5s  %-44s  %-26s  %-26s\n", "class", "item", "expected",
+                              "found");
+
+        for (size_t i = 0; i < rows->n && r >= 0; i++) {
+                const struct attack_row *row = &rows->items[i];
+                char item[sizeof(row->group) + sizeof(row->item) + 2];
+                snprintf(item, sizeof(item), "%s: %s", row->group, row->item);
+                r = buffer_printf(&b, "%5d  %-44s  %-26s  %-26s  %s%s%s\n", row->number, item,
+                                  row->expected, row->found, colour ? colours[row->verdict] : "",
+                                  verdict_names[row->verdict], colour ? "\033[0m" : "");
+        }
+        if (r >= 0)
+                r = buffer_printf(&b, "\nProfile %s: %zu held, %zu open, %zu untried.\n", profile,
+                                  rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN],
+                                  rows->of[ATTACK_UNTRIED]);
+        return flush(&b, r);
+}
+
+static int json_member(struct buffer *b, const char *name, const char *text)
+{
+        int r = buffer_printf(b, ", \"%s\": ", name);
+
+        return r < 0 ? r : json_append_string(b, text, strlen(text));
+}
+
+static int json_row(struct buffer *b, const struct attack_row *row, bool first)
+{
+        int r = buffer_printf(b, "%s\n  {\"class\": %d", first ? "" : ",", row->number);
+
+        if (r >= 0)
+                r = json_member(b, "group", row->group);
+        if (r >= 0)
+                r = json_member(b, "item", row->item);
+        if (r >= 0)
+                r = json_member(b, "expected", row->expected);
+        if (r >= 0)
+                r = json_member(b, "found", row->found);
+        if (r >= 0)
+                r = json_member(b, "verdict", verdict_names[row->verdict]);
+        return r < 0 ? r : buffer_printf(b, "}");
+}
+
+int attack_print_json(const struct attack_rows *rows, const char *profile)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
+        int r = buffer_printf(&b, "{\"held\": %zu, \"open\": %zu, \"untried\": %zu",
+                              rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN],
+                              rows->of[ATTACK_UNTRIED]);
+
+        if (r >= 0)
+                r = json_member(&b, "profile", profile);
+        if (r >= 0)
+                r = buffer_printf(&b, ", \"rows\": [");
+        for (size_t i = 0; i < rows->n && r >= 0; i++)
+                r = json_row(&b, &rows->items[i], i == 0);
+        if (r >= 0)
+                r = buffer_printf(&b, "\n]}\n");
+        return flush(&b, r);
+}

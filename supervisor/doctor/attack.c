@@ -1,0 +1,316 @@
+/* Runs the probe in a sandbox, by `cloister run`, and reports. */
+#include "supervisor/doctor/attack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/program.h"
+#include "supervisor/config/config-files.h"
+#include "supervisor/monitor/ids/ids.h"
+
+enum {
+        SCRIPT_MAX = 256 * 1024,
+        LINE_MAX_BYTES = 4096,
+        BATTERY_S = 120, /* the image may have to be built first */
+        END_S = 20,
+        HOLD_S = 60,
+        WORDS_MAX = 2 * CONFIG_PATHS_MAX + 16,
+};
+
+#define MARKER_NAME "CLOISTER_ATTACK_MARKER"
+
+static const unsigned char probe[] = {
+#include "supervisor/doctor/probe.inc"
+};
+
+struct battery {
+        const struct attack_options *options;
+        struct config *config;
+        const struct config_profile *profile; /* of config */
+        char marker[40];
+        pid_t pid; /* of `cloister run`; 0: not started */
+        int output;
+        struct buffer in;
+        struct attack_rows rows;
+};
+
+/* ---- the script: what is expected, then the probe ---- */
+
+static int append_namespaces(struct buffer *b)
+{
+        static const char *const kinds[] = {"cgroup", "ipc",  "mnt",  "net",
+                                            "pid",    "time", "user", "uts"};
+        int r = buffer_printf(b, "EXPECTED = {\"namespaces\": {");
+
+        for (size_t i = 0; i < ARRAY_SIZE(kinds) && r >= 0; i++) {
+                char path[64], link[64] = "";
+                snprintf(path, sizeof(path), "/proc/self/ns/%s", kinds[i]);
+                /* A kind that the kernel does not have is left out. */
+                if (readlink(path, link, sizeof(link) - 1) > 0)
+                        r = buffer_printf(b, "\"%s\": \"%s\", ", kinds[i], link);
+        }
+        return r < 0 ? r : buffer_printf(b, "}, ");
+}
+
+/* Mirrors policy/seccomp/rules-sockets.c. */
+static const char *families(const struct config_profile *p)
+{
+        if (p->network == CONFIG_NETWORK_LOOPBACK)
+                return p->n_mounts > 0 ? "[2, 10]" : "[1, 2, 10]";
+        return p->n_mounts > 0 ? "[]" : "[1]";
+}
+
+static int append_mounts(struct buffer *b, const struct config_profile *p)
+{
+        int r = buffer_printf(b, "\"mounts\": {");
+
+        for (size_t i = 0; i < p->n_mounts && r >= 0; i++) {
+                const char *target = p->mounts[i].target;
+                r = json_append_string(b, target, strlen(target));
+                if (r >= 0)
+                        r = buffer_printf(b, ": \"%s\", ", p->mounts[i].writable ? "rw" : "ro");
+        }
+        return r < 0 ? r : buffer_printf(b, "}, ");
+}
+
+static int append_expected(struct buffer *b, const struct battery *battery)
+{
+        const struct config_profile *p = battery->profile;
+        struct limits limits = p->limits;
+        char host[256] = "";
+
+        limits_fit(&limits);
+        gethostname(host, sizeof(host) - 1);
+        int r = append_namespaces(b);
+        if (r >= 0)
+                r = buffer_printf(b, "\"hostname\": ");
+        if (r >= 0)
+                r = json_append_string(b, host, strlen(host));
+        if (r >= 0)
+                r = buffer_printf(b, ", \"marker\": \"%s\", \"families\": %s, \"hold\": %d, ",
+                                  battery->marker, families(p), HOLD_S);
+        if (r >= 0)
+                r = append_mounts(b, p);
+        if (r >= 0)
+                r = buffer_printf(b,
+                                  "\"processes\": %u, \"bytes\": {\"/tmp\": %llu, "
+                                  "\"/workspace\": %llu, \"/dev/shm\": %llu}}\n",
+                                  limits.pids, (unsigned long long)limits.tmp,
+                                  (unsigned long long)limits.workspace,
+                                  (unsigned long long)limits.shm);
+        return r;
+}
+
+static int make_script(const struct battery *battery, struct error *err)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(SCRIPT_MAX);
+
+        int r = append_expected(&b, battery);
+        if (r >= 0)
+                r = buffer_append(&b, probe, sizeof(probe) - 1);
+        if (r < 0)
+                return error_errno(err, -r, "make the probe");
+        return fd_sealed("probe", buffer_bytes(&b), b.length, err);
+}
+
+/* ---- the config ---- */
+
+static int read_config(struct battery *battery, struct error *err)
+{
+        const struct attack_options *o = battery->options;
+        struct config_files *files = NULL;
+        struct ids ids;
+
+        battery->config = config_new();
+        if (!battery->config)
+                return error_errno(err, ENOMEM, "read the config");
+        bool trusted_only = ids_choose(0, 0, 2, &ids, NULL) < 0 ? geteuid() == 0
+                                                                : ids.mode != SANDBOX_ROOTLESS;
+        int r = config_files_open(o->configs, o->n_configs, trusted_only, NULL, battery->config,
+                                  &files, err);
+        if (r >= 0)
+                r = config_finish(battery->config, err);
+        config_files_free(files);
+        if (r >= 0 && o->profile)
+                r = config_find_profile(battery->config, o->profile, err);
+        if (r < 0)
+                return r;
+        battery->profile = o->profile ? &battery->config->profiles[r]
+                                      : config_usual_profile(battery->config);
+        return battery->profile ? 0 : error_set(err, ENOENT, "the config has no profile");
+}
+
+/* ---- the run ---- */
+
+static void add_option(const char **words, size_t *n, const char *option, const char *value)
+{
+        if (!value)
+                return;
+        words[(*n)++] = option;
+        words[(*n)++] = value;
+}
+
+static void exec_run(const struct battery *battery, const char *path, int script, int output)
+{
+        const struct attack_options *o = battery->options;
+        const char *words[WORDS_MAX + 1] = {"cloister", "run", "-"};
+        char timeout[16];
+        size_t n = 3;
+
+        snprintf(timeout, sizeof(timeout), "%d", BATTERY_S);
+        for (size_t i = 0; i < o->n_configs; i++)
+                add_option(words, &n, "--config", o->configs[i]);
+        add_option(words, &n, "--profile", o->profile);
+        add_option(words, &n, "--image", o->image);
+        add_option(words, &n, "--python", o->python);
+        add_option(words, &n, "--store", o->store);
+        add_option(words, &n, "--timeout", timeout);
+        setenv(MARKER_NAME, battery->marker, 1);
+        if (dup2(script, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0)
+                execv(path, (char *const *)words);
+        _exit(127);
+}
+
+static int start(struct battery *battery, struct error *err)
+{
+        char path[4096];
+        int pipes[2];
+
+        int r = program_path("cloister", path, sizeof(path), err);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int script = make_script(battery, err);
+        if (script < 0)
+                return script;
+        if (pipe2(pipes, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "start the probe");
+        battery->pid = fork();
+        if (battery->pid == 0)
+                exec_run(battery, path, script, pipes[1]);
+        int code = errno;
+        close(pipes[1]);
+        battery->output = pipes[0];
+        return battery->pid < 0 ? error_errno(err, code, "start the probe") : 0;
+}
+
+/* Takes whole lines. Returns as attack_take_line(), 0 if there is no whole line. */
+static int take_lines(struct battery *battery, size_t *count, struct error *err)
+{
+        struct buffer *in = &battery->in;
+        char *end;
+        int r = 0;
+
+        while (r == 0 && in->length > 0 && (end = memchr(buffer_bytes(in), '\n', in->length))) {
+                char *line = buffer_bytes(in);
+                char text[128];
+                *end = '\0';
+                snprintf(text, sizeof(text), "%s", line);
+                size_t n = (size_t)(end - line) + 1;
+                r = attack_take_line(&battery->rows, line, count);
+                buffer_consume(in, n);
+                if (r < 0)
+                        error_set(err, -r, "the probe answered: %s", text);
+        }
+        return r;
+}
+
+static int read_rows(struct battery *battery, struct error *err)
+{
+        uint64_t deadline = clock_ms() + BATTERY_S * 1000;
+        size_t count = 0;
+        int r = 0;
+
+        while (r == 0) {
+                struct pollfd p = {.fd = battery->output, .events = POLLIN};
+                int64_t left = (int64_t)(deadline - clock_ms());
+                if (left <= 0)
+                        return error_set(err, ETIMEDOUT, "the probe did not end in %d s",
+                                         BATTERY_S);
+                if (poll(&p, 1, (int)left) <= 0)
+                        continue;
+                ssize_t n = buffer_read_fd(&battery->in, battery->output, LINE_MAX_BYTES);
+                if (n < 0)
+                        return error_errno(err, (int)-n, "read the probe's rows");
+                if (n == 0)
+                        return error_set(err, EPROTO,
+                                         "the sandbox ended before the probe did (rows: %zu)",
+                                         battery->rows.n);
+                r = take_lines(battery, &count, err);
+        }
+        if (r > 0 && count != battery->rows.n)
+                return error_set(err, EPROTO, "the probe's rows are incomplete: %zu of %zu",
+                                 battery->rows.n, count);
+        return r < 0 ? r : 0;
+}
+
+/* SIGTERM, which `cloister run` passes on; then SIGKILL. */
+static void stop(struct battery *battery)
+{
+        if (battery->pid <= 0)
+                return;
+        kill(battery->pid, SIGTERM);
+        for (int i = 0; i < END_S * 100; i++) {
+                if (waitpid(battery->pid, NULL, WNOHANG) != 0)
+                        return;
+                usleep(10000);
+        }
+        kill(battery->pid, SIGKILL);
+        waitpid(battery->pid, NULL, 0);
+}
+
+static int run(struct battery *battery, struct error *err)
+{
+        unsigned char random[16];
+
+        if (getrandom(random, sizeof(random), 0) != sizeof(random))
+                return error_errno(err, errno, "getrandom");
+        for (size_t i = 0; i < sizeof(random); i++)
+                snprintf(battery->marker + 2 * i, 3, "%02x", random[i]);
+        int r = read_config(battery, err);
+        if (r >= 0)
+                r = start(battery, err);
+        if (r >= 0)
+                r = read_rows(battery, err);
+        if (r >= 0)
+                r = attack_posture(&battery->rows, battery->pid, err);
+        stop(battery);
+        return r;
+}
+
+int attack_main(const struct attack_options *options)
+{
+        struct battery battery = {.options = options, .output = -1, .in = BUFFER_INIT(1024 * 1024)};
+        struct error error = {};
+
+        int r = run(&battery, &error);
+        if (r < 0) {
+                log_error("doctor --attack: %s", error.text);
+        } else {
+                const char *name = battery.profile->name;
+                r = options->json ? attack_print_json(&battery.rows, name)
+                                  : attack_print_table(&battery.rows, name, isatty(STDOUT_FILENO));
+                if (r < 0)
+                        log_error("doctor --attack: the report cannot be written");
+        }
+        bool failed = r < 0 || battery.rows.of[ATTACK_OPEN] > 0;
+        if (battery.output >= 0)
+                close(battery.output);
+        buffer_done(&battery.in);
+        attack_rows_done(&battery.rows);
+        config_free(battery.config);
+        return failed;
+}

@@ -1,0 +1,115 @@
+"""`cloister doctor --attack`: what it finds in each kind of profile, and that it finds what is open."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import harness
+
+
+class Battery(harness.Case):
+    def attack(self, *args, status=0):
+        done = self.run_cloister("doctor", "--attack", "--json", *args, timeout=120)
+        self.assertEqual(done.returncode, status, (done.stdout[-2000:], done.stderr))
+        return json.loads(done.stdout) if done.stdout else done.stderr.decode()
+
+    def found(self, report, item, group=None):
+        rows = [r for r in report["rows"] if r["item"] == item and group in (None, r["group"])]
+        self.assertTrue(rows, item)
+        return rows
+
+    def test_nothing_is_open_in_the_default_profile(self):
+        report = self.attack("--config", self.config())
+        self.assertEqual([r for r in report["rows"] if r["verdict"] != "held" and "cannot be read" not in r["found"]], [])
+        self.assertEqual((report["open"], report["profile"]), (0, "default"))
+        self.assertGreater(report["held"], 280)
+        self.assertEqual(len(report["rows"]), report["held"] + report["untried"])
+        groups = {r["group"] for r in report["rows"]}
+        self.assertGreaterEqual(groups, {"system calls", "files", "namespaces", "descriptors", "identity", "image", "limits", "mounts",
+                                         "processes", "sockets", "init", "worker", "broker", "stub", "template"})
+
+    def test_the_expectation_is_the_profiles(self):
+        """A writable directory and the loopback network are what these profiles ask for; the rows say so."""
+        folder = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, folder)
+        if harness.ROOT:
+            os.chmod(folder, 0o755)
+        config = self.config(profiles={
+            "mounted": {"mounts": [{"source": folder, "target": "/mounted", "mode": "ro"}]}, "loopback": {"network": "loopback"},
+        })
+        report = self.attack("--config", config, "--profile", "mounted")
+        self.assertEqual(report["profile"], "mounted")
+        self.assertEqual(self.found(report, "/mounted")[0]["found"], "ro")
+        self.assertEqual(self.found(report, "address families")[0]["expected"], "none")
+        report = self.attack("--config", config, "--profile", "loopback")
+        self.assertEqual(self.found(report, "address families")[0]["found"], "[1, 2, 10]")
+
+    def test_a_table(self):
+        done = self.run_cloister("doctor", "--attack", "--config", self.config())
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:])
+        self.assertRegex(done.stdout.decode(), r"(?m)^ +4  system calls: ptrace +EPERM or ENOSYS +EPERM +held$")
+        self.assertRegex(done.stdout.decode(), r"\nProfile default: \d+ held, 0 open, \d+ untried\.\n$")
+
+    def test_mistakes(self):
+        done = self.run_cloister("doctor", "--profile", "x")
+        self.assertEqual((done.returncode, b"--profile needs --attack" in done.stderr), (2, True), done.stderr)
+        message = self.attack("--config", self.config(), "--profile", "absent", status=1)
+        self.assertIn("absent", message)
+
+
+class Mutations(harness.Case):
+    """Cloister with something open: the programs are copied, and `cloister run` is replaced by one that changes the rows."""
+
+    def doctored(self, change):
+        """A copy of the programs, whose run passes its output through sed."""
+        folder = self.path("programs")
+        os.mkdir(folder)
+        for name in os.listdir(harness.BUILD):
+            if name.startswith("cloister-") and os.path.isfile(f"{harness.BUILD}/{name}"):
+                os.symlink(f"{harness.BUILD}/{name}", f"{folder}/{name}")
+        os.unlink(f"{folder}/cloister-doctor")
+        shutil.copy2(f"{harness.BUILD}/cloister-doctor", folder)
+        with open(f"{folder}/cloister", "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\n[ \"$1\" = run ] || exit 9\n{change}\n")
+        os.chmod(f"{folder}/cloister", 0o755)
+        return folder
+
+    def attack_with(self, change, status=1):
+        folder = self.doctored(change)
+        done = subprocess.run([f"{folder}/cloister-doctor", "--attack", "--json", "--config", self.config()], env=harness.environment(), capture_output=True,
+                              timeout=120, check=False, cwd=self.dir)
+        self.assertEqual(done.returncode, status, (done.stdout[-500:], done.stderr))
+        return json.loads(done.stdout) if done.stdout else done.stderr.decode()
+
+    def test_a_row_that_is_open_is_a_failure(self):
+        """The probe expects one call more to be denied: getpid, which no filter denies."""
+        change = f"sed 's/\"ptrace\", 101, 117, (16, NO, 0, 0)/\"ptrace\", 39, 172, ()/' | {harness.CLOISTER} \"$@\""
+        report = self.attack_with(change.replace("| ", "> \"$0.script\"; exec ", 1) + ' < "$0.script"')
+        self.assertEqual([(r["item"], r["found"]) for r in report["rows"] if r["verdict"] == "open"], [("ptrace", "allowed")])
+
+    def test_the_same_without_a_change_is_none(self):
+        self.assertEqual(self.attack_with(f'exec {harness.CLOISTER} "$@"', status=0)["open"], 0)
+
+    def test_a_sandbox_that_is_none(self):
+        """The probe refuses to run on the host."""
+        self.assertIn("this is not a sandbox", self.attack_with("exec python3 -"))
+
+    def test_rows_that_are_missing(self):
+        self.assertIn("incomplete", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\nend\\t2\\n'; exec sleep 5"))
+        shutil.rmtree(self.path("programs"))
+        self.assertIn("ended before the probe", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\n'"))
+
+    def test_rows_without_processes(self):
+        self.assertIn("cannot be seen", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\nend\\t1\\n'; exec sleep 5"))
+
+    def test_what_the_sandbox_prints_does_not_control_the_terminal(self):
+        folder = self.doctored(r"printf 'row\t1\ta\t\033]0;x\007\tc\td\topen\nend\t1\n'; exec sleep 5")
+        done = subprocess.run([f"{folder}/cloister-doctor", "--attack", "--config", self.config()], env=harness.environment(), capture_output=True, timeout=60,
+                              check=False, cwd=self.dir)
+        self.assertNotIn(b"\033", done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
