@@ -221,8 +221,8 @@ static int enter_worker(struct session *s, int release, struct error *err)
         int r = write_file("/proc/self/oom_score_adj", "1000", err);
         if (r < 0)
                 return r;
-        if (setpriority(PRIO_PROCESS, 0, WORKER_NICE) < 0)
-                return error_errno(err, errno, "setpriority");
+        /* Is denied where Cloister was started with a higher value, which then stays. */
+        (void)setpriority(PRIO_PROCESS, 0, WORKER_NICE);
         if (chdir(LAYOUT_WORKSPACE) < 0)
                 return error_errno(err, errno, "enter " LAYOUT_WORKSPACE);
         int null = open("/dev/null", O_RDONLY);

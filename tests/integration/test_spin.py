@@ -99,6 +99,10 @@ class Spin(harness.Case):
         has_cgroup = harness.ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
         self.check(SPIN_SETSID, FLOOR if has_cgroup else 100 * FLOOR)
 
+    def test_a_server_with_a_higher_nice_value(self):
+        done = self.run_cloister("run", "-c", "import os; print(os.nice(0))", preexec_fn=lambda: os.nice(15))
+        self.assertEqual((done.returncode, int(done.stdout)), (0, min(19, 15 + os.nice(0))), done.stderr)
+
     def test_code_cannot_take_a_larger_share(self):
         def value(code):
             self.start(code, 0)

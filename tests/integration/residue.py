@@ -1,0 +1,102 @@
+"""The residue oracle: what exists outside a sandbox before and after, and what is held by the processes of a server.
+
+Residue(…).left() names everything new: processes, mounts, cgroups, files, shared memory, message queues, sockets with
+abstract names, keys. descriptors(pid) counts the descriptors of one process by kind; with one more or less of a kind
+than before, something leaks. Other servers of the machine are left out where the kernel's lists allow it.
+"""
+
+import collections
+import contextlib
+import os
+import re
+
+import harness
+
+
+def read(path):
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as f:
+        return f.read()
+    return ""
+
+
+def kind_of(target):
+    """`pipe:[12]` is a pipe, `anon_inode:[eventpoll]` is what it says, a path is itself without numbers."""
+    if target.startswith("anon_inode:"):
+        return target[len("anon_inode:"):].strip("[]")
+    name, bracket, _ = target.partition(":[")
+    return name if bracket else re.sub(r"\d+", "N", target)
+
+
+def descriptors(pid):
+    """A Counter of kinds; empty where the process is gone or may not be read."""
+    kinds = collections.Counter()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                kinds[kind_of(os.readlink(entry.path))] += 1
+    return kinds
+
+
+def tree(pid):
+    """{pid: (parent, name)} of a server: its monitor and all below."""
+    names = {pid: harness.stat_of(pid)[2], **harness.descendants(pid)}
+    return {child: ((harness.stat_of(child) or (0,))[0], name) for child, name in names.items()}
+
+
+def role_of(pid, name, monitor):
+    """Monitor, broker, template, stub, init, worker, janitor, reaper or another process, by what the kernel says."""
+    command = read(f"/proc/{pid}/cmdline").split("\0")[0]
+    if pid == monitor:
+        return "monitor"
+    if name.startswith("cloister-"):
+        return {"cloister-broke": "broker", "cloister-janit": "janitor"}.get(name[:14], name[len("cloister-"):])
+    return "init" if command == "init" else name
+
+
+def shared_memory():
+    """Segments, queues and semaphores of System V whose creator was ours, files in /dev/shm and POSIX message queues."""
+    found = set()
+    for kind in ("shm", "msg", "sem"):
+        for line in read(f"/proc/sysvipc/{kind}").splitlines()[1:]:
+            found.add((kind, line.split()[1]))
+    for place in ("/dev/shm", "/dev/mqueue"):
+        with contextlib.suppress(OSError):
+            found.update((place, name) for name in os.listdir(place))
+    return found
+
+
+def abstract_sockets():
+    lines = read("/proc/net/unix").splitlines()[1:]
+    return {line.split()[-1] for line in lines if "@" in line and "loister" in line}
+
+
+def keys():
+    """Descriptions of the keys that this user sees; those of other users are not shown."""
+    return {line.split()[0] for line in read("/proc/keys").splitlines() if "loister" in line}
+
+
+def state_files(home):
+    """What lies in the state directory, but for the cache of tools, which is kept on purpose."""
+    found = set()
+    for place in (os.path.join(home, ".local", "state", "cloister"), "/var/lib/cloister/state"):
+        with contextlib.suppress(OSError):
+            found.update(os.path.join(place, name) for name in os.listdir(place) if not name.startswith("tools"))
+    return found
+
+
+class Residue(harness.Residue):
+    """Records what exists, and later reports what is new."""
+
+    def __init__(self):
+        super().__init__()
+        self.more = self.look()
+
+    @staticmethod
+    def look():
+        home = os.environ.get("CLOISTER_TEST_HOME") or os.environ["HOME"]
+        return {"shared memory": shared_memory(), "abstract sockets": abstract_sockets(), "keys": keys(), "state": state_files(home)}
+
+    def left(self):
+        left = super().left()
+        left.update({kind: new for kind, now in self.look().items() if (new := now - self.more[kind])})
+        return left

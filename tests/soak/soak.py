@@ -1,0 +1,242 @@
+#!/usr/bin/python3
+"""Creates and ends sessions and runs cells for long, and measures what grows.
+
+    tests/soak/soak.py [--full | --seconds N] [--user UID] [--json FILE]
+
+    --full      100,000 sessions and 1,000,000 cells, however long they take
+    --seconds   half of it sessions, half of it cells (600)
+    --user      root runs the server as this user, and can still read what its processes hold
+    --json      all samples, and the figures
+
+Between blocks the server is left alone until only what stays is there: then a sample is taken. The first tenth of the
+samples is the warm-up. A process has grown when the median of its last quarter is more than LIMIT above the first's. The
+exit status is 0 when nothing has grown and nothing is left at the end. Needs root, or the figures lack the broker's
+descriptors, which no other process of the user may read.
+"""
+
+import argparse
+import collections
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "integration"))
+sys.dont_write_bytecode = True
+
+import harness  # noqa: E402
+import residue  # noqa: E402
+
+LIMIT = 1 << 20  # bytes that a process may grow over all, besides what a larger table of its own takes
+SESSIONS, CELLS = 100_000, 1_000_000
+SESSIONS_BLOCK, CELLS_BLOCK = 500, 10_000
+NAMES = 4  # sessions that are replaced at the same time
+WINDOW = 32  # cells that are on their way
+SLABS = ("task_struct", "mm_struct", "pid_namespace", "net_namespace", "user_namespace", "mnt_cache", "filp", "cred_jar", "kernfs_node_cache")
+
+
+class Server:
+    """`cloister mcp` on two pipes, with a window of requests."""
+
+    def __init__(self, folder, user):
+        config = os.path.join(folder, "config.json")
+        with open(config, "w", encoding="ascii") as f:
+            f.write("{}")
+        os.chmod(folder, 0o755)
+        self.log = open(os.path.join(folder, "log"), "w+b")
+        command = [harness.CLOISTER, "mcp", "--config", config, "--log-level", "warning"]
+        if user:
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=harness.environment(), cwd=folder)
+        self.sent = 0
+        self.send("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "soak", "version": "0"}})
+        self.receive()
+
+    def send(self, method, params):
+        self.sent += 1
+        line = json.dumps({"jsonrpc": "2.0", "id": self.sent, "method": method, "params": params})
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def cell(self, code, **rest):
+        self.send("tools/call", {"name": "run_python", "arguments": {"code": code, **rest}})
+
+    def receive(self):
+        while True:
+            line = self.process.stdout.readline()
+            if not line:
+                raise SystemExit(f"soak: the server ended: {self.tail()}")
+            message = json.loads(line)
+            if "method" not in message:
+                return message
+
+    def tail(self):
+        self.log.seek(0)
+        return self.log.read()[-2000:].decode(errors="replace")
+
+    def expect(self, state):
+        cell = self.receive()["result"]["structuredContent"]
+        if (cell["status"], cell["state"]) != ("ok", state):
+            raise SystemExit(f"soak: a cell ended as {cell}; {self.tail()}")
+
+    def sessions(self, n):
+        """Each replaces the session of its name, which ends."""
+        for i in range(min(NAMES, n)):
+            self.cell("x = 1", session=f"s{i}", reset=True)
+        for i in range(n):
+            self.expect("new")
+            if i + NAMES < n:
+                self.cell("x = 1", session=f"s{i % NAMES}", reset=True)
+
+    def cells(self, n):
+        for _ in range(min(WINDOW, n)):
+            self.cell("x = x + 1", session="s0")
+        for i in range(n):
+            self.expect("kept")
+            if i + WINDOW < n:
+                self.cell("x = x + 1", session="s0")
+
+    def close(self):
+        self.process.stdin.close()
+        return self.process.wait(60)
+
+
+def memory(pid):
+    """Bytes of a process: what is its own alone (Pss needs the right to trace it), or VmRSS where that may not be read."""
+    for path, name in ((f"/proc/{pid}/smaps_rollup", "Pss:"), (f"/proc/{pid}/status", "VmRSS:")):
+        for line in residue.read(path).splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def kernel():
+    """What the kernel holds for the whole machine; other programs of the machine change it too."""
+    found = {}
+    for line in residue.read("/proc/meminfo").splitlines():
+        name, value = line.split(":")
+        if name in ("MemAvailable", "SUnreclaim", "SReclaimable", "Percpu"):
+            found[name] = int(value.split()[0]) * 1024
+    for line in residue.read("/proc/slabinfo").splitlines()[2:]:
+        name, active = line.split()[:2]
+        if name in SLABS:
+            found[name] = int(active)
+    found["files"] = int((residue.read("/proc/sys/fs/file-nr").split() or [0])[0])
+    return found
+
+
+def sample(server, sessions, cells):
+    monitor = server.process.pid
+    found = {"time": time.time(), "sessions": sessions, "cells": cells, "kernel": kernel(), "processes": {}}
+    for pid, (_, name) in residue.tree(monitor).items():
+        role = residue.role_of(pid, name, monitor)
+        one = found["processes"].setdefault(role, {"count": 0, "memory": 0, "descriptors": collections.Counter()})
+        one["count"] += 1
+        one["memory"] += memory(pid)
+        one["descriptors"] += residue.descriptors(pid)
+    return found
+
+
+def settled(server, sessions, cells):
+    """A sample when two in a row have the same processes: sessions that were replaced have ended, spare ones are made."""
+    before = None
+    for _ in range(100):
+        now = sample(server, sessions, cells)
+        counts = {role: one["count"] for role, one in now["processes"].items()}
+        if counts == before:
+            return now
+        before = counts
+        time.sleep(0.1)
+    raise SystemExit(f"soak: the processes do not settle: {before}")
+
+
+def slope(points):
+    """Of the line through (x, y) with the least squares."""
+    xs, ys = zip(*points)
+    mean_x, mean_y = statistics.fmean(xs), statistics.fmean(ys)
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
+
+
+def figures(samples, unit):
+    """Growth of each long-lived process over a phase, and of the kernel's counts; unit: what the phase made."""
+    kept = samples[max(1, len(samples) // 10):]
+    quarter = max(1, len(kept) // 4)
+    found, grown = {"made": kept[-1][unit] - kept[0][unit], "processes": {}, "kernel": {}}, []
+    for role in sorted(set.intersection(*(set(s["processes"]) for s in kept))):
+        values = [s["processes"][role]["memory"] for s in kept]
+        growth = statistics.median(values[-quarter:]) - statistics.median(values[:quarter])
+        first, last = kept[0]["processes"][role], kept[-1]["processes"][role]
+        then, now = first["descriptors"], last["descriptors"]
+        more = {kind: now[kind] - then[kind] for kind in {*then, *now} if now[kind] != then[kind]}
+        per = slope([(s[unit], s["processes"][role]["memory"]) for s in kept])
+        found["processes"][role] = {"count": last["count"], "memory": values[-1], "growth": growth, f"bytes of {unit}": round(per, 3),
+                                    "descriptors": sum(last["descriptors"].values()), "descriptors more": more}
+        if role in ("monitor", "broker", "cloister-templ", "template", "stub", "janitor") and growth > LIMIT:
+            grown.append(f"{role}: {growth / 1024:.0f} KiB over {found['made']} {unit}")
+        if more:
+            grown.append(f"{role}: descriptors {more}")
+    for name in kept[0]["kernel"]:
+        values = [s["kernel"][name] for s in kept]
+        found["kernel"][name] = {"first": values[0], "last": values[-1], f"of {unit}": round(slope([(s[unit], s["kernel"][name]) for s in kept]), 4)}
+    return found, grown
+
+
+def phase(server, unit, block, total, seconds, samples):
+    start = said = time.monotonic()
+    done = {"sessions": samples[-1]["sessions"] if samples else 0, "cells": samples[-1]["cells"] if samples else 0}
+    own = [settled(server, **done)]
+    while (done[unit] < total) if total else (time.monotonic() - start < seconds):
+        getattr(server, unit)(block)
+        done[unit] += block
+        own.append(settled(server, **done))
+        if time.monotonic() - said > 30:
+            said = time.monotonic()
+            own_memory = {role: one["memory"] // 1024 for role, one in own[-1]["processes"].items() if one["memory"]}
+            print(f"{said - start:.0f} s, {done[unit]} {unit}, {done[unit] / (said - start):.0f} a second, KiB: {own_memory}", flush=True)
+    samples.extend(own)
+    return own, time.monotonic() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--user", type=int, default=0)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    before = residue.Residue()
+    report, grown, samples = {}, [], []
+    import tempfile
+    with tempfile.TemporaryDirectory(prefix="cloister-test-", dir="/var/tmp") as folder:
+        server = Server(folder, options.user)
+        server.sessions(100)
+        for unit, block, total in (("sessions", SESSIONS_BLOCK, SESSIONS), ("cells", CELLS_BLOCK, CELLS)):
+            own, took = phase(server, unit, block, total if options.full else 0, options.seconds / 2, samples)
+            found, more = figures(own, unit)
+            report[unit] = {"seconds": round(took, 1), **found}
+            grown += more
+            print(json.dumps({unit: report[unit]}, indent=1), flush=True)
+        status = server.close()
+        if status:
+            grown.append(f"the server ended with status {status}")
+        log = server.tail()
+        if log:
+            print(f"the log: {log}")
+    left = before.settle(10)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as f:
+            json.dump({"report": report, "samples": samples, "grown": grown, "left": {k: sorted(map(str, v)) for k, v in left.items()}}, f, indent=1)
+    for line in grown:
+        print(f"grown: {line}")
+    if left:
+        print(f"left behind: {left}")
+    print("soak: " + ("failed" if grown or left else "flat"))
+    return 1 if grown or left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
