@@ -10,6 +10,15 @@ static bool component_valid(const char *name, size_t n)
         return n > 0 && !(n == 1 && name[0] == '.') && !(n == 2 && memcmp(name, "..", 2) == 0);
 }
 
+bool file_path_hidden(const char *path, size_t n)
+{
+        for (size_t at = 0; at < n; at++) {
+                if (path[at] == '.' && (at == 0 || path[at - 1] == '/'))
+                        return true;
+        }
+        return false;
+}
+
 bool file_path_valid(const char *path, size_t n)
 {
         size_t begin = 0;

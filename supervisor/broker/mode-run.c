@@ -315,8 +315,8 @@ static int start(struct broker *broker, struct error *err)
         if (r < 0)
                 return error_context(err, "%s", options->name);
         if (options->out_fd >= 0)
-                r = run_out_new(&mode->out, broker->base, options->out_fd, on_out_done, broker,
-                                err);
+                r = run_out_new(&mode->out, broker->base, options->out_fd, options->out_hidden,
+                                on_out_done, broker, err);
         if (r < 0)
                 return r;
         if (!is_utf8(mode->code, mode->code_length))

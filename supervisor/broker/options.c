@@ -73,6 +73,7 @@ static const struct argument arguments[] = {
         {"--log-level", ARGUMENT_CALL, .take = take_log_level},
         {"--name", ARGUMENT_TEXT, .offset = offsetof(struct broker_options, name)},
         {"--out-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, out_fd)},
+        {"--out-hidden", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, out_hidden)},
         {"--profile", ARGUMENT_TEXT, .offset = offsetof(struct broker_options, profile)},
         {"--state-path", ARGUMENT_CALL, .take = take_state_path},
         {"--timeout", ARGUMENT_CALL, .take = take_timeout},

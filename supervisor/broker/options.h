@@ -25,6 +25,7 @@ struct broker_options {
         const char *name; /* run: what tracebacks call the code */
         int in_fd;        /* run: a stream of files for /workspace (rpc/file-stream.h), or -1 */
         int out_fd;       /* run: a socket that takes such a stream, or -1 */
+        bool out_hidden;  /* run: names with a leading dot too */
         bool has_timeout;
         uint32_t timeout_ms; /* run */
         bool json;           /* tools */

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "base/base64.h"
+#include "base/file-path.h"
 #include "base/log.h"
 #include "rpc/file-stream.h"
 #include "supervisor/broker/writer.h"
@@ -23,6 +24,7 @@ struct run_out {
         struct session *session;
         struct writer writer;
         int fd;
+        bool hidden;
         struct event *answered;
         struct file_stream_reply reply;
         size_t n_reply;
@@ -181,6 +183,31 @@ static void on_piece(void *data, const struct file_answer *answer, const struct 
         go_on(out);
 }
 
+/* Copies the list without the files that are not wanted, and notes that there are some. */
+static void take_list(struct run_out *out, const struct file_answer *answer)
+{
+        const char *first = NULL;
+        char text[256];
+        size_t left_out = 0;
+
+        out->files = answer->n_files > 0 ? calloc(answer->n_files, sizeof(*out->files)) : NULL;
+        for (size_t i = 0; out->files && i < answer->n_files; i++) {
+                const struct cell_file *file = &answer->files[i];
+                if (out->hidden || !file_path_hidden(file->path, strlen(file->path))) {
+                        out->files[out->n_files++] = *file;
+                        continue;
+                }
+                first = first ? first : file->path;
+                left_out++;
+        }
+        if (!first)
+                return;
+        snprintf(text, sizeof(text),
+                 "%.100s%s: a name with a leading dot is not written without --out-hidden", first,
+                 left_out > 1 ? " and others" : "");
+        note(out, text);
+}
+
 static void on_list(void *data, const struct file_answer *answer, const struct error *error)
 {
         struct run_out *out = data;
@@ -188,20 +215,15 @@ static void on_list(void *data, const struct file_answer *answer, const struct e
 
         if (out->finished)
                 return;
-        if (error) {
+        if (error)
                 note(out, error->text);
-        } else if (answer->n_files > 0) {
-                out->files = calloc(answer->n_files, sizeof(*out->files));
-                if (out->files) {
-                        memcpy(out->files, answer->files, answer->n_files * sizeof(*out->files));
-                        out->n_files = answer->n_files;
-                }
-        }
-        if (!error && answer->files_total > out->n_files) {
+        else
+                take_list(out, answer);
+        if (!error && answer->files_total > answer->n_files) {
                 snprintf(
                         text, sizeof(text),
                         "%zu or more files in /workspace/out were left out: beyond the first %d, or their names cannot be shown",
-                        answer->files_total - out->n_files, FILES_LIST_MAX);
+                        answer->files_total - answer->n_files, FILES_LIST_MAX);
                 note(out, text);
         }
         go_on(out);
@@ -258,7 +280,7 @@ static void on_broken(void *data, int code)
 {
 }
 
-int run_out_new(struct run_out **ret, struct event_base *base, int fd,
+int run_out_new(struct run_out **ret, struct event_base *base, int fd, bool hidden,
                 void (*done)(void *data, const struct error *error), void *data, struct error *err)
 {
         struct run_out *out = calloc(1, sizeof(*out));
@@ -267,6 +289,7 @@ int run_out_new(struct run_out **ret, struct event_base *base, int fd,
         if (!out)
                 return error_errno(err, ENOMEM, "--out");
         out->fd = fd;
+        out->hidden = hidden;
         out->done = done;
         out->data = data;
         out->answered = event_new(base, fd, EV_READ | EV_PERSIST, on_answered, out);

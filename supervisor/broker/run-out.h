@@ -3,6 +3,7 @@
 #pragma once
 
 #include <event2/event.h>
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "supervisor/session/cell.h"
@@ -11,8 +12,9 @@ struct run_out;
 struct session;
 
 /* done is called once, from the event loop, when every file is written; error is NULL, or names in
- * one line a file that was not written. fd is borrowed. */
-int run_out_new(struct run_out **ret, struct event_base *base, int fd,
+ * one line a file that was not written. fd is borrowed. hidden: files with a leading dot in their path
+ * are sent too. */
+int run_out_new(struct run_out **ret, struct event_base *base, int fd, bool hidden,
                 void (*done)(void *data, const struct error *error), void *data, struct error *err);
 /* Call after sessions_free(). */
 struct run_out *run_out_free(struct run_out *out);

@@ -21,7 +21,8 @@ const struct cli_command cli_commands[] = {
                 .name = "run",
                 .arguments = "FILE | -c CODE | -",
                 .summary = "run Python in a sandbox that can call your MCP servers' tools",
-                .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH | CLI_IN | CLI_OUT,
+                .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH | CLI_IN | CLI_OUT |
+                           CLI_OUT_HIDDEN,
                 .words_max = 1,
                 .run = cli_run,
                 .help = "Runs a file, a line of code or standard input (-) in a new sandbox: no network, none\n"
@@ -32,7 +33,9 @@ const struct cli_command cli_commands[] = {
                         "\n"
                         "--in FILE copies a file to /workspace, under its own name or as NAME. Files that the\n"
                         "code writes to /workspace/out, and images that it displays, are written to --out\n"
-                        "DIRECTORY, which is created if needed; files of the same name are replaced.\n"
+                        "DIRECTORY, which is created if needed; files of the same name are replaced. Names\n"
+                        "that begin with a dot are refused, because programs read such files as settings\n"
+                        "(.git/config): --out-hidden writes them too.\n"
                         "\n"
                         "The tools of the MCP servers in your config are coroutines in the code, which can\n"
                         "use await at its top level.\n"
@@ -307,6 +310,7 @@ const struct cli_option_text cli_option_texts[] = {
         {CLI_CODE, "-c CODE", "the code to run"},
         {CLI_IN, "--in FILE[=NAME]", "copy the file to /workspace; may be repeated"},
         {CLI_OUT, "--out DIRECTORY", "write the files of /workspace/out to this directory"},
+        {CLI_OUT_HIDDEN, "--out-hidden", "also files whose path has a name with a leading dot"},
         {CLI_CONFIG, "--config FILE", "config file, or a directory of *.json; may be repeated"},
         {CLI_IMAGE, "--image NAME", "image to use, by its name in 'cloister image list'"},
         {CLI_PROFILE, "--profile NAME", "profile of the config to use, instead of the default one"},
@@ -435,7 +439,7 @@ const struct cli_command *cli_find_command(const char *const *words, size_t n, s
 int cli_check_command(const struct cli_command *command, const struct cli_options *options,
                       size_t n_words, struct error *err)
 {
-        unsigned foreign = options->given & ~(command->options | CLI_HELP);
+        uint64_t foreign = options->given & ~(command->options | CLI_HELP);
 
         if (foreign)
                 return error_set(err, EINVAL,

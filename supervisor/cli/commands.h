@@ -10,7 +10,7 @@ struct cli_command {
         const char *name;      /* one word, or two: "image build" */
         const char *arguments; /* for the usage line */
         const char *summary;   /* NULL: hidden */
-        unsigned options;      /* CLI_… that it accepts, besides --help */
+        uint64_t options;      /* CLI_… that it accepts, besides --help */
         size_t words_max;      /* arguments that are not options */
         int (*run)(const struct cli_options *options, const char *const *words, size_t n_words);
         const char *help; /* paragraphs and examples below the usage line */
@@ -20,7 +20,7 @@ extern const struct cli_command cli_commands[];
 extern const size_t cli_n_commands;
 
 struct cli_option_text {
-        unsigned option;
+        uint64_t option;
         const char *spelling; /* "-q, --quiet", "--image NAME" */
         const char *text;
 };

@@ -83,7 +83,7 @@ static void body(const char *text)
                 puts(".fi");
 }
 
-static void options(unsigned given)
+static void options(uint64_t given)
 {
         puts(".SH OPTIONS");
         for (size_t i = 0; i < cli_n_option_texts; i++) {

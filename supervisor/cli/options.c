@@ -13,7 +13,7 @@
 #include "policy/image.h"
 
 static const struct option {
-        unsigned id;
+        uint64_t id;
         char letter;          /* 0: none */
         const char *name;     /* NULL: only the letter */
         const char *argument; /* NULL: takes none */
@@ -46,13 +46,14 @@ static const struct option {
         {CLI_ROOTFS, 0, "--rootfs", "DIRECTORY"},
         {CLI_IN, 0, "--in", "FILE"},
         {CLI_OUT, 0, "--out", "DIRECTORY"},
+        {CLI_OUT_HIDDEN, 0, "--out-hidden", NULL},
         {CLI_LINK, 0, "--link", "WAY"},
         {CLI_ROUNDS, 0, "--rounds", "N"},
         {CLI_QUICK, 0, "--quick", NULL},
         {CLI_ATTACK, 0, "--attack", NULL},
 };
 
-const char *cli_option_name(unsigned option)
+const char *cli_option_name(uint64_t option)
 {
         for (size_t i = 0; i < ARRAY_SIZE(options); i++)
                 if (options[i].id == option)
@@ -167,7 +168,7 @@ static int check_installer(const char *text, struct error *err)
 }
 
 /* Options about packages. */
-static int take_package(struct cli_options *o, unsigned option, const char *value,
+static int take_package(struct cli_options *o, uint64_t option, const char *value,
                         struct error *err)
 {
         switch (option) {

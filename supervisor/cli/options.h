@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "policy/package-set.h"
@@ -44,10 +45,12 @@ enum cli_option {
         CLI_QUICK = 1 << 30,
         CLI_ATTACK = 1U << 31,
 };
+/* The bits that an int does not have. */
+#define CLI_OUT_HIDDEN (UINT64_C(1) << 32)
 
 /* The parsed command line; all strings are borrowed from argv. */
 struct cli_options {
-        unsigned given;                   /* CLI_… */
+        uint64_t given;                   /* CLI_… */
         const char *words[CLI_WORDS_MAX]; /* the command and its arguments */
         size_t n_words;
         const char *configs[CONFIG_PATHS_MAX];
@@ -76,4 +79,4 @@ struct cli_options {
 int cli_options_parse(int argc, char **argv, struct cli_options *ret, struct error *err);
 
 /* The name of one option, "--json". */
-const char *cli_option_name(unsigned option);
+const char *cli_option_name(uint64_t option);

@@ -17,6 +17,7 @@
 #include "base/capabilities.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/file-path.h"
 #include "base/landlock.h"
 #include "rpc/file-stream.h"
 
@@ -29,6 +30,7 @@ enum {
 
 struct receiver {
         int directory;
+        bool hidden; /* names with a leading dot are allowed */
         struct file_stream stream;
         struct buffer in;
         /* The file being written. */
@@ -75,6 +77,9 @@ static int begin_file(struct receiver *r, const struct file_record *record, stru
 {
         char path[sizeof(r->name)];
 
+        if (!r->hidden && file_path_hidden(record->payload, record->n))
+                return error_set(err, EPERM, "%.*s: a name with a leading dot", (int)record->n,
+                                 record->payload);
         snprintf(path, sizeof(path), "%.*s", (int)record->n, record->payload);
         snprintf(r->path, sizeof(r->path), "%.*s", (int)sizeof(r->path) - 1, path);
         int code = open_parent(r, path, err);
@@ -148,10 +153,11 @@ static int receive(struct receiver *r, int socket, struct error *err)
         return 0;
 }
 
-void receiver_serve(int socket, int directory)
+void receiver_serve(int socket, int directory, bool hidden)
 {
         struct receiver r = {
                 .directory = directory,
+                .hidden = hidden,
                 .in = BUFFER_INIT(FILE_STREAM_HEADER + FILE_STREAM_PIECE_MAX + READ_AT_ONCE),
                 .parent = -1,
                 .fd = -1,
@@ -182,7 +188,7 @@ static void drop_capabilities(void)
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-static _Noreturn void run(int socket, int directory)
+static _Noreturn void run(int socket, int directory, bool hidden)
 {
         char path[32];
 
@@ -201,7 +207,7 @@ static _Noreturn void run(int socket, int directory)
         const struct landlock_rule rule = {path,
                                            LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE};
         landlock_confine(&rule, 1, false, NULL);
-        receiver_serve(SOCKET_FD, DIRECTORY_FD);
+        receiver_serve(SOCKET_FD, DIRECTORY_FD, hidden);
         _exit(0);
 }
 
@@ -219,7 +225,7 @@ static int open_directory(const char *directory, struct error *err)
         return fd;
 }
 
-int receiver_start(const char *directory, struct error *err)
+int receiver_start(const char *directory, bool hidden, struct error *err)
 {
         int pair[2];
 
@@ -238,7 +244,7 @@ int receiver_start(const char *directory, struct error *err)
                  * not know. */
                 pid_t again = fork();
                 if (again == 0)
-                        run(theirs, fd);
+                        run(theirs, fd, hidden);
                 _exit(again < 0 ? errno : 0);
         }
         int status = 0;

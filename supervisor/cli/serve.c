@@ -136,6 +136,8 @@ static int run_code(const struct cli_options *o, const struct run_fds *fds, cons
         monitor_command_add_option(&command, "--code-fd", code);
         monitor_command_add_option(&command, "--in-fd", fds->in >= 0 ? in : NULL);
         monitor_command_add_option(&command, "--out-fd", fds->out >= 0 ? out : NULL);
+        if (o->given & CLI_OUT_HIDDEN)
+                monitor_command_add(&command, "--out-hidden");
         monitor_command_add_option(&command, "--name", name);
         monitor_command_add_option(&command, "--profile", o->profile);
         monitor_command_add_option(&command, "--timeout", o->timeout);
@@ -163,6 +165,10 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
                         "--image and --with do not go together: 'cloister image build --with …' makes an image");
                 return cli_fail(2, &error);
         }
+        if ((o->given & CLI_OUT_HIDDEN) && !o->out) {
+                error_set(&error, EINVAL, "--out-hidden needs --out DIRECTORY");
+                return cli_fail(2, &error);
+        }
         _cleanup_close_ int fd = prepare_code(o, n > 0 ? words[0] : NULL, &name, &error);
         if (fd < 0)
                 return cli_fail(STATUS_FAILED, &error);
@@ -171,7 +177,10 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
                                           : -1;
         if (o->n_ins && in < 0)
                 return cli_fail(STATUS_FAILED, &error);
-        _cleanup_close_ int out = o->out ? prepare_fd(receiver_start(o->out, &error), &error) : -1;
+        bool hidden = o->given & CLI_OUT_HIDDEN;
+        _cleanup_close_ int out = o->out ? prepare_fd(receiver_start(o->out, hidden, &error),
+                                                      &error)
+                                         : -1;
         if (o->out && out < 0)
                 return cli_fail(STATUS_FAILED, &error);
         const struct run_fds fds = {fd, in, out};

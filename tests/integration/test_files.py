@@ -219,6 +219,26 @@ open("out/empty", "w").close()
         self.assertEqual(done.returncode, 125)
         self.assertFalse(os.path.exists("/var/tmp/x"))
 
+    def test_names_with_a_leading_dot_are_written_only_on_request(self):
+        code = """
+import os
+os.makedirs("out/.git/deep"); os.mkdir("out/seen")
+for name in (".git/config", ".git/deep/x", ".bashrc", "seen/.env", "seen/a.txt"):
+    open("out/" + name, "w").write(name)
+"""
+        os.makedirs(self.path("made/.git"))
+        self.write("made/.git/config", "precious")
+        done = self.run_code(code, "--out", "made")
+        self.assertEqual((done.returncode, done.stderr.count(b"\n")), (125, 1), done.stderr)
+        self.assertIn(b"a name with a leading dot is not written without --out-hidden", done.stderr)
+        self.assertEqual(self.read("made/.git/config"), b"precious")
+        self.assertEqual(self.read("made/seen/a.txt"), b"seen/a.txt")
+        self.assertEqual((sorted(os.listdir(self.path("made"))), os.listdir(self.path("made/seen"))), ([".git", "seen"], ["a.txt"]))
+        self.ok(code, "--out", "made", "--out-hidden")
+        self.assertEqual((self.read("made/.git/config"), self.read("made/seen/.env")), (b".git/config", b"seen/.env"))
+        done = self.run_code("1", "--out-hidden")
+        self.assertEqual((done.returncode, done.stderr), (2, b"cloister: --out-hidden needs --out DIRECTORY\n"))
+
     def test_displays_are_kept_or_reported(self):
         code = f"display({PNG!r})\nclass H:\n    def _repr_html_(self): return '<b>bold</b>'\ndisplay(H())"
         done = self.ok(code)

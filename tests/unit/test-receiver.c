@@ -17,6 +17,7 @@
 #include "tests/unit/test.h"
 
 static char folder[64], out[128];
+static bool hidden;
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
@@ -51,7 +52,7 @@ static void put_file(struct buffer *b, const char *path, const char *content)
 static bool receive(const struct buffer *stream, struct file_stream_reply *reply)
 {
         struct error err = {};
-        int fd = receiver_start(out, &err);
+        int fd = receiver_start(out, hidden, &err);
 
         check(fd >= 0);
         if (stream->length > 0)
@@ -155,6 +156,28 @@ static void test_hostile(void)
         remove_folder();
 }
 
+/* A broker that sends names with a leading dot gets nothing written, unless they are allowed. */
+static void test_hidden(void)
+{
+        static const char *const paths[] = {".bashrc", ".git/config", "a/.b", "a/.b/c", "..."};
+        struct file_stream_reply reply;
+
+        for (size_t i = 0; i < 2 * ARRAY_SIZE(paths); i++) {
+                _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
+                make_folder();
+                hidden = i >= ARRAY_SIZE(paths);
+                put_file(&b, paths[i % ARRAY_SIZE(paths)], "x");
+                put_file(&b, "a.b/c.", "seen");
+                put(&b, FILE_STREAM_END, "");
+                check(receive(&b, &reply));
+                check_eq_int(reply.code, hidden ? 0 : EPERM);
+                check_eq_int(reply.files, hidden ? 2 : 0);
+                check_eq_int(count_entries(out) > 0, hidden);
+                remove_folder();
+        }
+        hidden = false;
+}
+
 /* A truncated stream leaves no partial file. */
 static void test_broken_off(void)
 {
@@ -206,12 +229,12 @@ static void test_directory(void)
 
         make_folder();
         snprintf(out, sizeof(out), "%s/none/out", folder);
-        check_eq_int(receiver_start(out, &err), -ENOENT);
+        check_eq_int(receiver_start(out, hidden, &err), -ENOENT);
         check_has(err.text, "--out ");
         snprintf(out, sizeof(out), "%s/file", folder);
         close(open(out, O_CREAT | O_WRONLY, 0600));
         err = (struct error){};
-        check_eq_int(receiver_start(out, &err), -ENOTDIR);
+        check_eq_int(receiver_start(out, hidden, &err), -ENOTDIR);
         remove_folder();
 }
 
@@ -222,7 +245,7 @@ static void test_no_child(void)
         struct error err = {};
 
         make_folder();
-        int fd = receiver_start(out, &err);
+        int fd = receiver_start(out, hidden, &err);
         check(fd >= 0);
         check(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
         close(fd);
@@ -234,6 +257,7 @@ int main(void)
         signal(SIGPIPE, SIG_IGN);
         run(test_files);
         run(test_hostile);
+        run(test_hidden);
         run(test_broken_off);
         run(test_links);
         run(test_directory);
