@@ -7,6 +7,7 @@ enum {
         SESSIONS_MAX = 1024,
         BYTES_PER_INODE = 4096, /* small files use up bytes and inodes at the same rate */
         INODES_MIN = 1024,
+        OPEN_FILES_SHARED_MAX = 512,
 };
 
 static uint32_t inodes_for(uint64_t bytes)
@@ -56,6 +57,12 @@ void limits_fit(struct limits *limits)
                 limits->shm = share(limits->shm, most, sum);
         }
         set_inodes(limits);
+}
+
+void limits_share_uid(struct limits *limits)
+{
+        if (limits->open_files > OPEN_FILES_SHARED_MAX)
+                limits->open_files = OPEN_FILES_SHARED_MAX;
 }
 
 uint32_t limits_sessions_max(uint64_t ram_bytes)

@@ -24,5 +24,9 @@ void limits_default(struct limits *limits);
  * memory limit: tmpfs pages are charged to the sandbox and survive an out-of-memory kill. */
 void limits_fit(struct limits *limits);
 
+/* For sandboxes with the host uid of other processes: the kernel refuses all processes of a uid to
+ * send descriptors once more are on their way than the sender may open, mostly 1,024. */
+void limits_share_uid(struct limits *limits);
+
 /* Maximum number of live sessions of a machine: a quarter of RAM / 4 MiB, 16 to 1,024. */
 uint32_t limits_sessions_max(uint64_t ram_bytes);

@@ -581,6 +581,8 @@ int profile_new(const struct profile_host *host, const struct profile_set *set,
         }
         p->limits = p->settings->limits;
         limits_fit(&p->limits);
+        if (p->ids.count == 1)
+                limits_share_uid(&p->limits);
         choose_image(p, choice);
         open_sources_early(p);
         *ret = p;
