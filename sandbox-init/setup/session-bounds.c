@@ -2,8 +2,11 @@
 #include "sandbox-init/setup/session-bounds.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <stdbool.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -36,7 +39,7 @@ int bounds_set_limits(const struct session_plan *plan, struct error *err)
                 {RLIMIT_NOFILE, l->open_files},
                 {RLIMIT_MEMLOCK, 8UL * 1024 * 1024},
                 {RLIMIT_MSGQUEUE, 0},
-                {RLIMIT_SIGPENDING, 1024},
+                {RLIMIT_SIGPENDING, 256},
                 {RLIMIT_NICE, 0},
                 {RLIMIT_RTPRIO, 0},
                 {RLIMIT_NPROC, plan->rlimits ? l->pids : RLIM_INFINITY},
@@ -47,6 +50,36 @@ int bounds_set_limits(const struct session_plan *plan, struct error *err)
         for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(list); i++)
                 r = limit(list[i].resource, list[i].most, err);
         return r;
+}
+
+/* All of /proc/sys/user but max_mnt_namespaces; a test compares them with the kernel's. */
+static const struct {
+        const char *name, *most;
+        bool is_optional; /* kernels without inotify or fanotify have no such file */
+} user_limits[] = {
+        {"max_user_namespaces", "0", false},   {"max_pid_namespaces", "0", false},
+        {"max_net_namespaces", "0", false},    {"max_ipc_namespaces", "0", false},
+        {"max_uts_namespaces", "0", false},    {"max_time_namespaces", "0", false},
+        {"max_cgroup_namespaces", "0", false}, {"max_inotify_instances", "8", true},
+        {"max_inotify_watches", "4096", true}, {"max_fanotify_groups", "0", true},
+        {"max_fanotify_marks", "0", true},
+};
+
+int bounds_limit_user(int *mounts, struct error *err)
+{
+        _cleanup_close_ int user = open("/proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (user < 0)
+                return error_errno(err, errno, "open /proc/sys/user");
+        for (size_t i = 0; i < ARRAY_SIZE(user_limits); i++) {
+                _cleanup_close_ int fd = openat(user, user_limits[i].name, O_WRONLY | O_CLOEXEC);
+                if (fd < 0 && errno == ENOENT && user_limits[i].is_optional)
+                        continue;
+                size_t n = strlen(user_limits[i].most);
+                if (fd < 0 || write(fd, user_limits[i].most, n) != (ssize_t)n)
+                        return error_errno(err, errno, "set %s", user_limits[i].name);
+        }
+        *mounts = openat(user, "max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
+        return *mounts < 0 ? error_errno(err, errno, "open max_mnt_namespaces") : 0;
 }
 
 int bounds_drop_capabilities(struct error *err)

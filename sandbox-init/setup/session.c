@@ -57,11 +57,6 @@
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session-bounds.h"
 
-/* Set to 0 before the mounts. Not "mnt": a detached mount counts as a mount namespace. */
-static const char *const namespace_limits[] = {
-        "user", "pid", "net", "ipc", "uts", "time", "cgroup",
-};
-
 /* Broker and monitor come first where workers share a cgroup with them. RLIMIT_NICE keeps it. */
 enum { WORKER_NICE = 5 };
 
@@ -125,20 +120,13 @@ static int cover_proc(int root, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
-        for (size_t i = 0; i < ARRAY_SIZE(namespace_limits); i++) {
-                char path[64];
-                snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces",
-                         namespace_limits[i]);
-                int r = write_file(path, "0", err);
-                if (r < 0)
-                        return r;
-        }
-        _cleanup_close_ int limit = open("/proc/sys/user/max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
-        if (limit < 0)
-                return error_errno(err, errno, "open max_mnt_namespaces");
+        _cleanup_close_ int limit = -1;
+        int r = bounds_limit_user(&limit, err);
+        if (r < 0)
+                return r;
 
         _cleanup_close_ int proc = mount_proc_new(true, err);
-        int r = proc < 0 ? proc : mount_attach(proc, root, "proc", err);
+        r = proc < 0 ? proc : mount_attach(proc, root, "proc", err);
         return r < 0 ? error_context(err, "proc") : take_fd(limit);
 }
 

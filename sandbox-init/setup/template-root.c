@@ -104,6 +104,27 @@ static const char *host_device(const struct template_root *t, const char *name)
         return t->plan.rlimits && strcmp(name, "zero") == 0 ? "full" : name;
 }
 
+/* The kernel counts a user's inotify objects in each user namespace above, too. Where all sessions have
+ * one host id, these limits are those of all together, and half of the usual limit of a user. */
+static int limit_user(struct error *err)
+{
+        static const struct {
+                const char *path, *most;
+        } limits[] = {
+                {"/proc/sys/user/max_inotify_instances", "64"},
+                {"/proc/sys/user/max_inotify_watches", "65536"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+                _cleanup_close_ int fd = open(limits[i].path, O_WRONLY | O_CLOEXEC);
+                if (fd < 0 && errno == ENOENT)
+                        continue;
+                if (fd < 0 || fd_write_all(fd, limits[i].most, strlen(limits[i].most)) < 0)
+                        return error_errno(err, errno, "limit %s", limits[i].path);
+        }
+        return 0;
+}
+
 static int make_detached(struct template_root *t, struct error *err)
 {
         for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
@@ -282,6 +303,8 @@ int template_root_main(void)
                 r = mounts_clone(&t.plan, t.fds + TEMPLATE_FD_COUNT, &t.mounts, &failed.error);
         if (r >= 0)
                 r = own_namespaces(&t, &failed.error);
+        if (r >= 0)
+                r = limit_user(&failed.error);
         if (r >= 0)
                 r = make_detached(&t, &failed.error);
         if (r >= 0)
