@@ -228,8 +228,9 @@ static int isolate(struct broker *broker, struct error *err)
                 .state_path = broker->options.state_path,
                 .has_uid = broker->options.has_uid,
                 .uid = broker->options.uid,
-                .keep = {broker->options.code_fd, broker->options.control_fd,
-                         broker->options.log_fd, broker->options.in_fd, broker->options.out_fd},
+                .keep = {broker->options.code_fd, broker->options.attestation_fd,
+                         broker->options.control_fd, broker->options.log_fd, broker->options.in_fd,
+                         broker->options.out_fd},
         };
 
         int r = broker_isolate(&isolation, &broker->state_dir, err);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/reader.h"
@@ -13,12 +14,15 @@
 enum {
         LINE_MAX_BYTES = LINES_MAX + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
         LAST_FLUSH_MS = 100,
+        ATTESTATION_MAX = 4 * 1024 * 1024,
 };
 
 struct mode_mcp {
         struct writer out;
         struct reader in;
         struct mcp_server *server;
+        char *attestation; /* or NULL */
+        size_t attestation_length;
 };
 
 /* While the client does not read, nothing is read from it, so that memory does not grow. */
@@ -79,9 +83,18 @@ static void on_broken(void *data, int code)
         broker_end(data, code == EPIPE || code == ECONNRESET ? 0 : 1);
 }
 
+static int read_attestation(struct mode_mcp *mode, int fd, struct error *err)
+{
+        if (fd < 0)
+                return 0;
+        int r = fd_read_whole(fd, ATTESTATION_MAX, &mode->attestation, &mode->attestation_length,
+                              err);
+        close(fd);
+        return r < 0 ? error_context(err, "read the attestation") : 0;
+}
+
 static int start(struct broker *broker, struct error *err)
 {
-        const struct mcp_host host = {broker, send_bytes, is_congested, broker->options.profile};
         const struct writer_owner writer_owner = {broker, on_drained, on_broken};
         const struct reader_owner reader_owner = {broker, on_line, on_too_long, on_ended};
         struct mode_mcp *mode = calloc(1, sizeof(*mode));
@@ -89,9 +102,20 @@ static int start(struct broker *broker, struct error *err)
         if (!mode)
                 return error_errno(err, ENOMEM, "mcp");
         broker->data = mode;
+        int r = read_attestation(mode, broker->options.attestation_fd, err);
+        if (r < 0)
+                return r;
+        const struct mcp_host host = {
+                .data = broker,
+                .send = send_bytes,
+                .congested = is_congested,
+                .profile = broker->options.profile,
+                .attestation = mode->attestation,
+                .attestation_length = mode->attestation_length,
+        };
         const struct tool_provider tools = broker_tool_provider(broker->hub);
-        int r = mcp_server_new(&mode->server, broker->base, broker->config, &tools,
-                               broker->sessions, &host, err);
+        r = mcp_server_new(&mode->server, broker->base, broker->config, &tools, broker->sessions,
+                           &host, err);
         if (r >= 0)
                 r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &writer_owner, err);
         if (r >= 0)
@@ -131,6 +155,7 @@ static void mode_free(struct broker *broker)
         mcp_server_free(mode->server);
         writer_close(&mode->out);
         reader_close(&mode->in);
+        free(mode->attestation);
         free(mode);
 }
 

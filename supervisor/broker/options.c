@@ -63,6 +63,8 @@ static int take_timeout(void *to, const char *value)
 }
 
 static const struct argument arguments[] = {
+        {"--attestation-fd", ARGUMENT_NUMBER,
+         .offset = offsetof(struct broker_options, attestation_fd)},
         {"--code-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, code_fd)},
         {"--control-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, control_fd)},
         {"--filter-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, filter_fd)},
@@ -100,6 +102,7 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
 
         *ret = (struct broker_options){.filter_fd = -1,
                                        .code_fd = -1,
+                                       .attestation_fd = -1,
                                        .in_fd = -1,
                                        .out_fd = -1,
                                        .control_fd = -1,

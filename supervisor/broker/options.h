@@ -20,12 +20,13 @@ struct broker_options {
         int log_fd;             /* -1: standard error */
         int log_format;         /* enum log_format */
         enum broker_what what;
-        int control_fd;   /* listens for the owner; -1: none */
-        int code_fd;      /* run; -1 else */
-        const char *name; /* run: what tracebacks call the code */
-        int in_fd;        /* run: a stream of files for /workspace (rpc/file-stream.h), or -1 */
-        int out_fd;       /* run: a socket that takes such a stream, or -1 */
-        bool out_hidden;  /* run: names with a leading dot too */
+        int control_fd;     /* listens for the owner; -1: none */
+        int code_fd;        /* run; -1 else */
+        int attestation_fd; /* mcp: a report for the resource cloister://attestation, or -1 */
+        const char *name;   /* run: what tracebacks call the code */
+        int in_fd;          /* run: a stream of files for /workspace (rpc/file-stream.h), or -1 */
+        int out_fd;         /* run: a socket that takes such a stream, or -1 */
+        bool out_hidden;    /* run: names with a leading dot too */
         bool has_timeout;
         uint32_t timeout_ms; /* run */
         bool json;           /* tools */

@@ -53,10 +53,14 @@ const struct cli_command cli_commands[] = {
                 .arguments = "",
                 .summary =
                         "serve the tool run_python to an MCP client, over standard input and output",
-                .options = SERVING,
+                .options = SERVING | CLI_ATTEST,
                 .run = cli_mcp,
                 .help = "An MCP client starts this command. It ends at the end of standard input. It speaks the\n"
                         "MCP versions 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md).\n"
+                        "\n"
+                        "With --attest, it first runs 'cloister doctor --attack' with the same options, which takes\n"
+                        "a second or two. If anything is open, it ends with status 1 and one line. Else clients\n"
+                        "can read the report as the resource cloister://attestation.\n"
                         "\n"
                         "Examples:\n"
                         "  claude mcp add cloister -- cloister mcp\n"
@@ -335,6 +339,7 @@ const struct cli_option_text cli_option_texts[] = {
          "only this server, by the process id that 'cloister sessions' shows"},
         {CLI_ATTACK, "--attack",
          "try attacks in a sandbox, and look at its processes from outside"},
+        {CLI_ATTEST, "--attest", "serve only if 'cloister doctor --attack' finds nothing open"},
         {CLI_ROUNDS, "--rounds N", "number of rounds (10; with --quick, 1)"},
         {CLI_QUICK, "--quick", "few calls: shows that it works, not how fast it is"},
         {CLI_DRY_RUN, "--dry-run", "write nothing, print what would be written"},

@@ -51,6 +51,7 @@ static const struct option {
         {CLI_ROUNDS, 0, "--rounds", "N"},
         {CLI_QUICK, 0, "--quick", NULL},
         {CLI_ATTACK, 0, "--attack", NULL},
+        {CLI_ATTEST, 0, "--attest", NULL},
 };
 
 const char *cli_option_name(uint64_t option)

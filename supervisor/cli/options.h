@@ -47,6 +47,7 @@ enum cli_option {
 };
 /* The bits that an int does not have. */
 #define CLI_OUT_HIDDEN (UINT64_C(1) << 32)
+#define CLI_ATTEST     (UINT64_C(1) << 33)
 
 /* The parsed command line; all strings are borrowed from argv. */
 struct cli_options {

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "supervisor/cli/attest.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/inputs.h"
 #include "supervisor/cli/monitor-command.h"
@@ -22,15 +23,48 @@ static int leave(struct monitor_command *command, int status)
         return cli_fail(status, &error);
 }
 
+enum {
+        MONITOR_COMMAND_FD_FIRST = 64,
+        STATUS_FAILED = 125, /* of run: Cloister failed, not the code */
+};
+
+/* Returns a copy that survives the exec; closes fd. Low numbers are reserved for the monitor and
+ * the broker. */
+static int prepare_fd(int fd, struct error *err)
+{
+        if (fd < 0)
+                return fd;
+        int high = fcntl(fd, F_DUPFD, MONITOR_COMMAND_FD_FIRST);
+        close(fd);
+        return high < 0 ? error_errno(err, errno, "pass a descriptor on") : high;
+}
+
+/* Adds "--pass-fd N": the monitor passes the descriptor to the broker. */
+static void pass(struct monitor_command *command, int fd, char number[16])
+{
+        snprintf(number, 16, "%d", fd);
+        if (fd >= 0)
+                monitor_command_add_option(command, "--pass-fd", number);
+}
+
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
 {
         struct monitor_command command;
         struct error error = {};
 
+        char number[16];
+
+        _cleanup_close_ int report = o->given & CLI_ATTEST
+                                             ? prepare_fd(attest_run(o, &error), &error)
+                                             : -1;
+        if ((o->given & CLI_ATTEST) && report < 0)
+                return cli_fail(1, &error);
         if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(1, &error);
+        pass(&command, report, number);
         monitor_command_add(&command, "--");
         monitor_command_add(&command, "mcp");
+        monitor_command_add_option(&command, "--attestation-fd", report >= 0 ? number : NULL);
         monitor_command_add_option(&command, "--profile", o->profile);
         return leave(&command, 1);
 }
@@ -55,7 +89,7 @@ int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
         struct monitor_command command;
         struct error error = {};
 
-        unsigned only = o->given & (CLI_PROFILE | CLI_IMAGE | CLI_PYTHON | CLI_STORE);
+        uint64_t only = o->given & (CLI_PROFILE | CLI_IMAGE | CLI_PYTHON | CLI_STORE);
         if (only && !(o->given & CLI_ATTACK)) {
                 error_set(&error, EINVAL, "%s needs --attack (see 'cloister doctor --help')",
                           cli_option_name(only & -only));
@@ -68,22 +102,6 @@ int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
         if (o->given & CLI_JSON)
                 monitor_command_add(&command, "--json");
         return leave(&command, 1);
-}
-
-enum {
-        MONITOR_COMMAND_FD_FIRST = 64,
-        STATUS_FAILED = 125, /* of run: Cloister failed, not the code */
-};
-
-/* Returns a copy that survives the exec; closes fd. Low numbers are reserved for the monitor and
- * the broker. */
-static int prepare_fd(int fd, struct error *err)
-{
-        if (fd < 0)
-                return fd;
-        int high = fcntl(fd, F_DUPFD, MONITOR_COMMAND_FD_FIRST);
-        close(fd);
-        return high < 0 ? error_errno(err, errno, "pass a descriptor on") : high;
 }
 
 /* Puts the code into a sealed memfd that survives the exec. *name is its name in tracebacks. */
@@ -111,14 +129,6 @@ static int prepare_code(const struct cli_options *o, const char *path, const cha
 struct run_fds {
         int code, in, out; /* -1: none */
 };
-
-/* Adds "--pass-fd N": the monitor passes the descriptor to the broker. */
-static void pass(struct monitor_command *command, int fd, char number[16])
-{
-        snprintf(number, 16, "%d", fd);
-        if (fd >= 0)
-                monitor_command_add_option(command, "--pass-fd", number);
-}
 
 static int run_code(const struct cli_options *o, const struct run_fds *fds, const char *name)
 {

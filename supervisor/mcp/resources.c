@@ -65,12 +65,52 @@ static int append_entry(const struct resource *resource, struct buffer *to)
         return r < 0 ? r : buffer_printf(to, ",\"size\":%zu}", resource_size(resource));
 }
 
-/* Newest first. The cursor is the serial of the last one of the page before. */
-static int append_page(const struct resource_store *store, uint64_t below, struct buffer *to)
+#define ATTESTATION_URI "cloister://attestation"
+
+static int append_attestation(const struct mcp_host *host, struct buffer *to)
 {
+        return buffer_printf(to,
+                             "{\"uri\":\"" ATTESTATION_URI
+                             "\",\"name\":\"attestation\",\"title\":\"Attacks tried before "
+                             "serving\",\"mimeType\":\"application/json\",\"size\":%zu}",
+                             host->attestation_length);
+}
+
+static void read_attestation(struct mcp_server *server, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        const struct mcp_host *host = &server->host;
+
+        int r = buffer_printf(&result, "{\"contents\":[{\"uri\":\"" ATTESTATION_URI
+                                       "\",\"mimeType\":\"application/json\",\"text\":");
+        if (r >= 0)
+                r = json_append_string(&result, host->attestation, host->attestation_length);
+        if (r >= 0)
+                r = buffer_printf(&result, "}]}");
+        reply->caching = &list_caching;
+        mcp_answer_made(server, reply, r, &result);
+}
+
+static bool asks_for_attestation(const struct mcp_server *server, yyjson_val *params)
+{
+        const char *uri = json_string(params, "uri", NULL);
+
+        return server->host.attestation && uri && strcmp(uri, ATTESTATION_URI) == 0;
+}
+
+/* Newest first. The cursor is the serial of the last one of the page before. */
+static int append_page(const struct mcp_server *server, uint64_t below, struct buffer *to)
+{
+        const struct resource_store *store = &server->store;
         const struct resource *resource = resource_store_before(store, below);
         uint64_t last = below;
         int r = buffer_printf(to, "{\"resources\":[");
+
+        if (r >= 0 && server->host.attestation && below == UINT64_MAX) {
+                r = append_attestation(&server->host, to);
+                if (r >= 0 && resource)
+                        r = buffer_append(to, ",", 1);
+        }
 
         for (int i = 0; r >= 0 && resource && i < RESOURCES_PAGE; i++) {
                 if (i > 0)
@@ -121,7 +161,7 @@ void resources_list(struct mcp_server *server, const struct mcp_request *request
                 server->legacy.resources_seen = server->resources_serial;
         }
         reply->caching = &list_caching;
-        int r = append_page(&server->store, below, &result);
+        int r = append_page(server, below, &result);
         mcp_answer_made(server, reply, r, &result);
 }
 
@@ -241,6 +281,10 @@ void resources_read(struct mcp_server *server, const struct mcp_request *request
 {
         struct resource_uri uri;
 
+        if (asks_for_attestation(server, request->params)) {
+                read_attestation(server, reply);
+                return;
+        }
         if (!take_uri(server, request, reply, &uri))
                 return;
         if (uri.kind == RESOURCE_FILE)

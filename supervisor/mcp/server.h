@@ -31,6 +31,9 @@ struct mcp_host {
         /* Whether many bytes wait to be written; NULL: never. */
         bool (*congested)(void *data);
         const char *profile; /* --profile, or NULL */
+        /* JSON for the resource cloister://attestation, borrowed; NULL: there is none. */
+        const char *attestation;
+        size_t attestation_length;
 };
 
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 import harness
+import rawmcp
 
 
 class Battery(harness.Case):
@@ -109,6 +110,46 @@ class Mutations(harness.Case):
         done = subprocess.run([f"{folder}/cloister-doctor", "--attack", "--config", self.config()], env=harness.environment(), capture_output=True, timeout=60,
                               check=False, cwd=self.dir)
         self.assertNotIn(b"\033", done.stdout + done.stderr)
+
+
+class Attest(harness.Case):
+    URI = "cloister://attestation"
+
+    def test_the_report_is_a_resource(self):
+        with rawmcp.RawServer("--attest", "--config", self.config(), cwd=self.dir) as server:
+            server.initialize()
+            self.assertIn(self.URI, [r["uri"] for r in server.ask("resources/list")["resources"]])
+            (content,) = server.ask("resources/read", {"uri": self.URI})["contents"]
+            report = json.loads(content["text"])
+            self.assertEqual((content["mimeType"], report["open"], report["profile"]), ("application/json", 0, "default"))
+            self.assertEqual(server.cell("1")["value"]["repr"], "1")
+
+    def test_without_the_option_there_is_none(self):
+        with rawmcp.RawServer("--config", self.config(), cwd=self.dir) as server:
+            server.initialize()
+            self.assertEqual(server.ask("resources/list")["resources"], [])
+            self.assertRaises(rawmcp.RpcError, server.ask, "resources/read", {"uri": self.URI})
+
+    def refused(self, doctor):
+        """What `cloister mcp --attest` says, with this doctor beside it."""
+        folder = self.path("programs")
+        os.makedirs(folder)
+        shutil.copy2(harness.CLOISTER, folder)
+        with open(f"{folder}/cloister-doctor", "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\n{doctor}\n")
+        os.chmod(f"{folder}/cloister-doctor", 0o755)
+        done = subprocess.run([f"{folder}/cloister", "mcp", "--attest", "--config", self.config()], env=harness.environment(), capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        return done.stderr.decode()
+
+    def test_something_open_is_not_served(self):
+        row = '{"group": "files", "item": "/etc/shadow", "verdict": "open"}'
+        said = self.refused(f"echo '{{\"open\": 1, \"rows\": [{row}]}}'; exit 1")
+        self.assertEqual(said, "cloister: mcp --attest: not serving, because 1 attacks succeed (files: /etc/shadow); see 'cloister doctor --attack'\n")
+
+    def test_a_doctor_that_fails_is_not_served(self):
+        self.assertIn("no sandbox could be attacked", self.refused("exit 1"))
 
 
 if __name__ == "__main__":

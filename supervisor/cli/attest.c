@@ -1,0 +1,94 @@
+/* Runs the doctor and judges its report. */
+#include "supervisor/cli/attest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "supervisor/cli/monitor-command.h"
+
+enum { REPORT_MAX = 4 * 1024 * 1024 };
+
+static void exec_doctor(const struct cli_options *options, int output)
+{
+        struct monitor_command command;
+        struct error error = {};
+
+        if (monitor_command_init(&command, "cloister-doctor", NULL, options, &error) >= 0) {
+                monitor_command_add(&command, "--attack");
+                monitor_command_add(&command, "--json");
+                int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0)
+                        monitor_command_exec(&command, &error);
+        }
+        fprintf(stderr, "cloister: %s\n", error.text);
+        _exit(127);
+}
+
+/* Names the first open rows. */
+static int refuse(yyjson_val *report, struct error *err)
+{
+        _cleanup_buffer_ struct buffer names = BUFFER_INIT(300);
+        yyjson_arr_iter rows = yyjson_arr_iter_with(yyjson_obj_get(report, "rows"));
+        yyjson_val *row;
+        int64_t open = 0;
+
+        json_int64(yyjson_obj_get(report, "open"), &open);
+        while ((row = yyjson_arr_iter_next(&rows))) {
+                const char *verdict = json_string(row, "verdict", NULL);
+                const char *group = json_string(row, "group", NULL);
+                const char *item = json_string(row, "item", NULL);
+                if (!verdict || strcmp(verdict, "open") != 0 || !group || !item)
+                        continue;
+                if (buffer_printf(&names, "%s%s: %s", names.length > 0 ? ", " : "", group, item) <
+                    0)
+                        break; /* enough */
+        }
+        return error_set(
+                err, EPERM,
+                "mcp --attest: not serving, because %lld attacks succeed (%.*s); see 'cloister doctor --attack'",
+                (long long)open, (int)names.length, names.length > 0 ? buffer_bytes(&names) : "");
+}
+
+static int judge(const char *text, size_t n, int status, struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        /* The doctor has said on standard error why there is no report. */
+        if (json_parse(text, n, &doc, NULL) < 0)
+                return error_set(
+                        err, EPERM,
+                        "mcp --attest: not serving, because no sandbox could be attacked (see 'cloister doctor --attack')");
+        return status == 0 ? 0 : refuse(yyjson_doc_get_root(doc), err);
+}
+
+int attest_run(const struct cli_options *options, struct error *err)
+{
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
+        int ends[2], status = 0;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "mcp --attest");
+        pid_t pid = fork();
+        if (pid == 0)
+                exec_doctor(options, ends[1]);
+        close(ends[1]);
+        _cleanup_close_ int output = ends[0];
+        if (pid < 0)
+                return error_errno(err, errno, "mcp --attest");
+        int r = fd_read_whole(output, REPORT_MAX, &text, &n, err);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+        if (r >= 0)
+                r = judge(text, n, status, err);
+        return r < 0 ? r : fd_sealed("attestation", text, n, err);
+}

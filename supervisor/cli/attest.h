@@ -1,0 +1,9 @@
+/* `cloister mcp --attest`: has the doctor attack a sandbox before anything is served. */
+#pragma once
+
+#include "base/error.h"
+#include "supervisor/cli/options.h"
+
+/* Returns a sealed memfd with the report of `cloister doctor --attack --json`; the caller owns it.
+ * If anything is open, it is an error that names it. */
+int attest_run(const struct cli_options *options, struct error *err);
