@@ -48,5 +48,9 @@ void fd_refuse_rights(int socket);
 
 void fd_close_many(int *fds, size_t count);
 
+/* Closes all descriptors from first to last, with or without close_range(2), which some filters and
+ * gVisor refuse. Async-signal-safe; no memory is allocated. Returns 0 or negative errno. */
+int fd_close_range(unsigned int first, unsigned int last);
+
 /* Opens /dev/null at each of 0, 1 and 2 that is closed, so that a descriptor opened later cannot take its number. Returns 0 or negative errno. */
 int fd_open_standard_streams(void);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -13,6 +14,44 @@
 
 #include "base/cleanup.h"
 
+/* One component of a path below a directory that only we change. It must not be a link, and of all
+ * but the last, a directory. Returns the descriptor or negative errno. */
+static int open_component(int dir, const char *name, bool last)
+{
+        char target[1];
+
+        if (strcmp(name, "..") == 0)
+                return -EXDEV;
+        _cleanup_close_ int fd = openat(dir, name,
+                                        O_PATH | O_CLOEXEC | O_NOFOLLOW | (last ? 0 : O_DIRECTORY));
+        if (fd < 0)
+                return -errno;
+        /* Only of a link, readlinkat(2) returns a target. */
+        return syscall(SYS_readlinkat, fd, "", target, sizeof(target)) >= 0 ? -ELOOP : take_fd(fd);
+}
+
+/* What openat2(2) does, where a filter refuses it: O_PATH, beneath root, no links. */
+static int open_by_components(int root, const char *path)
+{
+        char name[256];
+        int dir = fcntl(root, F_DUPFD_CLOEXEC, 0);
+
+        if (*path == '/')
+                path = "..";
+        while (dir >= 0 && *path) {
+                size_t n = strcspn(path, "/");
+                int next = n < sizeof(name) ? 0 : -ENAMETOOLONG;
+                snprintf(name, sizeof(name), "%.*s", (int)n, path);
+                for (path += n; *path == '/';)
+                        path++;
+                if (next == 0)
+                        next = open_component(dir, n ? name : ".", *path == '\0');
+                close(dir);
+                dir = next;
+        }
+        return dir;
+}
+
 int mount_point_open(int root, const char *path, struct error *err)
 {
         struct open_how how = {
@@ -20,6 +59,10 @@ int mount_point_open(int root, const char *path, struct error *err)
                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
         };
         int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+        if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL)) {
+                fd = open_by_components(root, path);
+                errno = fd < 0 ? -fd : 0;
+        }
         if (fd < 0)
                 return error_errno(err, errno, "open mount point /%s", path);
         return fd;

@@ -96,7 +96,7 @@ static _Noreturn void inside(const char *root, const char *const argv[], const i
         if (dup2(streams[0], STDOUT_FILENO) < 0 || dup2(streams[1], STDERR_FILENO) < 0)
                 _exit(126);
         close(STDIN_FILENO);
-        syscall(SYS_close_range, 3, ~0U, 0);
+        fd_close_range(3, ~0U);
         execve(argv[0], (char *const *)argv, environment);
         dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
         _exit(127);

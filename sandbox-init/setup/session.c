@@ -223,13 +223,13 @@ static int enter_worker(struct session *s, int release, struct error *err)
                 return error_errno(err, errno, "place the channel");
         s->release_fd = fcntl(release, F_DUPFD_CLOEXEC, s->rpc_fd + 1);
         int filter = fcntl(LAYOUT_WORKER_FILTER_FD, F_DUPFD_CLOEXEC, s->rpc_fd + 2);
-        if (filter < 0 || s->release_fd < 0 || syscall(SYS_close_range, 3, s->rpc_fd - 1, 0) < 0)
+        if (filter < 0 || s->release_fd < 0 || fd_close_range(3, (unsigned int)s->rpc_fd - 1) < 0)
                 return error_errno(err, errno, "close the template's descriptors");
         r = confine(s->template, err);
         if (r >= 0)
                 r = filter_load(filter, err);
-        if (r >= 0 && syscall(SYS_close_range, s->release_fd + 1, ~0U, 0) < 0)
-                r = error_errno(err, errno, "close_range");
+        if (r >= 0)
+                r = fd_close_range((unsigned int)s->release_fd + 1, ~0U);
         return r;
 }
 
@@ -262,8 +262,8 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                         return error_errno(err, errno, "place init's descriptors");
         }
         /* If init held the worker's descriptors too, the broker would not see their end of file. */
-        syscall(SYS_close_range, 0, 2, 0);
-        syscall(SYS_close_range, INIT_FILTER_FD + 1, 63, 0);
+        fd_close_range(0, 2);
+        fd_close_range(INIT_FILTER_FD + 1, 63);
         return 0;
 }
 

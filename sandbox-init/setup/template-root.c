@@ -92,8 +92,11 @@ static int own_namespaces(const struct template_root *t, struct error *err)
                 return error_errno(err, errno, "unshare mount, ipc, net and uts namespaces");
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
+        /* Without it sessions see the host's name. The monitor logs what a template writes to
+         * standard error. */
         if (sethostname(LAYOUT_HOSTNAME, strlen(LAYOUT_HOSTNAME)) < 0)
-                return error_errno(err, errno, "set the host name");
+                dprintf(STDERR_FILENO, "sandboxes keep this machine's host name: sethostname: %s\n",
+                        strerror(errno));
         return 0;
 }
 
@@ -220,8 +223,9 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
                 if (moved[i] < 0)
                         return error_errno(err, errno, "move descriptors");
         }
-        if (syscall(SYS_close_range, LAYOUT_INIT_FD, 63, 0) < 0)
-                return error_errno(err, errno, "close_range");
+        r = fd_close_range(LAYOUT_INIT_FD, 63);
+        if (r < 0)
+                return error_errno(err, -r, "close descriptors");
         take_fd(plan); /* closed with the others */
         r = place(moved[TEMPLATE_FD_INIT], LAYOUT_INIT_FD);
         if (r >= 0)

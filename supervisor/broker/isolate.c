@@ -33,6 +33,7 @@
 
 #include "base/capabilities.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/filter-load.h"
 #include "base/landlock.h"
 #include "base/log.h"
@@ -112,9 +113,8 @@ static int close_descriptors(const struct isolation *how, int state_dir, struct 
                 if (!is_kept(how, fd, state_dir))
                         close(fd);
         }
-        if (syscall(SYS_close_range, highest + 1, ~0U, 0) < 0)
-                return error_errno(err, errno, "close descriptors");
-        return 0;
+        int r = fd_close_range((unsigned int)highest + 1, ~0U);
+        return r < 0 ? error_errno(err, -r, "close descriptors") : 0;
 }
 
 int broker_isolate(const struct isolation *how, int *state_dir, struct error *err)

@@ -200,7 +200,7 @@ static _Noreturn void run(int socket, int directory, bool hidden)
                 dup2(null, fd);
         if (dup2(high_socket, SOCKET_FD) < 0 || dup2(high_directory, DIRECTORY_FD) < 0)
                 _exit(1);
-        syscall(SYS_close_range, DIRECTORY_FD + 1, ~0U, 0);
+        fd_close_range(DIRECTORY_FD + 1, ~0U);
         setsid();
         drop_capabilities();
         snprintf(path, sizeof(path), "/proc/self/fd/%d", DIRECTORY_FD);

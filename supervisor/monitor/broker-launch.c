@@ -84,7 +84,7 @@ static int place_descriptors(const struct broker_launch *how, const int placed[]
         for (size_t i = 0; i < ARRAY_SIZE(places); i++)
                 if (high[i] >= 0 && dup2(high[i], places[i].number) < 0)
                         return -errno;
-        syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0);
+        fd_close_range(FIRST_FREE_FD, ~0U);
         return 0;
 }
 

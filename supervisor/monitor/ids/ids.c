@@ -76,11 +76,15 @@ static int use_namespace(void)
         return 0;
 }
 
+enum { TRIAL_SECONDS = 5 };
+
 _Noreturn static void trial_child(int go)
 {
         char byte;
 
         child_close_all_but(&go, 1);
+        child_reset_signals();
+        alarm(TRIAL_SECONDS);
         if (fd_read_full(go, &byte, 1) != 1)
                 _exit(ECANCELED);
         _exit(use_namespace());
@@ -95,7 +99,7 @@ static int await_trial(pid_t pid)
                         return -errno;
         }
         if (!WIFEXITED(status))
-                return -EIO;
+                return WTERMSIG(status) == SIGALRM ? -ETIMEDOUT : -EIO;
         return -WEXITSTATUS(status);
 }
 

@@ -9,6 +9,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+
 void child_close_all_but(const int *keep, size_t n)
 {
         int sorted[CHILD_KEEP_MAX];
@@ -26,10 +28,10 @@ void child_close_all_but(const int *keep, size_t n)
                         continue;
                 unsigned fd = (unsigned)sorted[i];
                 if (fd > next)
-                        close_range(next, fd - 1, 0);
+                        fd_close_range(next, fd - 1);
                 next = fd + 1;
         }
-        close_range(next, ~0U, 0);
+        fd_close_range(next, ~0U);
 }
 
 void child_reset_signals(void)

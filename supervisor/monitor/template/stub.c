@@ -54,7 +54,7 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
         setsid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (dup2(pipe_fd, STUB_PIPE_FD) < 0 || dup2(ready_fd, STUB_READY_FD) < 0 ||
-            dup2(filter_fd, STUB_FILTER_FD) < 0 || syscall(SYS_close_range, 3, ~0U, 0) < 0)
+            dup2(filter_fd, STUB_FILTER_FD) < 0 || fd_close_range(3, ~0U) < 0)
                 _exit(1);
         if (read(STUB_PIPE_FD, &byte, 1) != 1)
                 _exit(1);

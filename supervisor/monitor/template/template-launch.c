@@ -41,8 +41,8 @@ static int place_descriptors(const struct template_launch *how, int *init)
         if (null < 0 || *init < 0 || dup2(null, STDIN_FILENO) < 0 ||
             dup2(null, STDOUT_FILENO) < 0 || dup2(how->messages, STDERR_FILENO) < 0 ||
             dup2(how->control, TEMPLATE_CONTROL_FD) < 0 ||
-            syscall(SYS_close_range, TEMPLATE_CONTROL_FD + 1, *init - 1, 0) < 0 ||
-            syscall(SYS_close_range, *init + 1, ~0U, 0) < 0)
+            fd_close_range(TEMPLATE_CONTROL_FD + 1, (unsigned int)*init - 1) < 0 ||
+            fd_close_range((unsigned int)*init + 1, ~0U) < 0)
                 return -errno;
         return 0;
 }
