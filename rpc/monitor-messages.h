@@ -10,6 +10,7 @@
 #pragma once
 
 #include <assert.h>
+#include <errno.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -57,6 +58,10 @@ enum monitor_event_kind {
                            replaces hello.usage: systemd has given us a control group or not */
         MONITOR_EVENT_MAX,
 };
+
+/* The code of a FAILED session's error if the kernel or a policy around Cloister refused a step of
+ * creating the sandbox, so that no sandbox can be created here. */
+enum { MONITOR_CODE_NO_SANDBOX = ENOTRECOVERABLE };
 
 /* Descriptors of SESSION_STARTED, in this order. */
 enum monitor_session_fd {

@@ -39,8 +39,9 @@ struct broker {
         struct sessions *sessions;
         struct control *control;
         struct event *signals[3];
-        int status; /* the exit status */
-        void *data; /* of the mode */
+        int status;      /* the exit status */
+        bool no_sandbox; /* the last request for one failed: this machine refuses a step */
+        void *data;      /* of the mode */
 };
 
 /* Ends the loop with this exit status. */

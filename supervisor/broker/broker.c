@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
@@ -42,6 +43,7 @@ static void on_started(void *data, uint32_t serial, uint32_t target, const int f
 {
         struct broker *broker = data;
 
+        broker->no_sandbox = false;
         if (sessions_started(broker->sessions, serial, target, fds) < 0)
                 link_request(broker->link, MONITOR_SESSION_KILL, target, NULL);
 }
@@ -50,6 +52,7 @@ static void on_failed(void *data, uint32_t serial, const struct error *error)
 {
         struct broker *broker = data;
 
+        broker->no_sandbox = error->code == MONITOR_CODE_NO_SANDBOX;
         sessions_failed(broker->sessions, serial, error);
 }
 
@@ -249,7 +252,14 @@ static int prepare(struct broker *broker, struct error *err)
                 r = config_texts_read(files, n, texts, err);
         if (r >= 0)
                 r = isolate(broker, err);
+        if (r < 0)
+                broker->status = EXIT_NO_SANDBOX;
         return r < 0 ? r : config_texts_parse(texts, n, &broker->config, err);
+}
+
+static void start_no_server(void *data, const struct config_profile *profile,
+                            enum tool_servers which)
+{
 }
 
 static int make_parts(struct broker *broker, struct error *err)
@@ -282,7 +292,9 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r >= 0)
                 r = hub_new(&broker->hub, broker->base, broker->config, broker->state_dir,
                             &hub_host, err);
-        const struct tool_provider tools = broker_tool_provider(broker->hub);
+        struct tool_provider tools = broker_tool_provider(broker->hub);
+        if (broker->options.no_tools)
+                tools.start = start_no_server;
         if (r >= 0)
                 r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
                                  &tools, &requests, err);
@@ -339,7 +351,7 @@ int broker_main(int argc, char **argv)
         hold_signals();
         if (run(&broker, argc, argv, &err) < 0) {
                 log_error("%s", err.text);
-                broker.status = 1;
+                broker.status = broker.status ? broker.status : 1;
         }
         broker_done(&broker);
         return broker.status;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
@@ -68,7 +69,9 @@ static void on_too_long(void *data, size_t most)
 
 static void on_ended(void *data)
 {
-        broker_end(data, 0);
+        struct broker *broker = data;
+
+        broker_end(broker, broker->no_sandbox ? EXIT_NO_SANDBOX : 0);
 }
 
 static void on_drained(void *data)

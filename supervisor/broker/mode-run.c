@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
@@ -98,7 +99,7 @@ static void tell_why(struct mode_run *mode, const struct cell_outcome *o)
         say(mode, line);
 }
 
-static int status_of(const struct cell_outcome *o)
+static int status_of(const struct broker *broker, const struct cell_outcome *o)
 {
         switch (o->status) {
         case CELL_OK:
@@ -113,7 +114,9 @@ static int status_of(const struct cell_outcome *o)
         case CELL_KILLED:
                 return 128 + (o->signal ? o->signal : SIGKILL);
         default:
-                return o->error_type ? STATUS_SANDBOX : 1;
+                if (o->error_type)
+                        return broker->no_sandbox ? EXIT_NO_SANDBOX : STATUS_SANDBOX;
+                return 1;
         }
 }
 
@@ -162,7 +165,7 @@ static void on_done(void *data, struct cell *cell)
 
         mode->cell = NULL;
         mode->session = NULL;
-        mode->status = status_of(&cell->outcome);
+        mode->status = status_of(broker, &cell->outcome);
         if (traceback && cell->outcome.status != CELL_TIMEOUT) {
                 say(mode, traceback);
                 if (traceback[0] && traceback[strlen(traceback) - 1] != '\n')
@@ -273,7 +276,7 @@ static void give_up(struct broker *broker, const char *why)
         say(mode, "cloister: ");
         say(mode, why);
         say(mode, "\n");
-        broker_end(broker, STATUS_SANDBOX);
+        broker_end(broker, broker->no_sandbox ? EXIT_NO_SANDBOX : STATUS_SANDBOX);
 }
 
 static void on_in_done(void *data, const struct error *error)

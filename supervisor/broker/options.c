@@ -74,6 +74,7 @@ static const struct argument arguments[] = {
         {"--log-format", ARGUMENT_CALL, .take = take_log_format},
         {"--log-level", ARGUMENT_CALL, .take = take_log_level},
         {"--name", ARGUMENT_TEXT, .offset = offsetof(struct broker_options, name)},
+        {"--no-tools", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, no_tools)},
         {"--out-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, out_fd)},
         {"--out-hidden", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, out_hidden)},
         {"--profile", ARGUMENT_TEXT, .offset = offsetof(struct broker_options, profile)},

@@ -30,6 +30,7 @@ struct broker_options {
         bool has_timeout;
         uint32_t timeout_ms; /* run */
         bool json;           /* tools */
+        bool no_tools;       /* run: no server is started */
 };
 
 /* Strings are borrowed from argv. argv[0] is skipped. */

@@ -29,7 +29,8 @@ const struct cli_command cli_commands[] = {
                         "of your files, limited memory, processes and time. Output appears as it is printed;\n"
                         "Ctrl-C stops the code. The exit status is that of the code: 0, the argument of\n"
                         "sys.exit(), or 1 after an exception. It is 124 after a timeout, 125 when Cloister\n"
-                        "itself failed, 130 after Ctrl-C, 137 when the code ran out of memory.\n"
+                        "itself failed, 126 if no sandbox can be created on this machine ('cloister doctor'\n"
+                        "says why), 130 after Ctrl-C, 137 when the code ran out of memory.\n"
                         "\n"
                         "--in FILE copies a file to /workspace, under its own name or as NAME. Files that the\n"
                         "code writes to /workspace/out, and images that it displays, are written to --out\n"
@@ -56,7 +57,8 @@ const struct cli_command cli_commands[] = {
                 .options = SERVING | CLI_ATTEST,
                 .run = cli_mcp,
                 .help = "An MCP client starts this command. It ends at the end of standard input. It speaks the\n"
-                        "MCP versions 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md).\n"
+                        "MCP versions 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md). The exit status is\n"
+                        "126 if no sandbox can be created on this machine ('cloister doctor' says why).\n"
                         "\n"
                         "With --attest, it first runs 'cloister doctor --attack' with the same options, which takes\n"
                         "a second or two. If anything is open, it ends with status 1 and one line. Else clients\n"
@@ -237,8 +239,10 @@ const struct cli_command cli_commands[] = {
                         "show each layer of the sandbox on this machine, and how to fix what is missing",
                 .options = SERVING | CLI_JSON | CLI_ATTACK,
                 .run = cli_doctor,
-                .help = "Tries each layer, and reports it as effective, degraded or missing, with the fix. The\n"
-                        "exit status is 1 if no sandbox can be created here.\n"
+                .help = "Tries each layer, and reports it as effective, degraded or missing, with the fix. Last,\n"
+                        "it runs 1+1 in a real sandbox, as 'cloister run' does, which takes at most a minute.\n"
+                        "The exit status is that of 'cloister run': 0, 126 if no sandbox can be created on\n"
+                        "this machine, 1 or 125 if the config or the image is at fault.\n"
                         "\n"
                         "With --attack, code in a sandbox of the profile tries what it must not be able to do:\n"
                         "system calls, files, namespaces, descriptors, limits and more. The kernel is then asked\n"

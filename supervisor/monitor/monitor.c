@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -251,6 +252,7 @@ static int set_up(struct monitor *m, struct error *err)
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
         int r = child_tasks_new(m->base, m->children, &m->tasks, err);
+        m->exit_status = 1;
         if (r >= 0)
                 r = program_path("cloister", m->program, sizeof(m->program), err);
         if (r >= 0)
@@ -260,11 +262,14 @@ static int set_up(struct monitor *m, struct error *err)
                 r = template_files_open(&m->template_files, err);
         if (r >= 0)
                 r = monitor_load_config(m, err);
-        if (r >= 0)
-                r = ids_choose(m->config->id_first, m->config->id_count, m->sessions_max + 2,
-                               &m->ids, err);
-        if (r >= 0)
-                r = choose_image(m, err);
+        if (r < 0)
+                return r;
+        r = ids_choose(m->config->id_first, m->config->id_count, m->sessions_max + 2, &m->ids, err);
+        if (r < 0) {
+                m->exit_status = EXIT_NO_SANDBOX;
+                return r;
+        }
+        r = choose_image(m, err);
         if (r >= 0)
                 r = choose_user(m, err);
         return r;
@@ -296,11 +301,16 @@ static int start(struct monitor *m, struct error *err)
                                        err);
         if (r < 0)
                 return r;
+        m->exit_status = EXIT_NO_SANDBOX;
         /* `run` has no handshake, and always needs a session. */
         if (is_for_one_script(m))
                 monitor_sessions_prepare(m);
         r = start_broker(m, err);
-        return r < 0 ? r : watch(m, err);
+        if (r >= 0)
+                r = watch(m, err);
+        if (r >= 0)
+                m->exit_status = 1; /* until the broker ends */
+        return r;
 }
 
 static void done(struct monitor *m)
@@ -342,7 +352,7 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
                               .scope = -1,
                               .broker_pidfd = -1,
                               .link = -1,
-                              .exit_status = 1};
+                              .exit_status = EXIT_NO_SANDBOX};
         template_files_init(&m->template_files);
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);

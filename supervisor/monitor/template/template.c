@@ -31,6 +31,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "rpc/monitor-messages.h"
 #include "supervisor/monitor/template/stub.h"
 #include "supervisor/monitor/template/template-launch.h"
 
@@ -175,6 +176,17 @@ static int handle_session_end(struct template *t, const struct error *error)
         return 0;
 }
 
+/* Whether this machine refuses a step for good, or lacks something at the moment. */
+static void mark_refusal(struct error *error)
+{
+        static const int passing[] = {EAGAIN, ENOMEM, EMFILE, ENFILE, ECANCELED, EINTR};
+
+        for (size_t i = 0; i < ARRAY_SIZE(passing); i++)
+                if (error->code == passing[i])
+                        return;
+        error->code = MONITOR_CODE_NO_SANDBOX;
+}
+
 static int handle(struct template *t, struct template_message *message, pid_t pid)
 {
         if (message->kind == TEMPLATE_FAILED || message->kind == SESSION_FAILED)
@@ -193,6 +205,7 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
                 if (t->state != TEMPLATE_STARTING)
                         break;
                 t->error = message->error;
+                mark_refusal(&t->error);
                 return -EIO;
         case SESSION_HERE:
                 if (t->state != TEMPLATE_ASKED)
@@ -205,6 +218,7 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
         case SESSION_FAILED:
                 if (t->state != TEMPLATE_ASKED && t->state != TEMPLATE_HERE)
                         break;
+                mark_refusal(&message->error);
                 return handle_session_end(t, &message->error);
         default:
                 break;
@@ -245,6 +259,10 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 
         (void)what;
         ssize_t n = fd_receive(fd, &message, sizeof(message), NULL, NULL, &sender, MSG_DONTWAIT);
+        /* It ended without having read all messages. The kernel tells that before it gives out what
+         * the template sent last. */
+        if (n == -ECONNRESET)
+                n = fd_receive(fd, &message, sizeof(message), NULL, NULL, &sender, MSG_DONTWAIT);
         if (n == -EAGAIN)
                 return;
         int r;
@@ -375,6 +393,21 @@ static void make_group(struct template *t)
         cgroup_prefer(t->cgroup);
 }
 
+/* The child that joins the namespaces reports on the control socket. */
+static int take_launch_error(struct template *t, struct error *err)
+{
+        struct template_message message = {};
+
+        if (fd_receive(t->control, &message, sizeof(message), NULL, NULL, NULL, MSG_DONTWAIT) ==
+                    sizeof(message) &&
+            message.kind == TEMPLATE_FAILED) {
+                error_sanitize(&message.error);
+                if (err)
+                        *err = message.error;
+        }
+        return (int)t->pid;
+}
+
 static int launch(struct template *t, const struct template_parts *parts, struct error *err)
 {
         int pair[2], ends[2], on = 1;
@@ -403,7 +436,7 @@ static int launch(struct template *t, const struct template_parts *parts, struct
                                       .cgroup = t->cgroup ? cgroup_dir(t->cgroup) : -1};
         t->pid = template_launch(t->stub, t->host->children, &how, err);
         if (t->pid < 0)
-                return t->pid;
+                return take_launch_error(t, err);
         t->lends = t->cgroup && cgroup_holds(t->cgroup, t->pid);
         return watch(t, err);
 }
@@ -419,6 +452,7 @@ int template_start(const struct template_host *host, const struct template_parts
         t->messages = -1;
         int r = launch(t, parts, err);
         if (r < 0) {
+                mark_refusal(err);
                 template_free(t);
                 return r;
         }
