@@ -1,22 +1,48 @@
 /* Reports which layers of the sandbox work on this machine. */
 #include "supervisor/doctor/doctor.h"
 
+#include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/exit-status.h"
 #include "base/log.h"
+#include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/report.h"
+
+/* Each step has a deadline of its own. This one is for a kernel that keeps one of them waiting. */
+enum { DOCTOR_SECONDS = ATTEMPT_SECONDS + 60 };
+
+static void on_alarm(int number)
+{
+        static const char text[] = "cloister: doctor: a check did not end in time\n";
+
+        (void)number;
+        (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+        _exit(EXIT_NO_SANDBOX);
+}
 
 int doctor_main(bool json, const char *const *configs, size_t n_configs)
 {
         static struct doctor_system state;
         static struct doctor d = {.system = &state};
+        static struct attempt attempt;
 
+        signal(SIGALRM, on_alarm);
+        alarm(DOCTOR_SECONDS);
         doctor_system_read(&state);
+        /* Before the other checks, of which one may move this process into a control group. */
+        attempt_run(configs, n_configs, &attempt);
         doctor_check_kernel(&d);
         doctor_check_host(&d, configs, n_configs);
+        doctor_take_attempt(&d, &attempt);
         int r = json ? doctor_print_json(&d) : doctor_print_table(&d, isatty(STDOUT_FILENO));
-        if (r < 0)
+        if (r < 0) {
                 log_error("doctor: the report cannot be written");
-        return r < 0 || !doctor_usable(&d);
+                return 1;
+        }
+        if (doctor_usable(&d))
+                return 0;
+        return d.tried && d.status > 0 ? d.status : EXIT_NO_SANDBOX;
 }

@@ -24,19 +24,54 @@ static bool apparmor_userns(const struct doctor_system *f)
                (is_refused(f->userns) || is_refused(f->mounting));
 }
 
+static size_t refused_calls(const struct doctor_system *f, bool needed)
+{
+        char text[1024];
+
+        return doctor_calls_list(&f->calls, needed, text, sizeof(text));
+}
+
 /* Docker's default profile, RuntimeDefault of Kubernetes and RestrictNamespaces= of systemd make the
- * calls fail with EPERM or ENOSYS. */
+ * calls fail with EPERM or ENOSYS. Without notifications this is a guess. */
 static bool container_seccomp(const struct doctor_system *f)
 {
         int code = is_refused(f->userns) ? f->userns : f->others;
 
+        if (f->calls.known)
+                return refused_calls(f, true) > 0;
         return f->seccomp_mode == 2 && (code == EPERM || code == ENOSYS || code == EACCES) &&
                !userns_sysctl(f) && !userns_limit(f) && !apparmor_userns(f);
 }
 
+static bool optional_calls(const struct doctor_system *f)
+{
+        return refused_calls(f, false) > 0;
+}
+
+/* Something before it failed, so that it was not tried. */
+static bool is_open(const struct doctor_system *f, int code)
+{
+        return code == DOCTOR_UNTRIED && container_seccomp(f);
+}
+
+static bool mounts_refused(const struct doctor_system *f)
+{
+        return is_refused(f->mounting) || is_refused(f->root) || is_open(f, f->mounting);
+}
+
+static bool apparmor_profile(const struct doctor_system *f)
+{
+        return f->label == DOCTOR_LABEL_APPARMOR && !apparmor_userns(f) && mounts_refused(f);
+}
+
+static bool selinux_label(const struct doctor_system *f)
+{
+        return f->label == DOCTOR_LABEL_SELINUX && mounts_refused(f);
+}
+
 static bool masked_proc(const struct doctor_system *f)
 {
-        return is_refused(f->proc) && f->proc_masks > 0;
+        return (is_refused(f->proc) || is_open(f, f->proc)) && f->proc_masks > 0;
 }
 
 static bool hidden_proc(const struct doctor_system *f)
@@ -100,8 +135,14 @@ const struct doctor_problem doctor_problems[] = {
          "AppArmor takes the privileges of user namespaces from programs without a profile (kernel.apparmor_restrict_unprivileged_userns, Ubuntu 23.10 and later)",
          "load a profile that allows them to Cloister alone (examples/apparmor-cloister says how), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
         {"container-seccomp", DOCTOR_MISSING, container_seccomp,
-         "a system call filter around this process forbids namespaces, as Docker's default, Kubernetes' RuntimeDefault and systemd's RestrictNamespaces= do",
-         "docker run --security-opt seccomp=unconfined (or a profile that allows clone, clone3, unshare, setns, mount and their kin); in a systemd unit no RestrictNamespaces="},
+         "a seccomp filter around this process refuses system calls that make a sandbox, as Docker's default profile, Kubernetes' RuntimeDefault and systemd's RestrictNamespaces= do",
+         "docker run --security-opt seccomp=examples/containers/seccomp.json, the same for podman; Kubernetes: examples/containers/pod.yaml; in a systemd unit no RestrictNamespaces="},
+        {"apparmor-profile", DOCTOR_MISSING, apparmor_profile,
+         "an AppArmor profile confines this process and forbids mounts, as docker-default does",
+         "docker run --security-opt apparmor=unconfined; Kubernetes appArmorProfile: {type: Unconfined}"},
+        {"selinux-label", DOCTOR_MISSING, selinux_label,
+         "SELinux confines this process and forbids mounts, as it does in containers",
+         "podman run --security-opt label=disable"},
         {"masked-proc", DOCTOR_MISSING, masked_proc,
          "parts of /proc are covered by mounts, and the kernel then gives no fresh /proc to a user namespace",
          "docker run --security-opt systempaths=unconfined; podman run --security-opt unmask=ALL; Kubernetes procMount: Unmasked; in a systemd unit no ProtectKernelTunables=, ProtectKernelLogs= or ProtectHostname="},
@@ -126,6 +167,9 @@ const struct doctor_problem doctor_problems[] = {
         {"no-subordinate-ids", DOCTOR_DEGRADED, no_subordinate_ids,
          "all sessions run as your own uid; namespaces and filters keep them apart, distinct ids would as well",
          "apt install uidmap, then usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"},
+        {"optional-calls", DOCTOR_DEGRADED, optional_calls,
+         "a seccomp filter around this process refuses system calls that Cloister can do without: without sethostname sandboxes show this machine's host name; without openat2 no host directory can be mounted, and --out and the import of images fail; without close_range sessions start more slowly; without landlock_create_ruleset a layer is missing",
+         "use examples/containers/seccomp.json as the container's profile"},
         {"no-landlock", DOCTOR_DEGRADED, no_landlock,
          "this kernel has no Landlock, or it is off: one layer less",
          "boot a kernel of 5.13 or later with landlock in lsm="},

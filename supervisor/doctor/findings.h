@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "supervisor/doctor/calls.h"
 #include "supervisor/doctor/report.h"
 
 enum doctor_limits {
@@ -21,6 +22,19 @@ enum doctor_limits {
 
 enum { DOCTOR_UNTRIED = -1 };
 
+/* Whose label confines this process. */
+enum doctor_label { DOCTOR_LABEL_NONE, DOCTOR_LABEL_APPARMOR, DOCTOR_LABEL_SELINUX };
+
+/* What Cloister runs in, as far as known. It chooses the command that the report recommends. */
+enum doctor_place {
+        DOCTOR_PLACE_HOST,
+        DOCTOR_PLACE_DOCKER,
+        DOCTOR_PLACE_PODMAN,
+        DOCTOR_PLACE_KUBERNETES,
+        DOCTOR_PLACE_CONTAINER, /* another runtime, or an unknown one */
+        DOCTOR_PLACE_UNIT,      /* a service of systemd */
+};
+
 /* The state of this system. Results of a trial are 0 (it worked), a positive errno value or
  * DOCTOR_UNTRIED. */
 struct doctor_system {
@@ -30,6 +44,7 @@ struct doctor_system {
         int mounting;            /* a mount in it */
         int others;              /* the first other namespace that was refused */
         int proc;                /* a fresh proc */
+        int root;                /* changing to a new root directory */
         int image;               /* opening the image's store for execution: EACCES on noexec */
         long userns_clone;       /* kernel.unprivileged_userns_clone; 1 where there is none */
         long userns_least;       /* the least of user.max_*_namespaces */
@@ -40,7 +55,11 @@ struct doctor_system {
         int proc_masks;          /* mounts below /proc, other than automatic ones */
         int proc_hides;          /* hidepid of /proc; 0: shows all */
         int landlock;            /* ABI; 0: none */
-        char core_pattern;       /* its first character */
+        struct doctor_calls calls;
+        enum doctor_label label;
+        char label_text[128]; /* /proc/self/attr/current */
+        enum doctor_place place;
+        char core_pattern; /* its first character */
         enum doctor_limits limits;
 };
 
@@ -59,6 +78,12 @@ extern const size_t doctor_n_problems;
  * the number of mounts below /proc and the hidepid option of /proc. */
 int doctor_seccomp_mode(const char *status);
 void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides);
+/* The kind of label that /proc/self/attr/current has: "docker-default (enforce)", "unconfined",
+ * "system_u:system_r:container_t:s0". */
+enum doctor_label doctor_label_kind(const char *text);
+
+/* One command that lifts all blockers which are known, "" if there is none. */
+void doctor_remedy(const struct doctor_system *system, char *ret, size_t size);
 
 /* Reads sysctls and the files of this process. Results of trials are DOCTOR_UNTRIED. */
 void doctor_system_read(struct doctor_system *ret);

@@ -61,9 +61,10 @@ static void append_failure(char *text, size_t size, const char *name, int code)
 {
         size_t used = strlen(text);
 
+        /* The text of a step ends with that of its error. */
         if (code != 0 && code != TRIAL_NOT_DONE)
-                snprintf(text + used, size - used, "%s%s: %s", used ? ", " : "", name,
-                         strerrordesc_np(code));
+                snprintf(text + used, size - used, strchr(name, ':') ? "%s%s" : "%s%s: %s",
+                         used ? ", " : "", name, strerrordesc_np(code));
 }
 
 static void check_namespaces(struct doctor *d, const struct trial *t)
@@ -79,6 +80,7 @@ static void check_namespaces(struct doctor *d, const struct trial *t)
                 {"uts", t->uts_namespace},
                 {"cgroup", t->cgroup_namespace},
                 {"pid", t->pid_namespace},
+                {t->root_step, t->root},
         };
         char failed[400] = "";
         int first = 0;
@@ -168,10 +170,35 @@ static void take_results(struct doctor_system *system, const struct trial *t)
         system->userns = 0;
         system->mounting = t->mount;
         system->proc = t->proc ? t->proc : t->proc_subset;
+        system->root = t->root;
         system->landlock = t->landlock_abi;
         system->others = 0;
         for (size_t i = 0; i < ARRAY_SIZE(others) && system->others == 0; i++)
                 system->others = others[i];
+}
+
+static void check_calls(struct doctor *d)
+{
+        struct doctor_calls *calls = &d->system->calls;
+        char refused[500], optional[500];
+
+        doctor_calls_try(calls);
+        size_t n = doctor_calls_list(calls, true, refused, sizeof(refused));
+        size_t n_optional = doctor_calls_list(calls, false, optional, sizeof(optional));
+        if (!calls->known)
+                doctor_add(d, "system calls", DOCTOR_EFFECTIVE, false, NULL,
+                           "this kernel cannot tell which calls a filter refuses");
+        else if (n > 0)
+                doctor_add(d, "system calls", DOCTOR_MISSING, true,
+                           "a seccomp profile that allows them: examples/containers/seccomp.json",
+                           "a seccomp filter around this process refuses %s", refused);
+        else if (n_optional > 0)
+                doctor_add(d, "system calls", DOCTOR_DEGRADED, false,
+                           "a seccomp profile that allows them: examples/containers/seccomp.json",
+                           "a seccomp filter around this process refuses %s", optional);
+        else
+                doctor_add(d, "system calls", DOCTOR_EFFECTIVE, true, NULL,
+                           "no filter refuses one that makes a sandbox");
 }
 
 static uint32_t ids_needed(void)
@@ -190,6 +217,7 @@ void doctor_check_kernel(struct doctor *d)
         struct ids ids;
 
         check_version(d);
+        check_calls(d);
         if (ids_choose(0, 0, ids_needed(), &ids, &error) < 0) {
                 doctor_add(d, "privilege", DOCTOR_MISSING, true, NULL, "%s", error.text);
                 d->system->ordinary = geteuid() != 0;

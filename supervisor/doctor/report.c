@@ -11,9 +11,10 @@
 #include "base/buffer.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
 
-enum { REPORT_MAX = 1024 * 1024 };
+enum { REPORT_MAX = 1024 * 1024, REMEDY_SIZE = 1024 };
 
 static const char *const state_names[] = {
         [DOCTOR_EFFECTIVE] = "effective",
@@ -43,8 +44,34 @@ static bool holds(const struct doctor *d, const struct doctor_problem *kind)
         return d->system && kind->holds(d->system);
 }
 
+/* What is missing did not keep a sandbox from running. */
+static enum doctor_state effect_of(const struct doctor *d, enum doctor_state state)
+{
+        return d->tried && d->status == 0 && state == DOCTOR_MISSING ? DOCTOR_DEGRADED : state;
+}
+
+void doctor_take_attempt(struct doctor *d, const struct attempt *attempt)
+{
+        d->tried = attempt->done;
+        d->status = attempt->status;
+        for (size_t i = 0; i < d->count; i++)
+                if (d->items[i].required)
+                        d->items[i].state = effect_of(d, d->items[i].state);
+        if (!attempt->done)
+                doctor_add(d, "sandbox", DOCTOR_MISSING, true, "install all files of Cloister",
+                           "none was tried: %s", attempt->why);
+        else if (attempt->status == 0)
+                doctor_add(d, "sandbox", DOCTOR_EFFECTIVE, true, NULL,
+                           "a real one ran 1+1, in %.2f s", attempt->seconds);
+        else
+                doctor_add(d, "sandbox", DOCTOR_MISSING, true, "see the missing layers above",
+                           "`cloister run` fails: %s", attempt->why);
+}
+
 bool doctor_usable(const struct doctor *d)
 {
+        if (d->tried)
+                return d->status == 0;
         for (size_t i = 0; i < d->count; i++) {
                 if (d->items[i].required && d->items[i].state == DOCTOR_MISSING)
                         return false;
@@ -89,6 +116,13 @@ static int finding_row(struct buffer *b, const struct doctor_problem *kind)
         return buffer_printf(b, "\n%s: %s.\n    fix: %s\n", kind->name, kind->why, kind->fix);
 }
 
+static void remedy(const struct doctor *d, char *ret, size_t size)
+{
+        ret[0] = '\0';
+        if (d->system && !doctor_usable(d))
+                doctor_remedy(d->system, ret, size);
+}
+
 static const char *verdict(const struct doctor *d)
 {
         if (!doctor_usable(d))
@@ -103,6 +137,7 @@ static const char *verdict(const struct doctor *d)
 int doctor_print_table(const struct doctor *d, bool colour)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
+        char command[REMEDY_SIZE];
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < d->count; i++)
@@ -111,6 +146,9 @@ int doctor_print_table(const struct doctor *d, bool colour)
                 if (holds(d, &doctor_problems[i]))
                         r = finding_row(&b, &doctor_problems[i]);
         }
+        remedy(d, command, sizeof(command));
+        if (r >= 0 && command[0])
+                r = buffer_printf(&b, "\nAll of it by one command:\n    %s\n", command);
         if (r >= 0)
                 r = buffer_printf(&b, "\n%s\n", verdict(d));
         return flush(&b, r);
@@ -140,7 +178,8 @@ static int json_finding(struct buffer *b, const struct doctor *d, const struct d
                         bool first)
 {
         int r = buffer_printf(b, "%s\n  {\"name\": \"%s\", \"state\": \"%s\"", first ? "" : ",",
-                              kind->name, holds(d, kind) ? state_names[kind->state] : "absent");
+                              kind->name,
+                              holds(d, kind) ? state_names[effect_of(d, kind->state)] : "absent");
         if (r >= 0)
                 r = json_member(b, "why", kind->why);
         if (r >= 0)
@@ -151,6 +190,7 @@ static int json_finding(struct buffer *b, const struct doctor *d, const struct d
 int doctor_print_json(const struct doctor *d)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
+        char command[REMEDY_SIZE];
         int r = buffer_printf(&b, "{\"usable\": %s, \"layers\": [",
                               doctor_usable(d) ? "true" : "false");
 
@@ -160,7 +200,12 @@ int doctor_print_json(const struct doctor *d)
                 r = buffer_printf(&b, "\n], \"findings\": [");
         for (size_t i = 0; r >= 0 && i < doctor_n_problems; i++)
                 r = json_finding(&b, d, &doctor_problems[i], i == 0);
+        remedy(d, command, sizeof(command));
         if (r >= 0)
-                r = buffer_printf(&b, "\n]}\n");
+                r = buffer_printf(&b, "\n]");
+        if (r >= 0 && command[0])
+                r = json_member(&b, "command", command);
+        if (r >= 0)
+                r = buffer_printf(&b, "}\n");
         return flush(&b, r);
 }

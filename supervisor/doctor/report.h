@@ -22,18 +22,25 @@ struct doctor {
         struct doctor_finding items[DOCTOR_FINDINGS_MAX];
         size_t count;
         struct doctor_system *system; /* borrowed; NULL: report no known problems */
+        bool tried; /* a real sandbox; its exit status follows, and decides alone */
+        int status;
 };
 
 /* Adds a layer; at most DOCTOR_FINDINGS_MAX. fix may be NULL. */
 void doctor_add(struct doctor *d, const char *name, enum doctor_state state, bool required,
                 const char *fix, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
-/* No required layer is missing, and no known problem keeps Cloister from running. */
+/* The real sandbox ran. If none was tried: no required layer is missing, and no known problem keeps
+ * Cloister from running. */
 bool doctor_usable(const struct doctor *d);
 
 /* To standard output. Returns 0 or negative errno. */
 int doctor_print_table(const struct doctor *d, bool colour);
 int doctor_print_json(const struct doctor *d);
+
+/* Adds the row of the real sandbox. If it ran, layers that seemed to be missing become degraded. */
+struct attempt;
+void doctor_take_attempt(struct doctor *d, const struct attempt *attempt);
 
 /* The checks, in the order of the report. */
 void doctor_check_kernel(struct doctor *d);

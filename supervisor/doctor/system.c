@@ -59,6 +59,33 @@ void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides)
         }
 }
 
+enum doctor_label doctor_label_kind(const char *text)
+{
+        size_t n = strcspn(text, "\n");
+
+        if (n == 0 || strncmp(text, "unconfined", 10) == 0 || strncmp(text, "kernel", 6) == 0)
+                return DOCTOR_LABEL_NONE;
+        const char *colon = memchr(text, ':', n);
+        if (!colon)
+                return DOCTOR_LABEL_APPARMOR;
+        /* user:role:type:level. "unconfined_t" and the like confine nothing. */
+        return strstr(text, "unconfined") ? DOCTOR_LABEL_NONE : DOCTOR_LABEL_SELINUX;
+}
+
+static enum doctor_place find_place(int seccomp_mode, int proc_masks)
+{
+        if (access("/var/run/secrets/kubernetes.io", F_OK) == 0 ||
+            getenv("KUBERNETES_SERVICE_HOST"))
+                return DOCTOR_PLACE_KUBERNETES;
+        if (access("/run/.containerenv", F_OK) == 0)
+                return DOCTOR_PLACE_PODMAN;
+        if (access("/.dockerenv", F_OK) == 0)
+                return DOCTOR_PLACE_DOCKER;
+        if (getenv("INVOCATION_ID") && getppid() == 1)
+                return DOCTOR_PLACE_UNIT;
+        return seccomp_mode == 2 || proc_masks > 0 ? DOCTOR_PLACE_CONTAINER : DOCTOR_PLACE_HOST;
+}
+
 static long sysctl_number(const char *name, long otherwise)
 {
         char path[128], text[32];
@@ -100,6 +127,7 @@ void doctor_system_read(struct doctor_system *ret)
                 .mounting = DOCTOR_UNTRIED,
                 .others = DOCTOR_UNTRIED,
                 .proc = DOCTOR_UNTRIED,
+                .root = DOCTOR_UNTRIED,
                 .image = DOCTOR_UNTRIED,
                 .userns_clone = sysctl_number("kernel/unprivileged_userns_clone", 1),
                 .userns_least = least_namespaces(),
@@ -115,6 +143,11 @@ void doctor_system_read(struct doctor_system *ret)
         _cleanup_close_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
         if (fd >= 0 && fd_read_whole(fd, MOUNTINFO_MAX, &mountinfo, &length, NULL) >= 0)
                 doctor_proc_mounts(mountinfo, &ret->proc_masks, &ret->proc_hides);
+        if (cgroup_read(AT_FDCWD, "/proc/self/attr/current", ret->label_text,
+                        sizeof(ret->label_text)) > 0)
+                ret->label = doctor_label_kind(ret->label_text);
+        ret->label_text[strcspn(ret->label_text, "\n")] = '\0';
+        ret->place = find_place(ret->seccomp_mode, ret->proc_masks);
         /* Privileged processes and the group of the mount option gid= still see all processes. */
         if (ret->proc_hides && access("/proc/1/status", R_OK) == 0)
                 ret->proc_hides = 0;

@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -26,6 +27,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/mount.h"
 #include "supervisor/monitor/ids/userns.h"
 #include "supervisor/monitor/process/child.h"
 
@@ -79,11 +81,45 @@ static int landlock_abi(void)
         return abi < 0 ? 0 : (int)abi;
 }
 
+/* The steps of a template's root: a copy of a device's mount, a tmpfs, and the change of the root. */
+static int change_root(struct error *err)
+{
+        _cleanup_close_ int device = mount_clone(AT_FDCWD, "/dev/null", MOUNT_ATTR_NOSUID, err);
+        if (device < 0)
+                return device;
+        _cleanup_close_ int root = mount_tmpfs_new(65536, 16, 0755, MOUNT_ATTR_NOSUID, err);
+        if (root < 0)
+                return root;
+        int r = mount_over_root(root, err);
+        if (r >= 0)
+                r = mount_point_make(root, "dev", err);
+        return r < 0 ? r : mount_become_root(root, err);
+}
+
+static void try_root(struct trial *t)
+{
+        struct error err = {};
+
+        if (t->mount_namespace != 0)
+                return;
+        t->root = -change_root(&err);
+        snprintf(t->root_step, sizeof(t->root_step), "%.*s", (int)sizeof(t->root_step) - 1,
+                 err.text);
+}
+
+static int try_host_name(void)
+{
+        return code_of(sethostname("cloister", strlen("cloister")));
+}
+
 /* In the new pid namespace. */
 _Noreturn static void inner(struct trial *t, int report)
 {
+        alarm(TRIAL_TIMEOUT_S);
         t->proc = try_proc(NULL);
         t->proc_subset = try_proc("pid");
+        t->host_name = t->uts_namespace == 0 ? try_host_name() : TRIAL_NOT_DONE;
+        try_root(t);
         t->landlock_abi = landlock_abi();
         t->no_new_privs = code_of(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
         t->seccomp = try_seccomp();
@@ -123,6 +159,8 @@ static void trial_init(struct trial *t)
                 .mount = TRIAL_NOT_DONE,
                 .proc = TRIAL_NOT_DONE,
                 .proc_subset = TRIAL_NOT_DONE,
+                .root = TRIAL_NOT_DONE,
+                .host_name = TRIAL_NOT_DONE,
         };
 }
 

@@ -17,8 +17,11 @@ struct trial {
         int uts_namespace;
         int cgroup_namespace;
         int pid_namespace;
-        int proc;        /* a mount of proc */
-        int proc_subset; /* the same with subset=pid */
+        int proc;            /* a mount of proc */
+        int proc_subset;     /* the same with subset=pid */
+        int root;            /* a new root directory, as a sandbox gets one */
+        char root_step[200]; /* of root: what failed */
+        int host_name;       /* setting it */
         int no_new_privs;
         int seccomp;      /* a filter was loaded and denied a call */
         int landlock_abi; /* the version; 0: none */

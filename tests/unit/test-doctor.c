@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/report.h"
 #include "supervisor/doctor/trial.h"
@@ -79,6 +80,15 @@ static const char *found(const struct doctor_system *f)
                 check_eq_str(found(f), expected);                                                  \
         } while (0)
 
+static size_t index_of(const char *call)
+{
+        size_t i = 0;
+
+        while (strcmp(doctor_call_name(i), call) != 0)
+                i++;
+        return i;
+}
+
 static void test_findings(void)
 {
         check_found("", (void)f);
@@ -93,6 +103,19 @@ static void test_findings(void)
         check_found("container-seccomp ", f->seccomp_mode = 2; f->userns = EPERM);
         check_found("container-seccomp ", f->seccomp_mode = 2; f->others = ENOSYS);
         check_found("", f->seccomp_mode = 2);
+        check_found("container-seccomp ", f->calls = (struct doctor_calls){true, {EPERM}});
+        check_found("", f->calls.known = true; f->seccomp_mode = 2; f->userns = EPERM);
+        check_found("optional-calls ", f->calls.known = true;
+                    f->calls.codes[index_of("sethostname")] = ENOSYS);
+        check_found("apparmor-profile ", f->label = DOCTOR_LABEL_APPARMOR; f->mounting = EACCES);
+        check_found("", f->label = DOCTOR_LABEL_APPARMOR);
+        check_found("apparmor-profile ", f->label = DOCTOR_LABEL_APPARMOR; f->root = EACCES);
+        check_found("selinux-label ", f->label = DOCTOR_LABEL_SELINUX; f->mounting = EACCES);
+        /* A filter keeps the rest from being tried: what is likely is named as well. */
+        check_found("container-seccomp apparmor-profile masked-proc ",
+                    f->calls = (struct doctor_calls){true, {EPERM}};
+                    f->label = DOCTOR_LABEL_APPARMOR; f->proc_masks = 3;
+                    f->mounting = f->proc = DOCTOR_UNTRIED);
         check_found("masked-proc ", f->proc = EPERM; f->proc_masks = 3);
         check_found("", f->proc_masks = 3); /* root of this machine can mount /proc */
         check_found("hidden-proc ", f->ordinary = true; f->proc_hides = 2);
@@ -106,6 +129,76 @@ static void test_findings(void)
         check_found("core-pattern-socket ", f->core_pattern = '@');
         check_found("", f->core_pattern = '|');
         check_found("yama-off ", f->ptrace_scope = 0);
+}
+
+static const char *remedy_of(const struct doctor_system *f)
+{
+        static char command[1024];
+
+        doctor_remedy(f, command, sizeof(command));
+        return command;
+}
+
+static void test_remedy(void)
+{
+        struct doctor_system f = healthy;
+
+        check_eq_str(remedy_of(&f), "");
+        f.calls = (struct doctor_calls){true, {EPERM}};
+        f.proc_masks = 3;
+        f.proc = f.mounting = DOCTOR_UNTRIED;
+        f.place = DOCTOR_PLACE_DOCKER;
+        check_eq_str(
+                remedy_of(&f),
+                "docker run --security-opt seccomp=examples/containers/seccomp.json --security-opt systempaths=unconfined IMAGE");
+        f.place = DOCTOR_PLACE_PODMAN;
+        f.label = DOCTOR_LABEL_SELINUX;
+        check_eq_str(
+                remedy_of(&f),
+                "podman run --security-opt seccomp=examples/containers/seccomp.json --security-opt label=disable --security-opt unmask=ALL IMAGE");
+        f.place = DOCTOR_PLACE_KUBERNETES;
+        check_eq_str(remedy_of(&f), "kubectl apply -f examples/containers/pod.yaml");
+        f.place = DOCTOR_PLACE_UNIT;
+        f.label = DOCTOR_LABEL_NONE;
+        check_eq_str(
+                remedy_of(&f),
+                "systemd-run -p RestrictNamespaces=no -p SystemCallFilter= -p ProtectKernelTunables=no -p ProtectKernelLogs=no -p ProtectHostname=no cloister mcp");
+        f = healthy;
+        f.ordinary = true;
+        f.userns_clone = 0;
+        f.userns = EPERM;
+        check_eq_str(remedy_of(&f), "sysctl -w kernel.unprivileged_userns_clone=1");
+}
+
+static void test_label(void)
+{
+        check_eq_int(doctor_label_kind("docker-default (enforce)\n"), DOCTOR_LABEL_APPARMOR);
+        check_eq_int(doctor_label_kind("unconfined\n"), DOCTOR_LABEL_NONE);
+        check_eq_int(doctor_label_kind(""), DOCTOR_LABEL_NONE);
+        check_eq_int(doctor_label_kind("system_u:system_r:container_t:s0:c1,c2"),
+                     DOCTOR_LABEL_SELINUX);
+        check_eq_int(doctor_label_kind("unconfined_u:unconfined_r:unconfined_t:s0"),
+                     DOCTOR_LABEL_NONE);
+}
+
+static void test_attempt(void)
+{
+        const struct attempt worked = {.done = true};
+        const struct attempt failed = {.done = true, .status = 126, .why = "pivot_root"};
+
+        state = healthy;
+        doctor = (struct doctor){.system = &state};
+        doctor_add(&doctor, "a", DOCTOR_MISSING, true, "mend it", "it seems to be missing");
+        check(!doctor_usable(&doctor));
+        doctor_take_attempt(&doctor, &worked);
+        check(doctor_usable(&doctor));
+        check_eq_int(find("a")->state, DOCTOR_DEGRADED);
+        doctor = (struct doctor){.system = &state};
+        check(doctor_usable(&doctor));
+        doctor_take_attempt(&doctor, &failed);
+        check(!doctor_usable(&doctor));
+        check_has(find("sandbox")->detail, "pivot_root");
+        doctor = (struct doctor){.system = &state};
 }
 
 static void test_files_of_proc(void)
@@ -231,6 +324,9 @@ static void test_trial(void)
         check_eq_int(trial.proc, 0);
         check_eq_int(trial.proc_subset, 0);
         check_eq_int(trial.seccomp, 0);
+        check_eq_str(trial.root_step, "");
+        check_eq_int(trial.root, 0);
+        check_eq_int(trial.host_name, 0);
 }
 
 /* In a user namespace where no further user namespace, or no network namespace, can be created. */
@@ -313,6 +409,9 @@ static void test_broken_config(void)
 int main(void)
 {
         run(test_findings);
+        run(test_remedy);
+        run(test_label);
+        run(test_attempt);
         run(test_files_of_proc);
         run(test_a_finding_makes_it_unusable);
         run(test_usable);

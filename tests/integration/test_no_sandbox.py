@@ -1,0 +1,156 @@
+"""Where no sandbox can be created, `run`, `mcp` and `doctor` say so with one exit status, and the doctor names the reason.
+
+The filters and mounts are those of container runtimes. CLOISTER_TEST_WHOLE: every call, with each of three errors.
+"""
+
+import errno
+import json
+import os
+import subprocess
+import time
+import unittest
+
+import harness
+import outer_filter
+import rawmcp
+
+WHOLE = "CLOISTER_TEST_WHOLE" in os.environ
+NO_SANDBOX = 126
+FILTER = outer_filter.__file__
+SECCOMP = os.path.join(harness.SOURCE, "examples", "containers", "seccomp.json")
+# The calls beyond what container runtimes allow by default.
+NEEDED = ("clone clone3 unshare setns mount umount2 pivot_root fsopen fsconfig fsmount move_mount open_tree "
+          "mount_setattr").split()
+OPTIONAL = ("sethostname", "close_range", "openat2")
+ERRORS = (errno.EPERM, errno.ENOSYS, errno.EINVAL)
+# One error for some calls: each is refused at another place of the way to a sandbox.
+SOME = [("clone3", errno.EPERM), ("setns", errno.ENOSYS), ("pivot_root", errno.EPERM), ("mount_setattr", errno.EINVAL)]
+MASKS = "mount -t tmpfs -o ro none /proc/acpi; mount --bind /dev/null /proc/interrupts; mount --bind -o ro /proc/sys /proc/sys"
+
+
+class NoSandbox(harness.Case):
+    """Each test runs both commands under the same conditions."""
+
+    def both(self, apply=None, prefix=()):
+        """(exit status of doctor, its report, exit status of run, what run printed)"""
+        env = harness.environment()
+        how = {"env": env, "preexec_fn": apply, "stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 30, "check": False}
+        ran = subprocess.run([*prefix, harness.CLOISTER, "run", "-c", "print(1+1)"], **how)
+        asked = subprocess.run([*prefix, harness.CLOISTER, "doctor", "--json"], **how)
+        self.assertEqual(ran.stdout, b"2\n" if ran.returncode == 0 else b"", ran.stderr)
+        report = json.loads(asked.stdout)
+        self.assertEqual(report["usable"], asked.returncode == 0)
+        self.assertEqual(asked.returncode, ran.returncode, (report, ran.stderr))
+        return ran, report
+
+    def finding(self, report, name):
+        (found,) = [f["state"] for f in report["findings"] if f["name"] == name]
+        return found
+
+    def layer(self, report, name):
+        (found,) = [f for f in report["layers"] if f["name"] == name]
+        return found
+
+    def check_refused(self, name, code):
+        with self.subTest(call=name, error=errno.errorcode[code]):
+            ran, report = self.both(outer_filter.refuse(name, error=code))
+            self.assertEqual(ran.returncode, NO_SANDBOX, ran.stderr)
+            self.assertEqual(self.finding(report, "container-seccomp"), "missing")
+            self.assertIn("seccomp=examples/containers/seccomp.json", report["command"])
+            if name != "clone":  # Nothing can be tried without a fork.
+                self.assertIn(f" refuses {name} ({errno.errorcode[code]})", self.layer(report, "system calls")["detail"])
+
+    def check_optional(self, name, code):
+        with self.subTest(call=name, error=errno.errorcode[code]):
+            ran, report = self.both(outer_filter.refuse(name, error=code))
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertEqual(self.finding(report, "container-seccomp"), "absent")
+            self.assertEqual(self.finding(report, "optional-calls"), "degraded")
+            self.assertNotIn("command", report)
+            self.assertIn(f" refuses {name} (", self.layer(report, "system calls")["detail"])
+
+    def test_control(self):
+        ran, report = self.both()
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(self.layer(report, "sandbox")["state"], "effective")
+        for name in ("container-seccomp", "optional-calls", "apparmor-profile", "selinux-label", "masked-proc"):
+            self.assertEqual(self.finding(report, name), "absent")
+
+    def test_a_refused_call(self):
+        for name, code in [(n, c) for n in NEEDED for c in ERRORS] if WHOLE else SOME:
+            self.check_refused(name, code)
+
+    def test_calls_that_have_a_substitute(self):
+        for name in OPTIONAL:
+            for code in ERRORS if WHOLE else ERRORS[len(name) % 3:][:1]:
+                self.check_optional(name, code)
+
+    def test_other_calls_that_a_filter_may_not_know(self):
+        for name in ("statx", "execveat", "memfd_create", "pidfd_open", "landlock_create_ruleset", "rseq") if WHOLE else ("execveat",):
+            for code in ERRORS[:2]:
+                with self.subTest(call=name):
+                    self.both(outer_filter.refuse(name, error=code))
+
+    def test_our_profile_is_enough(self):
+        ran, report = self.both(outer_filter.profile(SECCOMP))
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(self.finding(report, "container-seccomp"), "absent")
+
+    def test_all_blockers_at_once(self):
+        names = [*NEEDED[1:], "sethostname"]
+        prefix = () if not harness.ROOT else ("unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{MASKS}; exec "$@"', "sh",)
+        # Without clone nothing at all could be started.
+        asked = subprocess.run([*prefix, harness.PYTHON, FILTER, "profile", SECCOMP, " ".join(names), harness.CLOISTER, "doctor", "--json"],
+                               env=harness.environment(), capture_output=True, timeout=30, check=False)
+        self.assertEqual(asked.returncode, NO_SANDBOX, asked.stderr)
+        report = json.loads(asked.stdout)
+        self.assertEqual(self.layer(report, "system calls")["detail"],
+                         "a seccomp filter around this process refuses " + ", ".join(f"{n} (EPERM)" for n in NEEDED[1:]))
+        self.assertEqual(self.finding(report, "optional-calls"), "degraded")
+        self.assertIn("seccomp=", report["command"])
+        if harness.ROOT:
+            self.assertEqual(self.finding(report, "masked-proc"), "missing")
+            self.assertIn("systempaths=unconfined", report["command"])
+
+    @unittest.skipUnless(harness.ROOT, "mounts over /proc")
+    def test_a_masked_proc(self):
+        prefix = ("unshare", "--mount", "--propagation", "private", "sh", "-ec")
+        for script, status in (("true", 0), (MASKS, NO_SANDBOX)):
+            ran, report = self.both(prefix=(*prefix, f'{script}; exec "$@"', "sh"))
+            self.assertEqual(ran.returncode, status, ran.stderr)
+            self.assertEqual(self.finding(report, "masked-proc"), "missing" if status else "absent")
+            if status:
+                self.assertIn("systempaths=unconfined", report["command"])
+                self.assertNotIn("seccomp=", report["command"])
+
+    def test_mcp(self):
+        """It ends at its start where the broker cannot be isolated, else at the end of its input."""
+        ended = subprocess.run([harness.CLOISTER, "mcp"], env=harness.environment(), preexec_fn=outer_filter.refuse("pivot_root"),
+                               stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
+        self.assertEqual(ended.returncode, NO_SANDBOX, ended.stderr)
+        self.assertIn(b"pivot_root", ended.stderr)
+        for refused, status in ((), 0), (("clone3",), NO_SANDBOX):
+            server = rawmcp.RawServer(prefix=(harness.PYTHON, FILTER, "refuse", " ".join(refused), "EPERM"))
+            self.addCleanup(server.free)
+            server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}})
+            server.notify("notifications/initialized")
+            cell = server.cell("1")
+            self.assertEqual(cell["status"], "error" if refused else "ok", cell)
+            if refused:
+                self.assertIn("clone3: Operation not permitted", json.dumps(cell))
+            server.process.stdin.close()
+            self.assertEqual(server.process.wait(harness.PATIENCE), status)
+
+    @unittest.skipUnless(WHOLE, "waits for deadlines")
+    def test_a_call_that_never_returns(self):
+        """A filter that asks a supervisor which does not answer. Each step has a deadline, so that the doctor ends."""
+        start = time.monotonic()
+        asked = subprocess.run([harness.CLOISTER, "doctor", "--json"], env=harness.environment(), capture_output=True, check=False,
+                               preexec_fn=outer_filter.hold("pivot_root"), timeout=150)
+        self.assertEqual(asked.returncode, NO_SANDBOX)
+        self.assertIn("did not end within 60 seconds", self.layer(json.loads(asked.stdout), "sandbox")["detail"])
+        self.assertLess(time.monotonic() - start, 100)
+
+
+if __name__ == "__main__":
+    harness.main()
