@@ -91,6 +91,9 @@ void monitor_send(struct monitor *m, const struct monitor_event *event, const in
 void monitor_send_done(struct monitor *m, uint32_t serial);
 void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error);
 
+/* The broker sends no requests any more: it has ended, or is killed soon. */
+void monitor_end_link(struct monitor *m);
+
 /* monitor-config.c */
 int monitor_load_config(struct monitor *m, struct error *err);
 void monitor_send_config(struct monitor *m); /* HELLO, the files, READY */

@@ -43,8 +43,7 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data)
         if (n == -EAGAIN)
                 return;
         if (n == 0 || n == -ECONNRESET) {
-                /* The broker has ended; the event of its pidfd follows. */
-                event_del(m->request);
+                monitor_end_link(m);
                 return;
         }
         if (n != sizeof(request) || request.verb == 0 || request.verb >= MONITOR_VERB_MAX ||

@@ -52,7 +52,7 @@ enum {
         EARLY_MS =
                 50, /* after the start, the template starts: the client's handshake comes first */
         SEND_SECONDS = 5, /* a broker that does not read for so long is killed */
-        KILL_SECONDS = 2  /* after SIGTERM, the broker is killed */
+        KILL_SECONDS = 2  /* after SIGTERM, or without its link, the broker is killed */
 };
 
 static int choose_image(struct monitor *m, struct error *err)
@@ -192,7 +192,18 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
+        if (!event_pending(m->request, EV_READ, NULL))
+                log_error("the broker has closed its link and has not ended; killing it");
         kill(m->broker, SIGKILL);
+}
+
+/* The event of its pidfd follows, unless it has only closed the link or sent an empty message. */
+void monitor_end_link(struct monitor *m)
+{
+        struct timeval after = {.tv_sec = KILL_SECONDS};
+
+        event_del(m->request);
+        event_add(m->kill_timer, &after);
 }
 
 static void on_signal(evutil_socket_t number, short what, void *data)

@@ -1,0 +1,310 @@
+#!/usr/bin/python3
+"""In the place of cloister-broker: sends the monitor what a compromised broker could, as CLOISTER_HOSTILE says, and prints
+one line of JSON. Messages are those of rpc/monitor-messages.h."""
+
+import array
+import collections
+import json
+import os
+import random
+import socket
+import struct
+import sys
+import time
+
+LINK, EVENT_SIZE = 3, 528
+CREATE, INTERRUPT, KILL, UP_START, UP_STOP, FREEZE, THAW, VERB_MAX = range(1, 9)
+DONE, FAILED, STARTED, ENDED, UP_STARTED, UP_ENDED, HELLO, CONFIG_FILE, READY, LIMITS = range(1, 11)
+NUMBERS = (0, 1, 2, 7, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF)
+
+link = socket.socket(fileno=LINK)
+events = collections.deque()
+fds_of = {}
+serial = 0
+generation = sessions_max = 0
+
+
+class Gone(Exception):
+    pass
+
+
+def receive(timeout=20):
+    """One event: (kind, serial, target, errno or None). Its descriptors are kept under its target."""
+    link.settimeout(timeout)
+    try:
+        data, control, _, _ = link.recvmsg(EVENT_SIZE, 4096)
+    except socket.timeout:
+        return None
+    if not data:
+        raise Gone
+    kind, number, target, _, code = struct.unpack_from("<IIIii", data)
+    fds = array.array("i")
+    for _, _, part in control:
+        fds.frombytes(part[:len(part) - len(part) % fds.itemsize])
+    if kind in (STARTED, UP_STARTED):
+        fds_of[kind, target] = list(fds)
+    else:
+        for fd in fds:
+            os.close(fd)
+    return kind, number, target, code if kind == FAILED else None
+
+
+def forget(kind, target):
+    for fd in fds_of.pop((kind, target), ()):
+        os.close(fd)
+
+
+def send(verb, target=0, gen=None, number=None):
+    global serial
+    serial += 1
+    number = serial if number is None else number
+    link.send(struct.pack("<IIII", verb, number, target & 0xFFFFFFFF, (generation if gen is None else gen) & 0xFFFFFFFF))
+    return number
+
+
+def wait(condition, timeout=30):
+    """The first event that fulfils it; the others stay in the queue."""
+    for event in events:
+        if condition(event):
+            events.remove(event)
+            return event
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        event = receive(max(0.01, end - time.monotonic()))
+        if event is None:
+            break
+        if condition(event):
+            return event
+        events.append(event)
+    raise SystemExit(f"no such event; there are {list(events)}")
+
+
+def ask(verb, target=0, gen=None):
+    """The answer to a request."""
+    number = send(verb, target, gen)
+    return wait(lambda e: e[1] == number)
+
+
+def create():
+    event = ask(CREATE)
+    assert event[0] == STARTED, event
+    return event[2]
+
+
+def end(session):
+    ask(KILL, session)
+    wait(lambda e: e[0] == ENDED and e[2] == session)
+    forget(STARTED, session)
+
+
+def hello():
+    global generation, sessions_max
+    link.settimeout(20)
+    data = link.recv(EVENT_SIZE)
+    kind, _, _, _, generation, files, _, _, _, sessions_max = struct.unpack_from("<IIIiIIIIII", data)
+    assert kind == HELLO, kind
+    for _ in range(files):
+        assert receive()[0] == CONFIG_FILE
+    assert receive()[0] == READY
+
+
+def monitor_kib():
+    return None  # another pid namespace: the test reads it
+
+
+# ---- what it does -------------------------------------------------------------------------------------------------
+
+
+def every_message():
+    """Each verb with each number as target and generation: one answer each, and only CREATE and START of what there is
+    succeed."""
+    session = create()
+    wrong = []
+    for verb in range(1, VERB_MAX):
+        for target in (*NUMBERS, session + 1, session - 1):
+            if target == session:
+                continue
+            for gen in (0, 1, generation, generation + 1, generation - 1, 0xFFFFFFFF):
+                kind, _, made, code = ask(verb, target, gen)
+                if kind == STARTED:
+                    end(made)
+                elif kind == UP_STARTED:
+                    ask(UP_STOP, made)
+                    wait(lambda e, made=made: e[0] == UP_ENDED and e[2] == made)
+                    forget(UP_STARTED, made)
+                allowed = {CREATE: target == 0, UP_START: target == 0, KILL: True, UP_STOP: True}.get(verb, False)
+                fresh = verb not in (CREATE, UP_START) or gen == generation
+                if (kind != FAILED) != (allowed and fresh):
+                    wrong.append((verb, target, gen, kind, code))
+    end(session)
+    return {"wrong": wrong}
+
+
+def every_state():
+    """Each pair of verbs on one session, in both orders, also after its end."""
+    answers = collections.Counter()
+    verbs = (INTERRUPT, FREEZE, THAW, KILL)
+    for first in verbs:
+        for second in verbs:
+            session = create()
+            for verb in (first, second, FREEZE, FREEZE, THAW):
+                answers[ask(verb, session)[0]] += 1
+            end(session)
+            for verb in verbs:
+                answers[ask(verb, session)[0]] += 1
+    return {"answers": sorted(answers)}
+
+
+def same_serial():
+    """Requests with one number: each is answered."""
+    for _ in range(3):
+        send(CREATE, number=5)
+    made = [wait(lambda e: e[1] == 5) for _ in range(3)]
+    assert all(event[0] == STARTED for event in made), made
+    for event in made:
+        end(event[2])
+    return {"sessions": len({event[2] for event in made})}
+
+
+def too_many():
+    """More sessions than there may be."""
+    numbers = [send(CREATE) for _ in range(sessions_max + 20)]
+    kinds = collections.Counter()
+    made = []
+    for number in numbers:
+        event = wait(lambda e, number=number: e[1] == number)
+        kinds[event[0]] += 1
+        if event[0] == STARTED:
+            made.append(event[2])
+    for session in made:
+        end(session)
+    end(create())
+    return {"started": kinds[STARTED], "failed": kinds[FAILED], "max": sessions_max}
+
+
+def upstreams():
+    """One server many times, stopped and stopped again, and left running."""
+    running = []
+    refused = 0
+    for _ in range(80):
+        event = ask(UP_START)
+        if event[0] == UP_STARTED:
+            running.append(event[2])
+        else:
+            refused += 1
+    for instance in running[:-2]:
+        ask(UP_STOP, instance)
+        ask(UP_STOP, instance)
+        wait(lambda e, instance=instance: e[0] == UP_ENDED and e[2] == instance)
+        ask(UP_STOP, instance)
+        forget(UP_STARTED, instance)
+    return {"started": len(running), "refused": refused}
+
+
+def at_random():
+    """Thousands of valid messages without an order, read only now and then. Each has one answer."""
+    rng = random.Random(int(os.environ["CLOISTER_HOSTILE_SEED"]))
+    known, open_requests = [1], set()
+    for _ in range(int(os.environ["CLOISTER_HOSTILE_COUNT"])):
+        verb = rng.choice((CREATE, INTERRUPT, KILL, KILL, KILL, UP_START, UP_STOP, UP_STOP, FREEZE, THAW))
+        target = rng.choice((rng.choice(known), rng.choice(NUMBERS))) if verb not in (CREATE, UP_START) else rng.choice((0, 0, 0, 1, 99))
+        open_requests.add(send(verb, target, rng.choice((generation,) * 9 + (0,))))
+        while len(open_requests) > 40 or rng.random() < 0.3:
+            event = receive(20 if len(open_requests) > 40 else 0.0001)
+            if event is None:
+                break
+            kind, number, made, _ = event
+            if number:
+                assert number in open_requests, event
+                open_requests.discard(number)
+            if kind in (STARTED, UP_STARTED):
+                known = [made, *known[:20]]
+            elif kind in (ENDED, UP_ENDED):
+                forget(STARTED if kind == ENDED else UP_STARTED, made)
+    while open_requests:
+        event = receive()
+        assert event, open_requests
+        open_requests.discard(event[1])
+    return {"unanswered": len(open_requests)}
+
+
+def raw(data):
+    def act():
+        session = create()
+        link.send(data)
+        time.sleep(20)
+        return {"survived": session}
+    return act
+
+
+def with_descriptors():
+    """A descriptor with each message: the monitor gets none of them."""
+    fds = array.array("i", [os.open("/dev/null", os.O_RDONLY)] * 16)
+    refused = 0
+    for _ in range(200):
+        message = struct.pack("<IIII", KILL, 9, 77, generation)
+        try:
+            link.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        except OSError:  # SO_PASSRIGHTS: the kernel refuses it
+            refused += 1
+            continue
+        wait(lambda e: e[1] == 9)
+    end(create())
+    return {"refused": refused}
+
+
+def flood(verb):
+    """Requests without end, never reading an answer."""
+    def act():
+        link.settimeout(20)
+        for _ in range(1000000):
+            send(verb)
+        return {"survived": True}
+    return act
+
+
+def close_link():
+    """Neither ends nor speaks."""
+    create()
+    print(json.dumps({"closed": True}), flush=True)
+    link.close()
+    time.sleep(60)
+    return {"survived": True}
+
+
+def leave():
+    """Ends with sessions in each state and a server running."""
+    frozen, killed, stopped = create(), create(), create()
+    ask(FREEZE, frozen)
+    ask(FREEZE, killed)
+    send(KILL, killed)
+    ask(INTERRUPT, stopped)
+    ask(UP_START)
+    for _ in range(10):
+        send(CREATE)
+    return {"left": True}
+
+
+ACTS = {
+    "every-message": every_message, "every-state": every_state, "same-serial": same_serial, "too-many": too_many, "upstreams": upstreams,
+    "at-random": at_random, "with-descriptors": with_descriptors, "flood-kill": flood(KILL), "flood-create": flood(CREATE),
+    "flood-upstream": flood(UP_START), "close-link": close_link, "leave": leave,
+    "verb-0": raw(struct.pack("<IIII", 0, 1, 0, 0)), "verb-max": raw(struct.pack("<IIII", VERB_MAX, 1, 0, 0)),
+    "verb-huge": raw(struct.pack("<IIII", 0xFFFFFFFF, 1, 0, 0)), "serial-0": raw(struct.pack("<IIII", KILL, 0, 0, 0)),
+    "short": raw(b"\1" * 15), "long": raw(b"\1" * 17), "one-byte": raw(b"\1"), "large": raw(b"\1" * 65536), "empty": raw(b""),
+}
+
+
+def main():
+    hello()
+    try:
+        result = ACTS[os.environ["CLOISTER_HOSTILE"]]()
+    except (Gone, BrokenPipeError, ConnectionResetError):
+        result = {"gone": True}
+    print(json.dumps(result), flush=True)
+    sys.stdout.flush()
+    os._exit(7)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""A hostile broker sends the monitor every message in every state: the monitor refuses it or kills that broker, and nothing
+else; its memory stays small, and nothing is left."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import harness
+import residue
+
+NAMES = ("cloister", "cloister-monitor", "cloister-doctor", "cloister-init", "cloister-worker", "cloister-module.so")
+KILLED = 128 + 9
+
+
+class HostileBroker(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.more = residue.Residue()
+        self.addCleanup(lambda: self.assertEqual(self.more.settle(), {}, "left behind"))
+        self.bin = self.path("bin")
+        os.mkdir(self.bin)
+        for name in NAMES:
+            shutil.copy2(os.path.join(harness.BUILD, name), self.bin)
+        shutil.copy2(os.path.join(harness.HERE, "hostile-broker.py"), os.path.join(self.bin, "cloister-broker"))
+        os.chmod(os.path.join(self.bin, "cloister-broker"), 0o755)
+        os.chmod(self.dir, 0o755)
+
+    def start(self, act, config=None, **env):
+        """The monitor with that broker. Its stderr is a file: a flood of log lines must not wait for us."""
+        self.log = open(self.path("log"), "w+", encoding="utf-8", errors="replace")
+        self.addCleanup(self.log.close)
+        process = subprocess.Popen([os.path.join(self.bin, "cloister"), "mcp", "--config", config or self.config(), "--log-format", "text"],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, cwd=self.dir,
+                                   env=harness.environment(CLOISTER_HOSTILE=act, **env))
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stdin.close)
+        self.addCleanup(harness.end, process)
+        return process
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def act(self, name, config=None, timeout=60, **env):
+        """(what the broker printed, exit status of the monitor, the most memory that it had in KiB)"""
+        process = self.start(name, config, **env)
+        most, end = 0, time.monotonic() + harness.patient(timeout)
+        while process.poll() is None and time.monotonic() < end:
+            for line in residue.read(f"/proc/{process.pid}/status").splitlines():
+                if line.startswith("VmRSS:"):
+                    most = max(most, int(line.split()[1]))
+            time.sleep(0.05)
+        self.assertIsNotNone(process.returncode, f"the monitor hangs: {self.said()}")
+        printed = process.stdout.read()
+        self.assertLess(most, (32 if harness.SANITIZED == 1 else 400) << 10, "the monitor's memory")
+        return json.loads(printed) if printed else None, process.returncode
+
+    def obeyed(self, name, expected, config=None, **env):
+        found, status = self.act(name, config, **env)
+        self.assertEqual((found, status), (expected, 7), self.said())
+
+    def killed(self, name, why):
+        found, status = self.act(name)
+        self.assertEqual((found, status), (None, KILLED), self.said())
+        self.assertIn(why, self.said())
+
+    def servers(self):
+        return self.config({"sleep": {"command": "/bin/sleep", "args": ["600"]}})
+
+    # ---- refused, and served further ----
+
+    def test_every_message(self):
+        self.obeyed("every-message", {"wrong": []}, self.servers())
+
+    def test_every_state(self):
+        # DONE and FAILED, and nothing else.
+        self.obeyed("every-state", {"answers": [1, 2]})
+
+    def test_requests_with_one_number(self):
+        self.obeyed("same-serial", {"sessions": 3})
+
+    def test_more_sessions_than_there_may_be(self):
+        self.obeyed("too-many", {"started": 5, "failed": 20, "max": 5}, self.config(sessions=5))
+
+    def test_more_servers_than_there_may_be(self):
+        found, status = self.act("upstreams", self.servers())
+        self.assertEqual((found["started"] + found["refused"], status), (80, 7))
+        self.assertGreater(found["refused"], 0)
+        self.assertNotIn("killing", self.said())
+
+    def test_at_random(self):
+        self.obeyed("at-random", {"unanswered": 0}, self.servers(), CLOISTER_HOSTILE_SEED=os.environ.get("CLOISTER_HOSTILE_SEED", "1"),
+                    CLOISTER_HOSTILE_COUNT=os.environ.get("CLOISTER_HOSTILE_COUNT", "80"))
+
+    def test_descriptors_are_not_taken(self):
+        process = self.start("with-descriptors")
+        most = 0
+        while process.poll() is None:
+            most = max(most, residue.descriptors(process.pid).get("/dev/null", 0))
+            time.sleep(0.02)
+        self.assertEqual(process.returncode, 7, self.said())
+        self.assertLess(most, 8)
+
+    def test_it_leaves_everything(self):
+        self.obeyed("leave", {"left": True}, self.servers())
+
+    # ---- killed ----
+
+    def test_invalid_messages(self):
+        for name in ("verb-0", "verb-max", "verb-huge", "serial-0", "short", "long", "one-byte", "large"):
+            with self.subTest(name):
+                self.killed(name, "sent an invalid request")
+
+    def test_an_empty_message_and_a_closed_link(self):
+        for name, printed in (("empty", None), ("close-link", {"closed": True})):
+            with self.subTest(name):
+                start = time.monotonic()
+                found, status = self.act(name, timeout=20)
+                self.assertEqual((found, status), (printed, KILLED), self.said())
+                self.assertLess(time.monotonic() - start, 15 * harness.SLOW)
+                self.assertIn("has closed its link", self.said())
+
+    def test_floods_without_reading(self):
+        # Each takes the five seconds that a broker has to read.
+        names = ("flood-create", "flood-kill", "flood-upstream")
+        for name in names if os.environ.get("CLOISTER_TEST_WHOLE") else names[:1]:
+            with self.subTest(name):
+                self.killed(name, "does not receive events")
+
+
+if __name__ == "__main__":
+    harness.main()
