@@ -186,7 +186,7 @@ def upstreams():
     """One server many times, stopped and stopped again, and left running."""
     running = []
     refused = 0
-    for _ in range(80):
+    for _ in range(261):
         event = ask(UP_START)
         if event[0] == UP_STARTED:
             running.append(event[2])

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+import unittest
 
 import harness
 import residue
@@ -84,10 +85,10 @@ class HostileBroker(harness.Case):
     def test_more_sessions_than_there_may_be(self):
         self.obeyed("too-many", {"started": 5, "failed": 20, "max": 5}, self.config(sessions=5))
 
+    @unittest.skipUnless(os.environ.get("CLOISTER_TEST_WHOLE"), "takes long: suite slow")
     def test_more_servers_than_there_may_be(self):
         found, status = self.act("upstreams", self.servers())
-        self.assertEqual((found["started"] + found["refused"], status), (80, 7))
-        self.assertGreater(found["refused"], 0)
+        self.assertEqual((found, status), ({"started": 256, "refused": 5}, 7), self.said())
         self.assertNotIn("killing", self.said())
 
     def test_at_random(self):
