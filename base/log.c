@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/mask.h"
+#include "base/printable.h"
 
 static const char *const level_names[] = {
         [LOG_LEVEL_ERROR] = "error",
@@ -90,34 +91,6 @@ enum log_format log_get_format(void)
 void log_set_name(const char *name)
 {
         program = name;
-}
-
-/* C1 controls are two bytes in UTF-8. Other bytes from 0x80 on stay: they are text. */
-static bool is_c1(const unsigned char *c)
-{
-        return c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
-}
-
-/* Ends with a NUL. */
-static size_t escape(char *to, size_t size, const char *from)
-{
-        const unsigned char *c = (const unsigned char *)from;
-        size_t n = 0;
-
-        while (*c && n + 9 < size) {
-                if (is_c1(c)) {
-                        n += (size_t)snprintf(to + n, size - n, "\\x%02x\\x%02x", c[0], c[1]);
-                        c += 2;
-                        continue;
-                }
-                if (*c < 0x20 || *c == 0x7f)
-                        n += (size_t)snprintf(to + n, size - n, "\\x%02x", *c);
-                else
-                        to[n++] = (char)*c;
-                c++;
-        }
-        to[n] = '\0';
-        return n;
 }
 
 /* A line that is being written; text that does not fit is cut. A pipe takes so many bytes atomically
@@ -224,9 +197,9 @@ static void put_ids(struct line *line, bool json, const struct log_ids *ids)
 
         if (!ids)
                 return;
-        escape(session, sizeof(session), ids->session ? ids->session : "");
-        escape(server, sizeof(server), ids->server ? ids->server : "");
-        escape(tool, sizeof(tool), ids->tool ? ids->tool : "");
+        printable_escape(session, sizeof(session), ids->session ? ids->session : "");
+        printable_escape(server, sizeof(server), ids->server ? ids->server : "");
+        printable_escape(tool, sizeof(tool), ids->tool ? ids->tool : "");
         if (ids->request && strlen(ids->request) < sizeof(request))
                 memcpy(request, ids->request, strlen(ids->request) + 1);
         put_id(line, json, "session", *session ? session : NULL, 0, &first);
@@ -288,7 +261,7 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
         vsnprintf(raw, sizeof(raw), format, args);
         va_end(args);
         mask_text(raw);
-        escape(message, sizeof(message), raw);
+        printable_escape(message, sizeof(message), raw);
 
         if (look == LOG_FORMAT_JSON)
                 make_json(&line, level, ids, message);

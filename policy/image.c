@@ -9,6 +9,8 @@
 
 #include "base/json.h"
 #include "base/path.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 
 bool image_name_valid(const char *name)
 {
@@ -40,9 +42,14 @@ int image_link_parse(const char *word)
 
 static bool printable(const char *text, size_t n)
 {
-        for (size_t i = 0; i < n; i++)
-                if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+        const unsigned char *s = (const unsigned char *)text;
+
+        for (size_t at = 0; at < n;) {
+                int length = utf8_next(s + at, n - at);
+                if (length <= 0 || !printable_is(utf8_decode(s + at, length)))
                         return false;
+                at += (size_t)length;
+        }
         return true;
 }
 

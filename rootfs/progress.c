@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/printable.h"
 
 static int64_t now_ms(void)
 {
@@ -25,14 +26,15 @@ void progress_begin(struct progress *progress, const char *name, bool quiet)
 
 void progress_stage(struct progress *progress, const char *format, ...)
 {
-        char text[256];
+        char raw[256], text[2 * sizeof(raw)];
         va_list args;
 
         if (progress->quiet)
                 return;
         va_start(args, format);
-        vsnprintf(text, sizeof(text), format, args);
+        vsnprintf(raw, sizeof(raw), format, args);
         va_end(args);
+        printable_escape(text, sizeof(text), raw); /* may be a line of an installer */
         fprintf(stderr, "%scloister: image %s: %s%s", progress->terminal ? "\r\033[K" : "",
                 progress->name, text, progress->terminal ? " …" : "\n");
         fflush(stderr);

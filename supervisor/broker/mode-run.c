@@ -29,7 +29,7 @@ enum {
 struct output {
         struct writer writer;
         bool is_terminal;
-        struct utf8_stream stream;
+        struct terminal_stream stream;
 };
 
 struct mode_run {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/terminal.h"
 #include "supervisor/broker/writer.h"
@@ -120,7 +121,10 @@ static int append_json(struct buffer *to, yyjson_val *root)
                                                    signature.length);
                 }
         }
-        int r = copy ? json_append_mut(to, copy) : -ENOMEM;
+        _cleanup_buffer_ struct buffer raw = BUFFER_INIT(TEXT_MAX);
+        int r = copy ? json_append_mut(&raw, copy) : -ENOMEM;
+        if (r >= 0)
+                r = printable_json(to, buffer_bytes(&raw), raw.length);
         return r < 0 ? r : buffer_append(to, "\n", 1);
 }
 

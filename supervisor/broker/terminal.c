@@ -1,33 +1,25 @@
 /* Escaping for terminals. */
 #include "supervisor/broker/terminal.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Ranges of code points that change how a terminal shows other text, or hide in it (Unicode 15,
- * Bidi_Control and Default_Ignorable_Code_Point of general use). */
-static const struct {
-        uint32_t first, last;
-} hidden[] = {
-        {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},       {0x61c, 0x61c},
-        {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},
-        {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f},
-};
-
-static bool is_hidden(uint32_t c)
-{
-        for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
-                if (c >= hidden[i].first && c <= hidden[i].last)
-                        return true;
-        }
-        return false;
-}
+#include "base/printable.h"
 
 struct escaping {
         struct buffer *to;
         const char *allowed; /* controls that pass */
+        bool *cr;            /* a carriage return waits for the next character; NULL: escaped */
 };
+
+/* A carriage return would let code overwrite the line that it printed before: it ends the line. */
+static int put_return(const struct escaping *e, uint32_t next)
+{
+        if (!e->cr || !*e->cr)
+                return 0;
+        *e->cr = false;
+        return next == '\n' ? 0 : buffer_append(e->to, "\n", 1);
+}
 
 static int put(void *data, const char *text, size_t n)
 {
@@ -39,9 +31,14 @@ static int put(void *data, const char *text, size_t n)
         while (at < n && r >= 0) {
                 int length = utf8_next(s + at, n - at);
                 uint32_t c = utf8_decode(s + at, length);
-                if (is_hidden(c) && !(c != 0 && c < 0x80 && strchr(e->allowed, (int)c))) {
+                if (at == begin)
+                        r = put_return(e, c);
+                if (r >= 0 && !printable_is(c) &&
+                    !(c != 0 && c < 0x80 && strchr(e->allowed, (int)c))) {
                         r = buffer_append(e->to, text + begin, at - begin);
-                        if (r >= 0)
+                        if (r >= 0 && c == '\r' && e->cr)
+                                *e->cr = true;
+                        else if (r >= 0)
                                 r = buffer_printf(e->to, c < 0x100 ? "\\x%02x" : "\\u%04x", c);
                         begin = at + (size_t)length;
                 }
@@ -50,11 +47,11 @@ static int put(void *data, const char *text, size_t n)
         return r < 0 ? r : buffer_append(e->to, text + begin, at - begin);
 }
 
-int terminal_escape(struct utf8_stream *stream, const char *bytes, size_t n, struct buffer *to)
+int terminal_escape(struct terminal_stream *stream, const char *bytes, size_t n, struct buffer *to)
 {
-        struct escaping e = {.to = to, .allowed = "\n\t\r"};
+        struct escaping e = {.to = to, .allowed = "\n\t", .cr = &stream->cr};
 
-        return utf8_feed(stream, bytes, n, put, &e);
+        return utf8_feed(&stream->utf8, bytes, n, put, &e);
 }
 
 int terminal_escape_line(const char *text, size_t n, struct buffer *to)

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/version.h"
 
@@ -16,14 +17,8 @@ int cli_fail(int status, const struct error *err)
         bool red = isatty(STDERR_FILENO) == 1;
 
         fprintf(stderr, "%scloister:%s ", red ? "\033[31m" : "", red ? "\033[0m" : "");
-        /* The text may contain names that others chose: escape control characters, so that none
-         * controls the terminal or forges a line. */
-        for (const unsigned char *c = (const unsigned char *)err->text; *c; c++) {
-                if (*c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
-                        fprintf(stderr, "\\x%02x", *c);
-                else
-                        fputc(*c, stderr);
-        }
+        /* The text may contain names that others chose: none controls the terminal or forges a line. */
+        printable_print(stderr, err->text);
         fputc('\n', stderr);
         return status;
 }

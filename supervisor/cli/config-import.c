@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/printable.h"
 #include "policy/config-internal.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/config.h"
@@ -193,12 +194,7 @@ int import_take(struct import *import, const struct import_origin *origin, const
 /* Names and paths come from other files: escapes control characters. */
 static void say(const char *text)
 {
-        for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-                if (*c < 0x20 || *c == 0x7f)
-                        printf("\\x%02x", *c);
-                else
-                        putchar(*c);
-        }
+        printable_print(stdout, text);
 }
 
 static void say_item(const char *verb, const struct import_item *item)

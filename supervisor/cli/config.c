@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/printable.h"
 #include "supervisor/cli/commands.h"
 
 int checked_config_open(struct checked_config *checked, const struct cli_options *o,
@@ -193,12 +194,7 @@ static yyjson_mut_val *findings_json(yyjson_mut_doc *doc, const struct checked_c
 /* Names and texts come from the file: escapes control characters. */
 static void print_line(const char *text)
 {
-        for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-                if (*c < 0x20 || *c == 0x7f)
-                        printf("\\x%02x", *c);
-                else
-                        putchar(*c);
-        }
+        printable_print(stdout, text);
         putchar('\n');
 }
 

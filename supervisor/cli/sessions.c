@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "policy/control-path.h"
 #include "supervisor/cli/commands.h"
 
@@ -217,25 +218,28 @@ static const char *short_time(int64_t ms, char to[16])
 
 static void print_session(const struct server *server, yyjson_val *session, int width, bool colour)
 {
-        char age[16], idle[16] = "-", took[16];
+        char age[16], idle[16] = "-", took[16], name[128], profile[128], state[32], end[32];
         yyjson_val *last = yyjson_obj_get(session, "last");
         const char *status = text(last, "status"), *code = text(last, "code");
         bool bad = *status && strcmp(status, "ok") != 0;
 
+        /* The words of a broker, which may be broken. */
+        printable_escape(name, sizeof(name), text(session, "name"));
+        printable_escape(profile, sizeof(profile), text(session, "profile"));
+        printable_escape(state, sizeof(state), text(session, "state"));
+        printable_escape(end, sizeof(end), status);
+
         if (yyjson_obj_get(session, "idle_ms"))
                 short_time(number(session, "idle_ms"), idle);
-        printf("%-*s %-*s %7d %6s %6s %6" PRId64 "M %5" PRId64 "  %-*s", width,
-               text(session, "name"), PROFILE_WIDTH, text(session, "profile"), (int)server->pid,
-               short_time(number(session, "age_ms"), age), idle,
+        printf("%-*s %-*s %7d %6s %6s %6" PRId64 "M %5" PRId64 "  %-*s", width, name, PROFILE_WIDTH,
+               profile, (int)server->pid, short_time(number(session, "age_ms"), age), idle,
                number(session, "memory_bytes") / (1024 * 1024), number(session, "cells"),
-               STATE_WIDTH, text(session, "state"));
+               STATE_WIDTH, state);
         if (last) {
-                printf("  %s%s%s %s: ", bad && colour ? "\033[31m" : "", *status ? status : "since",
+                printf("  %s%s%s %s: ", bad && colour ? "\033[31m" : "", *status ? end : "since",
                        bad && colour ? "\033[0m" : "",
                        short_time(number(last, "duration_ms"), took));
-                /* The text is code of an agent: escape control characters. */
-                for (const char *c = code; *c; c++)
-                        putchar((unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c);
+                printable_print(stdout, code); /* of an agent */
         }
         putchar('\n');
 }
@@ -279,7 +283,10 @@ static int print_json(const struct servers *servers)
         }
         if (r >= 0)
                 r = buffer_append(&b, "]\n", 2);
-        if (r >= 0 && fwrite(buffer_bytes(&b), 1, b.length, stdout) != b.length)
+        _cleanup_buffer_ struct buffer shown = BUFFER_INIT(2 * ANSWER_MAX);
+        if (r >= 0)
+                r = printable_json(&shown, buffer_bytes(&b), b.length);
+        if (r >= 0 && fwrite(buffer_bytes(&shown), 1, shown.length, stdout) != shown.length)
                 r = -EIO;
         return r;
 }
@@ -327,8 +334,10 @@ int cli_session_names(void)
         find_servers(NULL, &servers);
         ask_all(&servers);
         for (size_t k = 0; k < servers.n; k++)
-                yyjson_arr_foreach (sessions_of(&servers.list[k]), i, n, session)
-                        puts(text(session, "name"));
+                yyjson_arr_foreach (sessions_of(&servers.list[k]), i, n, session) {
+                        printable_print(stdout, text(session, "name"));
+                        putchar('\n');
+                }
         servers_done(&servers);
         return 0;
 }

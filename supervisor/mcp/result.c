@@ -1,6 +1,7 @@
 /* Outcome of a cell -> CallToolResult. */
 #include "supervisor/mcp/result.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,7 +119,7 @@ static const char *fate_of_state(const struct cell_outcome *o)
         return o->status == CELL_OK || o->state == CELL_STATE_NONE ? "" : "; variables are kept";
 }
 
-/* Notices besides status and output, one line each; none for a normal end. */
+/* Notices besides status and output, one line each in structuredContent; none for a normal end. */
 static int collect_notice(const struct cell_outcome *o, struct buffer *to)
 {
         int r = 0;
@@ -202,25 +203,55 @@ static int append_block(struct buffer *to, const char *before, const struct buff
         return r < 0 ? r : buffer_append(to, buffer_bytes(text), text->length);
 }
 
-static int append_status(const struct cell_outcome *o, struct buffer *to)
+/* Whether text of the code begins like the line that append_status() writes, or could be taken for it:
+ * after blanks and signs, with letters of other alphabets, with characters that are not seen. */
+static bool looks_like_status(const struct buffer *text)
 {
-        const char *line_break = to->length > 0 && buffer_bytes(to)[to->length - 1] != '\n' ? "\n"
-                                                                                            : "";
-        int r = buffer_printf(to, "%sstatus: %s", line_break, cell_status_name(o->status));
+        const char *at = text->length > 0 ? buffer_bytes(text) : "";
+        const char *end = at + text->length;
+        size_t letters = 0;
+
+        for (; at < end && letters < 6; at++) {
+                unsigned char c = (unsigned char)*at;
+                if (c >= 0x7f || (c < 0x20 && !isspace(c)))
+                        return true;
+                if (isalpha(c) && tolower(c) != "status"[letters++])
+                        return false;
+        }
+        return letters == 6;
+}
+
+/*
+ * What Cloister says of the call, in the first line: everything after it is from the code. A line at
+ * the end could not be told from one that the code has printed.
+ */
+static int append_status(const struct cell_outcome *o, const struct buffer *notice,
+                         struct buffer *to)
+{
         size_t pending = 0;
 
+        int r = buffer_printf(to, "status: %s", cell_status_name(o->status));
         if (r >= 0 && o->has_exit_code)
                 r = buffer_printf(to, " (exit code %d)", o->exit_code);
         for (size_t i = 0; i < o->n_calls; i++)
                 pending += o->calls[i].pending;
-        if (r >= 0 && o->calls_total > 0)
-                r = buffer_printf(to, "\ntool calls sent: %llu, without an answer: %zu",
+        if (r >= 0 && o->status != CELL_OK && o->calls_total > 0)
+                r = buffer_printf(to, "; tool calls sent: %llu, without an answer: %zu",
                                   (unsigned long long)o->calls_total, pending);
+        const char *text = buffer_bytes(notice);
+        for (size_t at = 0; at < notice->length && r >= 0;) {
+                size_t n = strcspn(text + at, "\n");
+                n = n < notice->length - at ? n : notice->length - at;
+                r = append(to, "; ");
+                if (r >= 0)
+                        r = buffer_append(to, text + at, n);
+                at += n + 1;
+        }
         return r;
 }
 
-/* The text. Never empty: one client shows "{}" in place of an empty text. */
-static int make_text(const struct cell_outcome *o, const struct parts *p, struct buffer *to)
+/* What the code printed, returned or raised. */
+static int append_output(const struct parts *p, struct buffer *to)
 {
         int r = append_block(to, "", &p->streams[CELL_STDOUT]);
 
@@ -238,15 +269,20 @@ static int make_text(const struct cell_outcome *o, const struct parts *p, struct
                 if (r >= 0)
                         r = append_block(to, "", &line);
         }
-        if (r >= 0)
-                r = append_block(to, "", &p->shown);
-        if (r >= 0 && o->status != CELL_OK)
-                r = append_status(o, to);
-        if (r >= 0)
-                r = append_block(to, "notice: ", &p->notice);
-        if (r >= 0 && to->length == 0)
+        return r < 0 ? r : append_block(to, "", &p->shown);
+}
+
+/* The text. Never empty: one client shows "{}" in place of an empty text. */
+static int make_text(const struct cell_outcome *o, const struct parts *p, struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer output = BUFFER_INIT(TEXT_MAX);
+
+        int r = append_output(p, &output);
+        if (r >= 0 && (o->status != CELL_OK || p->notice.length > 0 || looks_like_status(&output)))
+                r = append_status(o, &p->notice, to);
+        if (r >= 0 && to->length == 0 && output.length == 0)
                 r = append(to, "ok, no output");
-        return r;
+        return r < 0 ? r : append_block(to, "", &output);
 }
 
 static void put_buffer(struct json_out *out, const char *key, const struct buffer *b)
