@@ -17,8 +17,7 @@
  *     serving    template ended  nothing when none waits                         unused
  *
  * "wanted" in held, reading or building only adds to what waits. Where a step fails at once, the
- * event "failed" follows in the new state. For BUILD_AGAIN_MS after a failed build, the same error
- * answers what would start another one: a client that repeats its call starts no series of builders.
+ * event "failed" follows in the new state. No build starts for BUILD_AGAIN_MS after a failed one.
  *
  * The first session of a template has its network checked by a child. Sessions that are made
  * meanwhile wait for the answer, which holds for all sessions of that template.
@@ -86,8 +85,8 @@ struct profile {
         struct image_reader *image_reader; /* reading */
         struct image_job *image_job;       /* building, unless another profile builds */
         bool was_built;                    /* since a template last started */
-        struct error build_failed;         /* the last build, */
-        uint64_t build_failed_ms;          /* and when */
+        struct error build_failed;         /* the last build */
+        uint64_t build_failed_ms;
         struct template_host template_host;
         struct template *template;    /* serving */
         unsigned int template_deaths; /* since a session was last made */
@@ -345,14 +344,10 @@ static void do_build(struct profile *p, void *argument)
         if (p->was_built) {
                 error_set(&error, ENOENT, "image %s was built, but the store does not have it",
                           p->image.name);
-                do_fail_build(p, &error);
-                return;
+                return do_fail_build(p, &error);
         }
-        if (error_is_set(&p->build_failed) && clock_ms() - p->build_failed_ms < BUILD_AGAIN_MS) {
-                error = p->build_failed;
-                handle(p, EVENT_FAILED, &error);
-                return;
-        }
+        if (error_is_set(&p->build_failed) && clock_ms() - p->build_failed_ms < BUILD_AGAIN_MS)
+                return do_fail(p, &p->build_failed);
         enter(p, PROFILE_BUILDING);
         if (p->set->is_building(p->set->data, p->image.name))
                 return;
