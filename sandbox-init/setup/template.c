@@ -15,10 +15,12 @@
 #include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -30,6 +32,8 @@
  * before it does its idle work: the session made last is still on its way to its first result. */
 enum { NETWORK_MS = 10, QUIET_MS = 20 };
 
+enum { END_OTHERS_MS = 1 }; /* between two looks for processes that are ending */
+
 const struct template_plan *template_plan(void)
 {
         static struct template_plan plan;
@@ -40,6 +44,16 @@ const struct template_plan *template_plan(void)
                 plan = (struct template_plan){};
         is_read = true;
         return &plan;
+}
+
+/* kill(-1) reaches all of the pid namespace but PID 1 and the caller; it fails when there are none.
+ * The kernel reaps orphans, whose parent is the stub. */
+void template_end_others(void)
+{
+        while (syscall(SYS_kill, -1, SIGKILL) == 0) {
+                if (syscall(SYS_wait4, -1, NULL, WNOHANG | __WALL, NULL) <= 0)
+                        poll(NULL, 0, END_OTHERS_MS);
+        }
 }
 
 int template_ready(struct error *err)

@@ -32,6 +32,10 @@ struct template_session {
 /* The plan of the monitor. Call before serving: workers do not have its descriptor. */
 const struct template_plan *template_plan(void);
 
+/* Kills and reaps whatever code of the image has forked. Call before template_ready(): the monitor
+ * refuses a template that has left a process. */
+void template_end_others(void);
+
 /* Report to the monitor that the interpreter is initialized, or why not. */
 int template_ready(struct error *err);
 void template_failed(const struct error *error);

@@ -264,6 +264,7 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
         if (!py.PyArg_ParseTuple(args, "O", &idle))
                 return NULL;
         reported = true;
+        template_end_others();
         int r = template_ready(&error);
         if (r >= 0)
                 r = template_serve(&hooks, &session, &error);

@@ -35,6 +35,7 @@
 #include "base/log.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/image/image-reader.h"
+#include "supervisor/monitor/profile-sources.h"
 #include "supervisor/monitor/template/network-gate.h"
 
 /* A template that ends so often without a session in between is not started again for the same
@@ -209,25 +210,13 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
 
 /* ---- The template ---- */
 
-static int open_sources(const struct profile *p, int *fds, struct error *err)
-{
-        struct mount_guards *guards = calloc(1, sizeof(*guards));
-        int r = guards ? p->host->guards(p->host->data, guards, err)
-                       : error_errno(err, ENOMEM, "mounts");
-
-        for (size_t i = 0; i < p->settings->n_mounts && r >= 0; i++)
-                r = fds[i] = mount_source_open(&p->settings->mounts[i], &p->ids, guards, err);
-        free(guards);
-        return r < 0 ? r : 0;
-}
-
 static int start_template(struct profile *p, const struct image_found *found, struct error *err)
 {
         struct template_parts parts = {.image = &found->info,
                                        .image_fd = found->root,
                                        .profile = p->settings,
-                                       .rlimits = cgroups_version(*p->host->cgroups) ==
-                                                  CGROUP_NONE};
+                                       .rlimits = cgroups_version(*p->host->cgroups) == CGROUP_NONE,
+                                       .limits = &p->limits};
         int fresh[CONFIG_MOUNTS_MAX];
         int r = 0;
 
@@ -239,7 +228,8 @@ static int start_template(struct profile *p, const struct image_found *found, st
         parts.sources = p->sources;
         if (p->settings->n_mounts > 0 && p->sources[0] < 0) {
                 parts.sources = fresh;
-                r = open_sources(p, fresh, err);
+                r = profile_sources_open(p->settings, &p->ids, p->host->guards, p->host->data,
+                                         fresh, err);
         }
         if (r >= 0)
                 r = template_files_get(p->host->files, p->settings, &parts, err);
@@ -541,7 +531,8 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
 static void open_sources_early(struct profile *p)
 {
         if (p->settings->n_mounts > 0 && p->host->ids->mode != SANDBOX_ROOTLESS &&
-            open_sources(p, p->sources, &p->source_problem) < 0)
+            profile_sources_open(p->settings, &p->ids, p->host->guards, p->host->data, p->sources,
+                                 &p->source_problem) < 0)
                 fd_close_many(p->sources, CONFIG_MOUNTS_MAX);
 }
 

@@ -341,7 +341,7 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
                 cgroup->fds[i] = -1;
         /* The serial makes the name unique, also when the leaf of the same id has not been
          * removed yet. */
-        snprintf(cgroup->name, sizeof(cgroup->name), "%c-%" PRIu32 "-%" PRIu32, limits ? 's' : 't',
+        snprintf(cgroup->name, sizeof(cgroup->name), "%c-%" PRIu32 "-%" PRIu32, id > 0 ? 's' : 't',
                  id, cgroups->serial++);
         int r = make_leaf(cgroup, err);
         if (r >= 0 && limits)
@@ -456,4 +456,21 @@ uint64_t cgroup_memory_peak(struct cgroup *cgroup)
 uint32_t cgroup_oom_kills(struct cgroup *cgroup)
 {
         return cgroup->owner->operations->oom_kills(cgroup);
+}
+
+static int pids_fd(const struct cgroup *cgroup)
+{
+        bool is_v2 = cgroup->owner->operations->version == CGROUP_V2;
+
+        return cgroup_leaf_fd(cgroup, is_v2 ? CGROUP_UNIFIED : CGROUP_PIDS);
+}
+
+uint64_t cgroup_pids_refused(struct cgroup *cgroup)
+{
+        return cgroup_read_key(pids_fd(cgroup), "pids.events", "max");
+}
+
+void cgroup_set_pids(struct cgroup *cgroup, uint32_t pids)
+{
+        (void)cgroup_write_number(pids_fd(cgroup), "pids.max", pids);
 }

@@ -46,7 +46,7 @@ size_t cgroups_paths(const struct cgroups *cgroups, const char **paths, size_t m
 int cgroups_candidates(char ***ret, struct error *err);
 void cgroups_candidates_free(char **list);
 
-/* Makes a leaf with these limits; NULL: without limits. */
+/* Makes a leaf with these limits; NULL: without limits. id: of a session, or 0 for a template. */
 int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
                struct cgroup **ret, struct error *err);
 /* Kills all processes in it and removes it, without waiting for them. */
@@ -64,6 +64,9 @@ int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
  * -EPERM without CAP_CHOWN for ids that are not ours.
  */
 int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid);
+
+/* Sets the maximum of processes. Best effort. */
+void cgroup_set_pids(struct cgroup *cgroup, uint32_t pids);
 
 int cgroup_dir(const struct cgroup *cgroup); /* version 2: borrowed; -1: version 1 */
 
@@ -86,3 +89,5 @@ int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error 
 uint64_t cgroup_cpu_usec(struct cgroup *cgroup);
 uint64_t cgroup_memory_peak(struct cgroup *cgroup);
 uint32_t cgroup_oom_kills(struct cgroup *cgroup);
+/* How often a process was refused because of the maximum of processes. */
+uint64_t cgroup_pids_refused(struct cgroup *cgroup);

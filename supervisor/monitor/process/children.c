@@ -239,6 +239,28 @@ static int end_unknown(struct children *c, int options)
         return unasked;
 }
 
+int children_kill_some(struct children *c, bool (*is_of)(const void *data, pid_t pid),
+                       const void *data)
+{
+        _cleanup_free_ char *list = NULL;
+        struct error error = {};
+        int n = 0;
+        pid_t pid;
+
+        int r = read_list(&list, &error);
+        if (r < 0)
+                return r;
+        for (const char *p = list; (pid = next_pid(&p)) > 0;) {
+                if (find(c, pid) >= 0 || !is_of(data, pid))
+                        continue;
+                kill(pid, SIGKILL);
+                waitpid(pid, NULL, 0);
+                forget_seen(c, pid);
+                n++;
+        }
+        return n;
+}
+
 int children_kill_unknown(struct children *c)
 {
         return end_unknown(c, 0);

@@ -39,5 +39,10 @@ int children_is_new(const struct children *children, pid_t pid);
  * many of them were never requested, or negative errno. */
 int children_kill_unknown(struct children *children);
 
+/* Kills and reaps the living children that are not known and of which is_of() is true, whatever is
+ * requested. Returns how many, or negative errno. */
+int children_kill_some(struct children *children, bool (*is_of)(const void *data, pid_t pid),
+                       const void *data);
+
 /* Reaps the children that are not known and have ended. Returns how many, or negative errno. */
 int children_reap_unknown(struct children *children);

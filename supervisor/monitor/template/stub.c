@@ -11,19 +11,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <stdbool.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -53,6 +54,8 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
         /* A terminal or a caller may signal our whole process group. */
         setsid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        /* The kernel reaps the orphans of its pid namespace. */
+        signal(SIGCHLD, SIG_IGN);
         if (dup2(pipe_fd, STUB_PIPE_FD) < 0 || dup2(ready_fd, STUB_READY_FD) < 0 ||
             dup2(filter_fd, STUB_FILTER_FD) < 0 || fd_close_range(3, ~0U) < 0)
                 _exit(1);
@@ -210,6 +213,31 @@ void stub_kill(const struct stub *s)
 {
         if (s->pid > 0)
                 kill(s->pid, SIGKILL);
+}
+
+pid_t stub_pid(const struct stub *s)
+{
+        return s->pid;
+}
+
+static bool is_same(int a, int b)
+{
+        struct stat of_a, of_b;
+
+        return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+               of_a.st_ino == of_b.st_ino;
+}
+
+bool stub_has(const struct stub *s, pid_t pid)
+{
+        struct error ignored = {};
+        _cleanup_close_ int own = open_namespace(pid, "pid", &ignored);
+        if (own < 0)
+                return false;
+        if (is_same(own, s->pid_namespace))
+                return true;
+        _cleanup_close_ int parent = ioctl(own, NS_GET_PARENT);
+        return parent >= 0 && is_same(parent, s->pid_namespace);
 }
 
 int stub_user_namespace(const struct stub *s)

@@ -4,6 +4,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "base/error.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/children.h"
@@ -22,6 +25,11 @@ struct stub *stub_unref(struct stub *stub);
 
 /* Kills it, and so all of its pid namespace, without waiting: when the monitor ends. */
 void stub_kill(const struct stub *stub);
+
+pid_t stub_pid(const struct stub *stub);
+
+/* Whether a living process is in its pid namespace, or in one whose parent it is. */
+bool stub_has(const struct stub *stub, pid_t pid);
 
 int stub_user_namespace(const struct stub *stub); /* borrowed descriptors */
 int stub_pid_namespace(const struct stub *stub);

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +48,33 @@ static int place_descriptors(const struct template_launch *how, int *init)
         return 0;
 }
 
+/* Never above the present hard limit. */
+static int set_rlimit(int resource, uint64_t most)
+{
+        struct rlimit now;
+
+        if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
+                return -errno;
+        rlim_t limit = most < now.rlim_max ? most : now.rlim_max;
+        struct rlimit want = {limit, limit};
+        if (most == UINT64_MAX)
+                return 0;
+        return setrlimit((__rlimit_resource_t)resource, &want) < 0 ? -errno : 0;
+}
+
+static int set_rlimits(const struct template_rlimits *l)
+{
+        int r = set_rlimit(RLIMIT_NOFILE, l->files);
+
+        if (r >= 0)
+                r = set_rlimit(RLIMIT_DATA, l->data);
+        if (r >= 0)
+                r = set_rlimit(RLIMIT_FSIZE, l->file_size);
+        if (r >= 0)
+                r = set_rlimit(RLIMIT_NPROC, l->processes);
+        return r;
+}
+
 static void become_template(const struct template_launch *how)
 {
         const char *const arguments[] = {"cloister-template", NULL};
@@ -58,6 +86,8 @@ static void become_template(const struct template_launch *how)
         /* Fails where only our own gid is mapped: then setgroups() is denied
          * (user_namespaces(7)). With a map by newgidmap it works. */
         (void)setgroups(0, NULL);
+        if (set_rlimits(&how->rlimits) < 0)
+                fail(how->control, "set its resource limits");
         if (place_descriptors(how, &init) < 0)
                 fail(how->control, "place descriptors");
         execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);

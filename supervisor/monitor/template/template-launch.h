@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/template/stub.h"
+#include "supervisor/monitor/template/template-limits.h"
 
 /* Descriptors, all borrowed. */
 struct template_launch {
@@ -11,7 +12,8 @@ struct template_launch {
         int init;     /* sealed memfd: cloister-init */
         int messages; /* its standard error; standard input and output are /dev/null, never our
                          client's */
-        int cgroup;   /* version 2: its control group; -1: the monitor's */
+        struct template_rlimits rlimits;
+        int cgroup; /* version 2: its control group; -1: the monitor's */
 };
 
 /* Returns its pid, which is added to children. */

@@ -4,22 +4,30 @@
  * Theory of operation. The template makes one session at a time:
  *
  *     state      message           does                                          next
- *     starting   TEMPLATE_READY    -                                             idle
+ *     starting   TEMPLATE_READY    verifies that nothing else was left running   idle
  *     starting   TEMPLATE_FAILED   fails all sessions in the queue                ended
- *     idle       -                 sends SESSION_CREATE for the first in queue    asked
+ *     idle       -                 verifies it again, sends SESSION_CREATE for    asked
+ *                                  the first in queue
  *     asked      SESSION_HERE      verifies the pid, control group, SESSION_GO   here
  *     asked|here SESSION_FAILED    calls made() with the error                   idle
- *     here       SESSION_MADE      kills unknown children, calls made()           idle
+ *     here       SESSION_MADE      verifies it again, calls made()                idle
  *
  * Any other message, the end of the socket or a passed deadline ends the template: it is killed, and
  * the next request starts a new one with new namespaces. The old namespaces end with their last
- * session.
+ * session. If a process of the image was left running, they end at once, with all of their sessions:
+ * it may have changed them.
+ *
+ * Limits. The template is in a control group of its own with the limits of the profile. Once it
+ * serves, the group may hold no further process, and one more only while a session is being made,
+ * which is then moved to its own group. Without control groups, rlimits bound the process, and a
+ * timer measures what all of the image's processes use together.
  */
 #include "supervisor/monitor/template/template.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +37,16 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "rpc/monitor-messages.h"
+#include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"
 #include "supervisor/monitor/template/template-launch.h"
+#include "supervisor/monitor/template/template-limits.h"
+#include "supervisor/monitor/template/template-messages.h"
+#include "supervisor/monitor/template/template-plan.h"
 
 enum template_state {
         TEMPLATE_STARTING,
@@ -53,6 +66,14 @@ static_assert(ARRAY_SIZE(state_names) == TEMPLATE_STATE_MAX, "one name per state
 /* Imports of a large site-packages take seconds; making a session takes milliseconds. */
 enum { START_SECONDS = 60, SESSION_SECONDS = 10, LINE_MAX_LENGTH = 1024 };
 
+enum {
+        MEASURE_START_MS = 20, /* without a control group: between two measurements */
+        MEASURE_MS = 2000,
+        PIDS_MIN = 16,        /* for the start of a template */
+        CPU_MIN_MILLI = 1000, /* it makes the sessions of all */
+        FILES_MIN = 256,
+};
+
 struct waiting {
         struct sandbox *sandbox;
         struct limits limits;
@@ -70,8 +91,11 @@ struct template
         uint64_t request; /* of children_request(), until the session is here; or 0 */
         bool lends;       /* sessions are cloned into their groups: not refused so far */
         pid_t pid;
-        int control, messages; /* messages: its standard error */
-        struct event *readable, *messages_event, *deadline;
+        int control;
+        struct template_messages *messages;
+        struct limits limits;
+        struct event *readable, *deadline;
+        struct event *measure;                /* without a control group */
         struct waiting line[LINE_MAX_LENGTH]; /* the first is being made */
         size_t n_line;
         struct error error;
@@ -113,10 +137,118 @@ static void give_up(struct template *t)
                 passed_on.code = ESTALE;
         event_del(t->readable);
         event_del(t->deadline);
+        if (t->measure)
+                event_del(t->measure);
         while (t->n_line > 0)
                 finish_first(t, &passed_on);
         t->host->ended(t->host->data, &t->error);
 }
+
+/* ---- what the image's code has left ---- */
+
+static bool is_of_stub(const void *stub, pid_t pid)
+{
+        return stub_has(stub, pid);
+}
+
+/* Its sessions end too. */
+static int condemn(struct template *t)
+{
+        t->try_again = false;
+        stub_kill(t->stub);
+        return -EPERM;
+}
+
+static int refuse_memory(struct template *t)
+{
+        error_set(&t->error, ENOMEM,
+                  "code of the image took more than %" PRIu64
+                  " MiB in its template, the profile's limits.memory",
+                  t->limits.memory / (1024 * 1024));
+        return condemn(t);
+}
+
+static int refuse_processes(struct template *t)
+{
+        error_set(
+                &t->error, EAGAIN,
+                "code of the image made more than %u processes in its template, the profile's limits.pids",
+                t->limits.pids);
+        return condemn(t);
+}
+
+static int handle_end(struct template *t);
+
+/* Call while no session is being made. */
+static int check_family(struct template *t)
+{
+        int r = family_check(stub_pid(t->stub), t->pid, &t->error);
+
+        if (r == -EPERM)
+                return condemn(t);
+        if (r < 0)
+                return handle_end(t);
+        if (children_kill_some(t->host->children, is_of_stub, t->stub) <= 0)
+                return 0;
+        error_set(
+                &t->error, EPERM,
+                "the template made processes that were not requested: it is ended with all of its sessions");
+        return condemn(t);
+}
+
+static void let_processes(struct template *t, uint32_t n)
+{
+        if (t->cgroup)
+                cgroup_set_pids(t->cgroup, n);
+}
+
+static void plan_measure(struct template *t)
+{
+        struct timeval after = clock_timeval_ms(t->state == TEMPLATE_STARTING ? MEASURE_START_MS
+                                                                              : MEASURE_MS);
+
+        if (t->measure)
+                event_add(t->measure, &after);
+}
+
+static void on_measure(evutil_socket_t fd, short what, void *data)
+{
+        struct template *t = data;
+        struct family_usage usage;
+        int r = 0;
+
+        (void)fd;
+        (void)what;
+        family_measure(stub_pid(t->stub), t->pid, t->limits.memory, t->limits.pids, &usage);
+        if (usage.processes > t->limits.pids)
+                r = refuse_processes(t);
+        else if (usage.memory > t->limits.memory)
+                r = refuse_memory(t);
+        else if (t->state == TEMPLATE_IDLE)
+                r = check_family(t);
+        if (r < 0)
+                give_up(t);
+        else
+                plan_measure(t);
+}
+
+static int handle_ready(struct template *t)
+{
+        if (t->cgroup && cgroup_pids_refused(t->cgroup) > 0)
+                return refuse_processes(t);
+        if (t->cgroup && cgroup_oom_kills(t->cgroup) > 0)
+                return refuse_memory(t);
+        int r = check_family(t);
+        if (r < 0)
+                return r;
+        let_processes(t, 1);
+        event_del(t->deadline);
+        t->state = TEMPLATE_IDLE;
+        t->try_again = true;
+        return 0;
+}
+
+/* ---- sessions ---- */
 
 static void next(struct template *t)
 {
@@ -124,6 +256,11 @@ static void next(struct template *t)
 
         if (t->state != TEMPLATE_IDLE || t->n_line == 0)
                 return;
+        if (check_family(t) < 0) {
+                give_up(t);
+                return;
+        }
+        let_processes(t, 2);
         struct waiting *first = &t->line[0];
         create.session = (struct session_plan){.id = sandbox_id(first->sandbox),
                                                .rlimits = first->rlimits,
@@ -153,6 +290,7 @@ static int handle_here(struct template *t, pid_t pid)
         if (r < 0)
                 return r;
         children_request_close(t->host->children, &t->request, true);
+        let_processes(t, 1);
         /* A refused CLONE_INTO_CGROUP is not retried. */
         t->lends = t->lends && sandbox_is_placed(t->line[0].sandbox);
         r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
@@ -167,10 +305,14 @@ static int handle_session_end(struct template *t, const struct error *error)
         event_del(t->deadline);
         t->state = TEMPLATE_IDLE;
         children_request_close(t->host->children, &t->request, false);
-        int r = children_kill_unknown(t->host->children);
-        if (r > 0)
-                return error_set(&t->error, EPROTO,
-                                 "the template made processes that were not requested");
+        let_processes(t, 1);
+        /* What is left of a session that failed is no fault. */
+        if (error)
+                children_kill_some(t->host->children, is_of_stub, t->stub);
+        int r = check_family(t);
+        if (r < 0)
+                return r;
+        children_kill_unknown(t->host->children);
         finish_first(t, error);
         next(t);
         return 0;
@@ -187,20 +329,29 @@ static void mark_refusal(struct error *error)
         error->code = MONITOR_CODE_NO_SANDBOX;
 }
 
+/* ESTALE would tell the owner that this template has ended. */
+static void sanitize(struct error *error)
+{
+        error_sanitize(error);
+        if (error->code == ESTALE || error->code == 0)
+                error->code = EIO;
+}
+
 static int handle(struct template *t, struct template_message *message, pid_t pid)
 {
+        int r;
+
         if (message->kind == TEMPLATE_FAILED || message->kind == SESSION_FAILED)
-                error_sanitize(&message->error);
+                sanitize(&message->error);
 
         switch (message->kind) {
         case TEMPLATE_READY:
                 if (t->state != TEMPLATE_STARTING)
                         break;
-                event_del(t->deadline);
-                t->state = TEMPLATE_IDLE;
-                t->try_again = true;
-                next(t);
-                return 0;
+                r = handle_ready(t);
+                if (r >= 0)
+                        next(t);
+                return r;
         case TEMPLATE_FAILED:
                 if (t->state != TEMPLATE_STARTING)
                         break;
@@ -242,6 +393,8 @@ static int handle_end(struct template *t)
 {
         bool killed = was_killed(t);
 
+        if (t->state == TEMPLATE_STARTING && killed && t->cgroup && cgroup_oom_kills(t->cgroup) > 0)
+                return refuse_memory(t);
         t->try_again = t->try_again || killed;
         if (t->state == TEMPLATE_STARTING && !killed)
                 return error_set(
@@ -276,25 +429,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 give_up(t);
 }
 
-/* Warnings of site-packages, errors of CPython. The text is untrusted: the log escapes control
- * characters. */
-static void on_messages(evutil_socket_t fd, short what, void *data)
-{
-        struct template *t = data;
-        char text[1024];
-
-        (void)what;
-        ssize_t n = read(fd, text, sizeof(text) - 1);
-        if (n <= 0) {
-                event_del(t->messages_event);
-                return;
-        }
-        while (n > 0 && text[n - 1] == '\n')
-                n--;
-        text[n] = '\0';
-        log_info("template: %s", text);
-}
-
 static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct template *t = data;
@@ -306,91 +440,38 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         give_up(t);
 }
 
-static int plan_mounts(const struct template_parts *parts, struct template_plan *plan, int *fds,
-                       struct error *err)
-{
-        const struct config_profile *profile = parts->profile;
-
-        static_assert(TEMPLATE_MOUNTS_MAX >= (int)CONFIG_MOUNTS_MAX, "room for all mounts");
-        for (size_t i = 0; i < profile->n_mounts; i++) {
-                const struct config_mount *mount = &profile->mounts[i];
-                struct template_mount *planned = &plan->mounts[i];
-                if ((size_t)snprintf(planned->target, sizeof(planned->target), "%s",
-                                     mount->target) >= sizeof(planned->target))
-                        return error_errno(err, ENAMETOOLONG, "mount on %s", mount->target);
-                planned->writable = mount->writable;
-                fds[i] = parts->sources[i];
-        }
-        plan->n_mounts = (uint32_t)profile->n_mounts;
-        return 0;
-}
-
-static int plan_profile(const struct template_parts *parts, struct template_plan *plan, int *fds,
-                        struct error *err)
-{
-        const struct config_profile *profile = parts->profile;
-        size_t n = 0;
-
-        if (!profile)
-                return 0;
-        for (char *const *name = profile->preload; name && *name; name++) {
-                n += (size_t)snprintf(plan->preload + n, sizeof(plan->preload) - n, "%s\n", *name);
-                if (n >= sizeof(plan->preload))
-                        return error_errno(err, E2BIG, "the names in preload");
-        }
-        plan->loopback = profile->network == CONFIG_NETWORK_LOOPBACK;
-        return plan_mounts(parts, plan, fds, err);
-}
-
-static int send_plan(struct template *t, const struct template_parts *parts, struct error *err)
-{
-        struct template_message message = {.kind = TEMPLATE_PLAN};
-        int fds[TEMPLATE_FD_COUNT + TEMPLATE_MOUNTS_MAX] = {
-                [TEMPLATE_FD_IMAGE] = parts->image_fd,
-                [TEMPLATE_FD_WORKER] = parts->worker_fd,
-                [TEMPLATE_FD_INIT] = parts->init_fd,
-                [TEMPLATE_FD_TEMPLATE_FILTER] = parts->template_filter_fd,
-                [TEMPLATE_FD_WORKER_FILTER] = parts->worker_filter_fd,
-                [TEMPLATE_FD_INIT_FILTER] = parts->init_filter_fd,
-        };
-
-        message.plan.mode = t->host->ids->mode;
-        message.plan.link = parts->image->link;
-        message.plan.rlimits = parts->rlimits;
-        static_assert(sizeof(message.plan.python) == sizeof(parts->image->python), "same size");
-        memcpy(message.plan.python, parts->image->python, sizeof(message.plan.python));
-        memcpy(message.plan.libpython, parts->image->libpython, sizeof(message.plan.libpython));
-        int r = plan_profile(parts, &message.plan, fds + TEMPLATE_FD_COUNT, err);
-        if (r < 0)
-                return r;
-        r = fd_send(t->control, &message, sizeof(message), fds,
-                    TEMPLATE_FD_COUNT + message.plan.n_mounts, 0);
-        return r < 0 ? error_errno(err, -r, "send the template its plan") : 0;
-}
-
 static int watch(struct template *t, struct error *err)
 {
         t->readable = event_new(t->host->base, t->control, EV_READ | EV_PERSIST, on_readable, t);
-        t->messages_event = event_new(t->host->base, t->messages, EV_READ | EV_PERSIST, on_messages,
-                                      t);
         t->deadline = evtimer_new(t->host->base, on_deadline, t);
-        if (!t->readable || !t->messages_event || !t->deadline ||
-            event_add(t->readable, NULL) < 0 || event_add(t->messages_event, NULL) < 0)
+        if (!t->cgroup)
+                t->measure = evtimer_new(t->host->base, on_measure, t);
+        if (!t->readable || !t->deadline || (!t->cgroup && !t->measure) ||
+            event_add(t->readable, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the template");
         set_deadline(t, START_SECONDS);
+        plan_measure(t);
         return 0;
 }
 
-/* Without a group of its own, the template's sessions are moved into their groups. */
-static void make_group(struct template *t)
+static int make_group(struct template *t, struct error *err)
 {
         struct cgroups *cgroups = *t->host->cgroups;
-        struct error ignored = {};
 
-        if (cgroups_version(cgroups) != CGROUP_V2 ||
-            cgroup_new(cgroups, 0, NULL, &t->cgroup, &ignored) < 0)
-                return;
-        cgroup_prefer(t->cgroup);
+        if (cgroups_version(cgroups) == CGROUP_NONE)
+                return 0;
+        int r = cgroup_new(cgroups, 0, &t->limits, &t->cgroup, err);
+        if (r >= 0)
+                cgroup_prefer(t->cgroup);
+        return r;
+}
+
+/* In the group before it gets its plan, and so before code of the image runs. If the clone into the
+ * group was refused, sessions are moved into theirs as well. */
+static int enter_group(struct template *t, struct error *err)
+{
+        t->lends = t->cgroup && cgroup_holds(t->cgroup, t->pid);
+        return t->cgroup && !t->lends ? cgroup_add(t->cgroup, t->pid, err) : 0;
 }
 
 /* The child that joins the namespaces reports on the control socket. */
@@ -417,8 +498,12 @@ static int launch(struct template *t, const struct template_parts *parts, struct
                 return r;
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return error_errno(err, errno, "pipe");
-        t->messages = ends[0];
+        _cleanup_close_ int messages = ends[0];
         _cleanup_close_ int their_stderr = ends[1];
+        r = template_messages_new(t->host->base, messages, &t->messages, err);
+        if (r < 0)
+                return r;
+        take_fd(messages);
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_errno(err, errno, "socketpair");
         t->control = pair[0];
@@ -426,19 +511,23 @@ static int launch(struct template *t, const struct template_parts *parts, struct
         _cleanup_close_ int theirs = pair[1];
         if (setsockopt(t->control, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
                 return error_errno(err, errno, "SO_PASSCRED");
-        r = send_plan(t, parts, err);
+        r = make_group(t, err);
         if (r < 0)
                 return r;
-        make_group(t);
-        struct template_launch how = {.control = theirs,
-                                      .init = parts->init_fd,
-                                      .messages = their_stderr,
-                                      .cgroup = t->cgroup ? cgroup_dir(t->cgroup) : -1};
+        struct template_launch how = {
+                .control = theirs,
+                .init = parts->init_fd,
+                .messages = their_stderr,
+                .rlimits = template_rlimits_choose(&t->limits, t->cgroup != NULL,
+                                                   t->host->ids->count == 1, parts->profile),
+                .cgroup = t->cgroup ? cgroup_dir(t->cgroup) : -1};
         t->pid = template_launch(t->stub, t->host->children, &how, err);
         if (t->pid < 0)
                 return take_launch_error(t, err);
-        t->lends = t->cgroup && cgroup_holds(t->cgroup, t->pid);
-        return watch(t, err);
+        r = enter_group(t, err);
+        if (r >= 0)
+                r = template_plan_send(t->control, t->host->ids->mode, parts, err);
+        return r < 0 ? r : watch(t, err);
 }
 
 int template_start(const struct template_host *host, const struct template_parts *parts,
@@ -449,7 +538,7 @@ int template_start(const struct template_host *host, const struct template_parts
                 return error_errno(err, ENOMEM, "template");
         t->host = host;
         t->control = -1;
-        t->messages = -1;
+        t->limits = template_limits_fit(parts->limits);
         int r = launch(t, parts, err);
         if (r < 0) {
                 mark_refusal(err);
@@ -466,12 +555,12 @@ struct template *template_free(struct template *t)
                 return NULL;
         if (t->readable)
                 event_free(t->readable);
-        if (t->messages_event)
-                event_free(t->messages_event);
+        if (t->measure)
+                event_free(t->measure);
         if (t->deadline)
                 event_free(t->deadline);
-        int fds[] = {t->control, t->messages};
-        fd_close_many(fds, ARRAY_SIZE(fds));
+        template_messages_free(t->messages);
+        fd_close_many(&t->control, 1);
         if (t->pid > 0) {
                 kill(t->pid, SIGKILL);
                 waitpid(t->pid, NULL, 0);

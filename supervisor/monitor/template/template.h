@@ -1,6 +1,9 @@
 /*
  * A template in the monitor: its namespaces (stub), its process, its control socket, and the session
  * that it is making. Other requests wait in a queue.
+ *
+ * Code of the image runs in it. It is bounded like a session from its first byte, and no process but
+ * stub and template may be beside its sessions (family.h).
  */
 #pragma once
 
@@ -9,24 +12,12 @@
 
 #include "base/error.h"
 #include "policy/config.h"
-#include "policy/image.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/template/sandbox.h"
+#include "supervisor/monitor/template/template-plan.h"
 
 struct template;
-
-/* What a template is started with; descriptors are borrowed. */
-struct template_parts {
-        const struct image_info *image;
-        int image_fd;  /* O_PATH directory of the image's root */
-        int worker_fd; /* by the image's link: cloister-worker or cloister-module */
-        int init_fd;
-        const struct config_profile *profile; /* preload, network and mounts; NULL: none */
-        const int *sources;                   /* O_PATH directories, in the order of its mounts */
-        bool rlimits; /* no control group counts memory: its filter and its /dev are stricter */
-        int template_filter_fd, worker_filter_fd, init_filter_fd, stub_filter_fd;
-};
 
 struct template_host {
         struct event_base *base;

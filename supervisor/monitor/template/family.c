@@ -1,0 +1,167 @@
+/* The processes of a template's pid namespace. */
+#include "supervisor/monitor/template/family.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+enum { NAME_SIZE = 17, LIST_SIZE = 64 * 1024, GENERATIONS_MAX = 64 };
+
+/* A file of a process into text (NUL-terminated, cut). Returns its length or negative errno. */
+static ssize_t read_file(pid_t pid, const char *name, char *text, size_t size)
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        ssize_t n = fd_read_full(fd, text, size - 1);
+        text[n < 0 ? 0 : n] = '\0';
+        return n;
+}
+
+static ssize_t read_children(pid_t pid, pid_t thread, char *text, size_t size)
+{
+        char name[32];
+
+        snprintf(name, sizeof(name), "task/%d/children", (int)thread);
+        return read_file(pid, name, text, size);
+}
+
+static int check_children(pid_t pid, const char *whose, struct error *err)
+{
+        char text[32], name[NAME_SIZE] = "";
+
+        ssize_t n = read_children(pid, pid, text, sizeof(text));
+        if (n < 0)
+                return error_errno(err, (int)-n, "list the children of the %s", whose);
+        if (n == 0)
+                return 0;
+        ssize_t length = read_file((pid_t)strtol(text, NULL, 10), "comm", name, sizeof(name));
+        if (length > 0)
+                name[length - 1] = '\0';
+        return error_set(
+                err, EPERM,
+                "code of the image has left a process (\"%s\") beside its template, which no session may run beside: the template is ended with all of its sessions",
+                name);
+}
+
+/* The directory has one link for each thread, besides two of its own. */
+static int check_threads(pid_t pid, struct error *err)
+{
+        char path[64];
+        struct stat st;
+
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+        if (stat(path, &st) < 0)
+                return error_errno(err, errno, "count the threads of the template");
+        if (st.st_nlink == 3)
+                return 0;
+        return error_set(
+                err, EPERM,
+                "code of the image has started %d threads in its template, which no session would have: the template is ended with all of its sessions",
+                (int)st.st_nlink - 3);
+}
+
+int family_check(pid_t stub, pid_t template, struct error *err)
+{
+        int r = check_threads(template, err);
+
+        if (r >= 0)
+                r = check_children(template, "template", err);
+        return r < 0 ? r : check_children(stub, "stub", err);
+}
+
+/* ---- what it uses ---- */
+
+static uint64_t resident(pid_t pid)
+{
+        char text[128];
+        uint64_t pages = 0;
+
+        if (read_file(pid, "statm", text, sizeof(text)) <= 0 ||
+            sscanf(text, "%*s %" SCNu64, &pages) != 1)
+                return 0;
+        return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t proportional(pid_t pid)
+{
+        char text[2048];
+        uint64_t kib = 0;
+
+        if (read_file(pid, "smaps_rollup", text, sizeof(text)) <= 0)
+                return 0;
+        const char *line = strstr(text, "\nPss:");
+        return line && sscanf(line, "\nPss: %" SCNu64, &kib) == 1 ? kib * 1024 : 0;
+}
+
+struct walk {
+        pid_t *pids;
+        uint32_t n, most;
+        char *text; /* LIST_SIZE */
+};
+
+static void add_children(struct walk *w, pid_t pid, pid_t thread)
+{
+        char *at = w->text, *end;
+
+        if (read_children(pid, thread, w->text, LIST_SIZE) <= 0)
+                return;
+        for (long child; w->n < w->most && (child = strtol(at, &end, 10)) > 0 && end > at; at = end)
+                w->pids[w->n++] = (pid_t)child;
+}
+
+/* Each thread has its own children. */
+static void add_children_of_all(struct walk *w, pid_t pid)
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+        DIR *threads = opendir(path);
+        if (!threads)
+                return;
+        for (const struct dirent *e; w->n < w->most && (e = readdir(threads));) {
+                if (e->d_name[0] != '.')
+                        add_children(w, pid, (pid_t)strtol(e->d_name, NULL, 10));
+        }
+        closedir(threads);
+}
+
+void family_measure(pid_t stub, pid_t template, uint64_t enough, uint32_t most,
+                    struct family_usage *ret)
+{
+        struct walk w = {.most = most + 1};
+        uint64_t memory = 0;
+
+        w.pids = calloc(w.most, sizeof(pid_t));
+        w.text = malloc(LIST_SIZE);
+        *ret = (struct family_usage){};
+        if (w.pids && w.text) {
+                w.pids[w.n++] = template;
+                add_children(&w, stub, stub);
+                for (uint32_t i = 0; i < w.n; i++) {
+                        add_children_of_all(&w, w.pids[i]);
+                        memory += resident(w.pids[i]);
+                }
+                /* Shared pages were counted more than once: only then is it worth the walk. */
+                if (memory > enough) {
+                        memory = 0;
+                        for (uint32_t i = 0; i < w.n; i++)
+                                memory += proportional(w.pids[i]);
+                }
+                *ret = (struct family_usage){.memory = memory, .processes = w.n};
+        }
+        free(w.pids);
+        free(w.text);
+}
