@@ -171,7 +171,7 @@ def system_calls():
 def i386():
     """getpid by the 32-bit entry."""
     import mmap
-    page = mmap.mmap(-1, 4096, prot=7)
+    page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=7)
     page.write(b"\x53\xb8\x14\x00\x00\x00\xcd\x80\x5b\xc3")
     function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
     return 0 if function() > 0 else 255
