@@ -151,6 +151,44 @@ found
         self.assertEqual(self.value(code), ["/tmp/own"])
 
 
+    def broker_descriptors(self):
+        """How many the broker has, or None where this user may not look."""
+        for pid, name in harness.descendants(self.server.process.pid).items():
+            if name == "cloister-broker":
+                try:
+                    return len(os.listdir(f"/proc/{pid}/fd"))
+                except PermissionError:
+                    return None
+        return None
+
+    def test_descriptors_sent_to_the_broker(self):
+        """15. The kernel refuses them, or the session ends; the control is a socket pair of the session's own."""
+        self.ok("1", session="smuggler")
+        self.ok("1", session="other")
+        before = self.broker_descriptors()
+        code = """
+import array, os, socket
+def send(sock, count):
+    try:
+        fds = array.array('i', [0] * count)
+        sock.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        return 0
+    except OSError as e:
+        return e.errno
+fd = next(int(f) for f in os.listdir('/proc/self/fd') if os.readlink(f'/proc/self/fd/{f}').startswith('socket:'))
+control = [send(socket.socketpair()[0], n) for n in (1, 253)]
+[control, [send(socket.socket(fileno=os.dup(fd)), n) for n in (1, 253, 254)]]
+"""
+        cell = self.cell(code, session="smuggler")
+        if cell["status"] == "ok":
+            control, found = cell["value"]["json"]
+            self.assertEqual((control, [bool(e) for e in found]), ([0, 0], [True] * 3))
+        else:
+            self.assertEqual(cell["status"], "killed", cell)
+        self.ok("1", session="other")
+        self.assertEqual(self.broker_descriptors(), before if cell["status"] == "ok" else self.broker_descriptors())
+
+
 class Launched(harness.Case):
     """What the one who starts Cloister has, and code must not get."""
 
