@@ -28,7 +28,7 @@ uint32_t filter_native_arch(void)
         return seccomp_arch_native();
 }
 
-static int add_rule(scmp_filter_ctx context, const struct filter_entry *entry)
+static int add_rule(scmp_filter_ctx context, const struct filter_entry *entry, bool native)
 {
         struct scmp_arg_cmp compares[FILTER_COMPARES_MAX];
         unsigned int n = 0;
@@ -39,11 +39,16 @@ static int add_rule(scmp_filter_ctx context, const struct filter_entry *entry)
                                          : SCMP_CMP64(c->argument, SCMP_CMP_MASKED_EQ, c->mask,
                                                       c->value);
         }
-        return seccomp_rule_add_exact_array(context, entry->rule->action, entry->number, n,
-                                            compares);
+        if (native)
+                return seccomp_rule_add_exact_array(context, entry->rule->action, entry->number, n,
+                                                    compares);
+        /* libseccomp translates the numbers that it knows. */
+        seccomp_rule_add_array(context, entry->rule->action, entry->number, n, compares);
+        return 0;
 }
 
-static int build(scmp_filter_ctx context, const struct filter_entries *entries, struct error *err)
+static int build(scmp_filter_ctx context, const struct filter_entries *entries, bool native,
+                 struct error *err)
 {
         int r = seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
         if (r >= 0) /* a binary tree over the numbers instead of a list */
@@ -51,7 +56,7 @@ static int build(scmp_filter_ctx context, const struct filter_entries *entries, 
         if (r < 0)
                 return error_errno(err, -r, "set up libseccomp");
         for (size_t i = 0; i < entries->n_entries; i++) {
-                r = add_rule(context, &entries->entries[i]);
+                r = add_rule(context, &entries->entries[i], native);
                 if (r < 0)
                         return error_errno(err, -r, "libseccomp: rule for %s",
                                            entries->entries[i].rule->calls);
@@ -76,10 +81,27 @@ static int export(scmp_filter_ctx context, char **ret, size_t *ret_size, struct 
 int filter_program(const struct filter_entries *entries, char **ret, size_t *ret_size,
                    struct error *err)
 {
+        return filter_program_for(seccomp_arch_native(), entries, ret, ret_size, err);
+}
+
+static int choose_arch(scmp_filter_ctx context, uint32_t arch)
+{
+        int r = seccomp_arch_add(context, arch);
+
+        return r < 0 ? r : seccomp_arch_remove(context, seccomp_arch_native());
+}
+
+int filter_program_for(uint32_t arch, const struct filter_entries *entries, char **ret,
+                       size_t *ret_size, struct error *err)
+{
+        bool native = arch == seccomp_arch_native();
         _cleanup_(cleanup_context) scmp_filter_ctx context = seccomp_init(entries->otherwise);
         if (!context)
                 return error_errno(err, ENOMEM, "libseccomp");
-        int r = build(context, entries, err);
+        int r = native ? 0 : choose_arch(context, arch);
+        if (r < 0)
+                return error_errno(err, -r, "libseccomp: architecture");
+        r = build(context, entries, native, err);
         if (r >= 0)
                 r = export(context, ret, ret_size, err);
         return r < 0 ? r : 0;
