@@ -88,7 +88,7 @@ static void check_limits(struct doctor *d)
                         geteuid() == 0
                                 ? "let this machine or container have writable cgroups"
                                 : "start Cloister where it may use a cgroup: systemd-run --user --scope -p Delegate=yes …, or as root",
-                        "memory and pids are bounded per process (rlimits), not per session: %s",
+                        "without a cgroup: processes are limited, and the monitor ends sessions over their memory limit; processor time and kernel memory have no limit: %s",
                         why.text);
                 break;
         }

@@ -17,6 +17,7 @@
 #include "supervisor/monitor/control-socket.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/memory-watch.h"
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
@@ -81,6 +82,7 @@ struct monitor {
         struct sandbox *
                 *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
         uint32_t last_handle;
+        struct memory_watch *memory; /* used where there is no control group */
 
         struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX];
         uint32_t last_instance;

@@ -5,7 +5,7 @@
  * mounted and no group was delegated to us, a child asks systemd for a scope, while the monitor
  * goes on and the broker answers its client. Sessions requested meanwhile wait for the answer,
  * because a template must start in the group that its sessions will be in. Without a scope rlimits
- * bound each process.
+ * bound each process, and memory-watch.h each session.
  */
 #include <unistd.h>
 
@@ -58,7 +58,9 @@ static void finish_janitor(struct monitor *m)
 
 static void log_degraded(const struct error *why)
 {
-        log_info("limits hold per process, not per session (degraded): %s", why->text);
+        log_info(
+                "no control group: the memory of sessions is counted every few milliseconds, and their processor time is not limited (degraded): %s",
+                why->text);
 }
 
 static int open_cgroups(struct monitor *m, bool is_ours, struct error *why, struct error *err)

@@ -55,12 +55,14 @@ static int make(void *data, const struct profile_session *session, struct error 
                 return error_set(err, EAGAIN, "there are %u sessions already, the maximum",
                                  m->sessions_max);
         uint32_t id = session->ids->count == 1 ? 0 : i + 1;
+        bool is_counted = cgroups_version(m->cgroups) != CGROUP_NONE;
         int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, session->serial,
                             session->limits, &m->sandboxes[i], err);
         if (r < 0)
                 return r;
-        r = template_make(session->template, m->sandboxes[i], session->limits,
-                          cgroups_version(m->cgroups) == CGROUP_NONE, err);
+        if (!is_counted)
+                memory_watch_wake(m->memory);
+        r = template_make(session->template, m->sandboxes[i], session->limits, !is_counted, err);
         if (r < 0)
                 m->sandboxes[i] = sandbox_free(m->sandboxes[i]);
         return r;
@@ -186,7 +188,9 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
         m->early = evtimer_new(m->base, on_early, m);
         if (!m->sandboxes || !m->early)
                 return error_errno(err, ENOMEM, "sessions");
-        int r = profiles_new(&m->profile_host, &m->profiles, err);
+        int r = memory_watch_new(m->base, m->tasks, m->sandboxes, m->sessions_max, &m->memory, err);
+        if (r >= 0)
+                r = profiles_new(&m->profile_host, &m->profiles, err);
         return r < 0 ? r : monitor_sessions_load(m, m->config, err);
 }
 
@@ -205,6 +209,7 @@ void monitor_sessions_done(struct monitor *m)
                 event_free(m->early);
         if (m->sandboxes)
                 kill_all(m);
+        memory_watch_free(m->memory);
         profiles_free(m->profiles);
         for (uint32_t i = 0; m->sandboxes && i < m->sessions_max; i++)
                 sandbox_free(m->sandboxes[i]);

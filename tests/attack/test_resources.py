@@ -1,15 +1,18 @@
 """Classes 68 to 87: resources. Every attack is bounded, so that a limit that does not hold cannot harm the machine."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
+import time
 
 import harness
 import rawmcp
 
 MIB = 1 << 20
-LIMIT = 256  # MiB of each session here
+LIMIT = 128  # MiB of each session here
 MOST = 3 * LIMIT  # MiB that an attack takes if nothing stops it
 # Where no control group stops it at the limit, the monitor looks a little later.
 SLACK = 160
@@ -34,11 +37,15 @@ def take(size, flags, protection=READ | WRITE, fd=-1):
         fail()
     return at
 
+children = []
+
 def child(what):
     # A process that does something and stays.
     ready = os.pipe()
     pid = os.fork()
-    if pid == 0:
+    if pid > 0:
+        children.append(pid)
+    else:
         try:
             what()
             os.write(ready[1], b'+')
@@ -58,20 +65,16 @@ def taken(mib):
 class Case(rawmcp.ServerCase):
     CONFIG = {"limits": {"memory": f"{LIMIT}M"}}
 
-    def counted(self):
-        """Whether control groups count the memory of sessions."""
-        return "no control group" not in self.server.log()
-
     def attack(self, code, **arguments):
         arguments.setdefault("timeout", 30)
         return self.cell(INSIDE + code, wait=60, **arguments)
 
-    def held(self, code, **arguments):
+    def held(self, code, ends=("oom", "error"), **arguments):
         """An attack prints what it has taken: the session ends, or the attack gets an error, near the limit."""
         cell = self.attack(code, **arguments)
         mib = max(map(int, re.findall(r"taken (\d+)", cell.get("stdout", ""))), default=0)
         self.assertLessEqual(mib, LIMIT + SLACK, cell)
-        self.assertIn(cell["status"], ("oom", "error"), cell)
+        self.assertIn(cell["status"], ends, cell)
         # The control: another session goes on, and so does a new one of the same name.
         self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
         self.assertEqual(self.value("2 + 2"), 4)
@@ -79,12 +82,38 @@ class Case(rawmcp.ServerCase):
 
 
 class Memory(Case):
+    """68, 69."""
+
     def setUp(self):
         super().setUp()
         self.assertEqual(self.value("1", session="elsewhere"), 1)
 
+    def test_python_objects(self):
+        self.held("""
+kept = []
+for i in range(0, MOST, 8):
+    kept.append(b'x' * (8 * MIB))
+    taken(i + 8)
+""")
+
+    def test_one_mapping(self):
+        self.held("take(MOST * MIB, PRIVATE | ANON | POPULATE)\ntaken(MOST)")
+
+    def test_children(self):
+        """Each below the limit: only their sum is above."""
+        cell = self.held("""
+kept = []
+for i in range(0, MOST, 32):
+    child(lambda: kept.append(bytearray(32 * MIB)))
+    taken(32 * sum(os.waitpid(pid, os.WNOHANG) == (0, 0) for pid in children if os.path.exists(f'/proc/{pid}')))
+""", ends=("oom", "ok"))
+        if cell["status"] == "oom":
+            self.assertIn("out of memory", cell["notice"])
+        else:  # the control group killed the children
+            self.assertLessEqual(cell["peak_memory_bytes"], LIMIT * MIB)
+
     def test_memfd(self):
-        """68. A file of no file system, written and not mapped."""
+        """A file of no file system, written and not mapped."""
         self.held("""
 fd = os.memfd_create('m')
 part = b'x' * (4 * MIB)
@@ -94,12 +123,149 @@ for i in range(0, MOST, 4):
 """)
 
     def test_shared_mapping(self):
-        """68."""
         self.held("""
 for i in range(0, MOST, 16):
     take(16 * MIB, SHARED | ANON | POPULATE)
     taken(i + 16)
 """)
+
+    def test_shared_mapping_of_a_device(self):
+        self.held("""
+fd = os.open('/dev/zero', os.O_RDWR)
+for i in range(0, MOST, 16):
+    take(16 * MIB, SHARED | POPULATE, READ | WRITE, fd)
+    taken(i + 16)
+""")
+
+    def test_dev_zero_reads_zeros(self):
+        self.assertEqual(self.value("open('/dev/zero', 'rb').read(9).hex()"), "00" * 9)
+
+    def test_memory_made_read_only(self):
+        """RLIMIT_DATA counts what can be written."""
+        self.held("""
+for i in range(0, MOST, 16):
+    at = take(16 * MIB, PRIVATE | ANON | POPULATE)
+    if libc.mprotect(at, 16 * MIB, READ):
+        fail()
+    taken(i + 16)
+""")
+
+    def test_mapping_that_grows_down(self):
+        """RLIMIT_DATA counts none that is a stack."""
+        self.held("""
+for i in range(0, MOST, 16):
+    take(16 * MIB, PRIVATE | ANON | POPULATE | GROWS)
+    taken(i + 16)
+""")
+
+    def test_page_tables(self):
+        """82. Of pages that are all the zero page: no process has memory, only tables of 4 KiB for every 2 MiB."""
+        self.held("""
+size = MOST * 256 * 2 * MIB
+at = take(size, PRIVATE | ANON | 0x4000, READ)
+libc.madvise.argtypes = libc.munmap.argtypes + [ctypes.c_int]
+libc.madvise(at, size, 15)
+for i in range(MOST * 256):
+    ctypes.string_at(at + i * 2 * MIB, 1)
+    if i % 4096 == 4095:
+        taken((i + 1) // 256)
+""")
+
+    def test_memory_that_is_shared_is_counted_once(self):
+        """The control: ten children of a process with a third of the limit, which all see it, are no attack."""
+        self.ok(INSIDE + f"""
+kept = b'x' * ({LIMIT // 3} * MIB)
+assert all(child(lambda: sum(kept[::4096])) == b'+' for _ in range(10))
+time.sleep(0.3)
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+""", timeout=30)
+
+    def test_programs_started_by_a_big_process(self):
+        """The control: until it execs, a program has the memory of the process that started it."""
+        self.ok(INSIDE + f"""
+import subprocess
+kept = b'x' * ({LIMIT * 2 // 3} * MIB)
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    subprocess.run(['/bin/true'])
+""", timeout=30)
+
+
+class Files(Case):
+    """69 to 71, 87."""
+
+    def test_bytes(self):
+        """69, 71. All that is written together is at most half of the memory limit, and the session lives."""
+        written = self.value("""
+import os
+sizes = {}
+for place in ('/tmp', '/workspace', '/dev/shm'):
+    with open(f'{place}/big', 'wb', buffering=0) as f:
+        try:
+            while sizes.get(place, 0) < 1 << 29:
+                sizes[place] = sizes.get(place, 0) + f.write(b'x' * (1 << 20))
+        except OSError as e:
+            assert e.errno == 28, e
+    os.unlink(f'{place}/big')
+    open(f'{place}/again', 'w').write('x')
+sizes
+""", timeout=30)
+        self.assertEqual(set(written), {"/tmp", "/workspace", "/dev/shm"})
+        self.assertLessEqual(sum(written.values()), LIMIT * MIB // 2)
+        self.assertEqual(self.value("1 + 1"), 2)
+
+    def test_inodes(self):
+        """70."""
+        made, why = self.value("""
+n = 0
+try:
+    while n < 100000:
+        os.close(os.open(f'/tmp/{n}', os.O_CREAT | os.O_WRONLY))
+        n += 1
+except OSError as e:
+    why = e.errno
+import shutil
+for i in range(n):
+    os.unlink(f'/tmp/{i}')
+open('/tmp/again', 'w').write('x')
+[n, why]
+""".replace("n = 0", "import os\nn = 0", 1), timeout=30)
+        self.assertEqual(why, 28)
+        self.assertLess(made, 20000)
+
+    def test_synced_writes(self):
+        """84. Nothing inside is on a disk: the host's own fsync does not wait for it."""
+        def synced():
+            with tempfile.TemporaryFile(dir="/var/tmp") as f:
+                f.write(b"x" * 4096)
+                f.flush()
+                start = time.monotonic()
+                os.fsync(f.fileno())
+                return time.monotonic() - start
+
+        idle = max(synced() for _ in range(5))
+        self.ok("1")
+        pending = self.server.start_call("""
+import os, time
+fd = os.open('/tmp/f', os.O_CREAT | os.O_WRONLY)
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    os.pwrite(fd, b'x' * (1 << 20), 0)
+    os.fsync(fd)
+""", session=self.session)
+        busy = max(synced() for _ in range(5))
+        self.assertEqual(pending.result(30)["structuredContent"]["status"], "ok")
+        self.assertLess(busy, idle * 10 + 0.25)
+
+    def test_sync(self):
+        """87."""
+        code = "import ctypes, errno\nl = ctypes.CDLL(None, use_errno=True)\n[l.syscall(n, 0) and errno.errorcode[ctypes.get_errno()] for n in ({}, {})]"
+        sync, syncfs = {"x86_64": (162, 306), "aarch64": (81, 267)}[os.uname().machine]
+        self.assertEqual(self.value(code.format(sync, syncfs)), ["ENOSYS", "ENOSYS"])
+        # The control, of one file.
+        self.ok("import os\nwith open('/tmp/f', 'w') as f: os.fsync(f.fileno())")
 
 
 # What a process of the same host uid does once, while sessions hold all that they can get.
@@ -186,7 +352,7 @@ def inotify_instances():
 def inotify_watches():
     fd = must(libc.inotify_init1(0))
     def watch():
-        name = b'/tmp/w%d' % len(kept)
+        name = b'%s/w%d' % ((b'/tmp', b'/workspace')[len(kept) % 2], len(kept))
         os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
         return must(libc.inotify_add_watch(fd, name, 2))
     return until(watch, 6000)

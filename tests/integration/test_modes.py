@@ -58,7 +58,7 @@ class Here(rawmcp.ServerCase):
     def bounded(self):
         """Whether control groups bound sessions here, as the doctor says."""
         return "cgroup" in self.layers["limits"]["detail"] and self.layers["limits"]["state"] != "missing" \
-            and "per process" not in self.layers["limits"]["detail"]
+            and "without a cgroup" not in self.layers["limits"]["detail"]
 
     def test_the_doctor_names_what_was_expected(self):
         if "mode" in EXPECT:
@@ -91,7 +91,7 @@ class Here(rawmcp.ServerCase):
             self.assertNotIn("degraded", self.server.log())
         else:
             self.assertEqual(leaves(self.server), [])
-            self.assertIn("per process, not per session (degraded)", self.server.log() + self.log_at_info())
+            self.assertIn("no control group: the memory of sessions is counted", self.server.log() + self.log_at_info())
 
     def test_a_session_is_cloned_into_its_leaf(self):
         self.ok("1", session="placed")

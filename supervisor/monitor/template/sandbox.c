@@ -25,9 +25,11 @@ struct sandbox {
         pid_t pid;
         int pidfd;
         int inner[SESSION_FD_MAX];
-        bool is_placed;        /* PID 1 was cloned into the control group */
-        int rpc, out, err_out; /* the broker's ends, until they are sent */
-        int report, control;   /* init's */
+        bool is_placed;               /* PID 1 was cloned into the control group */
+        int rpc, out, err_out;        /* the broker's ends, until they are sent */
+        int report, control;          /* init's */
+        struct sandbox_memory memory; /* open while it runs without a control group */
+        bool is_out_of_memory;
         struct event *end;
 };
 
@@ -80,7 +82,8 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
                               .out = -1,
                               .err_out = -1,
                               .report = -1,
-                              .control = -1};
+                              .control = -1,
+                              .memory = {-1, -1, limits->memory}};
         int r = make_channels(s, err);
         if (r >= 0 && cgroups_version(host->cgroups) != CGROUP_NONE)
                 r = cgroup_new(host->cgroups, handle, limits, &s->cgroup, err);
@@ -106,7 +109,8 @@ struct sandbox *sandbox_free(struct sandbox *s)
         stub_unref(s->stub);
         cgroup_free(s->cgroup);
         sandbox_close_inner(s);
-        int fds[] = {s->pidfd, s->rpc, s->out, s->err_out, s->report, s->control};
+        int fds[] = {s->pidfd,  s->rpc,     s->out,         s->err_out,
+                     s->report, s->control, s->memory.proc, s->memory.sockets};
         fd_close_many(fds, ARRAY_SIZE(fds));
         free(s);
         return NULL;
@@ -193,11 +197,27 @@ static int open_proc(pid_t pid, const char *file, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }
 
+/* PID 1 has covered the template's /proc with its own by now. */
+static int open_memory(struct sandbox *s, struct error *err)
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/root/proc", (int)s->pid);
+        s->memory.proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (s->memory.proc < 0)
+                return error_errno(err, errno, "open %s", path);
+        s->memory.sockets = open_proc(s->pid, "net/sockstat", err);
+        return s->memory.sockets < 0 ? s->memory.sockets : 0;
+}
+
 static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
 {
         if (s->cgroup)
                 return cgroup_open_usage(s->cgroup, fds, err);
 
+        int r = open_memory(s, err);
+        if (r < 0)
+                return r;
         pid_t worker = find_worker(s);
         if (worker <= 0)
                 return error_set(err, ESRCH, "the worker ended at once");
@@ -235,6 +255,8 @@ static void on_end(evutil_socket_t fd, short what, void *data)
                 how.memory_peak = cgroup_memory_peak(s->cgroup);
                 how.oom_kills = cgroup_oom_kills(s->cgroup);
         }
+        if (s->is_out_of_memory)
+                how.oom_kills = 1;
         s->host->ended(s->host->data, s, &how);
 }
 
@@ -256,6 +278,17 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
         fds[SESSION_STDOUT] = take_fd(s->out);
         fds[SESSION_STDERR] = take_fd(s->err_out);
         return 0;
+}
+
+const struct sandbox_memory *sandbox_memory(const struct sandbox *s)
+{
+        return s->memory.proc < 0 ? NULL : &s->memory;
+}
+
+void sandbox_kill_for_memory(struct sandbox *s)
+{
+        s->is_out_of_memory = true;
+        sandbox_kill(s);
 }
 
 int sandbox_interrupt(struct sandbox *s)

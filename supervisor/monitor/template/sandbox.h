@@ -57,6 +57,18 @@ pid_t sandbox_pid(const struct sandbox *sandbox);
  * for the end. */
 int sandbox_open_outer(struct sandbox *sandbox, int fds[SESSION_FDS], struct error *err);
 
+/* Where no control group counts its memory: what the monitor counts it with. */
+struct sandbox_memory {
+        int proc;     /* its /proc: all processes of its pid namespace; -1: none can be read */
+        int sockets;  /* /proc/net/sockstat of its network namespace, or -1 */
+        uint64_t max; /* bytes */
+};
+
+/* NULL: a control group counts it, or the session has not started. */
+const struct sandbox_memory *sandbox_memory(const struct sandbox *sandbox);
+/* Kills it, and reports that it was out of memory. */
+void sandbox_kill_for_memory(struct sandbox *sandbox);
+
 int sandbox_interrupt(struct sandbox *sandbox);
 void sandbox_kill(struct sandbox *sandbox);
 

@@ -1,0 +1,249 @@
+/*
+ * Ends sessions that are over their memory limit, where no control group does.
+ *
+ * Theory of operation. A timer adds up the resident pages of each session (process_memory_bound()),
+ * which counts shared pages more than once. Only above the limit a child takes the exact figure; above
+ * the limit again, the session is killed. A session of many small processes is always above the
+ * first figure: after an exact figure below the limit, the next one is taken when the first has
+ * grown, or after some of the time that it took.
+ *
+ * A session whose figure does not change is looked at less often. Buffers of sockets belong to no
+ * process; their number is limited instead.
+ */
+#include "supervisor/monitor/memory-watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "supervisor/monitor/process/process-memory.h"
+
+enum {
+        ACTIVE_MS = 20,
+        QUIET_MS = 50,    /* between looks at any */
+        IDLE_LOOKS = 4,   /* a session without changes is looked at only every fourth time */
+        IDLE_AFTER = 20,  /* looks */
+        BUDGET_US = 1000, /* of one look */
+        EXACT_TIMEOUT_MS = 5000,
+        EXACT_PAUSE = 4,    /* times the duration of the last exact figure */
+        SOCKETS_MAX = 1024, /* each with a buffer of 208 KiB, or 416 KiB if it asks */
+        GROWTH_PART = 16,   /* of the limit: growth that matters */
+        SOCKSTAT_TEXT = 256,
+};
+
+/* What is known of the sandbox of a slot. */
+struct watched {
+        struct memory_watch *watch;
+        uint32_t handle;    /* 0: none */
+        uint32_t unchanged; /* looks */
+        uint64_t bound;
+        uint64_t exact_bound; /* the bound when the exact figure was asked for */
+        uint64_t asked_ms, next_exact_ms;
+        struct child_task *task;
+};
+
+struct memory_watch {
+        struct child_tasks *tasks;
+        struct sandbox *const *sandboxes;
+        uint32_t n, at; /* at: where the last look ended */
+        uint32_t round;
+        bool is_any, is_active; /* in this round */
+        struct event *timer;
+        struct watched *watched;
+};
+
+static void arm(struct memory_watch *w)
+{
+        struct timeval after = clock_timeval_ms(w->is_active ? ACTIVE_MS : QUIET_MS);
+
+        event_add(w->timer, &after);
+}
+
+static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
+{
+        const int *proc = argument;
+        uint64_t exact = process_memory_exact(*proc);
+
+        (void)fds;
+        memcpy(reply, &exact, sizeof(exact));
+        return 0;
+}
+
+static struct sandbox *sandbox_of(const struct watched *s)
+{
+        struct sandbox *sandbox = s->watch->sandboxes[s - s->watch->watched];
+
+        return sandbox && sandbox_handle(sandbox) == s->handle ? sandbox : NULL;
+}
+
+static void end(struct sandbox *sandbox, const char *what, uint64_t n)
+{
+        log_info("session %u is killed: %llu %s", sandbox_handle(sandbox), (unsigned long long)n,
+                 what);
+        sandbox_kill_for_memory(sandbox);
+}
+
+static void on_exact(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
+                     size_t n_fds)
+{
+        struct watched *s = data;
+        struct sandbox *sandbox = sandbox_of(s);
+        uint64_t exact = 0;
+
+        (void)fds;
+        (void)n_fds;
+        s->task = NULL;
+        if (!sandbox)
+                return;
+        if (!error)
+                memcpy(&exact, reply, sizeof(exact));
+        else
+                log_warning("memory of session %u: %s", s->handle, error->text);
+        uint64_t now = clock_ms();
+        s->next_exact_ms = now + (now - s->asked_ms) * EXACT_PAUSE;
+        /* Without an exact figure the other one counts. */
+        if (error || exact > sandbox_memory(sandbox)->max)
+                end(sandbox, "bytes of memory", error ? s->bound : exact);
+}
+
+static void ask_exact(struct watched *s, struct sandbox *sandbox,
+                      const struct sandbox_memory *memory)
+{
+        int proc = memory->proc;
+        const struct child_task_spec spec = {.name = "cloister-memory",
+                                             .keep = {proc},
+                                             .n_keep = 1,
+                                             .reply_size = sizeof(uint64_t),
+                                             .timeout_ms = EXACT_TIMEOUT_MS,
+                                             .run = run_exact,
+                                             .argument = &proc};
+        struct error error = {};
+        bool has_grown = s->bound > s->exact_bound + memory->max / GROWTH_PART;
+
+        if (s->task || (!has_grown && clock_ms() < s->next_exact_ms))
+                return;
+        s->exact_bound = s->bound;
+        s->asked_ms = clock_ms();
+        if (child_task_start(s->watch->tasks, &spec, on_exact, s, &s->task, &error) < 0) {
+                log_warning("memory of session %u: %s", s->handle, error.text);
+                end(sandbox, "bytes of memory", s->bound);
+        }
+}
+
+static uint64_t count_sockets(int sockstat)
+{
+        static const char key[] = "sockets: used ";
+        char text[SOCKSTAT_TEXT];
+
+        ssize_t n = pread(sockstat, text, sizeof(text) - 1, 0);
+        text[n < 0 ? 0 : n] = '\0';
+        return strncmp(text, key, strlen(key)) == 0 ? strtoull(text + strlen(key), NULL, 10) : 0;
+}
+
+static void look_at(struct watched *s, struct sandbox *sandbox, const struct sandbox_memory *memory)
+{
+        uint64_t bound = process_memory_bound(memory->proc);
+        uint64_t before = s->bound, sockets = count_sockets(memory->sockets);
+
+        s->unchanged = bound == before ? s->unchanged + 1 : 0;
+        s->bound = bound;
+        if (bound > before + memory->max / GROWTH_PART || bound > memory->max / 2)
+                s->watch->is_active = true;
+        if (sockets > SOCKETS_MAX)
+                end(sandbox, "sockets", sockets);
+        else if (bound > memory->max)
+                ask_exact(s, sandbox, memory);
+        else
+                s->exact_bound = 0;
+}
+
+static void forget(struct watched *s, uint32_t handle)
+{
+        s->task = child_task_cancel(s->task);
+        *s = (struct watched){.watch = s->watch, .handle = handle};
+}
+
+/* Returns whether there is a sandbox to look at. */
+static bool look_at_slot(struct memory_watch *w, uint32_t i)
+{
+        struct sandbox *sandbox = w->sandboxes[i];
+        struct watched *s = &w->watched[i];
+        uint32_t handle = sandbox ? sandbox_handle(sandbox) : 0;
+
+        if (handle != s->handle)
+                forget(s, handle);
+        if (!sandbox)
+                return false;
+        const struct sandbox_memory *memory = sandbox_memory(sandbox);
+        bool is_due = s->unchanged < IDLE_AFTER || w->round % IDLE_LOOKS == 0;
+        if (memory && is_due)
+                look_at(s, sandbox, memory);
+        return true;
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+        struct memory_watch *w = data;
+        uint64_t start = clock_us();
+
+        (void)fd;
+        (void)what;
+        if (w->at == 0)
+                w->is_any = w->is_active = false;
+        for (; w->at < w->n && clock_us() - start < BUDGET_US; w->at++)
+                w->is_any |= look_at_slot(w, w->at);
+        if (w->at < w->n) {
+                /* The others in a moment, when other events have had their turn. */
+                event_add(w->timer, &(struct timeval){.tv_usec = BUDGET_US});
+                return;
+        }
+        w->at = 0;
+        w->round++;
+        if (w->is_any)
+                arm(w);
+}
+
+int memory_watch_new(struct event_base *base, struct child_tasks *tasks,
+                     struct sandbox *const *sandboxes, uint32_t n, struct memory_watch **ret,
+                     struct error *err)
+{
+        struct memory_watch *w = calloc(1, sizeof(*w));
+        if (!w)
+                return error_errno(err, ENOMEM, "memory watch");
+        *w = (struct memory_watch){.tasks = tasks,
+                                   .sandboxes = sandboxes,
+                                   .n = n,
+                                   .timer = evtimer_new(base, on_timer, w),
+                                   .watched = calloc(n, sizeof(struct watched))};
+        if (!w->timer || !w->watched) {
+                memory_watch_free(w);
+                return error_errno(err, ENOMEM, "memory watch");
+        }
+        for (uint32_t i = 0; i < n; i++)
+                w->watched[i].watch = w;
+        *ret = w;
+        return 0;
+}
+
+struct memory_watch *memory_watch_free(struct memory_watch *w)
+{
+        if (!w)
+                return NULL;
+        for (uint32_t i = 0; w->watched && i < w->n; i++)
+                child_task_cancel(w->watched[i].task);
+        if (w->timer)
+                event_free(w->timer);
+        free(w->watched);
+        free(w);
+        return NULL;
+}
+
+void memory_watch_wake(struct memory_watch *w)
+{
+        if (!event_pending(w->timer, EV_TIMEOUT, NULL))
+                arm(w);
+}

@@ -1,0 +1,213 @@
+/*
+ * The memory of processes, from /proc.
+ *
+ * Theory of operation. The bound is the sum of statm's resident pages. What statm lacks is in
+ * status, which takes the kernel several times as long: swapped pages, and the page tables of a
+ * process with so much address space that they matter. Less address space counts with the page
+ * tables that it can have at most.
+ *
+ * smaps_rollup gives a page to all its processes in equal parts. vfork() makes one process twice
+ * visible with the same memory. It is recognized by a parent that sleeps, where signals do not wake
+ * it, with the same figures; such a child is young, because it soon execs. One child of a counted
+ * parent is left out so. Code that imitates this with memory of its own hides what it can write in
+ * the life of a young process.
+ */
+#include "supervisor/monitor/process/process-memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define GIB (1024ull * 1024 * 1024)
+
+enum {
+        TEXT_MAX = 4096,
+        PROCESSES_MAX = 4096, /* of the exact figure */
+        ENTRIES_PER_TABLE = 512,
+        YOUNG_MS = 100,
+};
+
+struct process {
+        long pid, parent;
+        char state;
+        uint64_t age_ms, size, resident; /* pages */
+        bool is_counted, has_hidden_child;
+};
+
+static uint64_t page_size(void)
+{
+        return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void cleanup_dir(DIR **dir)
+{
+        if (*dir)
+                closedir(*dir);
+}
+
+static DIR *open_dir(int proc)
+{
+        int fd = openat(proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+        if (!dir && fd >= 0)
+                close(fd);
+        return dir;
+}
+
+/* The next process; 0: there is none. */
+static long next_process(DIR *dir)
+{
+        struct dirent *entry;
+
+        while ((entry = readdir(dir))) {
+                if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+                        return strtol(entry->d_name, NULL, 10);
+        }
+        return 0;
+}
+
+/* false: it has ended. */
+static bool read_file(int proc, long pid, const char *name, char text[TEXT_MAX])
+{
+        char path[48];
+
+        snprintf(path, sizeof(path), "%ld/%s", pid, name);
+        _cleanup_close_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, TEXT_MAX - 1);
+        if (n < 0)
+                return false;
+        text[n] = '\0';
+        return true;
+}
+
+/* Of a line "key:   N kB", in bytes. */
+static uint64_t kib_of(const char *text, const char *key)
+{
+        const char *line = strstr(text, key);
+
+        return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
+}
+
+/* Swapped pages and page tables. */
+static uint64_t beside_resident(int proc, long pid)
+{
+        char text[TEXT_MAX] _uninitialized_;
+
+        if (!read_file(proc, pid, "status", text))
+                return 0;
+        return kib_of(text, "\nVmSwap:") + kib_of(text, "\nVmPTE:");
+}
+
+static uint64_t bound_of(int proc, long pid, bool has_swap)
+{
+        char text[TEXT_MAX] _uninitialized_;
+        char *end;
+
+        if (!read_file(proc, pid, "statm", text))
+                return 0;
+        uint64_t size = strtoull(text, &end, 10) * page_size();
+        uint64_t resident = strtoull(end, NULL, 10) * page_size();
+        if (has_swap || size > GIB)
+                return resident + beside_resident(proc, pid);
+        return resident + size / ENTRIES_PER_TABLE;
+}
+
+uint64_t process_memory_bound(int proc)
+{
+        _cleanup_(cleanup_dir) DIR *dir = open_dir(proc);
+        struct sysinfo machine = {};
+        uint64_t sum = 0;
+        long pid;
+
+        sysinfo(&machine);
+        while (dir && (pid = next_process(dir)) > 0)
+                sum += bound_of(proc, pid, machine.totalswap > 0);
+        return sum;
+}
+
+static uint64_t since_boot_ms(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_BOOTTIME, &now);
+        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Fields 3, 4, 22, 23 and 24 of /proc/PID/stat (proc_pid_stat(5)), after the name. */
+static bool read_process(int proc, long pid, struct process *ret)
+{
+        char text[TEXT_MAX] _uninitialized_;
+        unsigned long long start, size;
+        long resident;
+
+        if (!read_file(proc, pid, "stat", text))
+                return false;
+        const char *at = strrchr(text, ')');
+        *ret = (struct process){.pid = pid};
+        if (!at || sscanf(at,
+                          ") %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                          "%*s %llu %llu %ld",
+                          &ret->state, &ret->parent, &start, &size, &resident) != 5)
+                return false;
+        uint64_t started_ms = start * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+        uint64_t now_ms = since_boot_ms();
+        ret->age_ms = now_ms > started_ms ? now_ms - started_ms : 0;
+        ret->size = size;
+        ret->resident = (uint64_t)resident;
+        return true;
+}
+
+static bool has_memory_of(const struct process *child, struct process *parent)
+{
+        return parent->pid == child->parent && parent->is_counted && parent->state == 'D' &&
+               !parent->has_hidden_child && parent->size == child->size &&
+               parent->resident == child->resident && child->age_ms < YOUNG_MS;
+}
+
+/* Lower pids come first, and with them nearly always the parents; others are counted. */
+static bool is_hidden(struct process *all, size_t n, const struct process *child)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (has_memory_of(child, &all[i])) {
+                        all[i].has_hidden_child = true;
+                        return true;
+                }
+        }
+        return false;
+}
+
+static uint64_t exact_of(int proc, long pid)
+{
+        char text[TEXT_MAX] _uninitialized_;
+        uint64_t pss = read_file(proc, pid, "smaps_rollup", text) ? kib_of(text, "\nPss:") : 0;
+
+        return pss + beside_resident(proc, pid);
+}
+
+uint64_t process_memory_exact(int proc)
+{
+        _cleanup_(cleanup_dir) DIR *dir = open_dir(proc);
+        _cleanup_free_ struct process *all = calloc(PROCESSES_MAX, sizeof(*all));
+        uint64_t sum = 0;
+        size_t n = 0;
+        long pid;
+
+        while (all && dir && n < PROCESSES_MAX && (pid = next_process(dir)) > 0) {
+                if (!read_process(proc, pid, &all[n]))
+                        continue;
+                all[n].is_counted = !is_hidden(all, n, &all[n]);
+                if (all[n].is_counted)
+                        sum += exact_of(proc, pid);
+                n++;
+        }
+        return sum;
+}

@@ -1,0 +1,18 @@
+/*
+ * The memory of all processes that a procfs shows, for sessions that no control group counts.
+ *
+ * Counted are resident and swapped pages and page tables, of processes only: not files in tmpfs that
+ * are not mapped, nor buffers of pipes and sockets.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* At least what is used, in bytes, in some microseconds a process: a page that several processes
+ * share counts for each. proc: a directory descriptor. 0 if it cannot be read. */
+uint64_t process_memory_bound(int proc);
+
+/* A page that n processes share counts 1/n for each. Takes milliseconds: for a child. A vfork()ed
+ * process, which has its parent's memory until it execs, does not count. */
+uint64_t process_memory_exact(int proc);
