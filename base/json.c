@@ -51,9 +51,53 @@ static int parse(const char *data, size_t n, yyjson_read_flag flags, bool lines,
         return 0;
 }
 
+/* The offset after a string, from after its opening quote. */
+static size_t skip_string(const char *data, size_t at, size_t n)
+{
+        while (at < n) {
+                const char *quote = memchr(data + at, '"', n - at);
+                if (!quote)
+                        return n;
+                size_t end = (size_t)(quote - data), escapes = 0;
+                while (end - escapes > at && data[end - escapes - 1] == '\\')
+                        escapes++;
+                at = end + 1;
+                if (escapes % 2 == 0)
+                        return at;
+        }
+        return n;
+}
+
+/* Whether a document can have more values than this, by what separates them. yyjson would take
+ * memory for all of them first. */
+static bool values_fit(const char *data, size_t n, size_t most)
+{
+        size_t values = 1;
+
+        /* The shortest value with its comma has two bytes, but an opening bracket has one. */
+        if (n <= most)
+                return true;
+        for (size_t at = 0; at < n;) {
+                char c = data[at++];
+                if (c == '"')
+                        at = skip_string(data, at, n);
+                else if ((c == ',' || c == ':' || c == '[' || c == '{') && ++values > most)
+                        return false;
+        }
+        return true;
+}
+
+int json_parse_bounded(const char *data, size_t n, size_t values_max, yyjson_doc **ret,
+                       struct error *err)
+{
+        if (!values_fit(data, n, values_max))
+                return error_set(err, EBADMSG, "JSON of more than %zu values", values_max);
+        return parse(data, n, YYJSON_READ_NOFLAG, false, ret, err);
+}
+
 int json_parse(const char *data, size_t n, yyjson_doc **ret, struct error *err)
 {
-        return parse(data, n, YYJSON_READ_NOFLAG, false, ret, err);
+        return json_parse_bounded(data, n, JSON_VALUES_MAX, ret, err);
 }
 
 int json_parse_config(const char *data, size_t n, yyjson_doc **ret, struct error *err)

@@ -13,11 +13,18 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-enum { JSON_DEPTH_MAX = 128 };
+enum {
+        JSON_DEPTH_MAX = 128,
+        JSON_VALUES_MAX = 1000 * 1000, /* of a document, keys included; each takes 16 bytes */
+};
 
 /* Parses n bytes. The document owns its strings (data may go). The error says what is wrong and
- * at which byte. */
+ * at which byte. -EBADMSG also for a document of more than JSON_VALUES_MAX values, before memory is
+ * taken for them. */
 int json_parse(const char *data, size_t n, yyjson_doc **ret, struct error *err);
+/* The same with another bound. */
+int json_parse_bounded(const char *data, size_t n, size_t values_max, yyjson_doc **ret,
+                       struct error *err);
 
 /* The same for config files: comments, trailing commas and a BOM are allowed; the error has "line L,
  * column C". */

@@ -27,6 +27,21 @@ const char *frame_type_name(uint8_t type)
         return name ? name : "unknown";
 }
 
+uint32_t frame_worker_max(uint8_t type)
+{
+        switch (type) {
+        case FRAME_CALL:
+        case FRAME_DISPLAY:
+                return FRAME_CALL_MAX;
+        case FRAME_RESULT:
+                return FRAME_RESULT_MAX;
+        case FRAME_DATA:
+                return FRAME_DATA_MAX;
+        default:
+                return FRAME_SMALL_MAX;
+        }
+}
+
 static void put(uint8_t *to, uint64_t value, size_t bytes)
 {
         value = htole64(value);

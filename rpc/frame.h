@@ -27,7 +27,12 @@
 enum {
         FRAME_HEADER_SIZE = 16,
         FRAME_PAYLOAD_MAX = 64 * 1024 * 1024,
-        FRAME_EXIT_LOST = 113, /* exit status of a worker whose channel was closed or broke */
+        FRAME_CALL_MAX = 17 * 1024 *
+                         1024, /* of CALL and DISPLAY: 16 MiB of text, and what is around it */
+        FRAME_RESULT_MAX = 4 * 1024 * 1024,
+        FRAME_DATA_MAX = 8 * 1024 * 1024,
+        FRAME_SMALL_MAX = 64 * 1024, /* of the worker's other frames */
+        FRAME_EXIT_LOST = 113,       /* exit status of a worker whose channel was closed or broke */
 };
 
 /* Bit 6 is set in what a worker sends. */
@@ -55,6 +60,9 @@ enum frame_type {
         FRAME_DROP = 0x48,     /* id: a CALL or QUERY that is cancelled. {} */
         FRAME_DATA = 0x49, /* id: of the FETCH or PUT. {"ok": true, …} or {"ok": false, "error"} */
 };
+
+/* The most bytes of payload that the broker takes of a worker's frame of this type. */
+uint32_t frame_worker_max(uint8_t type);
 
 /* Flags of a header; allowed in RETURN only. */
 enum { FRAME_IN_MEMFD = 0x01 };

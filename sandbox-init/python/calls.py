@@ -11,7 +11,8 @@ from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.results import read_answer, read_text, unwrap
 
 MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker's own timeout is shorter
-MAX_BYTES = 64 * 1024 * 1024  # FRAME_PAYLOAD_MAX
+MAX_BYTES = 17 * 1024 * 1024  # FRAME_CALL_MAX
+MAX_VALUES = 1000 * 1000  # JSON_VALUES_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
 
 
@@ -74,7 +75,7 @@ def make_call(entry, args, kwargs):
     """The payload of a CALL. All errors in the arguments are raised here."""
     if not args:
         data = entry.fast_call.payload(kwargs)
-        if data is not None and len(data) <= MAX_BYTES:
+        if data is not None and len(data) <= MAX_VALUES:
             return data
     arguments = collect_arguments(entry, args, kwargs)
     check_arguments(entry, arguments)
@@ -89,7 +90,23 @@ def make_call(entry, args, kwargs):
             format(MAX_BYTES, ","),
         )
         raise ToolArgumentError("%s: %s" % (entry.name, text), server=entry.server, tool=entry.name)
+    if len(data) > MAX_VALUES and _count_values(data) > MAX_VALUES:
+        text = "the arguments have more than %s values; pass fewer, or text" % format(MAX_VALUES, ",")
+        raise ToolArgumentError("%s: %s" % (entry.name, text), server=entry.server, tool=entry.name)
     return data
+
+
+def _count_values(data):
+    """As the broker counts them: by what separates values. Strings are left out if that makes a difference."""
+    found = _count_separators(data)
+    if found > MAX_VALUES:
+        outside = data.replace(rb"\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+        found = _count_separators(b"".join(outside))
+    return found
+
+
+def _count_separators(data):
+    return 1 + sum(map(data.count, (b",", b":", b"[", b"{")))
 
 
 class Tool:

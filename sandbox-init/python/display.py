@@ -19,6 +19,7 @@ from cloister.results import Blob
 
 LARGEST = 5 * 1024 * 1024 // 4 * 3  # bytes of an image: 5 MiB as base64, the limit of the largest model providers
 MAX_HELD = 32  # displays of background tasks and threads that are held until the next cell
+MAX_BYTES = 17 * 1024 * 1024  # FRAME_CALL_MAX
 PRINTED = ("text/plain", "text/markdown", "application/json")
 
 # In the order of preference for a model.
@@ -224,6 +225,10 @@ class Displays:
             payload = encode_own({"mime": mime, "text": printable(data)})
         else:
             payload = b'{"mime":"%b","data":"%b"}' % (mime.encode(), b2a_base64(data, newline=False))
+        if len(payload) > MAX_BYTES:
+            size = len(payload) / 1048576
+            _call(sys.stdout.write, "[%s of %.1f MiB: too large to show]\n" % (mime, size))
+            return
         self._send(payload)
 
     def _keep(self, mime, data):

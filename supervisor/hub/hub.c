@@ -314,7 +314,7 @@ int hub_call(struct hub *hub, const struct config_profile *profile, const char *
                                        .data = data};
         struct hub_server *s = find_server(hub, server);
 
-        if (arguments && !yyjson_is_obj(arguments))
+        if (arguments && !yyjson_is_obj(arguments) && !yyjson_is_raw(arguments))
                 return error_set(err, EINVAL, "the arguments of %.100s are not an object", tool);
         if (s)
                 request.server_timeout_ms = hub_server_config(s)->timeout_ms;

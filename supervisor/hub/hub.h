@@ -81,7 +81,7 @@ struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
 void hub_wait_cancel(struct hub_wait *wait);
 
 /*
- * Calls a tool; the server is started when it must be. arguments is an object, serialised before
+ * Calls a tool; the server is started when it must be. arguments is an object, or the text of one as a raw value, serialised before
  * this returns. timeout_ms 0: the server's own. fn is called exactly once unless the call is
  * dropped first. *ret is valid until then.
  */

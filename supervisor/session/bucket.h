@@ -1,5 +1,6 @@
-/* A token bucket. It limits the frames of a session, so that no session keeps the event loop busy.
- */
+/* A token bucket. It limits the frames of a session, so that no session keeps the event loop busy. A
+ * frame takes a token before its cost is known, which is charged afterwards: the bucket may then owe
+ * tokens. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,13 +9,14 @@
 struct bucket {
         uint64_t rate;  /* tokens a second */
         uint64_t burst; /* most tokens that are saved */
-        uint64_t tokens;
+        int64_t tokens;
         uint64_t filled_us; /* when tokens were last added */
 };
 
 static inline void bucket_init(struct bucket *b, uint64_t rate, uint64_t burst, uint64_t now_us)
 {
-        *b = (struct bucket){.rate = rate, .burst = burst, .tokens = burst, .filled_us = now_us};
+        *b = (struct bucket){
+                .rate = rate, .burst = burst, .tokens = (int64_t)burst, .filled_us = now_us};
 }
 
 /* Takes a token. Returns false if there is none. */
@@ -23,11 +25,18 @@ static inline bool bucket_take(struct bucket *b, uint64_t now_us)
         uint64_t more = (now_us - b->filled_us) * b->rate / 1000000;
 
         if (more > 0) {
-                b->tokens = b->burst - b->tokens < more ? b->burst : b->tokens + more;
+                uint64_t room = (uint64_t)((int64_t)b->burst - b->tokens);
+                b->tokens = room < more ? (int64_t)b->burst : b->tokens + (int64_t)more;
                 b->filled_us = now_us;
         }
-        if (b->tokens == 0)
+        if (b->tokens <= 0)
                 return false;
         b->tokens--;
         return true;
+}
+
+/* Takes more tokens, of which the bucket need not have as many. */
+static inline void bucket_charge(struct bucket *b, uint64_t tokens)
+{
+        b->tokens -= (int64_t)tokens;
 }

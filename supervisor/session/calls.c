@@ -190,32 +190,19 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
         channel_resume(&session->channel);
 }
 
-static int parse_object(const struct frame_header *header, const char *payload, yyjson_doc **ret,
-                        struct error *err)
-{
-        int r = json_parse(payload, header->length, ret, err);
-
-        if (r < 0)
-                return error_context(err, "%s", frame_type_name(header->type));
-        if (!yyjson_is_obj(yyjson_doc_get_root(*ret)))
-                return error_set(err, EBADMSG, "%s: no object", frame_type_name(header->type));
-        return 0;
-}
-
-int calls_on_call(struct session *session, const struct frame_header *header, const char *payload,
-                  struct error *err)
+int calls_on_call(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err)
 {
         const struct tool_provider *tools = &session->context->tools;
-        _cleanup_json_ yyjson_doc *doc = NULL;
         struct error why = {};
         struct tool_call *call;
+        yyjson_val *root;
 
         if (session->state == SESSION_DRAINING)
                 return 0;
-        int r = parse_object(header, payload, &doc, err);
+        int r = frame_body_parse(body, header, &root, err);
         if (r < 0)
                 return r;
-        yyjson_val *root = yyjson_doc_get_root(doc);
         const char *server = json_string(root, "server", NULL),
                    *tool = json_string(root, "tool", NULL);
         yyjson_val *arguments = yyjson_obj_get(root, "arguments");
@@ -223,6 +210,8 @@ int calls_on_call(struct session *session, const struct frame_header *header, co
         json_int64(yyjson_obj_get(root, "timeout_ms"), &timeout);
         if (!server || !tool || !yyjson_is_obj(arguments))
                 return error_set(err, EBADMSG, "CALL without server, tool or arguments");
+        if (body->text)
+                arguments = &body->arguments;
 
         r = add(session, header->id, &call, err);
         if (r < 0)
@@ -263,20 +252,19 @@ void tool_wait_done(struct tool_call *call)
         channel_resume(&session->channel);
 }
 
-int calls_on_query(struct session *session, const struct frame_header *header, const char *payload,
-                   struct error *err)
+int calls_on_query(struct session *session, const struct frame_header *header,
+                   struct frame_body *body, struct error *err)
 {
         const struct tool_provider *tools = &session->context->tools;
-        _cleanup_json_ yyjson_doc *doc = NULL;
         struct tool_call *call;
         int64_t wait_ms = 0;
+        yyjson_val *root;
 
         if (session->state == SESSION_DRAINING)
                 return 0;
-        int r = parse_object(header, payload, &doc, err);
+        int r = frame_body_parse(body, header, &root, err);
         if (r < 0)
                 return r;
-        yyjson_val *root = yyjson_doc_get_root(doc);
         const char *what = json_string(root, "what", NULL);
         if (!what || strcmp(what, "catalogue") != 0)
                 return error_set(err, EBADMSG, "QUERY for something unknown");
@@ -335,30 +323,19 @@ static void drop(struct tool_call *call)
                 tools->cancel_wait(call->wait);
 }
 
-/* *lost: the worker got the header of the answer, but not its memfd. */
-static int read_drop(const struct frame_header *header, const char *payload, bool *lost,
-                     struct error *err)
-{
-        _cleanup_json_ yyjson_doc *doc = NULL;
-
-        int r = parse_object(header, payload, &doc, err);
-        if (r >= 0)
-                *lost = yyjson_is_true(yyjson_obj_get(yyjson_doc_get_root(doc), "lost"));
-        return r;
-}
-
 /* A DROP may cross the RETURN: an unknown id is no error. */
-int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
-                  struct error *err)
+int calls_on_drop(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err)
 {
         struct tool_call **at = find(&session->calls, header->id);
         struct cell_call *slot;
-        bool lost = false;
+        yyjson_val *root;
 
-        int r = read_drop(header, payload, &lost, err);
+        int r = frame_body_parse(body, header, &root, err);
         if (r < 0)
                 return r;
-        if (lost)
+        /* The worker got the header of the answer, but not its memfd. */
+        if (yyjson_is_true(yyjson_obj_get(root, "lost")))
                 channel_take_back(&session->channel, header->id);
         if (!at)
                 return 0;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "rpc/frame.h"
+#include "supervisor/session/frame-body.h"
 
 struct session;
 struct tool_call;
@@ -32,12 +33,12 @@ static inline bool calls_full(const struct calls *calls)
 }
 
 /* Handlers of frames. */
-int calls_on_call(struct session *session, const struct frame_header *header, const char *payload,
-                  struct error *err);
-int calls_on_query(struct session *session, const struct frame_header *header, const char *payload,
-                   struct error *err);
-int calls_on_drop(struct session *session, const struct frame_header *header, const char *payload,
-                  struct error *err);
+int calls_on_call(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err);
+int calls_on_query(struct session *session, const struct frame_header *header,
+                   struct frame_body *body, struct error *err);
+int calls_on_drop(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err);
 
 /* The current cell ends: removes from its record the calls that no server was sent. */
 void calls_forget_unsent(struct session *session);

@@ -52,15 +52,11 @@ static int take_status(struct cell_outcome *outcome, yyjson_val *root, struct er
         return 0;
 }
 
-int cell_take_result(struct cell *cell, const char *payload, size_t n, struct error *err)
+int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err)
 {
         struct cell_outcome *outcome = &cell->outcome;
-        _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *root = yyjson_doc_get_root(*doc);
 
-        int r = json_parse(payload, n, &doc, err);
-        if (r < 0)
-                return error_context(err, "RESULT");
-        yyjson_val *root = yyjson_doc_get_root(doc);
         if (!yyjson_is_obj(root))
                 return error_set(err, EBADMSG, "RESULT is no object");
         yyjson_val *value = yyjson_obj_get(root, "value"), *error = yyjson_obj_get(root, "error");
@@ -71,11 +67,11 @@ int cell_take_result(struct cell *cell, const char *payload, size_t n, struct er
         if (file_list_take(root, CELL_FILES_MAX, &outcome->files, &outcome->n_files,
                            &outcome->files_total, err) < 0)
                 return error_context(err, "RESULT");
-        r = take_status(outcome, root, err);
+        int r = take_status(outcome, root, err);
         if (r < 0)
                 return r;
         outcome->value = yyjson_is_obj(value) ? value : NULL;
         outcome->error = yyjson_is_obj(error) ? error : NULL;
-        outcome->result = take_ptr(doc);
+        outcome->result = take_ptr(*doc);
         return 0;
 }

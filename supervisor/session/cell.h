@@ -151,10 +151,10 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
 struct cell *cell_free(struct cell *cell);
 
 /*
- * Takes the worker's RESULT payload into the outcome. The worker's statuses are "ok", "error",
+ * Takes the worker's RESULT into the outcome, which becomes the owner of the document. The worker's statuses are "ok", "error",
  * "exit" and "interrupted". Returns 0, or -EBADMSG if it has another form.
  */
-int cell_take_result(struct cell *cell, const char *payload, size_t n, struct error *err);
+int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err);
 
 /* Records the start of a call; NULL if the record is full. */
 struct cell_call *cell_call_begin(struct cell *cell, const char *server, const char *tool);

@@ -9,11 +9,11 @@
 #include "base/fd.h"
 
 enum {
-        READ_FIRST = 64 * 1024,    /* into an empty buffer */
-        READ_AT_ONCE = 256 * 1024, /* of a longer frame */
-        FRAMES_AT_ONCE = 128,      /* then the loop serves other sessions */
-        PAUSE_MS = 5,              /* after too many frames */
-        REAP_MS = 20,              /* no event says that a memfd has been read */
+        READ_AT_ONCE = 64 * 1024,
+        READ_LARGE = 256 * 1024, /* of a large frame, which is not parsed in the loop */
+        FRAMES_AT_ONCE = 128,    /* then the loop serves other sessions */
+        PAUSE_MS = 5,            /* after too many frames */
+        REAP_MS = 20,            /* no event says that a memfd has been read */
         SMALL_RESERVE =
                 65536, /* bytes of `out` for errors, which replace results that do not fit */
 };
@@ -26,6 +26,7 @@ static void end(struct channel *c, const struct error *error)
         c->reading = false;
         event_del(c->readable);
         event_del(c->resume);
+        event_del(c->late);
         c->owner.closed(c->owner.data, error);
 }
 
@@ -76,45 +77,182 @@ static bool may_take(struct channel *c)
         return true;
 }
 
+/* Passes a frame to its handler. Returns 1, or negative after the channel has ended. */
+static int handle(struct channel *c, const struct frame_header *header, struct frame_body *body)
+{
+        struct error err = {};
+
+        int r = c->owner.frame(c->owner.data, header, body, &err);
+        size_t values = body->values;
+        frame_body_done(body);
+        if (c->fd < 0 || c->ended)
+                return -ECANCELED;
+        if (r < 0) {
+                end(c, &err);
+                return r;
+        }
+        bucket_charge(&c->bucket,
+                      header->length / CHANNEL_TOKEN_BYTES + values / CHANNEL_TOKEN_VALUES);
+        return 1;
+}
+
+/* The frame at the front of `in`: returns 1 with its header, also if the payload has not arrived, 0,
+ * or negative errno. */
+static int peek(const struct channel *c, struct frame_header *header, struct error *err)
+{
+        if (c->in.length < FRAME_HEADER_SIZE)
+                return 0;
+        const uint8_t *bytes = (const uint8_t *)buffer_bytes(&c->in);
+        /* The type is the fifth byte. */
+        int r = frame_header_decode(bytes, frame_worker_max(bytes[4]), header, err);
+        return r < 0 ? r : 1;
+}
+
+static void forget_large(struct channel *c)
+{
+        buffer_done(&c->large);
+        claim_drop(&c->claim);
+        c->is_large = false;
+}
+
+static void on_claim(void *data)
+{
+        channel_resume(data);
+}
+
+/* Takes the header of a large frame, and what has arrived of its payload. Returns 1, 0: not now, or
+ * negative after the channel has ended. */
+static int begin_large(struct channel *c, const struct frame_header *header)
+{
+        /* The worker has ended, and nothing waits for what it wanted. */
+        if (c->claim.bytes == 0 && !c->draining)
+                claim_ask(&c->claim, header->length, on_claim, c);
+        if (!c->draining && !claim_is_granted(&c->claim)) {
+                stop_reading(c);
+                return 0;
+        }
+        buffer_init(&c->large, header->length);
+        if (buffer_reserve(&c->large, header->length) < 0) {
+                struct error err = {};
+                error_set(&err, ENOMEM, "%s frame of %u bytes", frame_type_name(header->type),
+                          header->length);
+                end(c, &err);
+                return -ENOMEM;
+        }
+        buffer_consume(&c->in, FRAME_HEADER_SIZE);
+        size_t n = c->in.length < header->length ? c->in.length : header->length;
+        buffer_append(&c->large, buffer_bytes(&c->in), n);
+        buffer_consume(&c->in, n);
+        c->large_header = *header;
+        c->is_large = true;
+        return 1;
+}
+
+static void on_parsed(void *data, struct frame_body *body, int r, struct error *err)
+{
+        struct channel *c = data;
+        const struct frame_header header = c->large_header;
+
+        c->job = NULL;
+        forget_large(c);
+        if (r < 0)
+                end(c, err);
+        else if (handle(c, &header, body) > 0)
+                channel_resume(c);
+}
+
+/* The payload of a large frame, as far as it was received. Returns 1 if it is dropped, 0: it is not
+ * complete or is parsed now, or negative after the channel has ended. */
+static int take_large(struct channel *c)
+{
+        if (c->job || c->large.length < c->large_header.length)
+                return 0;
+        if (c->draining) {
+                forget_large(c);
+                return 1;
+        }
+        stop_reading(c);
+        c->job = frame_job_start(c->base, &c->large_header, &c->large, on_parsed, c);
+        return 0;
+}
+
 /* Takes one frame. Returns 1, 0 if there was none, or negative after the channel has ended. */
 static int take_frame(struct channel *c)
 {
         struct error err = {};
         struct frame_header header;
-        const char *payload;
 
-        int r = frame_peek(&c->in, FRAME_PAYLOAD_MAX, &header, &payload, &err);
-        if (r == 0)
-                return 0;
-        if (r > 0) {
-                if (!may_take(c))
-                        return 0;
-                r = c->owner.frame(c->owner.data, &header, payload, &err);
-                if (c->fd < 0 || c->ended)
-                        return -ECANCELED;
-        }
-        if (r < 0) {
+        if (c->is_large)
+                return take_large(c);
+        int r = peek(c, &header, &err);
+        if (r < 0)
                 end(c, &err);
+        if (r <= 0)
                 return r;
-        }
-        buffer_consume(&c->in, frame_size(&header));
-        return 1;
+        bool is_large = header.length > CLAIM_MIN;
+        if ((!is_large && c->in.length < frame_size(&header)) || !may_take(c))
+                return 0;
+        if (is_large)
+                return begin_large(c, &header);
+        struct frame_body body = {.bytes = buffer_bytes(&c->in) + FRAME_HEADER_SIZE,
+                                  .n = header.length};
+        r = handle(c, &header, &body);
+        if (r > 0)
+                buffer_consume(&c->in, frame_size(&header));
+        return r;
+}
+
+static void stop_timing(struct channel *c)
+{
+        if (c->is_timed)
+                event_del(c->late);
+        c->is_timed = false;
+}
+
+/* A frame that has begun must be complete in time, unless it is the channel that does not read. */
+static void time_frame(struct channel *c, bool is_new)
+{
+        const struct timeval in = clock_timeval_ms(CHANNEL_FRAME_MS);
+
+        if (c->fd < 0)
+                return;
+        if (is_new || !c->reading)
+                stop_timing(c);
+        if (c->reading && !c->is_timed && channel_is_receiving(c))
+                c->is_timed = event_add(c->late, &in) == 0;
+}
+
+static void on_late(evutil_socket_t fd, short what, void *data)
+{
+        struct channel *c = data;
+        struct frame_header header = c->large_header;
+        struct error err = {};
+        bool known = c->is_large || peek(c, &header, NULL) > 0;
+
+        c->is_timed = false;
+        error_set(&err, ETIMEDOUT, "%s%s was not complete after %d s",
+                  known ? frame_type_name(header.type) : "a", " frame", CHANNEL_FRAME_MS / 1000);
+        end(c, &err);
 }
 
 static void take_frames(struct channel *c)
 {
-        int r = 1;
+        int r = 1, n = 0;
 
-        for (int i = 0; i < FRAMES_AT_ONCE && r > 0; i++)
-                r = take_frame(c);
+        while (n < FRAMES_AT_ONCE && (r = take_frame(c)) > 0)
+                n++;
         if (r > 0)
                 later(c, 0);
+        time_frame(c, n > 0);
 }
 
 /* Reads once. Returns whether frames may have come. */
 static bool read_some(struct channel *c)
 {
-        ssize_t n = buffer_read_fd(&c->in, c->fd, c->in.length > 0 ? READ_AT_ONCE : READ_FIRST);
+        size_t missing = c->is_large ? c->large_header.length - c->large.length : 0;
+        ssize_t n = missing > 0 ? buffer_read_fd(&c->large, c->fd,
+                                                 missing < READ_LARGE ? missing : READ_LARGE)
+                                : buffer_read_fd(&c->in, c->fd, READ_AT_ONCE);
 
         if (n > 0)
                 return true;
@@ -141,14 +279,22 @@ static void on_resume(evutil_socket_t fd, short what, void *data)
 
 void channel_resume(struct channel *c)
 {
-        if (c->fd < 0 || c->ended || c->reading)
+        if (c->fd < 0 || c->ended || c->reading || c->job)
                 return;
         struct timeval now = {};
         event_add(c->resume, &now);
 }
 
+/* A large frame is of no use any more: it is a call, or a display that is lost. */
 void channel_drain(struct channel *c)
 {
+        c->draining = true;
+        if (c->job) {
+                c->job = frame_job_cancel(c->job);
+                forget_large(c);
+        }
+        while (c->fd >= 0 && !c->ended && take_frame(c) > 0)
+                ;
         while (c->fd >= 0 && !c->ended && read_some(c)) {
                 while (c->fd >= 0 && !c->ended && take_frame(c) > 0)
                         ;
@@ -321,7 +467,9 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
         *c = (struct channel){
                 .fd = fd,
                 .owner = *owner,
-                .in = BUFFER_INIT(FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE + READ_AT_ONCE),
+                .base = base,
+                .in = BUFFER_INIT(CLAIM_MIN + FRAME_HEADER_SIZE + READ_AT_ONCE),
+                .large = BUFFER_INIT(1),
                 .out = BUFFER_INIT(CHANNEL_OUT_MAX),
         };
         memfd_queue_init(&c->memfds);
@@ -329,8 +477,9 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
         c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, c);
         c->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
         c->resume = evtimer_new(base, on_resume, c);
+        c->late = evtimer_new(base, on_late, c);
         int r = fd_set_nonblocking(fd, 1);
-        if (r < 0 || !c->readable || !c->writable || !c->resume) {
+        if (r < 0 || !c->readable || !c->writable || !c->resume || !c->late) {
                 channel_close(c);
                 return error_errno(err, r < 0 ? -r : ENOMEM, "worker's channel");
         }
@@ -352,6 +501,9 @@ void channel_close(struct channel *c)
         free_event(&c->readable);
         free_event(&c->writable);
         free_event(&c->resume);
+        free_event(&c->late);
+        c->job = frame_job_cancel(c->job);
+        forget_large(c);
         buffer_done(&c->in);
         buffer_done(&c->out);
         memfd_queue_done(&c->memfds);

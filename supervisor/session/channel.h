@@ -4,6 +4,10 @@
  * The channel uses read() only, so the kernel drops descriptors that the worker attaches. While the
  * worker does not read its answers, too many calls are pending or frames arrive too fast, the
  * channel does not read; the worker blocks once the socket is full.
+ *
+ * A frame above CLAIM_MIN bytes is received into memory that was claimed (rpc/claim.h) and parsed in
+ * the background; no frame is taken meanwhile. A frame must be complete CHANNEL_FRAME_MS after
+ * its first byte.
  */
 #pragma once
 
@@ -13,8 +17,10 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "rpc/claim.h"
 #include "rpc/frame.h"
 #include "supervisor/session/bucket.h"
+#include "supervisor/session/frame-body.h"
 #include "supervisor/session/memfd-queue.h"
 
 enum {
@@ -22,15 +28,20 @@ enum {
          * and how many stop the channel from taking frames. */
         CHANNEL_OUT_MAX = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
         CHANNEL_OUT_HIGH = FRAME_PAYLOAD_MAX,
-        CHANNEL_RATE = 50000, /* frames a second */
+        /* Tokens: a frame takes one, and others for its bytes and values. */
+        CHANNEL_RATE = 50000, /* a second */
         CHANNEL_BURST = 20000,
+        CHANNEL_TOKEN_BYTES = 1024,
+        CHANNEL_TOKEN_VALUES = 16,
+
+        CHANNEL_FRAME_MS = 10000,
 };
 
 struct channel_owner {
         void *data;
-        /* Handles a frame. The payload is valid until the call returns or closes the channel. A
-         * negative result ends the channel: closed() follows with the error. */
-        int (*frame)(void *data, const struct frame_header *header, const char *payload,
+        /* Handles a frame. The body is valid until the call returns. A negative result ends the
+         * channel: closed() follows with the error. */
+        int (*frame)(void *data, const struct frame_header *header, struct frame_body *body,
                      struct error *err);
         /* Whether another frame may be taken now; channel_resume() when that changes. */
         bool (*may_take)(void *data);
@@ -42,13 +53,24 @@ struct channel_owner {
 struct channel {
         int fd; /* -1: closed */
         struct channel_owner owner;
-        struct event *readable, *writable, *resume;
+        struct event_base *base;
+        struct event *readable, *writable, *resume, *late;
         struct buffer in, out;
+        struct buffer large; /* the payload of a large frame, as far as it was received */
+        struct frame_header large_header;
+        struct claim claim; /* for it */
+        struct frame_job *job;
         uint64_t written; /* bytes that have left `out` */
         struct memfd_queue memfds;
         struct bucket bucket;
-        bool reading, writing, ended;
+        bool reading, writing, ended, is_large, is_timed, draining;
 };
+
+/* Whether a frame has begun to arrive or waits to be taken. */
+static inline bool channel_is_receiving(const struct channel *c)
+{
+        return c->fd >= 0 && (c->in.length > 0 || c->is_large);
+}
 
 /* Takes fd in any case. */
 int channel_open(struct channel *c, struct event_base *base, int fd,

@@ -59,16 +59,10 @@ static int keep(struct cell_outcome *outcome, const char *mime, const char *text
         return 0;
 }
 
-int cell_take_display(struct cell_outcome *outcome, const char *payload, size_t n,
-                      struct error *err)
+int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
 {
-        _cleanup_json_ yyjson_doc *doc = NULL;
         size_t n_mime = 0, n_text = 0, n_data = 0;
 
-        int r = json_parse(payload, n, &doc, err);
-        if (r < 0)
-                return error_context(err, "DISPLAY");
-        yyjson_val *root = yyjson_doc_get_root(doc);
         const char *mime = json_string(root, "mime", &n_mime);
         const char *text = json_string(root, "text", &n_text);
         const char *data = json_string(root, "data", &n_data);

@@ -12,10 +12,9 @@
 /* type/subtype in lower case, without parameters. */
 bool mime_type_valid(const char *text, size_t n);
 
-/* Takes the payload of a DISPLAY; beyond the limits in cell.h it is only counted. Returns 0,
+/* Takes a DISPLAY; beyond the limits in cell.h it is only counted. Returns 0,
  * -EBADMSG if it is malformed, or -ENOMEM. */
-int cell_take_display(struct cell_outcome *outcome, const char *payload, size_t n,
-                      struct error *err);
+int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, struct error *err);
 
 /* Takes "files" (at most `most`) and "files_total" of an object; both are optional. The caller
  * frees *files, which has *n elements. Returns 0, -EBADMSG or -ENOMEM. */

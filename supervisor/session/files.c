@@ -218,21 +218,16 @@ static void take_refusal(yyjson_val *root, struct error *refusal)
         error_set(refusal, EIO, "%s", line);
 }
 
-int file_answer_take(const struct file_question *question, const char *payload, size_t n,
+int file_answer_take(const struct file_question *question, yyjson_val *root,
                      struct file_answer *ret, struct error *refusal, struct error *err)
 {
-        _cleanup_json_ yyjson_doc *doc = NULL;
         struct file_answer answer = {.data = BUFFER_INIT(FILES_CHUNK)};
 
-        int r = json_parse(payload, n, &doc, err);
-        if (r < 0)
-                return error_context(err, "DATA");
-        yyjson_val *root = yyjson_doc_get_root(doc);
         if (!yyjson_is_true(yyjson_obj_get(root, "ok"))) {
                 take_refusal(root, refusal);
                 return 0;
         }
-        r = take_answer(question, root, &answer, err);
+        int r = take_answer(question, root, &answer, err);
         if (r < 0) {
                 file_answer_done(&answer);
                 return r;
@@ -248,9 +243,10 @@ void file_answer_done(struct file_answer *answer)
         answer->files = NULL;
 }
 
-int files_on_data(struct session *s, const struct frame_header *header, const char *payload,
+int files_on_data(struct session *s, const struct frame_header *header, struct frame_body *body,
                   struct error *err)
 {
+        yyjson_val *root;
         struct file_request *request = find(s, header->id);
         struct file_answer answer;
         struct error refusal = {};
@@ -260,8 +256,9 @@ int files_on_data(struct session *s, const struct frame_header *header, const ch
                                  (unsigned long long)header->id);
         if (!request)
                 return 0; /* too late: the request has timed out */
-        int r = file_answer_take(&request->question, payload, header->length, &answer, &refusal,
-                                 err);
+        int r = frame_body_parse(body, header, &root, err);
+        if (r >= 0)
+                r = file_answer_take(&request->question, root, &answer, &refusal, err);
         if (r < 0)
                 return r;
         if (r == 0) {

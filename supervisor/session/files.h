@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "rpc/frame.h"
 #include "supervisor/session/cell.h"
+#include "supervisor/session/frame-body.h"
 
 struct session;
 struct file_request;
@@ -52,9 +53,9 @@ struct file_question {
         size_t length; /* most bytes of the answer */
 };
 
-/* Takes the payload of a DATA. Returns 1 with an answer (free it with file_answer_done()), 0 if the
+/* Takes a DATA. Returns 1 with an answer (free it with file_answer_done()), 0 if the
  * worker reports an error (in refusal, one line), -EBADMSG or -ENOMEM. */
-int file_answer_take(const struct file_question *question, const char *payload, size_t n,
+int file_answer_take(const struct file_question *question, yyjson_val *root,
                      struct file_answer *ret, struct error *refusal, struct error *err);
 void file_answer_done(struct file_answer *answer);
 
@@ -71,8 +72,8 @@ int files_put(struct session *session, const char *path, uint64_t offset, const 
               size_t n, files_done_fn *done, void *data, struct error *err);
 
 /* Handler of DATA frames. */
-int files_on_data(struct session *session, const struct frame_header *header, const char *payload,
-                  struct error *err);
+int files_on_data(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err);
 
 /* Fails all pending requests because the sandbox has ended. */
 void files_fail_all(struct session *session, const char *why);

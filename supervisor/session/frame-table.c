@@ -14,7 +14,7 @@ struct frame_rule {
         uint8_t type;
         unsigned states;
         int (*handle)(struct session *session, const struct frame_header *header,
-                      const char *payload, struct error *err);
+                      struct frame_body *body, struct error *err);
 };
 
 enum {
@@ -31,14 +31,14 @@ static const struct frame_rule rules[] = {
         {FRAME_DATA, ALIVE, files_on_data},
 };
 
-int frame_dispatch(struct session *session, const struct frame_header *header, const char *payload,
-                   struct error *err)
+int frame_dispatch(struct session *session, const struct frame_header *header,
+                   struct frame_body *body, struct error *err)
 {
         for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
                 if (rules[i].type != header->type)
                         continue;
                 if (rules[i].states & IN(session->state))
-                        return rules[i].handle(session, header, payload, err);
+                        return rules[i].handle(session, header, body, err);
                 return error_set(err, EPROTO, "%s frame while the session is %s",
                                  frame_type_name(header->type), session_state_name(session->state));
         }

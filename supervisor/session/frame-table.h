@@ -2,8 +2,9 @@
 #pragma once
 
 #include "rpc/frame.h"
+#include "supervisor/session/frame-body.h"
 #include "supervisor/session/session.h"
 
 /* Passes a frame to its handler. -EPROTO with the reason when the frame is not legal now. */
-int frame_dispatch(struct session *session, const struct frame_header *header, const char *payload,
-                   struct error *err);
+int frame_dispatch(struct session *session, const struct frame_header *header,
+                   struct frame_body *body, struct error *err);

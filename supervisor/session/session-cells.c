@@ -130,23 +130,25 @@ void session_catalogue_changed(struct session *s)
 }
 
 /* A DISPLAY of an earlier cell, from a thread or task that it left behind, is dropped. */
-int session_on_display(struct session *s, const struct frame_header *header, const char *payload,
-                       struct error *err)
+int session_on_display(struct session *s, const struct frame_header *header,
+                       struct frame_body *body, struct error *err)
 {
         struct cell *cell = session_current(s);
+        yyjson_val *root;
 
         if (header->id > s->last_number)
                 return error_set(err, EPROTO, "DISPLAY for cell %llu, which has not begun",
                                  (unsigned long long)header->id);
         if (!cell || header->id != cell->number)
                 return 0;
-        return cell_take_display(&cell->outcome, payload, header->length, err);
+        int r = frame_body_parse(body, header, &root, err);
+        return r < 0 ? r : cell_take_display(&cell->outcome, root, err);
 }
 
-int session_on_log(struct session *s, const struct frame_header *header, const char *payload,
+int session_on_log(struct session *s, const struct frame_header *header, struct frame_body *body,
                    struct error *err)
 {
         log_debug("session %s: worker: %.*s", s->name,
-                  header->length > 500 ? 500 : (int)header->length, payload);
+                  header->length > 500 ? 500 : (int)header->length, body->bytes);
         return 0;
 }

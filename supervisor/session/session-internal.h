@@ -145,11 +145,11 @@ void session_send_catalogue(struct session *session);
 
 /* Handlers of the frame table. */
 int session_on_result(struct session *session, const struct frame_header *header,
-                      const char *payload, struct error *err);
+                      struct frame_body *body, struct error *err);
 int session_on_display(struct session *session, const struct frame_header *header,
-                       const char *payload, struct error *err);
-int session_on_log(struct session *session, const struct frame_header *header, const char *payload,
-                   struct error *err);
+                       struct frame_body *body, struct error *err);
+int session_on_log(struct session *session, const struct frame_header *header,
+                   struct frame_body *body, struct error *err);
 
 /* The queue of cells (session-cells.c). */
 

@@ -143,10 +143,10 @@ static void on_closed(void *data, const struct error *error)
         session_dispatch(data, EVENT_CLOSED, &(struct session_details){.error = error});
 }
 
-static int on_frame(void *data, const struct frame_header *header, const char *payload,
+static int on_frame(void *data, const struct frame_header *header, struct frame_body *body,
                     struct error *err)
 {
-        return frame_dispatch(data, header, payload, err);
+        return frame_dispatch(data, header, body, err);
 }
 
 static bool may_take(void *data)
@@ -362,12 +362,13 @@ static void drop_idle(struct session *s, const struct session_details *details)
         kill_sandbox(s, END_IDLE, why);
 }
 
-/* A session with a tool call or a file request under way is not frozen. */
+/* A session with a tool call or a file request under way, or in the middle of a frame, is not frozen.
+ */
 static void freeze_or_drop(struct session *s, const struct session_details *details)
 {
         if (freeze_ms(s) == 0 || idle_left_ms(s) == 0) {
                 drop_idle(s, details);
-        } else if (s->calls.n > 0 || s->files.n > 0) {
+        } else if (s->calls.n > 0 || s->files.n > 0 || channel_is_receiving(&s->channel)) {
                 enter(s, SESSION_IDLE);
         } else {
                 s->context->requests.freeze(s->context->requests.data, s->target, true);

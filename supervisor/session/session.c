@@ -54,7 +54,7 @@ void cell_kill(struct cell *cell)
                 session_dispatch(cell->session, EVENT_KILL, NULL);
 }
 
-int session_on_result(struct session *s, const struct frame_header *header, const char *payload,
+int session_on_result(struct session *s, const struct frame_header *header, struct frame_body *body,
                       struct error *err)
 {
         struct cell *cell = session_current(s);
@@ -63,7 +63,10 @@ int session_on_result(struct session *s, const struct frame_header *header, cons
                 return error_set(err, EPROTO, "RESULT for cell %llu while cell %llu runs",
                                  (unsigned long long)header->id,
                                  (unsigned long long)(cell ? cell->number : 0));
-        int r = cell_take_result(cell, payload, header->length, err);
+        yyjson_val *root;
+        int r = frame_body_parse(body, header, &root, err);
+        if (r >= 0)
+                r = cell_take_result(cell, &body->doc, err);
         if (r < 0)
                 return r;
         session_dispatch(s, EVENT_RESULT, NULL);

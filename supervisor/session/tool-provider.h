@@ -46,7 +46,7 @@ struct tool_provider {
                                           uint64_t *version);
 
         /* Calls a tool; tool_call_done() follows exactly once unless the call is dropped. arguments
-         * is an object and is serialised before this returns. timeout_ms 0: the server's own.
+         * is an object, or the text of one as a raw value, and is serialised before this returns. timeout_ms 0: the server's own.
          * *handle is valid until tool_call_done(). */
         int (*call)(void *data, const struct config_profile *profile, const char *server,
                     const char *tool, yyjson_val *arguments, uint32_t timeout_ms,

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "supervisor/session/display.h"
+#include "supervisor/session/frame-body.h"
 
 enum { MOST = 200 };
 
@@ -35,7 +36,13 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
 
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&outcome.streams[i]);
-        int r = cell_take_display(&outcome, (const char *)data, n, &err);
+        const struct frame_header header = {.length = (uint32_t)n, .type = FRAME_DISPLAY};
+        struct frame_body body = {.bytes = (const char *)data, .n = n};
+        yyjson_val *root = NULL;
+        int r = frame_body_parse(&body, &header, &root, &err);
+        if (r >= 0)
+                r = cell_take_display(&outcome, root, &err);
+        frame_body_done(&body);
         assert(r == 0 || error_is_set(&err));
         assert(outcome.n_displays == (r == 0));
         if (r == 0)

@@ -28,7 +28,13 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         if (n == 0)
                 return false;
         question.is_list = data[0] == 'L';
-        int r = file_answer_take(&question, (const char *)data + 1, n - 1, &answer, &refusal, &err);
+        const struct frame_header header = {.length = (uint32_t)(n - 1), .type = FRAME_DATA};
+        struct frame_body body = {.bytes = (const char *)data + 1, .n = n - 1};
+        yyjson_val *root = NULL;
+        int r = frame_body_parse(&body, &header, &root, &err);
+        if (r >= 0)
+                r = file_answer_take(&question, root, &answer, &refusal, &err);
+        frame_body_done(&body);
         assert(r >= 0 || error_is_set(&err));
         assert(r != 0 || error_is_set(&refusal));
         if (r > 0) {

@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "base/json.h"
+#include "supervisor/session/frame-body.h"
 
 enum { MOST = 200 };
 
@@ -37,7 +38,13 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         struct cell *cell;
 
         assert(cell_new(&cell, &request, &err) == 0);
-        int r = cell_take_result(cell, (const char *)data, n, &err);
+        const struct frame_header header = {.length = (uint32_t)n, .type = FRAME_RESULT};
+        struct frame_body body = {.bytes = (const char *)data, .n = n};
+        yyjson_val *root = NULL;
+        int r = frame_body_parse(&body, &header, &root, &err);
+        if (r >= 0)
+                r = cell_take_result(cell, &body.doc, &err);
+        frame_body_done(&body);
         assert(r == 0 || error_is_set(&err));
         if (r == 0)
                 check_rendered(&cell->outcome);

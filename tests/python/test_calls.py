@@ -238,7 +238,14 @@ class Arguments(Rig):
         return str(caught.exception)
 
     def test_too_large(self):
-        self.assertIn("67,108,864", self.tool_refuses(x="a" * (64 * 1024 * 1024)))
+        self.assertIn("17,825,792", self.tool_refuses(x="a" * (17 * 1024 * 1024)))
+
+    def test_too_many_values(self):
+        """What separates values counts, but not in a text."""
+        self.assertIn("more than 1,000,000 values", self.tool_refuses(x=[0] * 1000001))
+        self.assertIn("more than 1,000,000 values", self.tool_refuses(x=[[]] * 500001, y=','))
+        self.tools["calendar.echo"].sync(x=',"\\' * 1000001)
+        self.assertEqual(len(self.calls()), 1)
 
     def test_no_schema_no_check(self):
         self.tell([server("s", {"name": "free"})], 2)

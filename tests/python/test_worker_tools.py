@@ -117,7 +117,7 @@ sorted(results)"""
     def test_frames_that_are_too_large(self):
         error = self.error("await echo(v='x' * (65 << 20))")
         self.assertEqual(error["type"], "cloister.ToolArgumentError")
-        self.assertIn("67,108,864", error["message"])
+        self.assertIn("17,825,792", error["message"])
         self.assertEqual(self.value("1"), 1)
 
     def test_backpressure(self):

@@ -1,6 +1,7 @@
 /* The broker's channel to a worker: what is sent in the stream, what in a memfd, and the bounds. */
 #include "supervisor/session/channel.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -16,9 +17,11 @@ struct rig {
         int frames, closed;
         char *got; /* the last frame's payload */
         struct frame_header header;
+        size_t n_arguments;
+        char why[256];
 };
 
-static int on_frame(void *data, const struct frame_header *header, const char *payload,
+static int on_frame(void *data, const struct frame_header *header, struct frame_body *body,
                     struct error *err)
 {
         struct rig *r = data;
@@ -27,7 +30,9 @@ static int on_frame(void *data, const struct frame_header *header, const char *p
         r->frames++;
         r->header = *header;
         free(r->got);
-        r->got = payload ? strndup(payload, header->length) : NULL;
+        if (body->text)
+                r->n_arguments = yyjson_get_len(&body->arguments);
+        r->got = body->bytes ? strndup(body->bytes, header->length) : NULL;
         return 0;
 }
 
@@ -41,7 +46,7 @@ static void on_closed(void *data, const struct error *error)
 {
         struct rig *r = data;
 
-        (void)error;
+        snprintf(r->why, sizeof(r->why), "%s", error ? error->text : "");
         r->closed++;
 }
 
@@ -237,11 +242,30 @@ static void test_end(void)
         close(second);
 }
 
-/* If no descriptor can be sent, the payload goes in the stream. This stream accepts no descriptors
- * and returns what is written to it. */
+/* The next frame of a pipe, which the caller frees. */
+static char *read_frame(struct rig *r, int fd, struct frame_header *header)
+{
+        uint8_t bytes[FRAME_HEADER_SIZE];
+        struct error err = {};
+
+        spin(r);
+        check_eq_int(read(fd, bytes, sizeof(bytes)), sizeof(bytes));
+        check_ok(frame_header_decode(bytes, FRAME_PAYLOAD_MAX, header, &err));
+        char *payload = malloc(header->length);
+        for (size_t at = 0; at < header->length;) {
+                event_base_loop(r->base, EVLOOP_NONBLOCK);
+                ssize_t n = read(fd, payload + at, header->length - at);
+                check(n > 0 || errno == EAGAIN);
+                at += n > 0 ? (size_t)n : 0;
+        }
+        return payload;
+}
+
+/* If no descriptor can be sent, the payload goes in the stream. This stream accepts none. */
 static void test_no_descriptors(void)
 {
         char path[] = "/tmp/test-channel-XXXXXX";
+        struct frame_header header;
         struct rig r;
 
         check(mkdtemp(path));
@@ -249,25 +273,186 @@ static void test_no_descriptors(void)
         snprintf(fifo, sizeof(fifo), "%s/fifo", path);
         check_eq_int(mkfifo(fifo, 0600), 0);
         int fd = open(fifo, O_RDWR | O_CLOEXEC);
-        check(fd >= 0);
+        int reader = open(fifo, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        check(fd >= 0 && reader >= 0);
         unlink(fifo);
         rmdir(path);
         open_with(&r, fd);
+        /* Else it would read what it writes. */
+        event_del(r.channel.readable);
         check_eq_int(send_return(&r, 1, 2 * MEMFD_FRAME_MIN), 0);
         check_eq_int(send_return(&r, 2, 2 * MEMFD_FRAME_MIN), 0);
         check_eq_int(send_return(&r, 3, 5), 0);
-        for (int i = 0; i < 1000 && r.frames < 3; i++) {
-                spin(&r);
-                if (r.frames == 2) {
-                        check_eq_int(r.header.flags, 0);
-                        check_eq_int(r.header.length, 2 * MEMFD_FRAME_MIN);
-                        check_eq_int(strspn(r.got, "c"), 2 * MEMFD_FRAME_MIN);
-                }
+        for (uint64_t i = 1; i <= 3; i++) {
+                char *payload = read_frame(&r, reader, &header);
+                check_eq_int(header.flags, 0);
+                check_eq_int(header.id, i);
+                check_eq_int(header.length, i == 3 ? 5 : 2 * MEMFD_FRAME_MIN);
+                check_eq_int(payload[header.length - 1], 'a' + (int)i);
+                free(payload);
         }
-        check_eq_int(r.frames, 3);
-        check_eq_str(r.got, "ddddd");
         check_eq_int(r.channel.memfds.n, 0);
         check_eq_int(r.closed, 0);
+        close_rig(&r);
+        close(reader);
+}
+
+static void send_header(struct rig *r, uint8_t type, uint32_t length)
+{
+        const struct frame_header header = {.length = length, .type = type, .id = 1};
+        uint8_t bytes[FRAME_HEADER_SIZE];
+
+        frame_header_encode(&header, bytes);
+        check_eq_int(write(r->worker, bytes, sizeof(bytes)), sizeof(bytes));
+        spin(r);
+}
+
+/* Writes n bytes of a payload as the channel reads them. */
+static void send_bytes(struct rig *r, const char *bytes, size_t n)
+{
+        for (int i = 0; n > 0 && i < 100000; i++) {
+                ssize_t sent = send(r->worker, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+                bytes += sent > 0 ? sent : 0;
+                n -= sent > 0 ? (size_t)sent : 0;
+                event_base_loop(r->base, EVLOOP_NONBLOCK);
+        }
+        check_eq_int(n, 0);
+}
+
+static void wait_for(struct rig *r, const int *count, int wanted)
+{
+        for (int i = 0; i < 5000 && *count < wanted; i++) {
+                usleep(1000);
+                spin(r);
+        }
+        check_eq_int(*count, wanted);
+}
+
+/* A call of n bytes whose argument is a string. */
+static char *make_call(size_t n)
+{
+        static const char before[] = "{\"server\":\"s\",\"arguments\":{\"a\": \"", after[] = "\"}}";
+        char *text = malloc(n + 1);
+
+        check(text && n >= sizeof(before) + sizeof(after));
+        memset(text, 'x', n);
+        memcpy(text, before, sizeof(before) - 1);
+        memcpy(text + n - sizeof(after) + 1, after, sizeof(after));
+        return text;
+}
+
+/* A large frame is parsed in the background, and those behind it wait. */
+static void test_large(void)
+{
+        enum { N = 3 * 1024 * 1024 };
+        struct rig r;
+        char *text = make_call(N);
+
+        open_rig(&r);
+        send_header(&r, FRAME_CALL, N);
+        send_bytes(&r, text, N);
+        send_header(&r, FRAME_LOG, 2);
+        send_bytes(&r, "{}", 2);
+        wait_for(&r, &r.frames, 2);
+        check_eq_int(r.header.type, FRAME_LOG);
+        check(r.n_arguments > 0 && r.n_arguments < N);
+        check_eq_int(r.closed, 0);
+        check_eq_int(r.channel.claim.bytes, 0);
+        close_rig(&r);
+        free(text);
+}
+
+/* The bound of each type is checked at the header. */
+static void test_worker_bounds(void)
+{
+        static const uint8_t types[] = {FRAME_CALL, FRAME_DISPLAY, FRAME_RESULT,
+                                        FRAME_DATA, FRAME_LOG,     FRAME_QUERY,
+                                        FRAME_DROP, FRAME_EXEC,    FRAME_PROGRESS};
+        struct rig r;
+
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+                uint32_t most = frame_worker_max(types[i]);
+                open_rig(&r);
+                send_header(&r, types[i], most);
+                check_eq_int(r.closed, 0);
+                close_rig(&r);
+                open_rig(&r);
+                send_header(&r, types[i], most + 1);
+                check_eq_int(r.closed, 1);
+                check_has(r.why, "bytes, at most");
+                close_rig(&r);
+        }
+}
+
+/* Sessions that begin large frames wait for memory; the next one gets it when one ends. */
+static void test_claims(void)
+{
+        enum { N = CLAIMS_MAX / FRAME_CALL_MAX + 1 };
+        struct rig r[N];
+
+        for (int i = 0; i < N; i++) {
+                open_rig(&r[i]);
+                send_header(&r[i], FRAME_CALL, FRAME_CALL_MAX);
+                check_eq_int(r[i].channel.is_large, i < N - 1);
+        }
+        close_rig(&r[0]);
+        spin(&r[N - 1]);
+        check(r[N - 1].channel.is_large);
+        for (int i = 1; i < N; i++)
+                close_rig(&r[i]);
+}
+
+/* JSON of many values ends the session before memory is taken for them; so does an object with so
+ * many members that looking one up takes long. */
+static void test_many_values(void)
+{
+        enum { N = 4 * 1024 * 1024 };
+        struct rig r;
+        char *text = malloc(N);
+
+        check(text);
+        for (size_t i = 0; i < N; i += 2)
+                memcpy(text + i, "0,", 2);
+        text[0] = '[';
+        open_rig(&r);
+        send_header(&r, FRAME_CALL, N);
+        send_bytes(&r, text, N);
+        wait_for(&r, &r.closed, 1);
+        check_has(r.why, "CALL: JSON of more than 1000000 values");
+        close_rig(&r);
+        free(text);
+}
+
+/* A frame whose payload goes on arriving, or never comes, ends the session after ten seconds. */
+static void test_late(void)
+{
+        struct rig r;
+
+        for (int large = 0; large <= 1; large++) {
+                open_rig(&r);
+                send_header(&r, FRAME_CALL, large ? FRAME_CALL_MAX : 1000);
+                check(r.channel.is_timed);
+                for (int i = 0; i < 3; i++)
+                        send_bytes(&r, "{", 1);
+                check(event_pending(r.channel.late, EV_TIMEOUT, NULL));
+                event_active(r.channel.late, EV_TIMEOUT, 0);
+                spin(&r);
+                check_eq_int(r.closed, 1);
+                check_has(r.why, "CALL frame was not complete after 10 s");
+                close_rig(&r);
+        }
+        /* A part of a header. */
+        open_rig(&r);
+        send_bytes(&r, "x", 1);
+        check(r.channel.is_timed);
+        close_rig(&r);
+        /* A complete frame is not timed. */
+        open_rig(&r);
+        send_header(&r, FRAME_LOG, 2);
+        send_bytes(&r, "{}", 2);
+        spin(&r);
+        check(!r.channel.is_timed);
+        check_eq_int(r.frames, 1);
         close_rig(&r);
 }
 
@@ -279,5 +464,10 @@ int main(void)
         run(test_kept_ones);
         run(test_end);
         run(test_no_descriptors);
+        run(test_large);
+        run(test_worker_bounds);
+        run(test_claims);
+        run(test_many_values);
+        run(test_late);
         return 0;
 }

@@ -199,6 +199,11 @@ static void test_too_much(void)
         read_file(&f, &got, "x", FILES_READ_MAX);
         memset(bytes, 'x', FILES_CHUNK + 1);
         answer(&f, fake_read(&f, NULL, 0).id, bytes, FILES_CHUNK + 1, true, "v");
+        /* So many bytes are parsed in the background, in real time. */
+        for (int i = 0; i < 5000 && f.kills == 0; i++) {
+                usleep(1000);
+                fake_spin(&f);
+        }
         check_eq_int(f.kills, 1);
         fake_end(&f, SIGKILL, 0);
         fake_done(&f);

@@ -13,11 +13,13 @@ static bool refused_by_table(uint8_t type, enum session_state state, struct erro
         struct session session = {.context = &context, .state = state, .channel.fd = -1};
         struct cell cell = {.number = 1};
         const struct frame_header header = {.type = type, .id = 2, .length = 1};
+        struct frame_body body = {.bytes = "x", .n = 1};
 
         *err = (struct error){};
         if (state >= SESSION_RUNNING)
                 session.cells = &cell;
-        frame_dispatch(&session, &header, "x", err);
+        frame_dispatch(&session, &header, &body, err);
+        frame_body_done(&body);
         return err->code == EPROTO && strstr(err->text, " frame ");
 }
 

@@ -12,9 +12,11 @@ static yyjson_doc *rendered;
 
 static void show(struct cell_outcome *o, const char *payload)
 {
+        _cleanup_json_ yyjson_doc *doc = NULL;
         struct error err = {};
 
-        check_ok(cell_take_display(o, payload, strlen(payload), &err));
+        check_ok(json_parse(payload, strlen(payload), &doc, &err));
+        check_ok(cell_take_display(o, yyjson_doc_get_root(doc), &err));
 }
 
 static yyjson_val *render(struct cell_outcome *o, size_t most, unsigned kinds)
