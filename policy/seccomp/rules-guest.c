@@ -55,7 +55,7 @@ const struct filter_rule filter_guest_calls[] = {
          ALLOW},
         /* descriptors */
         {"read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close "
-         "close_range dup dup2 dup3 fcntl flock fsync fdatasync sync_file_range fadvise64 "
+         "close_range dup dup2 dup3 flock fsync fdatasync sync_file_range fadvise64 "
          "readahead "
          "ftruncate fallocate pipe pipe2 eventfd eventfd2 poll ppoll select pselect6 "
          "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 inotify_init "
@@ -141,6 +141,16 @@ const struct filter_rule filter_guest_arguments[] = {
         {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONE)}},
         {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONERANGE)}},
         {"ioctl", FAIL(ENOTTY), {EQUAL(1, FS_IOC_GETFLAGS)}},
+
+        /* No leases and no F_NOTIFY: a session could delay by the one, and observe by the other, what
+         * other sessions read of the image that they share. */
+        {"fcntl", ALLOW, {MASKED(1, ~63u, 0)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_GETLEASE)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_SETLEASE + 3)}}, /* F_DUPFD_QUERY */
+        {"fcntl", ALLOW, {MASKED(1, ~3u, F_SETLEASE + 4)}},
+        {"fcntl", ALLOW, {MASKED(1, ~7u, F_SETLEASE + 8)}},
+        {"fcntl", FAIL(EINVAL), {EQUAL(1, F_SETLEASE)}},
+        {"fcntl", FAIL(EINVAL), {EQUAL(1, F_NOTIFY)}},
 
         {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
         {"sendto recvfrom sendmmsg recvmmsg", FAIL(EOPNOTSUPP), {SET(3, MSG_OOB)}},

@@ -60,8 +60,8 @@ static const struct {
         {"max_user_namespaces", "0", false},   {"max_pid_namespaces", "0", false},
         {"max_net_namespaces", "0", false},    {"max_ipc_namespaces", "0", false},
         {"max_uts_namespaces", "0", false},    {"max_time_namespaces", "0", false},
-        {"max_cgroup_namespaces", "0", false}, {"max_inotify_instances", "8", true},
-        {"max_inotify_watches", "4096", true}, {"max_fanotify_groups", "0", true},
+        {"max_cgroup_namespaces", "0", false}, {"max_inotify_instances", "0", true},
+        {"max_inotify_watches", "0", true},    {"max_fanotify_groups", "0", true},
         {"max_fanotify_marks", "0", true},
 };
 

@@ -10,8 +10,9 @@
 /* For the process and its descendants. Hard limits are only lowered. */
 int bounds_set_limits(const struct session_plan *plan, struct error *err);
 
-/* In the session's own user namespace: no further namespaces, no fanotify, and few inotify objects,
- * which the kernel charges to the host uid as well. *mounts is the limit of mount namespaces, open
+/* In the session's own user namespace: no further namespaces, and no objects of inotify and
+ * fanotify: the kernel charges them to the host uid as well, and with them a session could observe what
+ * others read of the image that they share. *mounts is the limit of mount namespaces, open
  * for writing, to be set to 0 after the last mount: a detached mount counts as one. */
 int bounds_limit_user(int *mounts, struct error *err);
 

@@ -149,5 +149,71 @@ class Groups(rawmcp.ServerCase):
             self.assertEqual(taken, ["Permission denied"] * len(groups) + list(map(os.path.basename, parents)))
 
 
+# What a process can be told of another one's use of a file, and how it can delay that: {name: what it got}.
+WATCH = """
+import ctypes, fcntl, os, signal
+libc = ctypes.CDLL(None, use_errno=True)
+folder, file = %r, %r
+got, seen = {}, []
+def take(name, action):
+    try:
+        got[name] = action()
+    except OSError as error:
+        got[name] = error.strerror
+def watch():
+    fd = libc.inotify_init1(os.O_NONBLOCK)
+    if fd < 0 or libc.inotify_add_watch(fd, os.fsencode(folder), 0xfff) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return fd
+def notify():
+    signal.signal(signal.SIGRTMIN, lambda *_: seen.append(1))
+    fd = os.open(folder, os.O_RDONLY)
+    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGRTMIN)
+    return fcntl.fcntl(fd, 1026, 1 << 31 | 1 | 32)  # F_NOTIFY, DN_MULTISHOT | DN_ACCESS | DN_ATTRIB
+def lease():
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    return fcntl.fcntl(os.open(file, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+take("inotify", watch); take("F_NOTIFY", notify); take("F_SETLEASE", lease)
+"""
+SEEN = """
+import time; time.sleep(0.05)
+try:
+    events = os.read(got["inotify"], 65536)
+except (OSError, TypeError):
+    events = b""
+"""
+
+
+class Sessions(rawmcp.ServerCase):
+    """What sessions share: the inodes of the image."""
+
+    def test_no_session_watches_or_delays_what_another_reads(self):
+        """41, and side channels between sessions. In the control the same code runs outside, on the same kind of files."""
+        place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, place)
+        needle = os.path.join(place, "needle")
+        with open(needle, "w", encoding="ascii") as f:
+            f.write("x")
+        shutil.copy(needle, f"{needle}-2")
+        code = WATCH % (place, needle) + f"import subprocess; subprocess.run(['cat', {needle + '-2'!r}], stdout=-3)\n" + SEEN
+        done = subprocess.run([harness.PYTHON, "-c", f"{code}\nprint(got, (b'needle' in events, bool(seen)))"],
+                              capture_output=True, text=True, timeout=30, check=True)
+        self.assertIn("'F_SETLEASE': 0", done.stdout)
+        self.assertIn("(True, True)", done.stdout)
+
+        file = self.value("import os, json; os.path.join(os.path.dirname(os.path.dirname(json.__file__)), 'colorsys.py')")
+        got = self.value(WATCH % (os.path.dirname(file), file) + "got", session="watcher")
+        began = time.monotonic()
+        cell = self.cell(f"import colorsys, os; len(open({file!r}).read()) > 0", session="watched", timeout=5)
+        self.assertEqual((cell["status"], cell.get("value", {}).get("repr")), ("ok", "True"), got)
+        self.assertLess(time.monotonic() - began, 3)
+        self.assertEqual(self.value(f"{SEEN}\n[b'colorsys' in events, bool(seen)]", session="watcher"), [False, False], got)
+        self.assertEqual(got, {"inotify": "Too many open files", "F_NOTIFY": "Invalid argument", "F_SETLEASE": "Invalid argument"})
+        # The other commands are as they were.
+        self.ok("import fcntl; f = open('own', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); fcntl.flock(f, fcntl.LOCK_EX)\n"
+                "assert fcntl.fcntl(f, fcntl.F_GETLEASE) == fcntl.F_UNLCK and fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, 0) > 0\n"
+                "r, w = os.pipe(); assert fcntl.fcntl(w, 1032) >= 4096", session="watcher")
+
+
 if __name__ == "__main__":
     harness.main()

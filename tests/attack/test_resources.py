@@ -349,14 +349,6 @@ def must(r):
 def inotify_instances():
     return until(lambda: must(libc.inotify_init1(0)), 200)
 
-def inotify_watches():
-    fd = must(libc.inotify_init1(0))
-    def watch():
-        name = b'%s/w%d' % ((b'/tmp', b'/workspace')[len(kept) % 2], len(kept))
-        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
-        return must(libc.inotify_add_watch(fd, name, 2))
-    return until(watch, 6000)
-
 def descriptors_in_flight():
     a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     kept.extend((a, b))
@@ -470,20 +462,12 @@ print(json.dumps([host, limits()]))
         done = subprocess.run([sys.executable, "-c", code, str(worker)], capture_output=True, text=True, timeout=30, check=False)
         self.assertEqual(done.stderr, "")
         host, session = json.loads(done.stdout)
-        few = {"max_inotify_instances": 8, "max_inotify_watches": 4096}
-        self.assertEqual(session, {name: few.get(name, 0) for name in host})
+        self.assertEqual(session, dict.fromkeys(host, 0))
         self.assertGreater(min(host.values()), 0)
 
     def test_inotify_instances(self):
-        taken = [self.take("inotify_instances", f"inotify-{n}") for n in range(10)]
-        self.assertEqual(taken[0], [8, "EMFILE"])
-        self.assertLessEqual(max(n for n, _ in taken), 8)
-        # Of sessions with one host id, all together.
-        self.assertEqual(sum(n for n, _ in taken), 80 if harness.ROOT else 64, taken)
-        self.outside()
-
-    def test_inotify_watches(self):
-        self.assertEqual(self.take("inotify_watches"), [4096, "ENOSPC"])
+        taken = [self.take("inotify_instances", f"inotify-{n}") for n in range(3)]
+        self.assertEqual(taken, [[0, "EMFILE"]] * 3)
         self.outside()
 
     def test_descriptors_in_flight(self):

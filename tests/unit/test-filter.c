@@ -369,6 +369,11 @@ static void test_worker_arguments(void)
                 check_eq_int(ask(&p, SYS_ioctl, 0, 0x541c | high, 0, 0), FAIL(EPERM));
                 check_eq_int(ask(&p, SYS_ioctl, 0, TIOCGWINSZ | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_ioctl, 0, FICLONE | high, 0, 0), FAIL(EOPNOTSUPP));
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_SETLEASE | high, 0, 0), FAIL(EINVAL));
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_NOTIFY | high, 0, 0), FAIL(EINVAL));
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_DUPFD_CLOEXEC | high, 0, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_OFD_SETLKW | high, 0, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_ADD_SEALS | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_sendto, 3, 0, 0, MSG_NOSIGNAL | high), ALLOW);
                 check_eq_int(ask(&p, SYS_sendto, 3, 0, 0, MSG_OOB | high), FAIL(EOPNOTSUPP));
                 check_eq_int(ask(&p, SYS_recvmsg, 3, 0, MSG_OOB | high, 0), FAIL(EOPNOTSUPP));
