@@ -2,7 +2,8 @@
 with an error of a few lines, in time, and leaves nothing.
 
 Some calls of each process by default; with CLOISTER_TEST_WHOLE each call that is not one of CPython's start, of which every
-tenth. CLOISTER_INJECT="ROLE INDEX ERRNO" repeats one, CLOISTER_INJECT_STEP thins the rest out.
+tenth. CLOISTER_INJECT="ROLE INDEX ERRNO" repeats one, CLOISTER_INJECT_ROLES="3,4" takes some processes, and
+CLOISTER_INJECT_STEP thins the rest out.
 """
 
 import collections
@@ -45,8 +46,11 @@ def plan(roles):
     if "CLOISTER_INJECT" in os.environ:
         return [tuple(map(int, os.environ["CLOISTER_INJECT"].split()))]
     whole = os.environ.get("CLOISTER_TEST_WHOLE")
+    chosen = os.environ.get("CLOISTER_INJECT_ROLES")
     found = []
     for role, calls in sorted(roles.items()):
+        if chosen and str(role) not in chosen.split(","):
+            continue
         # CPython's start and the loading of libraries are most of the longest lists.
         step = (10 if len(calls) > 600 else 1) if whole else max(1, len(calls) // 2)
         step *= int(os.environ.get("CLOISTER_INJECT_STEP", "1"))

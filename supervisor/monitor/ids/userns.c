@@ -37,6 +37,8 @@ pid_t userns_fork(unsigned long flags)
         close(take_fd(write_end));
         if (fd_read_full(read_end, &byte, 1) == 1)
                 return (pid_t)pid;
+        /* It waits for a byte that will not come. */
+        kill((pid_t)pid, SIGKILL);
         waitpid((pid_t)pid, NULL, 0);
         return -ECHILD;
 }
