@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/exit-status.h"
 #include "base/fd.h"
 #include "supervisor/cli/attest.h"
 #include "supervisor/cli/commands.h"
@@ -106,7 +107,7 @@ int cli_doctor(const struct cli_options *o, const char *const *words, size_t n)
 
 /* Puts the code into a sealed memfd that survives the exec. *name is its name in tracebacks. */
 static int prepare_code(const struct cli_options *o, const char *path, const char **name,
-                        struct error *err)
+                        int *status, struct error *err)
 {
         _cleanup_free_ char *text = NULL;
         size_t length = 0;
@@ -122,7 +123,11 @@ static int prepare_code(const struct cli_options *o, const char *path, const cha
         }
         if (r < 0)
                 return r;
-        return prepare_fd(fd_sealed("code", o->code ? o->code : text, length, err), err);
+        /* The first memfd; a sandbox needs others. */
+        int fd = fd_sealed("code", o->code ? o->code : text, length, err);
+        if (fd < 0)
+                *status = EXIT_NO_SANDBOX;
+        return prepare_fd(fd, err);
 }
 
 /* The descriptors that the broker gets. */
@@ -179,9 +184,10 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
                 error_set(&error, EINVAL, "--out-hidden needs --out DIRECTORY");
                 return cli_fail(2, &error);
         }
-        _cleanup_close_ int fd = prepare_code(o, n > 0 ? words[0] : NULL, &name, &error);
+        int status = STATUS_FAILED;
+        _cleanup_close_ int fd = prepare_code(o, n > 0 ? words[0] : NULL, &name, &status, &error);
         if (fd < 0)
-                return cli_fail(STATUS_FAILED, &error);
+                return cli_fail(status, &error);
         _cleanup_close_ int in = o->n_ins ? prepare_fd(inputs_collect(o->ins, o->n_ins, &error),
                                                        &error)
                                           : -1;

@@ -75,6 +75,7 @@ def hold(name):
                 os.close(fd)
             time.sleep(200)
             os._exit(0)
+    apply.buffer = buffer
     return apply
 
 

@@ -147,14 +147,15 @@ class Policy(unittest.TestCase):
                 if n is None or all(not line.conditions for line in lines):
                     continue
                 allowed = 0
-                # The rules are the same for both architectures: of the other one, some arguments are enough.
-                for arguments in itertools.islice(vectors(lines), 0, None, 1 if arch == NATIVE else 11):
+                # Most rules are the same in variants of one filter, and on both architectures: there, some arguments are enough.
+                whole = arch == NATIVE and "loopback" not in variant and "mounts" not in variant
+                for arguments in itertools.islice(vectors(lines), 0, None, 1 if whole else 7):
                     answer, _ = evaluate.run(code, pack(n, arch, arguments))
                     self.assertIn(answer, acceptable(lines, arguments), (variant, arch, name, [hex(a) for a in arguments]))
                     allowed += answer == ALLOW
                     tried += 1
-                self.assertTrue(allowed or arch != NATIVE or all(line.answer != "allow" for line in lines), (variant, name))
-        self.assertGreater(tried, 50000)
+                self.assertTrue(allowed or not whole or all(line.answer != "allow" for line in lines), (variant, name))
+        self.assertGreater(tried, 30000)
 
     def test_other_architectures(self):
         for variant, arch, code in self.each():
@@ -172,6 +173,12 @@ class Policy(unittest.TestCase):
                 self.assertEqual(evaluate.run(code, pack(X32 | n, arch)), (expected, False), (variant, arch, n))
                 answer, _ = evaluate.run(code, pack(1 << 31 | n, arch))
                 self.assertIn(answer, (KILL, ENOSYS), (variant, arch, n))
+
+    def test_actions(self):
+        """No filter asks anyone (a supervisor would read memory that another thread changes), traces, traps or only logs."""
+        for (variant, arch), code in programs().items():
+            returned = {k for op, _, _, k in code if op == 0x06}
+            self.assertEqual({k for k in returned if k & 0xFFFF0000 != ERRNO}, {ALLOW, KILL}, (variant, arch))
 
     def test_it_notices(self):
         """The test itself: with any one instruction changed to a return of ALLOW, something is allowed that should not be."""
