@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,12 +93,18 @@ static int append_expected(struct buffer *b, const struct battery *battery)
         const struct config_profile *p = battery->profile;
         struct limits limits = p->limits;
         char host[256] = "";
+        struct utsname kernel;
 
         limits_fit(&limits);
         gethostname(host, sizeof(host) - 1);
+        uname(&kernel);
         int r = append_namespaces(b);
         if (r >= 0)
-                r = buffer_printf(b, "\"hostname\": ");
+                r = buffer_printf(b, "\"kernel\": ");
+        if (r >= 0)
+                r = json_append_string(b, kernel.release, strlen(kernel.release));
+        if (r >= 0)
+                r = buffer_printf(b, ", \"hostname\": ");
         if (r >= 0)
                 r = json_append_string(b, host, strlen(host));
         if (r >= 0)

@@ -454,8 +454,10 @@ def fill(folder, most):
 
 
 def inside():
-    """Whether this is a sandbox: its mounts are not the host's, and it has neither the host's user namespace nor capabilities."""
+    """Whether this is a sandbox: another kernel; or mounts that are not the host's, and neither its user namespace nor capabilities."""
     try:
+        if os.uname().release != EXPECTED["kernel"]:
+            return True
         own = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "user")}
         no_capability = status().get("CapEff", "1").strip("0") == ""
         host = EXPECTED["namespaces"]
@@ -465,7 +467,7 @@ def inside():
 
 
 def main():
-    """EXPECTED: namespaces (of the host: kind to link), hostname, marker (the value of a variable that the caller has), families
+    """EXPECTED: kernel (its release), namespaces (of the host: kind to link), hostname, marker (the value of a variable that the caller has), families
     (numbers that the profile allows), mounts (target to ro or rw), processes, bytes (of the writable folders), hold (seconds to
     stay, so that the caller can look at the processes)."""
     if not inside():
