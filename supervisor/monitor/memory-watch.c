@@ -29,6 +29,8 @@ enum {
         IDLE_AFTER = 20,  /* looks */
         BUDGET_US = 1000, /* of one look */
         EXACT_TIMEOUT_MS = 5000,
+        EXACT_AGAIN = 2, /* a process about to exec may have been counted twice */
+        EXACT_AGAIN_US = 10000,
         EXACT_PAUSE = 4,    /* times the duration of the last exact figure */
         SOCKETS_MAX = 1024, /* each with a buffer of 208 KiB, or 416 KiB if it asks */
         GROWTH_PART = 16,   /* of the limit: growth that matters */
@@ -65,10 +67,15 @@ static void arm(struct memory_watch *w)
 
 static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 {
-        const int *proc = argument;
-        uint64_t exact = process_memory_exact(*proc);
+        const struct sandbox_memory *memory = argument;
+        uint64_t exact = process_memory_exact(memory->proc);
 
         (void)fds;
+        for (int again = 0; again < EXACT_AGAIN && exact > memory->max; again++) {
+                usleep(EXACT_AGAIN_US);
+                uint64_t next = process_memory_exact(memory->proc);
+                exact = next < exact ? next : exact;
+        }
         memcpy(reply, &exact, sizeof(exact));
         return 0;
 }
@@ -113,14 +120,14 @@ static void on_exact(void *data, const struct error *error, void *reply, int fds
 static void ask_exact(struct watched *s, struct sandbox *sandbox,
                       const struct sandbox_memory *memory)
 {
-        int proc = memory->proc;
+        struct sandbox_memory asked = *memory;
         const struct child_task_spec spec = {.name = "cloister-memory",
-                                             .keep = {proc},
+                                             .keep = {memory->proc},
                                              .n_keep = 1,
                                              .reply_size = sizeof(uint64_t),
                                              .timeout_ms = EXACT_TIMEOUT_MS,
                                              .run = run_exact,
-                                             .argument = &proc};
+                                             .argument = &asked};
         struct error error = {};
         bool has_grown = s->bound > s->exact_bound + memory->max / GROWTH_PART;
 

@@ -6,22 +6,19 @@
  * process with so much address space that they matter. Less address space counts with the page
  * tables that it can have at most.
  *
- * smaps_rollup gives a page to all its processes in equal parts. vfork() makes one process twice
- * visible with the same memory. It is recognized by a parent that sleeps, where signals do not wake
- * it, with the same figures; such a child is young, because it soon execs. One child of a counted
- * parent is left out so. Code that imitates this with memory of its own hides what it can write in
- * the life of a young process.
+ * smaps_rollup gives a page to all its processes in equal parts. vfork() makes the same memory visible
+ * in two processes. It is recognized by a parent that sleeps where signals do not wake it and has as
+ * much memory; one child of each counted parent is left out so. Code that imitates this hides at most
+ * as much as is counted. A parent that does not sleep yet is counted twice: ask again.
  */
 #include "supervisor/monitor/process/process-memory.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -32,13 +29,13 @@ enum {
         TEXT_MAX = 4096,
         PROCESSES_MAX = 4096, /* of the exact figure */
         ENTRIES_PER_TABLE = 512,
-        YOUNG_MS = 100,
+        SAME_BYTES = 1024 * 1024, /* two figures of one memory, taken one after the other */
 };
 
 struct process {
         long pid, parent;
         char state;
-        uint64_t age_ms, size, resident; /* pages */
+        uint64_t bytes;
         bool is_counted, has_hidden_child;
 };
 
@@ -134,43 +131,36 @@ uint64_t process_memory_bound(int proc)
         return sum;
 }
 
-static uint64_t since_boot_ms(void)
+static uint64_t exact_of(int proc, long pid)
 {
-        struct timespec now;
+        char text[TEXT_MAX] _uninitialized_;
+        uint64_t pss = read_file(proc, pid, "smaps_rollup", text) ? kib_of(text, "\nPss:") : 0;
 
-        clock_gettime(CLOCK_BOOTTIME, &now);
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+        return pss + beside_resident(proc, pid);
 }
 
-/* Fields 3, 4, 22, 23 and 24 of /proc/PID/stat (proc_pid_stat(5)), after the name. */
+/* State and parent are fields 3 and 4 of /proc/PID/stat (proc_pid_stat(5)), after the name. */
 static bool read_process(int proc, long pid, struct process *ret)
 {
         char text[TEXT_MAX] _uninitialized_;
-        unsigned long long start, size;
-        long resident;
 
         if (!read_file(proc, pid, "stat", text))
                 return false;
         const char *at = strrchr(text, ')');
         *ret = (struct process){.pid = pid};
-        if (!at || sscanf(at,
-                          ") %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-                          "%*s %llu %llu %ld",
-                          &ret->state, &ret->parent, &start, &size, &resident) != 5)
+        if (!at || sscanf(at, ") %c %ld", &ret->state, &ret->parent) != 2)
                 return false;
-        uint64_t started_ms = start * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
-        uint64_t now_ms = since_boot_ms();
-        ret->age_ms = now_ms > started_ms ? now_ms - started_ms : 0;
-        ret->size = size;
-        ret->resident = (uint64_t)resident;
+        ret->bytes = exact_of(proc, pid);
         return true;
 }
 
-static bool has_memory_of(const struct process *child, struct process *parent)
+static bool has_memory_of(const struct process *child, const struct process *parent)
 {
+        uint64_t more = child->bytes > parent->bytes ? child->bytes - parent->bytes
+                                                     : parent->bytes - child->bytes;
+
         return parent->pid == child->parent && parent->is_counted && parent->state == 'D' &&
-               !parent->has_hidden_child && parent->size == child->size &&
-               parent->resident == child->resident && child->age_ms < YOUNG_MS;
+               !parent->has_hidden_child && more <= SAME_BYTES;
 }
 
 /* Lower pids come first, and with them nearly always the parents; others are counted. */
@@ -183,14 +173,6 @@ static bool is_hidden(struct process *all, size_t n, const struct process *child
                 }
         }
         return false;
-}
-
-static uint64_t exact_of(int proc, long pid)
-{
-        char text[TEXT_MAX] _uninitialized_;
-        uint64_t pss = read_file(proc, pid, "smaps_rollup", text) ? kib_of(text, "\nPss:") : 0;
-
-        return pss + beside_resident(proc, pid);
 }
 
 uint64_t process_memory_exact(int proc)
@@ -206,7 +188,7 @@ uint64_t process_memory_exact(int proc)
                         continue;
                 all[n].is_counted = !is_hidden(all, n, &all[n]);
                 if (all[n].is_counted)
-                        sum += exact_of(proc, pid);
+                        sum += all[n].bytes;
                 n++;
         }
         return sum;

@@ -1,0 +1,74 @@
+"""What the tests of resources share: code that takes much of something, and the check that another session goes on."""
+
+import re
+
+import rawmcp
+
+MIB = 1 << 20
+LIMIT = 128  # MiB of each session here
+MOST = 3 * LIMIT  # MiB that an attack takes if nothing stops it
+# Where no control group stops it at the limit, the monitor looks a little later.
+SLACK = 160
+
+# Maps memory by mmap(2) itself: CPython's mmap has no flags of its own choice.
+INSIDE = f"""
+import ctypes, errno, mmap, os, signal, socket, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+READ, WRITE, SHARED, PRIVATE, ANON, GROWS, POPULATE = 1, 2, 1, 2, 0x20, 0x100, 0x8000
+MOST, MIB = {MOST}, {MIB}
+
+def fail():
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+def take(size, flags, protection=READ | WRITE, fd=-1):
+    at = libc.mmap(None, size, protection, flags, fd, 0)
+    if at == ctypes.c_void_p(-1).value:
+        fail()
+    return at
+
+children = []
+
+def child(what):
+    # A process that does something and stays.
+    ready = os.pipe()
+    pid = os.fork()
+    if pid > 0:
+        children.append(pid)
+    else:
+        try:
+            what()
+            os.write(ready[1], b'+')
+            time.sleep(60)
+        finally:
+            os._exit(0)
+    os.close(ready[1])
+    done = os.read(ready[0], 1)
+    os.close(ready[0])
+    return done
+
+def taken(mib):
+    print('taken', mib, flush=True)
+"""
+
+
+class Case(rawmcp.ServerCase):
+    CONFIG = {"limits": {"memory": f"{LIMIT}M"}}
+
+    def attack(self, code, **arguments):
+        arguments.setdefault("timeout", 30)
+        return self.cell(INSIDE + code, wait=60, **arguments)
+
+    def held(self, code, ends=("oom", "error"), **arguments):
+        """An attack prints what it has taken: the session ends, or the attack gets an error, near the limit."""
+        cell = self.attack(code, **arguments)
+        mib = max(map(int, re.findall(r"taken (\d+)", cell.get("stdout", ""))), default=0)
+        self.assertLessEqual(mib, LIMIT + SLACK, cell)
+        self.assertIn(cell["status"], ends, cell)
+        # The control: another session goes on, and so does a new one of the same name.
+        self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
+        self.assertEqual(self.value("2 + 2"), 4)
+        return cell

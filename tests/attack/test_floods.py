@@ -1,0 +1,266 @@
+"""Classes 72 to 86 where they flood: processes, crashes, output, timers, sockets. Each is bounded."""
+
+import os
+import subprocess
+import time
+
+import harness
+from resources import INSIDE, LIMIT, MIB, Case
+
+
+class Floods(Case):
+    """72 to 87: much of something at once. Another session and the host go on."""
+
+    def setUp(self):
+        super().setUp()
+        self.assertEqual(self.value("1", session="elsewhere"), 1)
+
+    def beside(self, code, seconds=0.5, **arguments):
+        """Runs a cell, and meanwhile calls of another session. Returns the cell and the slowest call."""
+        pending = self.server.start_call(INSIDE + code, session=self.session, timeout=arguments.get("timeout", 30))
+        slowest, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            start = time.monotonic()
+            self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
+            slowest = max(slowest, time.monotonic() - start)
+        cell = pending.result(60)["structuredContent"]
+        # A bound for what would be a stall: test_spin.py measures.
+        self.assertLess(slowest, 2 * harness.AT_ONCE + 1)
+        return cell
+
+    def memory(self):
+        """Resident MiB of monitor and broker."""
+        found = 0
+        for pid, name in harness.descendants(self.server.process.pid).items():
+            if name == "cloister-broker":
+                with open(f"/proc/{pid}/statm", encoding="ascii") as f:
+                    found += int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
+        return found
+
+    def test_crashes_and_the_kernel_log(self):
+        """72. The kernel logs few crashes at a time, and Cloister none of a session's own processes."""
+        name = f"crash-{os.getpid()}"
+        before = len(self.server.log())
+        crashed = self.value(INSIDE + f"""
+libc.prctl(15, b'{name}', 0, 0, 0)
+for _ in range(40):
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        ctypes.string_at(0)
+    children.append(os.waitpid(pid, 0)[1])
+children.count(signal.SIGSEGV)
+""", timeout=30)
+        self.assertEqual(crashed, 40)
+        self.assertLess(len(self.server.log()) - before, 1000)
+        log = subprocess.run(["dmesg"], capture_output=True, text=True, check=False)
+        if log.returncode == 0:
+            self.assertLess(log.stdout.count(f"{name}["), 30)
+
+    def test_refused_calls_are_not_logged(self):
+        """72. A filter that answers with an errno writes nothing."""
+        before = len(self.server.log())
+        code = "for _ in range(20000):\n    libc.ptrace(0, 0, 0, 0)\nctypes.get_errno()"
+        self.assertEqual(self.value(INSIDE + code, timeout=30), 1)
+        self.assertEqual(len(self.server.log()) - before, 0)
+
+    def test_orphans(self):
+        """74. Init reaps the children of processes that ended."""
+        n = 10000 if os.environ.get("CLOISTER_TEST_WHOLE") else 300
+        left = self.value(INSIDE + f"""
+import subprocess
+subprocess.run(['/bin/sh', '-c', 'i=0; while [ $i -lt {n} ]; do (/bin/true & ); i=$((i+1)); done'], check=True)
+time.sleep(0.3)
+[pid for pid in os.listdir('/proc') if pid.isdigit()]
+""", timeout=60)
+        self.assertEqual(left, ["2"])
+
+    def test_zombies(self):
+        """74. Those that their own parent does not reap count as processes."""
+        n, why = self.value(INSIDE + """
+n, why = 0, None
+try:
+    while n < 400:
+        if os.fork() == 0:
+            os._exit(0)
+        n += 1
+except OSError as e:
+    why = errno.errorcode[e.errno]
+[n, why]
+""", timeout=30)
+        self.assertEqual(why, "EAGAIN")
+        self.assertLess(n, 128)
+        self.assertEqual(self.value("import os\nos.waitpid(-1, 0)[1]"), 0)
+
+    def test_a_kill_of_many_processes(self):
+        """75."""
+        self.ok(INSIDE + "for _ in range(100):\n    child(lambda: None)", timeout=30)
+        start = time.monotonic()
+        self.ok("1", reset=True)
+        self.assertLess(time.monotonic() - start, 2 * harness.SLOW)
+
+    def test_priorities(self):
+        """77."""
+        found = self.value(INSIDE + """
+def attempt(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    except ValueError:
+        return 'EPERM'  # what setrlimit had
+nice = os.getpriority(os.PRIO_PROCESS, 0)
+{
+    'nice -20': attempt(os.setpriority, os.PRIO_PROCESS, 0, -20),
+    'nice lower': attempt(os.setpriority, os.PRIO_PROCESS, 0, nice - 1),
+    'fifo': attempt(os.sched_setscheduler, 0, os.SCHED_FIFO, os.sched_param(1)),
+    'round robin': attempt(os.sched_setscheduler, 0, os.SCHED_RR, os.sched_param(1)),
+    'deadline': libc.syscall(314, 0, b'', 0) and errno.errorcode[ctypes.get_errno()],
+    'io': libc.syscall(251, 1, 0, 1 << 13) and errno.errorcode[ctypes.get_errno()],
+    'limits': attempt(__import__('resource').setrlimit, 14, (1, 1)),
+    'control': attempt(os.setpriority, os.PRIO_PROCESS, 0, nice + 1),
+}
+""") if os.uname().machine == "x86_64" else {"control": None}
+        self.assertIsNone(found.pop("control"))
+        self.assertLessEqual(set(found.values()), {"EPERM", "EACCES"}, found)
+
+    def test_descriptors(self):
+        """78. A session runs out of them, and the supervisor has as many as before."""
+        def of_supervisor():
+            # Only root may look.
+            return len(os.listdir(f"/proc/{self.server.process.pid}/fd")) if harness.ROOT else 0
+
+        self.ok("1")
+        before = of_supervisor()
+        n, why = self.value("""
+import os, errno
+kept = []
+try:
+    while len(kept) < 5000:
+        kept.append(os.open('/dev/null', os.O_RDONLY))
+except OSError as e:
+    why = errno.errorcode[e.errno]
+[len(kept), why]
+""")
+        self.assertEqual(why, "EMFILE")
+        self.assertLess(n, 1024 if harness.ROOT else 512)
+        self.assertGreater(n, 480)
+        self.assertLess(of_supervisor(), before + 20)  # a spare sandbox may have been made
+        self.assertEqual(self.value("1 + 1", session="new"), 2)
+        # A cell still runs and answers, with none to spare.
+        self.assertEqual(self.value("1 + 1"), 2)
+        self.assertEqual(self.value("len([os.close(fd) for fd in kept])"), n)
+
+    def test_output(self):
+        """80. At the speed of a pipe: what is kept of it is bounded."""
+        before = self.memory()
+        cell = self.beside("""
+end, line = time.monotonic() + 0.5, b'x' * 65535 + b'\\n'
+while time.monotonic() < end:
+    os.write(1, line)
+""")
+        self.assertEqual(cell["status"], "ok", cell)
+        self.assertGreater(cell["truncated"]["stdout_bytes"], 10 * MIB)
+        self.assertLess(self.memory() - before, 32 * harness.SANITIZED)
+
+    def test_timers_and_signals(self):
+        """81. A timer every microsecond, and signals to itself."""
+        cell = self.beside("""
+n = 0
+def count(*_):
+    global n
+    n += 1
+signal.signal(signal.SIGALRM, count)
+signal.signal(signal.SIGUSR1, count)
+signal.setitimer(signal.ITIMER_REAL, 1e-6, 1e-6)
+end = time.monotonic() + 0.5
+while time.monotonic() < end:
+    os.kill(os.getpid(), signal.SIGUSR1)
+signal.setitimer(signal.ITIMER_REAL, 0)
+n
+""", timeout=3)
+        self.assertIn(cell["status"], ("ok", "timeout"), cell)
+        if cell["status"] == "ok":
+            self.assertGreater(cell["value"]["json"], 1000)
+
+    def test_mappings(self):
+        """82. As many as one process can have."""
+        n, why = self.value(INSIDE + """
+n, why = 0, None
+try:
+    while n < 100000:
+        take(4096, PRIVATE | ANON, (READ, READ | WRITE)[n % 2])
+        n += 1
+except OSError as e:
+    why = errno.errorcode[e.errno]
+[n, why]
+""", timeout=30)
+        self.assertEqual(why, "ENOMEM")
+        self.assertLess(n, 66000)
+        self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
+
+    def test_huge_pages_and_all_memory_locked(self):
+        """83."""
+        found = self.value(INSIDE + """
+found = {}
+for name, call in {'map': lambda: take(2 * MIB, PRIVATE | ANON | 0x40000), 'shared': lambda: take(2 * MIB, SHARED | ANON | 0x40000),
+                   'memfd': lambda: os.memfd_create('h', 4), 'all': lambda: libc.mlockall(3) and fail(),
+                   'control': lambda: take(2 * MIB, PRIVATE | ANON) and None}.items():
+    try:
+        found[name] = call()
+    except OSError as e:
+        found[name] = errno.errorcode[e.errno]
+found
+""")
+        self.assertEqual(found, {"map": "ENOMEM", "shared": "ENOMEM", "memfd": "ENOSYS", "all": "EPERM", "control": None})
+
+    def test_socket_buffers(self):
+        """85. Sockets in several processes, each filled until the kernel takes no more."""
+        cell = self.beside("""
+def fill():
+    kept, n = [], 0
+    while len(kept) < 220:
+        for s in socket.socketpair():
+            s.setblocking(False)
+            kept.append(s)
+            try:
+                while True:
+                    n += s.send(b'x' * 65536)
+            except BlockingIOError:
+                pass
+for i in range(6):
+    child(fill)
+    print('filled', sum(os.waitpid(pid, os.WNOHANG) == (0, 0) for pid in children if os.path.exists(f'/proc/{pid}')), flush=True)
+""")
+        if cell["status"] == "ok":  # the control group killed the children
+            self.assertLessEqual(cell["peak_memory_bytes"], LIMIT * MIB)
+        else:
+            self.assertEqual(cell["status"], "oom", cell)
+        self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
+
+
+class Loopback(Case):
+    CONFIG = {**Case.CONFIG, "profiles": {"default": {"network": "loopback"}}}
+
+    def test_a_flood_over_loopback(self):
+        """86. The control: it arrives, and in this session's network only."""
+        received = self.value(INSIDE + """
+a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in 'ab')
+a.bind(('127.0.0.1', 0))
+a.setblocking(False)
+end, n = time.monotonic() + 0.5, 0
+while time.monotonic() < end:
+    b.sendto(b'x' * 60000, a.getsockname())
+    try:
+        while n < 1 or time.monotonic() % 1 > 0.5:
+            n += len(a.recv(65536)) > 0
+    except BlockingIOError:
+        pass
+n
+""")
+        self.assertGreater(received, 0)
+        self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
+
+
+if __name__ == "__main__":
+    harness.main()
