@@ -42,6 +42,7 @@ const char *cell_state_name(enum cell_state state);
 
 enum {
         CELL_CODE_MAX = 16 * 1024 * 1024,
+        CELL_ATTEMPTS_MAX = 3, /* sandboxes that get it, if none has read it */
         CELL_CALLS_KEPT = 100,
         CELL_WHY_MAX = 640,    /* bytes of a reason; the text of an error of the monitor fits */
         CELL_NAME_MAX = 128,   /* bytes of a server's or tool's name in the record */
@@ -110,7 +111,7 @@ void cell_outcome_done(struct cell_outcome *outcome);
 struct cell {
         struct session *session;
         struct cell *next;
-        struct buffer payload; /* of EXEC; empty once sent */
+        struct buffer payload; /* of EXEC; empty once sent, if it cannot be sent again */
         uint32_t timeout_ms;   /* 0: none */
         bool reset, cancelled;
         char profile[IMAGE_NAME_SIZE]; /* name; "": the config's default */
@@ -118,6 +119,8 @@ struct cell {
         char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
         char request[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
         uint64_t number;                    /* the id of its frames */
+        uint64_t sent_as;                   /* EXEC was this frame of the channel, from 1 */
+        unsigned attempts;                  /* how often it was sent */
         uint64_t asked_us, started_us, cpu_before_us;
 
         struct cell_outcome outcome;

@@ -254,8 +254,14 @@ static bool read_some(struct channel *c)
                                                  missing < READ_LARGE ? missing : READ_LARGE)
                                 : buffer_read_fd(&c->in, c->fd, READ_AT_ONCE);
 
-        if (n > 0)
+        if (n > 0) {
+                c->has_received = true;
                 return true;
+        }
+        /* unix(7): the peer closed its end with bytes unread in its queue. They are the last ones
+         * that were sent. */
+        if (n == -ECONNRESET)
+                c->is_cut = true;
         if (n == 0 || (n != -EAGAIN && n != -EMSGSIZE))
                 end(c, NULL);
         return false;
@@ -371,6 +377,7 @@ static void flush(struct channel *c)
         int r = write_out(c);
 
         if (r < 0) {
+                c->is_cut = true;
                 buffer_consume(&c->out, c->out.length);
                 memfd_queue_done(&c->memfds);
         }
@@ -410,6 +417,7 @@ int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *paylo
 
         if (r >= 0)
                 r = frame_append(&c->out, type, id, payload, n);
+        c->queued += r >= 0;
         if (r >= 0 && !c->writing)
                 flush(c);
         return r;
@@ -450,9 +458,15 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
                    c->memfds.n < MEMFD_QUEUE_MAX;
         if (!may || append_memfd(c, type, id, parts, n, length) < 0)
                 r = frame_append_parts(&c->out, type, id, parts, n);
+        c->queued += r >= 0;
         if (r >= 0 && !c->writing)
                 flush(c);
         return r;
+}
+
+bool channel_was_unread(const struct channel *c, uint64_t n)
+{
+        return c->is_cut && !c->has_received && c->queued == n;
 }
 
 void channel_take_back(struct channel *c, uint64_t id)

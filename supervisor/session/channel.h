@@ -60,7 +60,10 @@ struct channel {
         struct frame_header large_header;
         struct claim claim; /* for it */
         struct frame_job *job;
-        uint64_t written; /* bytes that have left `out` */
+        uint64_t written;  /* bytes that have left `out` */
+        uint64_t queued;   /* frames that were queued */
+        bool has_received; /* the worker has sent something */
+        bool is_cut;       /* the worker has closed its end before it had read all */
         struct memfd_queue memfds;
         struct bucket bucket;
         bool reading, writing, ended, is_large, is_timed, draining;
@@ -88,6 +91,10 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
 /* The worker did not get the memfd of the frame with this id: frees its memory. A worker that has
  * it mapped would get SIGBUS. */
 void channel_take_back(struct channel *c, uint64_t id);
+
+/* Whether the worker has ended without having sent anything, and before it had read all of the frame
+ * that was the nth (from 1) and the last one. False also if that is not certain. */
+bool channel_was_unread(const struct channel *c, uint64_t n);
 
 /* Takes frames again. */
 void channel_resume(struct channel *c);

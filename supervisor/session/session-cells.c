@@ -101,8 +101,25 @@ int session_send_cell(struct session *s)
                                  buffer_bytes(&cell->payload), cell->payload.length);
         /* Read while the worker wakes up: it has used almost no CPU time for the cell by then. */
         cell->cpu_before_us = usage_cpu_us(session_usage_kind(s), s->cpu_fd);
-        buffer_done(&cell->payload);
+        cell->sent_as = s->channel.queued;
+        cell->attempts++;
+        if (s->n_run > 1)
+                buffer_done(&cell->payload);
         return r;
+}
+
+bool session_take_back_cell(struct session *s)
+{
+        struct cell *cell = session_current(s);
+
+        if (!cell || s->n_run != 1 || s->end != END_NONE || cell->attempts >= CELL_ATTEMPTS_MAX ||
+            s->streams[CELL_STDOUT].has_come || s->streams[CELL_STDERR].has_come ||
+            !channel_was_unread(&s->channel, cell->sent_as))
+                return false;
+        cell->number = 0;
+        s->last_number--;
+        snprintf(s->lost, sizeof(s->lost), "%s", cell->outcome.before);
+        return true;
 }
 
 void session_send_catalogue(struct session *s)

@@ -51,6 +51,7 @@ struct session_stream {
         int fd; /* read end of the pipe; -1: none */
         struct event *event;
         struct capture stray; /* output while no cell ran */
+        bool has_come;        /* output, ever */
 };
 
 struct session {
@@ -163,3 +164,6 @@ void session_drop_cancelled(struct session *session);
 /* Sends the first cell to the worker. Returns 0 or negative errno; the cell counts as started in
  * any case. */
 int session_send_cell(struct session *session);
+/* The sandbox has ended. If it is certain that its worker has not read its first cell, and so has run
+ * no code: takes the cell back into the queue, so that another sandbox runs it. Else returns false. */
+bool session_take_back_cell(struct session *session);

@@ -123,6 +123,7 @@ static void kill_sandbox(struct session *s, enum session_end end, const char *wh
 static void interrupt(struct session *s, enum cell_status status)
 {
         s->stop_status = status;
+        s->cells->attempts = CELL_ATTEMPTS_MAX; /* its time is over */
         enter(s, SESSION_INTERRUPTING);
         s->context->requests.interrupt(s->context->requests.data, s->target);
 }
@@ -432,11 +433,26 @@ void session_forget_sandbox(struct session *s)
         enter(s, SESSION_NONE);
 }
 
+static void start_again(struct session *s)
+{
+        const struct log_ids ids = session_log_ids(s, s->cells);
+
+        log_event(LOG_LEVEL_INFO, &ids,
+                  "sandbox %u ended before it had read the cell: another one takes it", s->target);
+        session_forget_sandbox(s);
+        files_fail_all(s, "its sandbox has ended");
+        session_wake(s);
+}
+
 static void bury(struct session *s, const struct monitor_ended *ended)
 {
         struct cell_outcome none = {};
 
         streams_drain(s);
+        if (session_take_back_cell(s)) {
+                start_again(s);
+                return;
+        }
         struct cell *cell = session_current(s);
         const struct log_ids ids = session_log_ids(s, cell);
         struct cell_outcome *outcome = cell ? &cell->outcome : &none;

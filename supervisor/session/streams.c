@@ -21,6 +21,7 @@ static void take(struct session_stream *stream, const char *bytes, size_t n)
 {
         struct cell *cell = session_current(stream->session);
 
+        stream->has_come = true;
         if (cell && cell->output) {
                 cell->output(cell->data, which(stream), bytes, n);
                 return;

@@ -171,6 +171,17 @@ class Pool(harness.Case):
         self.assertEqual(self.value(server, size, session="b", profile="big", reset=True), 8)
         self.assertEqual(server.close(), 0)
 
+    def test_one_whose_namespaces_end_as_it_is_taken(self):
+        """No worker has read the cell: the next sandbox runs it, once."""
+        server = self.serve(pool=2)
+        for i in range(4):
+            self.wait_ready(server, 2)
+            stubs = [pid for pid, name in harness.descendants(server.process.pid).items() if name == "cloister-stub"]
+            for pid in stubs:
+                os.kill(pid, signal.SIGKILL)
+            cell = server.cell("6 * 7", session=f"s{i}")
+            self.assertEqual((cell["status"], cell["state"], cell.get("value", {}).get("json")), ("ok", "new", 42), cell)
+
     def test_a_reload_drops_them(self):
         server = self.serve(pool=1, limits={"workspace": "8M"})
         size = "import os\ns = os.statvfs('/workspace')\ns.f_blocks * s.f_frsize >> 20"
