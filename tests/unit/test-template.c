@@ -58,7 +58,7 @@ static void on_made(void *data, struct sandbox *sandbox, const struct error *err
                 return;
         }
         check_ok(sandbox_open_outer(sandbox, f.fds, &err));
-        if (f.order == 'K')
+        if (f.order == 'K' || f.order == 'H')
                 sandbox_kill(sandbox);
         else
                 check(write(f.fds[0], &f.order, 1) == 1);
@@ -122,6 +122,8 @@ static void read_output(void)
         fd_close_many(f.fds, ARRAY_SIZE(f.fds));
 }
 
+static int held = -1; /* a copy of init's report, as a hostile template can keep one */
+
 static void run_session(char order)
 {
         struct error err = {};
@@ -133,6 +135,8 @@ static void run_session(char order)
         memset(f.fds, -1, sizeof(f.fds));
         f.handle++;
         check_ok(sandbox_new(&f.sandbox_host, f.handle, id, f.handle, &f.limits, &sandbox, &err));
+        if (order == 'H')
+                check((held = dup(sandbox_inner_fds(sandbox)[SESSION_FD_REPORT])) >= 0);
         check_ok(template_make(f.template, sandbox, &f.limits,
                                cgroups_version(f.cgroups) == CGROUP_NONE, &err));
         event_base_dispatch(f.base);
@@ -183,6 +187,17 @@ static void test_memory_is_bounded(void)
         check(WIFSIGNALED(f.how.wait_status) && WTERMSIG(f.how.wait_status) == SIGKILL);
         check(f.how.oom_kills > 0);
         check(f.how.memory_peak > f.limits.memory / 2 && f.how.memory_peak <= f.limits.memory);
+}
+
+/* The monitor does not wait for a report while somebody else could still write it. */
+static void test_a_held_report_is_not_waited_for(void)
+{
+        alarm(20);
+        run_session('H');
+        alarm(0);
+        check(held >= 0);
+        close(held);
+        check_eq_int(f.how.wait_status, -1);
 }
 
 /* After a session is created, children that belong to no request are killed. */
@@ -341,6 +356,7 @@ int main(void)
 
         run(test_posture);
         run(test_ends);
+        run(test_a_held_report_is_not_waited_for);
         run(test_memory_is_bounded);
         run(test_unknown_children_are_killed);
         run(test_killed_template);

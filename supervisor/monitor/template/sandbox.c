@@ -61,6 +61,9 @@ static int make_channels(struct sandbox *s, struct error *err)
                 r = new_pipe(&s->err_out, &s->inner[SESSION_FD_STDERR], true, err);
         if (r >= 0)
                 r = new_pipe(&s->report, &s->inner[SESSION_FD_REPORT], false, err);
+        /* A hostile template may keep the write end: reading it after init's end must not wait. */
+        if (r >= 0 && fcntl(s->report, F_SETFL, O_NONBLOCK) < 0)
+                r = error_errno(err, errno, "fcntl of a pipe");
         if (r >= 0)
                 r = new_pipe(&s->inner[SESSION_FD_CONTROL], &s->control, false, err);
         return r;
