@@ -4,9 +4,12 @@ The filters and mounts are those of container runtimes. CLOISTER_TEST_WHOLE: eve
 """
 
 import errno
+import itertools
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -150,6 +153,54 @@ class NoSandbox(harness.Case):
         self.assertEqual(asked.returncode, NO_SANDBOX)
         self.assertIn("did not end within 60 seconds", self.layer(json.loads(asked.stdout), "sandbox")["detail"])
         self.assertLess(time.monotonic() - start, 100)
+
+
+@unittest.skipUnless(WHOLE and harness.ROOT and shutil.which("runc"), "needs runc")
+class Runc(harness.Case):
+    """A container as Docker makes one: its capabilities, its filter or ours, /proc with its masks or without."""
+
+    CAPABILITIES = [f"CAP_{name}" for name in ("CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE "
+                                               "SYS_CHROOT KILL AUDIT_WRITE").split()]
+
+    def filter(self, ours):
+        with open(SECCOMP, encoding="utf-8") as f:
+            rules = json.load(f)["syscalls"]
+        if not ours:
+            rules = [{**r, "names": [n for n in r["names"] if n not in (*NEEDED, "sethostname")]} for r in rules]
+            threads = {"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+            rules.append({"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [threads]})
+        return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1, "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
+                "syscalls": [{k: v for k, v in r.items() if k != "comment"} for r in rules if r["names"]]}
+
+    def contain(self, *command, ours, masked):
+        bundle = tempfile.mkdtemp(dir=self.dir)
+        subprocess.run(["runc", "spec", "--bundle", bundle], check=True)
+        with open(f"{bundle}/config.json", encoding="utf-8") as f:
+            config = json.load(f)
+        process, linux = config["process"], config["linux"]
+        env = harness.environment(HOME="/tmp", CLOISTER_IMAGE_STORE="/tmp/store")
+        process.update(terminal=False, args=[harness.CLOISTER, *command], env=[f"{k}={v}" for k, v in env.items()], noNewPrivileges=False,
+                       capabilities={kind: self.CAPABILITIES for kind in process["capabilities"]})
+        config["root"] = {"path": f"{bundle}/rootfs", "readonly": False}
+        config["mounts"].append({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]})
+        linux["seccomp"] = self.filter(ours)
+        if not masked:
+            del linux["maskedPaths"], linux["readonlyPaths"]
+        with open(f"{bundle}/config.json", "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        os.mkdir(f"{bundle}/rootfs")
+        script = f"mount --make-rprivate /; mount --rbind / {bundle}/rootfs; exec runc run --bundle {bundle} cloister-{os.getpid()}"
+        return subprocess.run(["unshare", "--mount", "sh", "-ec", script], stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False)
+
+    def test_a_container(self):
+        for ours, masked in itertools.product((False, True), repeat=2):
+            with self.subTest(ours=ours, masked=masked):
+                ran = self.contain("run", "-c", "print(1+1)", ours=ours, masked=masked)
+                asked = self.contain("doctor", "--json", ours=ours, masked=masked)
+                expected = 0 if ours and not masked else NO_SANDBOX
+                self.assertEqual((ran.returncode, asked.returncode), (expected, expected), (ran.stderr, asked.stderr))
+                command = json.loads(asked.stdout).get("command", "")
+                self.assertEqual(("seccomp=" in command, "systempaths=unconfined" in command), (not ours, masked), command)
 
 
 if __name__ == "__main__":
