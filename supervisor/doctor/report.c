@@ -91,9 +91,14 @@ static int flush(struct buffer *b, int r)
 /* File names and error texts must not control the terminal. */
 static void replace_controls(char *text)
 {
-        for (; *text; text++) {
-                if ((unsigned char)*text < 0x20 || *text == 0x7f)
-                        *text = '?';
+        unsigned char *c = (unsigned char *)text;
+
+        for (; *c; c++) {
+                if (*c < 0x20 || *c == 0x7f)
+                        *c = '?';
+                /* U+0080 to U+009F, of which one begins the commands of terminals */
+                if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+                        c[0] = c[1] = '?';
         }
 }
 
