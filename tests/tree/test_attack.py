@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -62,6 +64,11 @@ class Attacks(unittest.TestCase):
             print(f"open: {' '.join(still)}")
         if COMPLETE:
             self.assertEqual(still, [])
+
+    @unittest.skipUnless(COMPLETE, "the list is not complete")
+    def test_the_page_has_the_list(self):
+        """To write it: tests/attack/list."""
+        self.assertEqual(subprocess.run([sys.executable, "-B", os.path.join(ROOT, "tests/attack/list"), "--check"], check=False).returncode, 0)
 
     def test_a_test_that_does_not_exist_is_found(self):
         here = "tests/tree/test_attack.py"
