@@ -29,6 +29,7 @@ enum {
         BATTERY_S = 120, /* the image may have to be built first */
         END_S = 20,
         HOLD_S = 60,
+        PROBE_ROWS_MIN = 200, /* there are some 260; a kernel may lack kinds of namespaces */
         WORDS_MAX = 2 * CONFIG_PATHS_MAX + 16,
 };
 
@@ -178,7 +179,8 @@ static void exec_run(const struct battery *battery, const char *path, int script
         char timeout[16];
         size_t n = 3;
 
-        snprintf(timeout, sizeof(timeout), "%d", BATTERY_S);
+        uint32_t most = battery->config->cell_timeout_max_ms / 1000;
+        snprintf(timeout, sizeof(timeout), "%u", most > 0 && most < BATTERY_S ? most : BATTERY_S);
         for (size_t i = 0; i < o->n_configs; i++)
                 add_option(words, &n, "--config", o->configs[i]);
         add_option(words, &n, "--profile", o->profile);
@@ -292,8 +294,12 @@ static int run(struct battery *battery, struct error *err)
                 r = start(battery, err);
         if (r >= 0)
                 r = read_rows(battery, err);
+        size_t tried = battery->rows.n;
         if (r >= 0)
                 r = attack_posture(&battery->rows, battery->pid, err);
+        /* An image whose interpreter ends the probe early must not pass. */
+        if (r >= 0 && tried < PROBE_ROWS_MIN)
+                r = error_set(err, EPROTO, "the probe tried %zu things only", tried);
         stop(battery);
         return r;
 }

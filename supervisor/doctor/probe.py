@@ -235,7 +235,8 @@ def files():
     for number, folder, names in READ:
         for name in names.split():
             path = os.path.normpath(f"{folder}/{name}") if name != "." else folder
-            if not any(path == m or path.startswith(m + "/") for m in EXPECTED["mounts"]):
+            # What the profile mounts, and the folders above it, are there.
+            if not any(path == m or path.startswith(m + "/") or m.startswith(path + "/") for m in EXPECTED["mounts"]):
                 error = readable(path)
                 row(number, "files", path, "absent or refused", name_of(error), error != 0)
     for number, folder, names in WRITE:

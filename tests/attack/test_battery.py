@@ -37,12 +37,16 @@ class Battery(harness.Case):
         self.addCleanup(shutil.rmtree, folder)
         if harness.ROOT:
             os.chmod(folder, 0o755)
+        # With an id for each sandbox, no directory can be written to.
+        mode = "ro" if harness.ROOT else "rw"
         config = self.config(profiles={
-            "mounted": {"mounts": [{"source": folder, "target": "/mounted", "mode": "ro"}]}, "loopback": {"network": "loopback"},
+            "mounted": {"mounts": [{"source": folder, "target": "/mounted", "mode": "ro"}, {"source": folder, "target": "/home/user/data", "mode": mode}]},
+            "loopback": {"network": "loopback"},
         })
         report = self.attack("--config", config, "--profile", "mounted")
         self.assertEqual(report["profile"], "mounted")
         self.assertEqual(self.found(report, "/mounted")[0]["found"], "ro")
+        self.assertEqual(self.found(report, "/home/user/data")[0]["expected"], mode)
         self.assertEqual(self.found(report, "address families")[0]["expected"], "none")
         report = self.attack("--config", config, "--profile", "loopback")
         self.assertEqual(self.found(report, "address families")[0]["found"], "[1, 2, 10]")
@@ -101,6 +105,11 @@ class Mutations(harness.Case):
         self.assertIn("incomplete", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\nend\\t2\\n'; exec sleep 5"))
         shutil.rmtree(self.path("programs"))
         self.assertIn("ended before the probe", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\n'"))
+
+    def test_floods(self):
+        self.assertIn("the probe answered: y", self.attack_with("exec yes"))
+        shutil.rmtree(self.path("programs"))
+        self.assertIn("read the probe's rows: Message too long", self.attack_with("exec cat /dev/zero"))
 
     def test_rows_without_processes(self):
         self.assertIn("cannot be seen", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\nend\\t1\\n'; exec sleep 5"))
