@@ -1,10 +1,14 @@
 """Classes 21 to 44: mounts and files."""
 
+import base64
 import contextlib
+import ctypes
+import errno
 import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 
 import harness
@@ -47,8 +51,12 @@ def holding(uid, kind, *paths):
         holder.stdout.close()
 
 
-class Store(harness.Case):
-    """Other users of the machine and the image store. 41: locks."""
+# As much as fits into the time of a suite, or all.
+WHOLE = bool(os.environ.get("CLOISTER_TEST_WHOLE"))
+
+
+class StoreCase(harness.Case):
+    """Each class has a store of its own, which other users can read."""
 
     @classmethod
     def setUpClass(cls):
@@ -60,8 +68,12 @@ class Store(harness.Case):
         subprocess.run([harness.CLOISTER, "image", "build"], env=cls.env, check=True, capture_output=True)
         cls.image = os.path.join(cls.store, next(name for name in os.listdir(cls.store) if not name.startswith(".")))
 
-    def run_code(self, env=None):
-        return self.run_cloister("run", "-c", "print(6 * 7)", env=env or self.env)
+
+class Store(StoreCase):
+    """Other users of the machine and the image store. 41: locks."""
+
+    def run_code(self):
+        return self.run_cloister("run", "-c", "print(6 * 7)", env=self.env)
 
     def test_no_lock_of_another_user_keeps_an_image_from_being_used(self):
         """41. As root the other one has another uid; as an ordinary user it is a process of his own without the lock."""
@@ -213,6 +225,359 @@ class Sessions(rawmcp.ServerCase):
         self.ok("import fcntl; f = open('own', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); fcntl.flock(f, fcntl.LOCK_EX)\n"
                 "assert fcntl.fcntl(f, fcntl.F_GETLEASE) == fcntl.F_UNLCK and fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, 0) > 0\n"
                 "r, w = os.pipe(); assert fcntl.fcntl(w, 1032) >= 4096", session="watcher")
+
+
+# Exit statuses of `run` where there is no sandbox.
+REFUSALS = (125, 126)
+
+
+def snapshot(folder):
+    """Everything below a folder of the host, as far as a write would change it."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        for name in [".", *folders, *names]:
+            path = os.path.join(place, name)
+            st = os.lstat(path)
+            found[path] = (st.st_ino, st.st_mode, st.st_uid, st.st_size, st.st_mtime_ns, st.st_ctime_ns, st.st_nlink)
+    return found
+
+
+def rename_exchange(one, other):
+    if ctypes.CDLL(None, use_errno=True).renameat2(-100, os.fsencode(one), -100, os.fsencode(other), 2):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class HostileImages(StoreCase):
+    """21 to 26: the tree of an image in the store, changed by who may write there."""
+
+    def setUp(self):
+        super().setUp()
+        self.sentinel = tempfile.mkdtemp(prefix="cloister-test-", dir=self.place)
+        os.chmod(self.sentinel, 0o777)
+        with open(os.path.join(self.sentinel, "file"), "w", encoding="ascii") as f:
+            f.write("of the host")
+        for name in ("null", "fd", "shm", "self", "sys", "out"):
+            os.mkdir(os.path.join(self.sentinel, name), 0o777)
+        self.before = snapshot(self.sentinel)
+        self.root = os.path.join(self.store, "hostile", "root")
+        subprocess.run(["cp", "-al", self.image, os.path.dirname(self.root)], check=True)
+        self.addCleanup(shutil.rmtree, os.path.dirname(self.root))
+
+    def hostile(self, expected, code="print(6 * 7, __import__('os').path.exists('/proc/self/status'))"):
+        """Runs code in the image: either refused in one line, or a sandbox like any other; the host is as it was."""
+        done = self.run_cloister("run", "--image", "hostile", "-c", code, env=self.env)
+        self.assertEqual(snapshot(self.sentinel), self.before)
+        if expected is None:
+            self.assertEqual((done.returncode, done.stdout), (0, b"42 True\n"), done.stderr)
+        else:
+            self.assertIn(done.returncode, REFUSALS, done.stderr)
+            self.assertEqual(done.stdout, b"")
+            self.assertIn(expected, done.stderr)
+
+    def test_the_control(self):
+        self.hostile(None)
+
+    def test_a_mount_point_that_is_a_link(self):
+        """24 and 21: absolute, with "..", dangling, to itself; 22 and 23 are the same for what is mounted on /dev and /proc."""
+        targets = (self.sentinel, "../" * 30 + self.sentinel[1:], "usr", "/nowhere", None)
+        for name in ("dev", "proc", "tmp", "workspace"):
+            os.rmdir(os.path.join(self.root, name))
+            for target in targets if name == "dev" or WHOLE else targets[:1]:
+                with self.subTest(name=name, target=target):
+                    os.symlink(target or name, os.path.join(self.root, name))
+                    self.hostile(f"/{name}".encode())
+                    os.unlink(os.path.join(self.root, name))
+            os.mkdir(os.path.join(self.root, name))
+        self.hostile(None)
+
+    def test_a_mount_point_that_is_no_folder(self):
+        path = os.path.join(self.root, "dev")
+        os.rmdir(path)
+        kinds = [lambda: open(path, "x", encoding="ascii").close(), lambda: os.mkfifo(path), lambda: None]
+        if harness.ROOT:
+            kinds.append(lambda: os.mknod(path, 0o20666, os.makedev(5, 1)))
+        for make in kinds:
+            make()
+            self.hostile(b"dev")
+            if os.path.lexists(path):
+                os.unlink(path)
+
+    def test_the_root_is_a_link(self):
+        shutil.rmtree(self.root)
+        for target in (self.sentinel, "/", "root", "../../" + os.path.basename(self.image) + "/root"):
+            os.symlink(target, self.root)
+            self.hostile(b"root")
+            os.unlink(self.root)
+
+    def test_nodes_and_set_uid_files_are_inert(self):
+        """31 and 32: the mount is nosuid and nodev. The control opens the same node outside."""
+        os.symlink(self.sentinel, os.path.join(self.root, "link"))
+        os.mkfifo(os.path.join(self.root, "fifo"))
+        if harness.ROOT:
+            os.mknod(os.path.join(self.root, "null"), 0o20666, os.makedev(1, 3))
+            os.chmod(os.path.join(self.root, "null"), 0o666)
+            with open(os.path.join(self.root, "null"), "rb") as f:
+                self.assertEqual(f.read(), b"")
+        shutil.copy("/usr/bin/id", os.path.join(self.root, "id"))
+        os.chmod(os.path.join(self.root, "id"), 0o6755)
+        code = """
+import os, stat, subprocess
+assert subprocess.run(["/id", "-u"], capture_output=True, check=False).stdout in (b"1000\\n", b"")
+assert not os.path.exists("/link/file")
+assert stat.S_ISFIFO(os.stat("/fifo").st_mode)
+try:
+    os.stat("/null") and open("/null", "rb")
+    assert not os.path.exists("/null")
+except PermissionError:
+    pass
+except FileNotFoundError:
+    pass
+print(6 * 7, True)
+"""
+        self.hostile(None, code)
+
+    def test_a_folder_that_is_exchanged_while_sessions_start(self):
+        """25: /tmp of the image is now a folder, now a link to the host; starts succeed or fail, and the host is as it was."""
+        link = os.path.join(self.root, "other")
+        os.symlink(self.sentinel, link)
+        stop = threading.Event()
+
+        def exchange():
+            while not stop.is_set():
+                rename_exchange(link, os.path.join(self.root, "tmp"))
+        thread = threading.Thread(target=exchange)
+        thread.start()
+        statuses = []
+        try:
+            for _ in range(1000 if WHOLE else 6):
+                done = self.run_cloister("run", "--image", "hostile", "-c", "open('/tmp/x', 'w').write('1')", env=self.env)
+                statuses.append(done.returncode)
+        finally:
+            stop.set()
+            thread.join()
+        self.assertEqual(snapshot(self.sentinel), self.before)
+        # 1: the mount moved with the folder below it, so that /tmp is a link to what no sandbox has.
+        self.assertLessEqual(set(statuses), {0, 1, *REFUSALS})
+
+
+class HostileSources(harness.Case):
+    """25 and 27: a directory of the host that a profile mounts, exchanged for a link while sessions start."""
+
+    def setUp(self):
+        super().setUp()
+        self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, self.place)
+        os.chmod(self.place, 0o755)
+        for name in ("good", "secret"):
+            os.mkdir(f"{self.place}/{name}", 0o755)
+            with open(f"{self.place}/{name}/{name}", "x", encoding="ascii"):
+                pass
+
+    def test_an_exchanged_source(self):
+        os.symlink(f"{self.place}/secret", f"{self.place}/link")
+        config = self.config(defaultProfile="with", profiles={"with": {"mounts": [
+            {"source": f"{self.place}/good", "target": "/data", "mode": "ro"}]}})
+        run = lambda: self.run_cloister("run", "--config", config, "--profile", "with", "-c", "import os; print(os.listdir('/data'))")
+        self.assertEqual(run().stdout, b"['good']\n")
+        stop = threading.Event()
+
+        def exchange():
+            while not stop.is_set():
+                rename_exchange(f"{self.place}/good", f"{self.place}/link")
+        thread = threading.Thread(target=exchange)
+        thread.start()
+        try:
+            seen = {run().stdout for _ in range(10000 if WHOLE else 6)}
+        finally:
+            stop.set()
+            thread.join()
+        # What the path names at one moment, the folder or what the link leads to: never a mixture, never something else.
+        self.assertLessEqual(seen, {b"['good']\n", b"['secret']\n", b""})
+
+
+# Each in the sandbox and, as its control, outside without the rule: {name: outcome}.
+REFUSED = """
+import ctypes, errno, os, stat
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    return "done" if libc.syscall(number, *arguments) >= 0 else errno.errorcode[ctypes.get_errno()]
+def attempt(what, *arguments):
+    try:
+        what(*arguments)
+        return "done"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+"""
+
+
+class Inside(rawmcp.ServerCase):
+    def test_no_file_of_the_tree_is_the_hosts(self):
+        """40: no inode inside is one of the host's programs and libraries, or of ours. The control is a file compared with itself."""
+        code = """
+import os
+found = set()
+for place, folders, names in os.walk("/"):
+    folders[:] = [f for f in folders if not (place == "/" and f == "proc")]
+    for name in names + folders:
+        st = os.lstat(os.path.join(place, name))
+        found.add((st.st_dev, st.st_ino))
+with open("/workspace/out/inodes", "w") as f:
+    f.write("\\n".join(f"{d} {i}" for d, i in sorted(found)))
+len(found)
+"""
+        self.assertGreater(self.value(code), 2000)
+        blob = self.server.ask("resources/read", {"uri": f"cloister://sessions/{self.session}/files/inodes"})["contents"][0]
+        data = blob["text"] if "text" in blob else base64.b64decode(blob["blob"]).decode()
+        inside = {tuple(map(int, line.split())) for line in data.splitlines()}
+        host = {}
+        ours = [os.path.join(harness.BUILD, name) for name in os.listdir(harness.BUILD) if name.startswith("cloister")]
+        paths = [path for path in ours if os.path.isfile(path)]
+        self.assertGreater(len(paths), 5)
+        for folder in ("/usr", "/etc") if WHOLE else ("/usr/bin", "/usr/lib/python3", "/usr/lib/" + os.uname().machine + "-linux-gnu", "/etc"):
+            paths += [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+        paths += [os.path.join(os.path.dirname(os.__file__), name) for name in os.listdir(os.path.dirname(os.__file__))]
+        for path in paths:
+            with contextlib.suppress(OSError):
+                st = os.lstat(path)
+                host[st.st_dev, st.st_ino] = path
+        self.assertGreater(len(host), 1000)
+        self.assertEqual([host[key] for key in inside & set(host)], [], "shared with the host")
+        # What is shared by intention is found: the device nodes.
+        nodes = {(st.st_dev, st.st_ino) for st in map(os.lstat, ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom"))}
+        self.assertEqual(nodes - inside, set())
+
+    def test_no_set_uid_file_and_none_can_be_made(self):
+        code = """
+import os, stat, subprocess, shutil
+found = []
+for place, folders, names in os.walk("/"):
+    folders[:] = [f for f in folders if not (place == "/" and f == "proc")]
+    for name in names:
+        path = os.path.join(place, name)
+        st = os.lstat(path)
+        if st.st_mode & 0o6000 and stat.S_ISREG(st.st_mode) or not os.path.islink(path) and "security.capability" in os.listxattr(path):
+            found.append(path)
+shutil.copy("/bin/sh", "/workspace/sh")
+os.chmod("/workspace/sh", 0o6755)
+ids = subprocess.run(["/workspace/sh", "-p", "-c", "grep -E '^(Uid|Gid|CapEff)' /proc/self/status || id"], capture_output=True, text=True).stdout
+[found, ids.split()]
+"""
+        found, ids = self.value(code)
+        self.assertEqual(found, [])
+        self.assertNotIn("0", ids)
+        setuid = [path for path in ("/usr/bin/passwd", "/usr/bin/su", "/bin/su", "/usr/bin/mount") if os.path.exists(path)]
+        self.assertTrue(any(os.stat(path).st_mode & 0o4000 for path in setuid) or not setuid, "the control")
+
+    def test_files_of_the_kernel_and_of_devices(self):
+        """30, 31, 33, 34, 35, 38, 39, 43: the same attempts outside show what the refusal is due to."""
+        numbers = {name: ctypes.CDLL("libseccomp.so.2").seccomp_syscall_resolve_name(name.encode())
+                   for name in ("open_by_handle_at", "name_to_handle_at", "fsopen", "mount", "quotactl", "mount_setattr")}
+        code = REFUSED + f"""
+n = {numbers!r}
+calls = {{name: call(n[name], *arguments) for name, arguments in (
+    ("open_by_handle_at", (-1, 0, 0)), ("fsopen", (b"overlay", 0)), ("mount", (b"none", b"/tmp", b"cgroup2", 0, 0)),
+    ("mount_setattr", (-1, b"", 0x1000, 0, 0)))}}
+paths = {{path: attempt(open, path, "rb") for path in (
+    "/proc/kcore", "/proc/kallsyms", "/proc/keys", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/kernel/modprobe",
+    "/proc/interrupts", "/proc/iomem", "/proc/config.gz", "/proc/cmdline", "/sys/kernel/mm", "/sys/fs/cgroup/cgroup.procs",
+    "/dev/fuse", "/dev/mem", "/dev/kmsg", "/dev/console", "/etc/machine-id", "/proc/sys/kernel/random/boot_id")}}
+nodes = [attempt(os.mknod, "/workspace/node", stat.S_IFCHR | 0o666, os.makedev(1, 3)), attempt(os.mkfifo, "/workspace/fifo")]
+[calls, paths, nodes]
+"""
+        calls, paths, nodes = self.value(code)
+        self.assertLessEqual(set(calls.values()), {"ENOSYS", "EPERM"}, calls)
+        self.assertEqual(set(paths.values()), {"ENOENT"}, paths)
+        self.assertEqual(nodes, ["EPERM", "done"])
+        there = [path for path in paths if os.path.exists(path)]
+        self.assertGreater(len(there), 5, "outside, these are there")
+        # Outside, without the filter, the same calls say what is wrong with their arguments.
+        done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", harness.PYTHON, "-c", f"{code.rsplit('paths = ', 1)[0]}\nprint(calls)"],
+                              capture_output=True, text=True, timeout=60, check=True)
+        self.assertIn("'fsopen': 'done'", done.stdout)
+        self.assertIn("'open_by_handle_at': 'EFAULT'", done.stdout.replace("EBADF", "EFAULT"))
+
+    def test_programs_run_from_writable_places(self):
+        """44 is not promised: code maps what it likes. What such a program may do is what the interpreter may."""
+        code = """
+import os, shutil, subprocess
+shutil.copy("/bin/sh", "/tmp/sh")
+subprocess.run(["/tmp/sh", "-c", "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/self/status; exit 7"], capture_output=True, text=True).stdout
+"""
+        status = dict(line.split(":\t") for line in self.value(code).splitlines())
+        self.assertEqual((status["Seccomp"], status["NoNewPrivs"], int(status["CapEff"], 16)), ("2", "1", 0))
+
+    def test_mounts_do_not_reach_the_host(self):
+        """37. The control is a mount in a namespace of this test that is shared: it is seen where it propagates to."""
+        def own():
+            with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as f:
+                return f.read()
+        before = own()
+        self.ok("open('/tmp/x', 'w').write('1')")
+        self.assertEqual(own(), before)
+        optional = self.value("[f for l in open('/proc/self/mountinfo') for f in l.split(' - ')[0].split()[6:]]")
+        self.assertEqual(optional, [], "no mount inside has a peer or a master")
+
+    def test_names_and_kinds_of_files_for_the_client_do_not_stall(self):
+        """41 and 28: what may stand where a file is expected. Another session answers meanwhile."""
+        code = """
+import fcntl, os, socket, threading
+os.chdir("/workspace/out")
+os.mkfifo("fifo.csv"); os.symlink("/etc/passwd", "link"); os.symlink("fifo.csv", "to-fifo"); os.symlink("..", "up"); os.mkdir("folder.csv")
+s = socket.socket(socket.AF_UNIX); s.bind("socket")
+with open("sparse", "wb") as f: f.truncate(100 << 20)
+open("two\\nlines", "w").close(); open("x" * 255, "w").close(); open(b"\\xff\\xfe", "w").close()
+open("plain.csv", "w").write("1,2")
+os.link("plain.csv", "hard.csv")
+held = open("plain.csv"); fcntl.flock(held, fcntl.LOCK_EX); fcntl.lockf(open("hard.csv", "r+"), fcntl.LOCK_EX)
+"""
+        cell = self.ok(code, session="files")
+        names = {file["path"] for file in cell["files"]}
+        self.assertLessEqual({"plain.csv", "hard.csv", "sparse"}, names)
+        self.assertFalse(names & {"fifo.csv", "link", "to-fifo", "socket", "folder.csv"}, names)
+        for name in ("fifo.csv", "link", "to-fifo", "socket", "folder.csv", "up/out/plain.csv", "../../etc/passwd", "%2e%2e/x", "sparse"):
+            began = time.monotonic()
+            with self.assertRaises(rawmcp.RpcError):
+                self.server.ask("resources/read", {"uri": f"cloister://sessions/files/files/{name}"})
+            self.assertLess(time.monotonic() - began, 3, name)
+            self.ok("1", session="bystander")
+        self.assertTrue(self.written("plain.csv", "files"), "the control")
+
+    def test_trees_that_are_deep_or_wide(self):
+        """42: the end of such a session takes no longer than that of others, and no other session waits for it."""
+        code = f"""
+import os
+os.chdir("/tmp")
+made = 0
+try:
+    while made < {20000 if WHOLE else 1500}:
+        os.mkdir("d"); os.chdir("d"); made += 1
+except OSError as e:
+    why = e.errno
+os.chdir("/workspace/out")
+wide = 0
+try:
+    while wide < 1000000:
+        open(b"\\xff\\x1b" + str(wide).encode(), "w").close(); wide += 1
+except OSError as e:
+    why = e.errno
+os.chdir("/workspace")
+[made, wide, why]
+"""
+        made, wide, why = self.value(code, session="deep", timeout=60)
+        self.assertEqual(why, errno.ENOSPC, (made, wide))
+        self.assertGreater(made, 1000)
+        self.assertGreater(wide, 10000)
+        self.ok("1", session="bystander")
+        slowest, done = 0, threading.Event()
+        reset = self.server.start_call("1", session="deep", reset=True)
+        threading.Thread(target=lambda: (reset.result(60), done.set())).start()
+        began = time.monotonic()
+        while not done.is_set():
+            at = time.monotonic()
+            self.ok("1", session="bystander")
+            slowest = max(slowest, time.monotonic() - at)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(slowest, 1)
 
 
 if __name__ == "__main__":
