@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 import harness
 import rawmcp
@@ -96,6 +98,17 @@ class Mutations(harness.Case):
 
     def test_the_same_without_a_change_is_none(self):
         self.assertEqual(self.attack_with(f'exec {harness.CLOISTER} "$@"', status=0)["open"], 0)
+
+    PEERS = os.path.join(harness.SOURCE, "tests", "attack", "peers")
+
+    @unittest.skipUnless(shutil.which("bwrap") and os.path.exists(os.path.join(harness.SOURCE, "supervisor", "doctor", "probe.py")), "needs bubblewrap")
+    def test_another_sandbox_has_open_rows(self):
+        """The same probe, where no filter and no limit hold it."""
+        done = subprocess.run([self.PEERS, "--only", "bubblewrap"], env=harness.environment(), capture_output=True, text=True, timeout=120, check=False)
+        found = re.search(r"^\| \*\*open, of (\d+)\*\* \| \| (\d+) \|$", done.stdout, re.M)
+        self.assertTrue(found, (done.stdout[-300:], done.stderr))
+        self.assertGreater(int(found.group(1)), 200)
+        self.assertGreater(int(found.group(2)), 50)
 
     def test_a_sandbox_that_is_none(self):
         """The probe refuses to run on the host."""
