@@ -7,7 +7,7 @@
  * ROLE counts the traced processes in the order of their creation, from 0; INDEX the system calls of that process, from
  * 0. The call is replaced by one without effect, read(-1), and returns -ERRNO. With ROLE -1 nothing fails, and each
  * call is printed as "ROLE INDEX NUMBER". ERRNO 0 kills the process at that call instead (SIGKILL). "hit NUMBER" tells
- * that it has happened. Threads count as processes.
+ * that it has happened. ERRNO -1 lets the process hang there. Threads count as processes.
  */
 #include <errno.h>
 #include <poll.h>
@@ -38,7 +38,7 @@ enum {
 static struct traced {
         pid_t pid;
         int calls;
-        bool is_inside, is_hit;
+        bool is_hit, hangs;
 } all[TRACED_MAX];
 static int n_all;
 static int role, call_index, error_number;
@@ -92,10 +92,11 @@ static void on_syscall(pid_t pid)
                         return;
                 printf("hit %llu\n", (unsigned long long)info.entry.nr);
                 fflush(stdout);
-                if (error_number == 0) {
+                if (error_number == 0)
                         kill(pid, SIGKILL);
+                t->hangs = error_number < 0;
+                if (error_number <= 0)
                         return;
-                }
                 t->is_hit = true;
                 replace(pid);
         } else if (info.op == PTRACE_SYSCALL_INFO_EXIT && t->is_hit) {
@@ -179,7 +180,8 @@ static int trace(pid_t first, bool attached)
                         continue;
                 }
                 int signal = on_stop(pid, status);
-                ptrace(PTRACE_SYSCALL, pid, NULL, signal);
+                if (!all[role_of(pid)].hangs)
+                        ptrace(PTRACE_SYSCALL, pid, NULL, signal);
         }
 }
 

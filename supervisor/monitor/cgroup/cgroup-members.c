@@ -19,12 +19,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +64,8 @@ static void send_mount(int socket, const char *path)
         _exit(mount < 0 || fd_send(socket, &byte, 1, &mount, 1, 0) < 0);
 }
 
+enum { MOUNT_SECONDS = 5 };
+
 /* Returns the descriptor, or -1. */
 static int make_mount(const char *path)
 {
@@ -79,7 +83,11 @@ static int make_mount(const char *path)
         close(take_fd(theirs));
         if (pid < 0)
                 return -1;
-        ssize_t n = fd_receive(ours, &byte, 1, &mount, &count, NULL, 0);
+        struct timeval most = {.tv_sec = MOUNT_SECONDS};
+        ssize_t n = setsockopt(ours, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+        if (n == 0)
+                n = fd_receive(ours, &byte, 1, &mount, &count, NULL, 0);
+        kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         return n == 1 && count == 1 ? mount : -1;
 }

@@ -14,6 +14,10 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "supervisor/monitor/process/child.h"
+
+/* For a child that only has to run. */
+enum { STEP_MS = 5000 };
 
 pid_t userns_fork(unsigned long flags)
 {
@@ -35,9 +39,9 @@ pid_t userns_fork(unsigned long flags)
                 return 0;
         }
         close(take_fd(write_end));
-        if (fd_read_full(read_end, &byte, 1) == 1)
+        if (child_read_in_time(read_end, &byte, 1, STEP_MS) == 1)
                 return (pid_t)pid;
-        /* It waits for a byte that will not come. */
+        /* It may wait for a byte that will not come. */
         kill((pid_t)pid, SIGKILL);
         waitpid((pid_t)pid, NULL, 0);
         return -ECHILD;

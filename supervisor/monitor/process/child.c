@@ -4,11 +4,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 void child_close_all_but(const int *keep, size_t n)
@@ -57,4 +59,25 @@ void child_hide(const char *name)
 {
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
+ssize_t child_read_in_time(int fd, void *data, size_t n, unsigned int milliseconds)
+{
+        uint64_t end = clock_ms() + milliseconds;
+        size_t have = 0;
+
+        while (have < n) {
+                struct pollfd in = {.fd = fd, .events = POLLIN};
+                uint64_t now = clock_ms();
+                int ready = poll(&in, 1, now < end ? (int)(end - now) : 0);
+                if (ready == 0)
+                        return -ETIMEDOUT;
+                ssize_t got = ready < 0 ? -1 : read(fd, (char *)data + have, n - have);
+                if (got < 0 && errno != EINTR)
+                        return -errno;
+                if (got == 0)
+                        break;
+                have += got > 0 ? (size_t)got : 0;
+        }
+        return (ssize_t)have;
 }

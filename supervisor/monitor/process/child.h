@@ -20,3 +20,7 @@ int child_place_fd(int source, int target);
 /* Makes the process non-dumpable (it cannot be traced, read through /proc or dump core) and sets
  * its name in ps. */
 void child_hide(const char *name);
+
+/* In the monitor: reads n bytes, or those before the end, from a pipe whose other end a child has.
+ * -ETIMEDOUT if they do not come in time. */
+ssize_t child_read_in_time(int fd, void *data, size_t n, unsigned int milliseconds);

@@ -30,6 +30,7 @@
 #include "base/fd.h"
 #include "base/filter-load.h"
 #include "supervisor/monitor/ids/userns.h"
+#include "supervisor/monitor/process/child.h"
 
 struct stub {
         struct children *children; /* borrowed */
@@ -39,7 +40,7 @@ struct stub {
         int user_namespace, pid_namespace;
 };
 
-enum { STUB_PIPE_FD = 0, STUB_READY_FD = 1, STUB_FILTER_FD = 2, MOMENT_MS = 1 };
+enum { STUB_PIPE_FD = 0, STUB_READY_FD = 1, STUB_FILTER_FD = 2, MOMENT_MS = 1, STEP_MS = 5000 };
 
 static void stub_report(char step)
 {
@@ -81,8 +82,8 @@ static int expect_step(int fd, char step, struct error *err)
 {
         char byte;
 
-        if (fd_read_full(fd, &byte, 1) != 1 || byte != step)
-                return error_set(err, EIO, "it ended at step '%c'", step);
+        if (child_read_in_time(fd, &byte, 1, STEP_MS) != 1 || byte != step)
+                return error_set(err, EIO, "it ended or did not answer at step '%c'", step);
         return 0;
 }
 

@@ -23,6 +23,9 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "rpc/sandbox-messages.h"
+#include "supervisor/monitor/process/child.h"
+
+enum { JOIN_MS = 5000 }; /* for a child that joins two namespaces and clones */
 
 static void fail(int control, const char *what)
 {
@@ -138,7 +141,9 @@ pid_t template_launch(const struct stub *stub, struct children *children,
         if (joiner == 0)
                 join_and_clone(stub, how, report_end);
         close(take_fd(report_end));
-        ssize_t n = fd_read_full(report, &pid, sizeof(pid));
+        ssize_t n = child_read_in_time(report, &pid, sizeof(pid), JOIN_MS);
+        if (n < 0)
+                kill(joiner, SIGKILL);
         waitpid(joiner, NULL, 0);
         /* The error is in a message on the control socket. */
         if (n != sizeof(pid))
