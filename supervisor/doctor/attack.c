@@ -109,8 +109,10 @@ static int append_expected(struct buffer *b, const struct battery *battery)
         if (r >= 0)
                 r = json_append_string(b, host, strlen(host));
         if (r >= 0)
-                r = buffer_printf(b, ", \"marker\": \"%s\", \"families\": %s, \"hold\": %d, ",
-                                  battery->marker, families(p), HOLD_S);
+                r = buffer_printf(b,
+                                  ", \"pid\": %d, \"marker\": \"%s\", \"families\": %s, "
+                                  "\"hold\": %d, ",
+                                  getpid(), battery->marker, families(p), HOLD_S);
         if (r >= 0)
                 r = append_mounts(b, p);
         if (r >= 0)

@@ -263,6 +263,34 @@ def readable_or_raise(path):
         raise OSError(error, path)
 
 
+def signals_and_notices():
+    """What reaches other processes, and other sandboxes through the files that they share."""
+    row(6, "signals", "processes that kill(-1, 0) reaches", "none", *(("some", False) if attempt(os.kill, -1, 0) == 0 else ("none", True)))
+    for name, function in (("kill of the caller", lambda: os.kill(EXPECTED["pid"], 0)), ("a group of the caller", lambda: os.killpg(EXPECTED["pid"], 0))):
+        error = attempt(function)
+        row(6, "signals", name, "no such process", name_of(error), error != 0)
+    a, b = socket.socketpair()
+    with a, b:
+        error = attempt(fcntl.fcntl, a.fileno(), fcntl.F_SETOWN, EXPECTED["pid"])
+        row(6, "signals", "F_SETOWN to the caller", "no such process", name_of(error), error != 0)
+    file, folder = os.open(os.__file__, os.O_RDONLY), os.open(os.path.dirname(os.__file__), os.O_RDONLY)
+    error = attempt(inotify)
+    row(7, "signals", "inotify", "refused", "no ctypes in this image" if LIBC is None else name_of(error), None if LIBC is None else error != 0)
+    for number, name, fd, command, argument in ((41, "F_SETLEASE", file, 1024, 0), (7, "F_NOTIFY", folder, 1026, 1)):
+        error = attempt(fcntl.fcntl, fd, command, argument)
+        row(number, "signals", f"{name} on the image", "refused", name_of(error), error != 0)
+    os.close(file)
+    os.close(folder)
+
+
+def inotify():
+    if LIBC is not None:
+        fd = LIBC.inotify_init1(0)
+        if fd < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        os.close(fd)
+
+
 def descriptors():
     kinds = []
     for fd in sorted(map(int, os.listdir("/proc/self/fd"))):
@@ -468,13 +496,13 @@ def inside():
 
 
 def main():
-    """EXPECTED: kernel (its release), namespaces (of the host: kind to link), hostname, marker (the value of a variable that the caller has), families
-    (numbers that the profile allows), mounts (target to ro or rw), processes, bytes (of the writable folders), hold (seconds to
-    stay, so that the caller can look at the processes)."""
+    """EXPECTED: kernel (its release), namespaces (of the host: kind to link), hostname, pid (of the caller, in its namespace), marker
+    (the value of a variable that the caller has), families (numbers that the profile allows), mounts (target to ro or rw),
+    processes, bytes (of the writable folders), hold (seconds to stay, so that the caller can look at the processes)."""
     if not inside():
         print("refused: this is not a sandbox, or EXPECTED does not describe the host")
         raise SystemExit(3)
-    for part in (system_calls, namespaces, files, other_processes, descriptors, families, identity, image, mounts, limits):
+    for part in (system_calls, namespaces, files, other_processes, signals_and_notices, descriptors, families, identity, image, mounts, limits):
         try:
             part()
         except Exception as e:  # A row, so that nothing is left out silently.

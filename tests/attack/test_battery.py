@@ -30,7 +30,7 @@ class Battery(harness.Case):
         self.assertGreater(report["held"], 280)
         self.assertEqual(len(report["rows"]), report["held"] + report["untried"])
         groups = {r["group"] for r in report["rows"]}
-        self.assertGreaterEqual(groups, {"system calls", "files", "namespaces", "descriptors", "identity", "image", "limits", "mounts",
+        self.assertGreaterEqual(groups, {"system calls", "files", "namespaces", "signals", "descriptors", "identity", "image", "limits", "mounts",
                                          "processes", "sockets", "init", "worker", "broker", "stub", "template"})
 
     def test_the_expectation_is_the_profiles(self):
