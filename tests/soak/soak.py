@@ -18,9 +18,11 @@ import argparse
 import collections
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -185,11 +187,14 @@ def figures(samples, unit):
     return found, grown
 
 
+stopped = []  # SIGTERM: the figures so far are reported
+
+
 def phase(server, unit, block, total, seconds, samples):
     start = said = time.monotonic()
     done = {"sessions": samples[-1]["sessions"] if samples else 0, "cells": samples[-1]["cells"] if samples else 0}
     own = [settled(server, **done)]
-    while (done[unit] < total) if total else (time.monotonic() - start < seconds):
+    while not stopped and ((done[unit] < total) if total else (time.monotonic() - start < seconds)):
         getattr(server, unit)(block)
         done[unit] += block
         own.append(settled(server, **done))
@@ -208,9 +213,9 @@ def main():
     parser.add_argument("--user", type=int, default=0)
     parser.add_argument("--json")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     before = residue.Residue()
     report, grown, samples = {}, [], []
-    import tempfile
     with tempfile.TemporaryDirectory(prefix="cloister-test-", dir="/var/tmp") as folder:
         server = Server(folder, options.user)
         server.sessions(100)
