@@ -39,6 +39,9 @@ static bool container_seccomp(const struct doctor_system *f)
 
         if (f->calls.known)
                 return refused_calls(f, true) > 0;
+        /* Filters usually answer EPERM or ENOSYS, AppArmor EACCES. */
+        if (code == EACCES && f->label != DOCTOR_LABEL_NONE)
+                return false;
         return f->seccomp_mode == 2 && (code == EPERM || code == ENOSYS || code == EACCES) &&
                !userns_sysctl(f) && !userns_limit(f) && !apparmor_userns(f);
 }

@@ -109,6 +109,10 @@ static void test_findings(void)
                     f->calls.codes[index_of("sethostname")] = ENOSYS);
         check_found("apparmor-profile ", f->label = DOCTOR_LABEL_APPARMOR; f->mounting = EACCES);
         check_found("", f->label = DOCTOR_LABEL_APPARMOR);
+        /* Where filters cannot be asked, the error tells who refuses. */
+        check_found("apparmor-profile ", f->seccomp_mode = 2; f->others = EACCES;
+                    f->label = DOCTOR_LABEL_APPARMOR; f->mounting = EACCES);
+        check_found("container-seccomp ", f->seccomp_mode = 2; f->others = EACCES);
         check_found("apparmor-profile ", f->label = DOCTOR_LABEL_APPARMOR; f->root = EACCES);
         check_found("selinux-label ", f->label = DOCTOR_LABEL_SELINUX; f->mounting = EACCES);
         /* A filter keeps the rest from being tried: what is likely is named as well. */
