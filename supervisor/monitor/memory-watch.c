@@ -28,7 +28,7 @@ enum {
         IDLE_LOOKS = 4,   /* a session without changes is looked at only every fourth time */
         IDLE_AFTER = 20,  /* looks */
         BUDGET_US = 1000, /* of one look */
-        EXACT_TIMEOUT_MS = 5000,
+        EXACT_TIMEOUT_MS = 2000,
         EXACT_AGAIN = 2, /* a process about to exec may have been counted twice */
         EXACT_AGAIN_US = 10000,
         EXACT_PAUSE = 4,    /* times the duration of the last exact figure */
@@ -46,6 +46,7 @@ struct watched {
         uint64_t exact_bound; /* the bound when the exact figure was asked for */
         uint64_t asked_ms, next_exact_ms;
         struct child_task *task;
+        bool is_killed;
 };
 
 struct memory_watch {
@@ -68,12 +69,12 @@ static void arm(struct memory_watch *w)
 static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 {
         const struct sandbox_memory *memory = argument;
-        uint64_t exact = process_memory_exact(memory->proc);
+        uint64_t exact = process_memory_exact(memory->proc, memory->max);
 
         (void)fds;
         for (int again = 0; again < EXACT_AGAIN && exact > memory->max; again++) {
                 usleep(EXACT_AGAIN_US);
-                uint64_t next = process_memory_exact(memory->proc);
+                uint64_t next = process_memory_exact(memory->proc, memory->max);
                 exact = next < exact ? next : exact;
         }
         memcpy(reply, &exact, sizeof(exact));
@@ -87,8 +88,9 @@ static struct sandbox *sandbox_of(const struct watched *s)
         return sandbox && sandbox_handle(sandbox) == s->handle ? sandbox : NULL;
 }
 
-static void end(struct sandbox *sandbox, const char *what, uint64_t n)
+static void end(struct watched *s, struct sandbox *sandbox, const char *what, uint64_t n)
 {
+        s->is_killed = true;
         log_info("session %u is killed: %llu %s", sandbox_handle(sandbox), (unsigned long long)n,
                  what);
         sandbox_kill_for_memory(sandbox);
@@ -114,7 +116,7 @@ static void on_exact(void *data, const struct error *error, void *reply, int fds
         s->next_exact_ms = now + (now - s->asked_ms) * EXACT_PAUSE;
         /* Without an exact figure the other one counts. */
         if (error || exact > sandbox_memory(sandbox)->max)
-                end(sandbox, "bytes of memory", error ? s->bound : exact);
+                end(s, sandbox, "bytes of memory", error ? s->bound : exact);
 }
 
 static void ask_exact(struct watched *s, struct sandbox *sandbox,
@@ -137,7 +139,7 @@ static void ask_exact(struct watched *s, struct sandbox *sandbox,
         s->asked_ms = clock_ms();
         if (child_task_start(s->watch->tasks, &spec, on_exact, s, &s->task, &error) < 0) {
                 log_warning("memory of session %u: %s", s->handle, error.text);
-                end(sandbox, "bytes of memory", s->bound);
+                end(s, sandbox, "bytes of memory", s->bound);
         }
 }
 
@@ -161,7 +163,7 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
         if (bound > before + memory->max / GROWTH_PART || bound > memory->max / 2)
                 s->watch->is_active = true;
         if (sockets > SOCKETS_MAX)
-                end(sandbox, "sockets", sockets);
+                end(s, sandbox, "sockets", sockets);
         else if (bound > memory->max)
                 ask_exact(s, sandbox, memory);
         else
@@ -187,7 +189,7 @@ static bool look_at_slot(struct memory_watch *w, uint32_t i)
                 return false;
         const struct sandbox_memory *memory = sandbox_memory(sandbox);
         bool is_due = s->unchanged < IDLE_AFTER || w->round % IDLE_LOOKS == 0;
-        if (memory && is_due)
+        if (memory && is_due && !s->is_killed)
                 look_at(s, sandbox, memory);
         return true;
 }

@@ -1,7 +1,9 @@
 """What the tests of resources share: code that takes much of something, and the check that another session goes on."""
 
+import os
 import re
 
+import harness
 import rawmcp
 
 MIB = 1 << 20
@@ -55,8 +57,32 @@ def taken(mib):
 """
 
 
+def own_pid(pid):
+    """(in how many pid namespaces it is, its pid in the deepest)."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+            pids = next(line.split()[1:] for line in f if line.startswith("NSpid"))
+    except OSError:
+        return None
+    return len(pids), int(pids[-1])
+
+
 class Case(rawmcp.ServerCase):
     CONFIG = {"limits": {"memory": f"{LIMIT}M"}}
+    ARGUMENTS = ("--log-level", "info")
+
+    def is_counted(self):
+        """Whether a control group counts the memory of sessions."""
+        return "no control group" not in self.server.log()
+
+    def worker(self):
+        """The pid of one on the host."""
+        self.ok("1")
+        return max(pid for pid in harness.descendants(self.server.process.pid) if own_pid(pid) == (3, 2))
+
+    def shares_uid(self):
+        """Whether sessions have the host id of this process."""
+        return os.stat(f"/proc/{self.worker()}").st_uid == os.geteuid()
 
     def attack(self, code, **arguments):
         arguments.setdefault("timeout", 30)

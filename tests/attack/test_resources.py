@@ -98,6 +98,99 @@ for i in range(MOST * 256):
         taken((i + 1) // 256)
 """)
 
+    def test_threads_of_a_process_whose_first_one_ended(self):
+        """/proc/PID shows no memory of such a process, /proc/PID/task/TID does."""
+        self.held("""
+import threading
+kept = []
+def leave():
+    def hold():
+        kept.append(bytearray(32 * MIB))
+        os.write(ready_end, b'+')
+        time.sleep(60)
+    threading.Thread(target=hold).start()
+    libc.syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)
+for i in range(0, MOST, 32):
+    ends = os.pipe()
+    ready_end = ends[1]
+    pid = os.fork()
+    if pid == 0:
+        leave()
+    os.close(ends[1])
+    os.read(ends[0], 1)
+    children.append(pid)
+    taken(32 * sum(os.waitpid(pid, os.WNOHANG) == (0, 0) for pid in children if os.path.exists(f'/proc/{pid}')))
+time.sleep(1)
+""", ends=("oom", "ok") if self.is_counted() else ("oom",))
+
+    def test_copies_that_look_like_programs_being_started(self):
+        """clone(CLONE_VFORK) without CLONE_VM: the parent sleeps as in vfork(), and each has memory of its own."""
+        if self.is_counted():
+            self.skipTest("a control group counts")
+        self.held("""
+kept = []
+def pair():
+    kept.append(bytearray(b'x') * (16 * MIB))
+    ready = os.pipe()
+    if os.fork() == 0:
+        if libc.syscall({'x86_64': 56, 'aarch64': 220}[os.uname().machine], 0x4000 | 17, 0, 0, 0, 0) == 0:
+            for i in range(0, 16 * MIB, 4096):
+                kept[0][i] = 7
+            os.write(ready[1], b'+')
+            time.sleep(60)
+        os._exit(0)
+    os.read(ready[0], 1)
+for i in range(0, 2 * MOST, 48):
+    child(pair)
+    taken(24 * sum(os.waitpid(pid, os.WNOHANG) == (0, 0) for pid in children if os.path.exists(f'/proc/{pid}')))
+time.sleep(1)
+""", ends=("oom",))
+
+    def test_memory_handed_from_child_to_child(self):
+        """Each process lives for a moment only."""
+        if self.is_counted():
+            self.skipTest("a control group counts")
+        self.held("""
+def chain():
+    kept = bytearray(b'x') * (24 * MIB)
+    ready = os.pipe()
+    if os.fork() > 0:
+        os.read(ready[0], 1)
+        os._exit(0)
+    os.write(ready[1], b'+')
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if os.fork() > 0:
+            os._exit(0)
+for i in range(0, MOST, 24):
+    pid = os.fork()
+    if pid == 0:
+        chain()
+    os.waitpid(pid, 0)
+    taken(i + 24)
+time.sleep(10)
+""", ends=("oom",))
+
+    def test_a_lock_that_the_count_waits_for(self):
+        """Threads that change their mappings all the time, each with a lock that smaps_rollup needs."""
+        if self.is_counted():
+            self.skipTest("a control group counts")
+        self.held("""
+import threading
+def busy():
+    while True:
+        libc.munmap(take(64 * MIB, PRIVATE | ANON, READ), 64 * MIB)
+def hold():
+    kept.append(bytearray(b'x') * (32 * MIB))
+    for _ in range(4):
+        threading.Thread(target=busy, daemon=True).start()
+kept = []
+for i in range(0, MOST, 32):
+    child(hold)
+    taken(32 * sum(os.waitpid(pid, os.WNOHANG) == (0, 0) for pid in children if os.path.exists(f'/proc/{pid}')))
+time.sleep(3)
+""", ends=("oom",))
+
     def test_memory_that_is_shared_is_counted_once(self):
         """The control: ten children of a process with a third of the limit, which all see it, are no attack."""
         self.ok(INSIDE + f"""

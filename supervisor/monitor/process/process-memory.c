@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -27,7 +28,9 @@
 
 enum {
         TEXT_MAX = 4096,
-        PROCESSES_MAX = 4096, /* of the exact figure */
+        PROCESSES_MAX = 4096, /* in one figure */
+        PATH_SIZE = 64,
+        ENTRIES_BYTES = 64, /* of the longest name, thread-self, and a little more */
         ENTRIES_PER_TABLE = 512,
         SAME_BYTES = 1024 * 1024, /* two figures of one memory, taken one after the other */
 };
@@ -44,46 +47,77 @@ static uint64_t page_size(void)
         return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void cleanup_dir(DIR **dir)
+/* Reads a directory a few entries at a time: the kernel looks for the next process then, so that none
+ * slips through which is the child of one that has just ended. */
+struct cursor {
+        int fd;
+        size_t at, n;
+        char buffer[ENTRIES_BYTES];
+};
+
+static void cursor_close(struct cursor *c)
 {
-        if (*dir)
-                closedir(*dir);
+        if (c->fd >= 0)
+                close(c->fd);
 }
 
-static DIR *open_dir(int proc)
+/* The next number in the directory; 0: there is none. */
+static long cursor_next(struct cursor *c)
 {
-        int fd = openat(proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-
-        if (!dir && fd >= 0)
-                close(fd);
-        return dir;
-}
-
-/* The next process; 0: there is none. */
-static long next_process(DIR *dir)
-{
-        struct dirent *entry;
-
-        while ((entry = readdir(dir))) {
+        for (;;) {
+                if (c->at == c->n) {
+                        long n = syscall(SYS_getdents64, c->fd, c->buffer, sizeof(c->buffer));
+                        if (n <= 0)
+                                return 0;
+                        c->at = 0;
+                        c->n = (size_t)n;
+                }
+                const struct dirent64 *entry = (const void *)(c->buffer + c->at);
+                c->at += entry->d_reclen;
                 if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
                         return strtol(entry->d_name, NULL, 10);
         }
-        return 0;
+}
+
+static struct cursor cursor_open(int proc, const char *path)
+{
+        return (struct cursor){.fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 }
 
 /* false: it has ended. */
-static bool read_file(int proc, long pid, const char *name, char text[TEXT_MAX])
+static bool read_file(int proc, const char *process, const char *name, char text[TEXT_MAX])
 {
-        char path[48];
+        char path[PATH_SIZE + 16];
 
-        snprintf(path, sizeof(path), "%ld/%s", pid, name);
+        snprintf(path, sizeof(path), "%s/%s", process, name);
         _cleanup_close_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
         ssize_t n = fd < 0 ? -1 : read(fd, text, TEXT_MAX - 1);
         if (n < 0)
                 return false;
         text[n] = '\0';
         return true;
+}
+
+/* The directory of a process that shows its memory, and its statm: if its first thread has ended,
+ * those of another one. */
+static bool find(int proc, long pid, char path[PATH_SIZE], char statm[TEXT_MAX])
+{
+        char tasks[PATH_SIZE];
+        long thread;
+
+        snprintf(path, PATH_SIZE, "%ld", pid);
+        if (!read_file(proc, path, "statm", statm))
+                return false;
+        if (strncmp(statm, "0 ", 2) != 0)
+                return true;
+        snprintf(tasks, sizeof(tasks), "%ld/task", pid);
+        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, tasks);
+        while ((thread = cursor_next(&c)) > 0) {
+                snprintf(path, PATH_SIZE, "%ld/task/%ld", pid, thread);
+                if (read_file(proc, path, "statm", statm) && strncmp(statm, "0 ", 2) != 0)
+                        return true;
+        }
+        return false;
 }
 
 /* Of a line "key:   N kB", in bytes. */
@@ -95,56 +129,59 @@ static uint64_t kib_of(const char *text, const char *key)
 }
 
 /* Swapped pages and page tables. */
-static uint64_t beside_resident(int proc, long pid)
+static uint64_t beside_resident(int proc, const char *process)
 {
         char text[TEXT_MAX] _uninitialized_;
 
-        if (!read_file(proc, pid, "status", text))
+        if (!read_file(proc, process, "status", text))
                 return 0;
         return kib_of(text, "\nVmSwap:") + kib_of(text, "\nVmPTE:");
 }
 
 static uint64_t bound_of(int proc, long pid, bool has_swap)
 {
-        char text[TEXT_MAX] _uninitialized_;
+        char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
         char *end;
 
-        if (!read_file(proc, pid, "statm", text))
+        if (!find(proc, pid, path, text))
                 return 0;
         uint64_t size = strtoull(text, &end, 10) * page_size();
         uint64_t resident = strtoull(end, NULL, 10) * page_size();
         if (has_swap || size > GIB)
-                return resident + beside_resident(proc, pid);
+                return resident + beside_resident(proc, path);
         return resident + size / ENTRIES_PER_TABLE;
 }
 
 uint64_t process_memory_bound(int proc)
 {
-        _cleanup_(cleanup_dir) DIR *dir = open_dir(proc);
+        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
         struct sysinfo machine = {};
         uint64_t sum = 0;
         long pid;
 
         sysinfo(&machine);
-        while (dir && (pid = next_process(dir)) > 0)
+        for (int n = 0; n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0; n++)
                 sum += bound_of(proc, pid, machine.totalswap > 0);
         return sum;
 }
 
 static uint64_t exact_of(int proc, long pid)
 {
-        char text[TEXT_MAX] _uninitialized_;
-        uint64_t pss = read_file(proc, pid, "smaps_rollup", text) ? kib_of(text, "\nPss:") : 0;
+        char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
 
-        return pss + beside_resident(proc, pid);
+        if (!find(proc, pid, path, text))
+                return 0;
+        uint64_t pss = read_file(proc, path, "smaps_rollup", text) ? kib_of(text, "\nPss:") : 0;
+        return pss + beside_resident(proc, path);
 }
 
 /* State and parent are fields 3 and 4 of /proc/PID/stat (proc_pid_stat(5)), after the name. */
 static bool read_process(int proc, long pid, struct process *ret)
 {
-        char text[TEXT_MAX] _uninitialized_;
+        char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
 
-        if (!read_file(proc, pid, "stat", text))
+        snprintf(path, sizeof(path), "%ld", pid);
+        if (!read_file(proc, path, "stat", text))
                 return false;
         const char *at = strrchr(text, ')');
         *ret = (struct process){.pid = pid};
@@ -175,15 +212,32 @@ static bool is_hidden(struct process *all, size_t n, const struct process *child
         return false;
 }
 
-uint64_t process_memory_exact(int proc)
+/* No process shares these. The kernel takes long to walk many page tables for smaps_rollup. */
+static uint64_t beside_resident_of_all(int proc)
 {
-        _cleanup_(cleanup_dir) DIR *dir = open_dir(proc);
-        _cleanup_free_ struct process *all = calloc(PROCESSES_MAX, sizeof(*all));
+        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
+        char path[PATH_SIZE], statm[TEXT_MAX] _uninitialized_;
         uint64_t sum = 0;
+        long pid;
+
+        for (int n = 0; n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0; n++)
+                if (find(proc, pid, path, statm))
+                        sum += beside_resident(proc, path);
+        return sum;
+}
+
+uint64_t process_memory_exact(int proc, uint64_t most)
+{
+        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
+        _cleanup_free_ struct process *all = calloc(PROCESSES_MAX, sizeof(*all));
+        uint64_t sum = beside_resident_of_all(proc);
         size_t n = 0;
         long pid;
 
-        while (all && dir && n < PROCESSES_MAX && (pid = next_process(dir)) > 0) {
+        if (sum > most)
+                return sum;
+        sum = 0;
+        while (all && n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0) {
                 if (!read_process(proc, pid, &all[n]))
                         continue;
                 all[n].is_counted = !is_hidden(all, n, &all[n]);

@@ -14,5 +14,6 @@
 uint64_t process_memory_bound(int proc);
 
 /* A page that n processes share counts 1/n for each. Takes milliseconds: for a child. A vfork()ed
- * process, which has its parent's memory until it execs, does not count. */
-uint64_t process_memory_exact(int proc);
+ * process, which has its parent's memory until it execs, does not count. Ends early when it is above
+ * `most`. */
+uint64_t process_memory_exact(int proc, uint64_t most);
