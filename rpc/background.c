@@ -26,10 +26,13 @@ static void run_one(struct background_job *job)
         pthread_mutex_lock(&mutex);
         job->state = BACKGROUND_RUN;
         /* The loop may free it from now on. */
-        if (!job->cancelled)
+        if (!job->cancelled) {
                 (void)!write(job->fd, &one, sizeof(one));
-        else
-                job->kind->free(job);
+                return;
+        }
+        pthread_mutex_unlock(&mutex);
+        job->kind->free(job);
+        pthread_mutex_lock(&mutex);
 }
 
 static void *serve(void *data)
@@ -128,25 +131,53 @@ void background_cancel(struct background_job *job)
                 job->kind->free(job);
 }
 
-/* A block that is freed: the job lies in it. */
+struct freeing {
+        struct background_job job; /* first */
+        void *block;
+        yyjson_doc *doc;
+};
+
+static void free_all(struct background_job *job)
+{
+        struct freeing *freeing = (void *)job;
+
+        yyjson_doc_free(freeing->doc);
+        free(freeing->block);
+        free(freeing);
+}
+
 static void run_nothing(struct background_job *job)
 {
 }
 
-static void free_block(struct background_job *job)
+/* A cancelled job: it is freed in the thread, and the loop does not hear of it. */
+static void free_later(void *block, yyjson_doc *doc)
 {
-        free(job);
+        static const struct background_kind kind = {run_nothing, free_all, free_all};
+        struct freeing *freeing = has_thread ? malloc(sizeof(*freeing)) : NULL;
+
+        if (!freeing) {
+                yyjson_doc_free(doc);
+                free(block);
+                return;
+        }
+        *freeing = (struct freeing){
+                .job = {.kind = &kind, .cancelled = true, .fd = -1}, .block = block, .doc = doc};
+        hand_over(&freeing->job);
 }
 
 void background_free(void *block, size_t n)
 {
-        static const struct background_kind kind = {run_nothing, free_block, free_block};
-        struct background_job *job = block;
-
-        if (!block || n < FREE_MIN || !has_thread) {
+        if (block && n >= FREE_MIN)
+                free_later(block, NULL);
+        else
                 free(block);
-                return;
-        }
-        *job = (struct background_job){.kind = &kind, .cancelled = true, .fd = -1};
-        hand_over(job);
+}
+
+void background_free_json(yyjson_doc *doc)
+{
+        if (doc && yyjson_doc_get_read_size(doc) >= FREE_MIN)
+                free_later(NULL, doc);
+        else
+                yyjson_doc_free(doc);
 }

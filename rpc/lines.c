@@ -108,6 +108,28 @@ int lines_next(struct lines *l, const char **line, size_t *length)
         return 0;
 }
 
+int lines_take(struct lines *l, size_t length, struct buffer *ret)
+{
+        struct buffer rest = BUFFER_INIT(l->buffer.limit);
+
+        int r = buffer_append(&rest, buffer_bytes(&l->buffer) + l->taken,
+                              l->buffer.length - l->taken);
+        if (r < 0)
+                return r;
+        *ret = l->buffer;
+        ret->length = length;
+        l->buffer = rest;
+        l->taken = l->scanned = 0;
+        return 0;
+}
+
+void lines_skip(struct lines *l, const char **line, size_t *length)
+{
+        drop_taken(l);
+        give(l, l->buffer.length, l->buffer.length, line, length);
+        l->skipping = true;
+}
+
 int lines_rest(struct lines *l, const char **line, size_t *length)
 {
         struct buffer *b = &l->buffer;

@@ -45,5 +45,17 @@ int lines_feed(struct lines *l, const void *data, size_t n);
  */
 int lines_next(struct lines *l, const char **line, size_t *length);
 
+/* Moves the line that was returned last into a buffer, which the caller frees. Returns 0 or -ENOMEM. */
+int lines_take(struct lines *l, size_t length, struct buffer *ret);
+
+/* Bytes of the line that has begun. */
+static inline size_t lines_begun(const struct lines *l)
+{
+        return l->buffer.length - l->taken;
+}
+
+/* Skips the line that has begun. Its beginning, until the next read: *line, with its length. */
+void lines_skip(struct lines *l, const char **line, size_t *length);
+
 /* The last line of a stream that does not end with a newline. Returns 1, or 0 when there is none. */
 int lines_rest(struct lines *l, const char **line, size_t *length);

@@ -59,6 +59,14 @@ static void on_line(void *data, const char *line, size_t n)
         mcp_server_line(mode->server, line, n);
 }
 
+static void on_parsed(void *data, struct large_line *line)
+{
+        struct broker *broker = data;
+        struct mode_mcp *mode = broker->data;
+
+        mcp_server_parsed(mode->server, &line->message, line->r, &line->err);
+}
+
 static void on_too_long(void *data, size_t most)
 {
         struct broker *broker = data;
@@ -99,7 +107,8 @@ static int read_attestation(struct mode_mcp *mode, int fd, struct error *err)
 static int start(struct broker *broker, struct error *err)
 {
         const struct writer_owner writer_owner = {broker, on_drained, on_broken};
-        const struct reader_owner reader_owner = {broker, on_line, on_too_long, on_ended};
+        const struct reader_owner reader_owner = {broker, on_line, on_parsed, on_too_long,
+                                                  on_ended};
         struct mode_mcp *mode = calloc(1, sizeof(*mode));
 
         if (!mode)

@@ -12,18 +12,70 @@ static void arm(struct reader *source)
         event_add(source->readable, source->polls ? NULL : &now);
 }
 
+/* Paused by the owner, by a long line that is parsed, or until there is memory for one. */
+static bool is_held(const struct reader *source)
+{
+        return source->paused || source->long_line || source->claim.waits;
+}
+
+/* Reads on, after it was held. */
+static void go_on(struct reader *source)
+{
+        if (source->ended || is_held(source))
+                return;
+        arm(source);
+        /* The descriptor is not readable for lines that were read already. */
+        event_active(source->readable, EV_TIMEOUT, 0);
+}
+
+static void on_parsed(void *data, struct large_line *line)
+{
+        struct reader *source = data;
+
+        source->long_line = NULL;
+        claim_drop(&source->claim);
+        go_on(source);
+        /* May end the reader. */
+        source->owner.parsed(source->owner.data, line);
+}
+
+static void on_claim(void *data)
+{
+        go_on(data);
+}
+
+/* Returns false if there is no memory for it. */
+static bool parse_long_line(struct reader *source, size_t n)
+{
+        struct buffer text = BUFFER_INIT(source->lines.most);
+
+        if (lines_take(&source->lines, n, &text) >= 0)
+                source->long_line = large_line_start(source->base, &text, false, on_parsed, source);
+        return source->long_line != NULL;
+}
+
 static void pass_lines(struct reader *source)
 {
         const char *line;
         size_t n;
         int r;
 
-        while (!source->paused && (r = lines_next(&source->lines, &line, &n)) != 0) {
-                if (r == 1)
+        while (!is_held(source) && (r = lines_next(&source->lines, &line, &n)) != 0) {
+                bool is_long = n > CLAIM_MIN && source->owner.parsed;
+                if (r == 1 && is_long && parse_long_line(source, n))
+                        continue;
+                if (r == 1 && !is_long)
                         source->owner.line(source->owner.data, line, n);
                 else
                         source->owner.too_long(source->owner.data, source->lines.most);
         }
+        if (source->lines.skipping)
+                claim_drop(&source->claim);
+        else if (source->owner.parsed && source->claim.bytes == 0 &&
+                 lines_begun(&source->lines) > CLAIM_MIN)
+                claim_ask(&source->claim, LINES_MAX, on_claim, source);
+        if (is_held(source))
+                event_del(source->readable);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
@@ -33,7 +85,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         size_t length;
 
         pass_lines(source);
-        if (source->paused || (source->polls && !(what & EV_READ)))
+        if (is_held(source) || (source->polls && !(what & EV_READ)))
                 return;
         ssize_t n = lines_read(&source->lines, source->fd);
         if (n > 0) {
@@ -46,7 +98,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 source->owner.ended(source->owner.data);
                 return;
         }
-        if (!source->polls && !source->paused)
+        if (!source->polls && !is_held(source))
                 arm(source);
 }
 
@@ -55,13 +107,10 @@ void reader_pause(struct reader *source, bool paused)
         if (source->ended || source->paused == paused)
                 return;
         source->paused = paused;
-        if (paused) {
+        if (paused)
                 event_del(source->readable);
-                return;
-        }
-        arm(source);
-        /* The descriptor is not readable for lines that were read already. */
-        event_active(source->readable, EV_TIMEOUT, 0);
+        else
+                go_on(source);
 }
 
 int reader_open(struct reader *source, struct event_base *base, int fd, size_t line_max,
@@ -73,6 +122,7 @@ int reader_open(struct reader *source, struct event_base *base, int fd, size_t l
                 return error_errno(err, errno, "descriptor %d", fd);
         *source = (struct reader){
                 .fd = fd,
+                .base = base,
                 .polls = S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || isatty(fd),
                 .owner = *owner,
         };
@@ -90,5 +140,7 @@ void reader_close(struct reader *source)
         if (source->readable)
                 event_free(source->readable);
         source->readable = NULL;
+        source->long_line = large_line_cancel(source->long_line);
+        claim_drop(&source->claim);
         lines_done(&source->lines);
 }

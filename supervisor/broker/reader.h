@@ -9,11 +9,16 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "rpc/claim.h"
+#include "rpc/large-line.h"
 #include "rpc/lines.h"
 
 struct reader_owner {
         void *data;
         void (*line)(void *data, const char *line, size_t n);
+        /* A line above CLAIM_MIN bytes, which was parsed in the background; nothing is read
+         * meanwhile. NULL: long lines are as others. */
+        void (*parsed)(void *data, struct large_line *line);
         void (*too_long)(void *data, size_t most);
         void (*ended)(void *data); /* end of file, or an error */
 };
@@ -22,8 +27,11 @@ struct reader {
         int fd; /* borrowed */
         bool polls, paused, ended;
         struct reader_owner owner;
+        struct event_base *base;
         struct event *readable;
         struct lines lines;
+        struct claim claim; /* for a long line */
+        struct large_line *long_line;
 };
 
 int reader_open(struct reader *source, struct event_base *base, int fd, size_t line_max,

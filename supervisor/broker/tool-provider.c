@@ -19,6 +19,8 @@ static void on_result(void *data, const struct hub_result *result)
                 .result = result->result,
                 .text = result->text,
                 .text_length = result->text_length,
+                .memfd = result->memfd,
+                .memfd_length = result->memfd_length,
                 .message = result->message,
                 .rpc_code = result->rpc_code,
                 .rpc_data = result->rpc_data,

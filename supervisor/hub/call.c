@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "rpc/lines.h"
 
@@ -80,14 +81,17 @@ struct hub_call {
         struct hub_result result;
         struct jsonrpc_message answer; /* owns what the result points to, */
         char *text;                    /* except its text */
+        int memfd;                     /* and its memfd; -1: none */
         char message[sizeof(((struct error *)0)->text)];
 };
 
 static void call_free(struct hub_call *call)
 {
         event_del(&call->deadline);
-        jsonrpc_done(&call->answer);
+        background_free_json(call->answer.doc);
         free(call->text);
+        if (call->memfd >= 0)
+                close(call->memfd);
         buffer_done(&call->params);
         free(call->tool);
         free(call);
@@ -421,6 +425,7 @@ int hub_call_new(struct event_base *base, struct call_outbox *outbox,
 
         if (!call)
                 return error_errno(err, ENOMEM, "call");
+        call->memfd = -1;
         call->outbox = outbox;
         call->since = clock_us();
         call->fn = request->fn;
@@ -462,7 +467,7 @@ void hub_calls_fail_waiting(struct hub_calls *calls, const char *message)
 
 /* ---- answers ---- */
 
-static struct hub_call *find_number(struct hub_calls *calls, int64_t n)
+struct hub_call *hub_calls_by_id(struct hub_calls *calls, int64_t n)
 {
         struct hub_call *call;
 
@@ -477,7 +482,7 @@ struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id)
 {
         int64_t n;
 
-        return json_int64(id, &n) < 0 ? NULL : find_number(calls, n);
+        return json_int64(id, &n) < 0 ? NULL : hub_calls_by_id(calls, n);
 }
 
 /* The one call that was sent; NULL when there are none or several. */
@@ -499,7 +504,7 @@ struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size
         if (calls->count == 0 || n == 0 || line[0] != '{')
                 return NULL;
         if (jsonrpc_guess_id(line, n, &id))
-                return find_number(calls, id);
+                return hub_calls_by_id(calls, id);
         /* Many servers write the id last: a line that was cut does not have it. */
         return n == LINES_MAX ? find_only(calls) : NULL;
 }
@@ -550,7 +555,18 @@ static void keep_text(struct hub_call *call, const char *text, size_t n)
         call->result.text_length = n;
 }
 
-void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern)
+/* Of a long line, the result is in a memfd, or its text in the line. */
+static void keep_large(struct hub_call *call, struct large_line *large)
+{
+        if (large->memfd >= 0) {
+                call->memfd = take_fd(large->memfd);
+                call->result.memfd = &call->memfd;
+                call->result.memfd_length = large->memfd_length;
+        }
+}
+
+void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern,
+                     struct large_line *large)
 {
         bool is_result = answer->kind == JSONRPC_RESPONSE;
         const char *fault = is_result ? hub_result_fault(answer->result) : NULL;
@@ -567,6 +583,8 @@ void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool
                 call->result.outcome = HUB_OK;
                 call->result.result = call->answer.result;
                 keep_text(call, call->answer.text, call->answer.text_length);
+                if (large)
+                        keep_large(call, large);
                 call->answer.text = NULL;
         } else {
                 call->result.outcome = HUB_PROTOCOL;

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
+#include "rpc/large-line.h"
 #include "supervisor/hub/outcome.h"
 
 enum {
@@ -92,10 +93,13 @@ bool hub_call_is_sent(const struct hub_call *call);
 
 /* The call that was sent with this id, or NULL. */
 struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id);
+struct hub_call *hub_calls_by_id(struct hub_calls *calls, int64_t id);
 /* The call that a line answers which cannot be parsed, or NULL. */
 struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n);
 
-/* Takes ownership of the answer (its document too). is_modern: it is one of MCP 2026-07-28. */
-void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern);
+/* Takes ownership of the answer (its document too). is_modern: it is one of MCP 2026-07-28. large: the
+ * line that it came in, whose memfd is taken; or NULL. */
+void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern,
+                     struct large_line *large);
 /* The server answered with something that is not a valid answer. */
 void hub_call_answer_invalid(struct hub_call *call, const char *why);

@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cloister-config.h"
+#include "rpc/claim.h"
 #include "rpc/lines.h"
 #include "supervisor/hub/rate.h"
 
@@ -41,7 +42,11 @@ struct connection {
         bool is_modern;
         int64_t last_id;
         struct lines lines, stderr_lines;
-        struct buffer queue; /* to be written */
+        struct claim claim;           /* for a long line */
+        struct large_line *long_line; /* parsed in the background; nothing is read meanwhile */
+        struct event late;            /* a long line must be complete in time */
+        bool has_ended;               /* stdout is at its end, behind the long line */
+        struct buffer queue;          /* to be written */
         struct rate junk_lines, junk_bytes, stderr_bytes, stderr_rate, warn_rate;
         char last_stderr[240];
         bool last_stderr_is_error;
@@ -70,14 +75,20 @@ static void pause_reading(struct connection *c, struct event *event)
                 evtimer_add(&c->pause, &in);
 }
 
+/* Unless a long line is parsed, or waits for memory. */
+static void start_reading(struct connection *c)
+{
+        if (c->fds[1] >= 0 && !c->long_line && !c->claim.waits)
+                event_add(&c->readable, NULL);
+}
+
 static void on_pause_over(evutil_socket_t fd, short what, void *data)
 {
         struct connection *c = data;
 
         (void)fd;
         (void)what;
-        if (c->fds[1] >= 0)
-                event_add(&c->readable, NULL);
+        start_reading(c);
         if (c->fds[2] >= 0)
                 event_add(&c->stderr_readable, NULL);
 }
@@ -93,6 +104,90 @@ bool connection_may_warn(struct connection *c)
         return allowed;
 }
 
+static bool take_lines(struct connection *c);
+
+/* A line was complete, or is skipped. */
+static void end_long_line(struct connection *c)
+{
+        claim_drop(&c->claim);
+        event_del(&c->late);
+}
+
+static void on_claim(void *data)
+{
+        start_reading(data);
+}
+
+/* A line of which much has arrived needs memory that all peers share. */
+static void claim_memory(struct connection *c)
+{
+        const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
+
+        if (c->claim.bytes > 0 || c->lines.skipping || lines_begun(&c->lines) <= CLAIM_MIN)
+                return;
+        if (!claim_ask(&c->claim, LINES_MAX, on_claim, c))
+                event_del(&c->readable);
+        event_add(&c->late, &in);
+}
+
+static void on_late(evutil_socket_t fd, short what, void *data)
+{
+        struct connection *c = data;
+        const char *line = NULL;
+        size_t n = 0;
+
+        /* It was not the server that did not go on. */
+        if (c->claim.waits) {
+                const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
+                event_add(&c->late, &in);
+                return;
+        }
+        lines_skip(&c->lines, &line, &n);
+        claim_drop(&c->claim);
+        c->host->late(c->data, line, n);
+}
+
+static void end_output(struct connection *c)
+{
+        close_one(&c->fds[1], &c->readable);
+        c->host->cut(c->data);
+}
+
+static void on_parsed(void *data, struct large_line *line)
+{
+        struct connection *c = data;
+        uint64_t n = line->text.length;
+
+        c->long_line = NULL;
+        end_long_line(c);
+        bool expected = c->host->parsed(c->data, line);
+        if (c->fds[1] < 0)
+                return;
+        bool few = expected || rate_allow(&c->junk_bytes, n, NULL);
+        if (c->has_ended) {
+                end_output(c);
+                return;
+        }
+        few = take_lines(c) && few;
+        claim_memory(c);
+        if (few)
+                start_reading(c);
+        else if (c->fds[1] >= 0)
+                pause_reading(c, &c->readable);
+}
+
+/* Parses the line that was returned last in the background. */
+static void take_long_line(struct connection *c, size_t n)
+{
+        struct buffer text = BUFFER_INIT(LINES_MAX);
+
+        event_del(&c->readable);
+        if (lines_take(&c->lines, n, &text) >= 0)
+                c->long_line = large_line_start(c->base, &text, true, on_parsed, c);
+        if (!c->long_line && c->fds[1] >= 0)
+                c->host->no_memory(c->data);
+}
+
 /* Handles the lines that have been read. Returns false when they are a flood. */
 static bool take_lines(struct connection *c)
 {
@@ -100,9 +195,15 @@ static bool take_lines(struct connection *c)
         const char *line = NULL;
         int r;
 
-        while (c->fds[1] >= 0 && (r = lines_next(&c->lines, &line, &n)) != 0) {
-                if (r == -EMSGSIZE)
+        while (c->fds[1] >= 0 && !c->long_line && (r = lines_next(&c->lines, &line, &n)) != 0) {
+                if (r == 1 && n > CLAIM_MIN) {
+                        take_long_line(c, n);
+                        break;
+                }
+                if (r == -EMSGSIZE) {
+                        end_long_line(c);
                         c->host->oversized(c->data, line, n);
+                }
                 if (r == 1 && c->host->line(c->data, line, n))
                         continue;
                 junk_lines++;
@@ -116,14 +217,18 @@ static void on_output_end(struct connection *c)
 {
         const char *line = NULL;
         size_t n = 0;
+        int r = lines_rest(&c->lines, &line, &n);
 
-        if (lines_rest(&c->lines, &line, &n) == 1)
+        c->has_ended = true;
+        if (r == 1 && n > CLAIM_MIN) {
+                take_long_line(c, n);
+                return;
+        }
+        if (r == 1)
                 c->host->line(c->data, line, n);
         /* The message may have closed the connection. */
-        if (c->fds[1] < 0)
-                return;
-        close_one(&c->fds[1], &c->readable);
-        c->host->cut(c->data);
+        if (c->fds[1] >= 0)
+                end_output(c);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
@@ -142,7 +247,11 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 on_output_end(c);
                 return;
         }
-        if (!take_lines(c) && c->fds[1] >= 0)
+        bool few = take_lines(c);
+        if (c->fds[1] < 0)
+                return;
+        claim_memory(c);
+        if (!few)
                 pause_reading(c, &c->readable);
 }
 
@@ -354,6 +463,9 @@ void connection_close(struct connection *c)
         close_one(&c->fds[1], &c->readable);
         close_one(&c->fds[2], &c->stderr_readable);
         event_del(&c->pause);
+        c->long_line = large_line_cancel(c->long_line);
+        end_long_line(c);
+        c->has_ended = false;
         lines_done(&c->lines);
         lines_done(&c->stderr_lines);
         buffer_done(&c->queue);
@@ -380,6 +492,7 @@ struct connection *connection_new(struct event_base *base, const struct connecti
                 .warn_rate = {.window_us = 60 * second, .most = 10},
         };
         evtimer_assign(&c->pause, base, on_pause_over, c);
+        evtimer_assign(&c->late, base, on_late, c);
         return c;
 }
 
@@ -389,6 +502,7 @@ struct connection *connection_free(struct connection *c)
                 return NULL;
         connection_close(c);
         event_del(&c->pause);
+        event_del(&c->late);
         free(c);
         return NULL;
 }

@@ -13,11 +13,13 @@
 #include <stdint.h>
 
 #include "rpc/jsonrpc.h"
+#include "rpc/large-line.h"
 
 enum {
         CONNECTION_QUEUE_MAX = 64 << 20, /* bytes to be written, but for a single message */
         CONNECTION_STDERR_LINE_MAX = 1024,
-        CONNECTION_PAUSE_MS = 100, /* a server that writes too much is read again after this */
+        CONNECTION_LINE_MS = 30000, /* for a line above CLAIM_MIN, from there to its end */
+        CONNECTION_PAUSE_MS = 100,  /* a server that writes too much is read again after this */
 };
 
 struct connection;
@@ -28,6 +30,10 @@ struct connection_host {
         /* A line of stdout. Returns whether it was expected; others count as a flood when they are
          * many. May close the connection, as may all that follow. */
         bool (*line)(void *data, const char *line, size_t n);
+        /* The same for a line above CLAIM_MIN bytes, which was parsed in the background. */
+        bool (*parsed)(void *data, struct large_line *line);
+        /* The beginning of a line that was not complete in time; the rest is skipped. */
+        void (*late)(void *data, const char *line, size_t n);
         /* The beginning of a line above LINES_MAX; the rest is skipped. */
         void (*oversized)(void *data, const char *line, size_t n);
         /* stdin or stdout was closed by the process. */

@@ -318,6 +318,8 @@ int hub_call(struct hub *hub, const struct config_profile *profile, const char *
                 return error_set(err, EINVAL, "the arguments of %.100s are not an object", tool);
         if (s)
                 request.server_timeout_ms = hub_server_config(s)->timeout_ms;
+        else
+                request.arguments = NULL; /* not sent, so not copied */
         int r = hub_call_new(hub->base, &hub->outbox, &request, ret, err);
         if (r < 0)
                 return r;

@@ -26,6 +26,8 @@ struct hub_result {
         yyjson_val *result; /* HUB_OK; valid during the callback */
         const char *text;   /* the same as the server wrote it, or NULL */
         size_t text_length;
+        int *memfd; /* or NULL: a RETURN with the result (rpc/memfd-frame.h). Set to -1 to take it */
+        size_t memfd_length;
         const char *message; /* of another outcome */
         int64_t rpc_code;
         yyjson_val *rpc_data; /* or NULL */

@@ -57,5 +57,9 @@ extern const struct hub_calls_host hub_server_calls_host;
 
 /* server-message.c: handles a line of stdout. Returns whether it was expected. */
 bool hub_server_on_line(struct hub_server *s, const char *line, size_t n);
+/* The same for a long one, which was parsed before. */
+bool hub_server_on_large(struct hub_server *s, struct large_line *line);
+/* The beginning of a long line that was not complete in time. */
+void hub_server_on_late(struct hub_server *s, const char *line, size_t n);
 /* The same for the beginning of a line that is too long. */
 void hub_server_on_oversized(struct hub_server *s, const char *line, size_t n);

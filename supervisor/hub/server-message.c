@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/utf8.h"
+#include "rpc/claim.h"
 #include "rpc/lines.h"
 #include "supervisor/hub/server-internal.h"
 
@@ -96,14 +97,14 @@ static void on_stray(struct hub_server *s, yyjson_val *id)
                   (long long)n);
 }
 
-/* Returns whether it was expected. */
-static bool on_answer(struct hub_server *s, struct jsonrpc_message *m)
+/* Returns whether it was expected. large: what the message came in, or NULL. */
+static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct large_line *large)
 {
         if (handshake_on_answer(s->handshake, m) || listing_on_answer(s->listing, m))
                 return true;
         struct hub_call *call = hub_calls_find(s->calls, m->id);
         if (call)
-                hub_call_answer(call, m, is_modern(s));
+                hub_call_answer(call, m, is_modern(s), large);
         else if (m->id)
                 on_stray(s, m->id);
         else if (m->kind == JSONRPC_ERROR && connection_may_warn(s->connection))
@@ -133,7 +134,7 @@ static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
         return false;
 }
 
-static bool on_message(struct hub_server *s, struct jsonrpc_message *m)
+static bool on_message(struct hub_server *s, struct jsonrpc_message *m, struct large_line *large)
 {
         switch (m->kind) {
         case JSONRPC_REQUEST:
@@ -144,7 +145,7 @@ static bool on_message(struct hub_server *s, struct jsonrpc_message *m)
                 return false;
         case JSONRPC_RESPONSE:
         case JSONRPC_ERROR:
-                return on_answer(s, m);
+                return on_answer(s, m, large);
         default:
                 return false;
         }
@@ -160,7 +161,7 @@ static bool on_batch_element(struct hub_server *s, yyjson_val *element)
         if (yyjson_is_arr(element) || json_append(&text, element) < 0)
                 return false;
         int r = jsonrpc_parse(buffer_bytes(&text), text.length, &m, &err);
-        return r < 0 ? on_invalid(s, &m, &err) : on_message(s, &m);
+        return r < 0 ? on_invalid(s, &m, &err) : on_message(s, &m, NULL);
 }
 
 static bool on_batch(struct hub_server *s, yyjson_val *batch)
@@ -174,10 +175,10 @@ static bool on_batch(struct hub_server *s, yyjson_val *batch)
         return expected;
 }
 
-static bool on_not_json(struct hub_server *s, const char *line, size_t n, const struct error *why)
+/* call: the one that the line seems to answer, or NULL. */
+static bool on_not_json(struct hub_server *s, struct hub_call *call, const char *line, size_t n,
+                        const struct error *why)
 {
-        struct hub_call *call = hub_calls_guess(s->calls, line, n);
-
         if (call)
                 hub_call_answer_invalid(call, why->text);
         else if (connection_may_warn(s->connection))
@@ -195,8 +196,37 @@ bool hub_server_on_line(struct hub_server *s, const char *line, size_t n)
         if (r == -EINVAL)
                 return on_invalid(s, &m, &err);
         if (r < 0)
-                return on_not_json(s, line, n, &err);
-        return m.kind == JSONRPC_BATCH ? on_batch(s, m.batch) : on_message(s, &m);
+                return on_not_json(s, hub_calls_guess(s->calls, line, n), line, n, &err);
+        return m.kind == JSONRPC_BATCH ? on_batch(s, m.batch) : on_message(s, &m, NULL);
+}
+
+bool hub_server_on_large(struct hub_server *s, struct large_line *line)
+{
+        struct jsonrpc_message *m = &line->message;
+
+        if (line->r == -EINVAL)
+                return on_invalid(s, m, &line->err);
+        if (line->r < 0)
+                return on_not_json(s, line->has_id ? hub_calls_by_id(s->calls, line->id) : NULL,
+                                   buffer_bytes(&line->text), line->text.length, &line->err);
+        if (m->kind != JSONRPC_BATCH)
+                return on_message(s, m, line);
+        /* Each element would have to be written and parsed again. */
+        if (connection_may_warn(s->connection))
+                log_warning("server %s: skipped a batch of more than %d KiB", s->config->name,
+                            CLAIM_MIN / 1024);
+        return false;
+}
+
+void hub_server_on_late(struct hub_server *s, const char *line, size_t n)
+{
+        struct hub_call *call = hub_calls_guess(s->calls, line, n);
+
+        if (connection_may_warn(s->connection))
+                log_warning("server %s: skipped a line that was not complete after %d s",
+                            s->config->name, CONNECTION_LINE_MS / 1000);
+        if (call)
+                hub_call_answer_invalid(call, "it was not complete after 30 s");
 }
 
 void hub_server_on_oversized(struct hub_server *s, const char *line, size_t n)

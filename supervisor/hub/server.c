@@ -276,6 +276,16 @@ static bool on_line(void *data, const char *line, size_t n)
         return hub_server_on_line(data, line, n);
 }
 
+static bool on_parsed(void *data, struct large_line *line)
+{
+        return hub_server_on_large(data, line);
+}
+
+static void on_late(void *data, const char *line, size_t n)
+{
+        hub_server_on_late(data, line, n);
+}
+
 static void on_oversized(void *data, const char *line, size_t n)
 {
         hub_server_on_oversized(data, line, n);
@@ -308,6 +318,8 @@ static void on_no_memory(void *data)
 static const struct connection_host connection_host = {
         .name = hub_server_name,
         .line = on_line,
+        .parsed = on_parsed,
+        .late = on_late,
         .oversized = on_oversized,
         .cut = on_cut,
         .no_memory = on_no_memory,

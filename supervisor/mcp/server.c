@@ -366,14 +366,23 @@ void mcp_server_line(struct mcp_server *server, const char *line, size_t n)
         int r = jsonrpc_parse(line, n, &message, &err);
         if (r == -EBADMSG)
                 answer_not_json(server, line, n, err.text);
-        else if (r < 0)
-                answer_invalid(server, message.id,
-                               r == -ENOMEM ? JSONRPC_INTERNAL_ERROR : JSONRPC_INVALID_REQUEST,
-                               err.text, NULL);
-        else if (message.kind == JSONRPC_BATCH)
-                take_batch(server, &message);
         else
-                take_message(server, &message, NULL);
+                mcp_server_parsed(server, &message, r, &err);
+}
+
+void mcp_server_parsed(struct mcp_server *server, const struct jsonrpc_message *message, int r,
+                       const struct error *err)
+{
+        static const int codes[] = {[EBADMSG] = JSONRPC_PARSE_ERROR,
+                                    [EINVAL] = JSONRPC_INVALID_REQUEST,
+                                    [ENOMEM] = JSONRPC_INTERNAL_ERROR};
+
+        if (r < 0)
+                answer_invalid(server, message->id, codes[-r], err->text, NULL);
+        else if (message->kind == JSONRPC_BATCH)
+                take_batch(server, message);
+        else
+                take_message(server, message, NULL);
 }
 
 void mcp_server_line_too_long(struct mcp_server *server, size_t most)

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "policy/config.h"
+#include "rpc/jsonrpc.h"
 #include "supervisor/session/sessions.h"
 
 struct mcp_server;
@@ -44,6 +45,9 @@ struct mcp_server *mcp_server_free(struct mcp_server *server);
 
 /* A line of the client. */
 void mcp_server_line(struct mcp_server *server, const char *line, size_t n);
+/* A line that jsonrpc_parse() has taken: its message, its result and its error. */
+void mcp_server_parsed(struct mcp_server *server, const struct jsonrpc_message *message, int r,
+                       const struct error *err);
 /* A line above the limit was skipped. */
 void mcp_server_line_too_long(struct mcp_server *server, size_t most);
 

@@ -112,13 +112,13 @@ static void send_failure(struct session *session, uint64_t number, const char *k
 /* Sends the result as its server wrote it: it was parsed, so it is JSON and within the limits. */
 static void send_success(struct session *session, uint64_t number, const struct tool_result *result)
 {
-        static char before[] = "{\"ok\":true,\"result\":", after[] = "}";
+        static char before[] = RETURN_BEFORE, after[] = RETURN_AFTER;
         _cleanup_free_ char *written = NULL;
         const char *text = result->text;
         size_t n = result->text_length;
         int r = 0;
 
-        if (!text) {
+        if (!text && !result->memfd) {
                 r = json_write(result->result, &written, &n);
                 text = written;
         }
@@ -127,7 +127,10 @@ static void send_success(struct session *session, uint64_t number, const struct 
                 {.iov_base = (void *)(uintptr_t)text, .iov_len = n},
                 {.iov_base = after, .iov_len = sizeof(after) - 1},
         };
-        if (r >= 0)
+        if (result->memfd)
+                r = channel_send_memfd(&session->channel, FRAME_RETURN, number,
+                                       take_fd(*result->memfd), result->memfd_length);
+        else if (r >= 0)
                 r = channel_send_parts(&session->channel, FRAME_RETURN, number, parts,
                                        ARRAY_SIZE(parts));
         if (r == -EMSGSIZE)
@@ -203,13 +206,16 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         int r = frame_body_parse(body, header, &root, err);
         if (r < 0)
                 return r;
-        const char *server = json_string(root, "server", NULL),
-                   *tool = json_string(root, "tool", NULL);
+        size_t n_server = 0, n_tool = 0;
+        const char *server = json_string(root, "server", &n_server),
+                   *tool = json_string(root, "tool", &n_tool);
         yyjson_val *arguments = yyjson_obj_get(root, "arguments");
         int64_t timeout = 0;
         json_int64(yyjson_obj_get(root, "timeout_ms"), &timeout);
         if (!server || !tool || !yyjson_is_obj(arguments))
                 return error_set(err, EBADMSG, "CALL without server, tool or arguments");
+        if (strlen(server) != n_server || strlen(tool) != n_tool)
+                return error_set(err, EBADMSG, "CALL with a NUL in the name of server or tool");
         if (body->text)
                 arguments = &body->arguments;
 

@@ -2,18 +2,21 @@
 #include "supervisor/session/channel.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
 
 enum {
         READ_AT_ONCE = 64 * 1024,
-        READ_LARGE = 256 * 1024, /* of a large frame, which is not parsed in the loop */
-        FRAMES_AT_ONCE = 128,    /* then the loop serves other sessions */
-        PAUSE_MS = 5,            /* after too many frames */
-        REAP_MS = 20,            /* no event says that a memfd has been read */
+        READ_LARGE = 256 * 1024,        /* of a large frame, which is not parsed in the loop */
+        FRAMES_AT_ONCE = 128,           /* then the loop serves other sessions */
+        PAUSE_MS = 5,                   /* after too many frames */
+        REAP_MS = 20,                   /* no event says that a memfd has been read */
+        STREAMED_MAX = 4 * 1024 * 1024, /* of a payload that is in a memfd already */
         SMALL_RESERVE =
                 65536, /* bytes of `out` for errors, which replace results that do not fit */
 };
@@ -423,15 +426,15 @@ int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *paylo
         return r;
 }
 
-/* Returns 0, or negative errno: the payload has to go in the stream. */
-static int append_memfd(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
-                        size_t n, size_t length)
+/* Takes fd in any case. */
+static int queue_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
 {
         int r = buffer_reserve(&c->out, FRAME_HEADER_SIZE);
-        int fd = r < 0 ? r : memfd_frame_make(parts, n);
 
-        if (fd < 0)
-                return fd;
+        if (r < 0) {
+                close(fd);
+                return r;
+        }
         r = memfd_queue_add(&c->memfds, fd, length, id, c->written + c->out.length);
         if (r < 0)
                 return r;
@@ -442,6 +445,41 @@ static int append_memfd(struct channel *c, uint8_t type, uint64_t id, const stru
                             (uint8_t *)buffer_tail(&c->out));
         buffer_produced(&c->out, FRAME_HEADER_SIZE);
         return 0;
+}
+
+/* Returns 0, or negative errno: the payload has to go in the stream. */
+static int append_memfd(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
+                        size_t n, size_t length)
+{
+        int fd = memfd_frame_make(parts, n);
+
+        return fd < 0 ? fd : queue_memfd(c, type, id, fd, length);
+}
+
+/* Copies the payload into the stream. */
+static int append_content(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
+{
+        _cleanup_free_ char *bytes = length <= STREAMED_MAX ? malloc(length) : NULL;
+
+        if (!bytes)
+                return -EMSGSIZE;
+        if (pread(fd, bytes, length, 0) != (ssize_t)length)
+                return -EIO;
+        return frame_append(&c->out, type, id, bytes, length);
+}
+
+int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
+{
+        _cleanup_close_ int memfd = fd;
+
+        int r = check_room(c, length);
+        if (r < 0)
+                return r;
+        r = c->memfds.n < MEMFD_QUEUE_MAX ? queue_memfd(c, type, id, take_fd(memfd), length)
+                                          : append_content(c, type, id, memfd, length);
+        if (r >= 0 && !c->writing)
+                flush(c);
+        return r;
 }
 
 int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,

@@ -88,6 +88,10 @@ int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *paylo
 int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
                        size_t n);
 
+/* The same for a payload in a memfd, of which it takes ownership in any case. -EMSGSIZE also when many
+ * memfds wait to be read and this one is too long for the stream. */
+int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length);
+
 /* The worker did not get the memfd of the frame with this id: frees its memory. A worker that has
  * it mapped would get SIGBUS. */
 void channel_take_back(struct channel *c, uint64_t id);

@@ -22,7 +22,7 @@ struct frame_job {
 void frame_body_done(struct frame_body *body)
 {
         background_free(body->text, body->n);
-        yyjson_doc_free(body->doc);
+        background_free_json(body->doc);
         *body = (struct frame_body){};
 }
 

@@ -14,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <sys/uio.h>
+
+#include "rpc/memfd-frame.h"
 
 enum {
-        MEMFD_FRAME_MIN = 1024 * 1024, /* shorter ones are as fast in the stream */
         MEMFD_QUEUE_MAX = 8, /* of a session at a time: each takes a descriptor of the broker */
 };
 
@@ -38,10 +38,6 @@ struct memfd_queue {
 void memfd_queue_init(struct memfd_queue *p);
 /* Frees the memory of all of them, including those that the worker still holds. */
 void memfd_queue_done(struct memfd_queue *p);
-
-/* Makes a memfd of these parts, sealed except against truncation. Returns the descriptor or
- * negative errno. */
-int memfd_frame_make(const struct iovec *parts, size_t n);
 
 /* Takes fd in any case. Returns 0 or -ENOMEM. */
 int memfd_queue_add(struct memfd_queue *p, int fd, size_t length, uint64_t id, uint64_t at);

@@ -22,6 +22,8 @@ struct tool_result {
         yyjson_val *result;     /* without an error: the CallToolResult; valid during the call */
         const char *text;       /* the same as its server wrote it, or NULL */
         size_t text_length;
+        int *memfd; /* or NULL: a RETURN with the result (rpc/memfd-frame.h). Set to -1 to take it */
+        size_t memfd_length;
         const char *message; /* of the error, or NULL */
         int64_t rpc_code;    /* of a JSON-RPC error */
         yyjson_val *rpc_data;

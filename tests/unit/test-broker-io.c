@@ -178,7 +178,7 @@ static void on_ended(void *data)
 
 static void open_source(struct reader *source, int fd, size_t most)
 {
-        const struct reader_owner owner = {source, on_line, on_too_long, on_ended};
+        const struct reader_owner owner = {source, on_line, NULL, on_too_long, on_ended};
         struct error err = {};
 
         ended = 0;

@@ -212,6 +212,33 @@ static void test_append_has_a_bound(void)
         check_eq_int(json_append_string(&b, "123", 3), 0);
 }
 
+/* Values are counted before they are built; what is in strings does not count. */
+static void test_values_bound(void)
+{
+        static const struct {
+                const char *text;
+                int at_most; /* the smallest bound that accepts it */
+        } cases[] = {
+                {"[1,2,3]", 4},          {"{\"a\":1,\"b\":[]}", 6}, {"\"a,b:[{\\\",,,\"", 1},
+                {"[\"\\\\\",\",\"]", 3}, {"[[[[]]]]", 5},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct error err = {};
+                yyjson_doc *doc = NULL;
+                size_t n = strlen(cases[i].text);
+                check_ok(
+                        json_parse_bounded(cases[i].text, n, (size_t)cases[i].at_most, &doc, &err));
+                yyjson_doc_free(doc);
+                if (cases[i].at_most == 1)
+                        continue;
+                check_eq_int(json_parse_bounded(cases[i].text, n, (size_t)cases[i].at_most - 1,
+                                                &doc, &err),
+                             -EBADMSG);
+                check_has(err.text, "JSON of more than");
+        }
+}
+
 int main(void)
 {
         run(test_values_are_unchanged);
@@ -222,5 +249,6 @@ int main(void)
         run(test_strings);
         run(test_append_string);
         run(test_append_has_a_bound);
+        run(test_values_bound);
         return 0;
 }

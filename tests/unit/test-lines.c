@@ -114,10 +114,39 @@ static void test_bound(void)
         lines_done(&l);
 }
 
+/* A line can be taken out of the buffer, and one that has begun can be skipped. */
+static void test_take_and_skip(void)
+{
+        struct lines l;
+        struct buffer taken;
+        const char *line;
+        size_t n;
+
+        lines_init(&l, 100);
+        check_eq_int(lines_feed(&l, "first\nsecond\nthi", 16), 0);
+        check_eq_int(lines_next(&l, &line, &n), 1);
+        check_eq_int(lines_begun(&l), 10);
+        check_eq_int(lines_take(&l, n, &taken), 0);
+        check_eq_bytes(buffer_bytes(&taken), taken.length, "first");
+        check_eq_int(lines_next(&l, &line, &n), 1);
+        check_eq_bytes(line, n, "second");
+        check_eq_int(lines_next(&l, &line, &n), 0);
+        check_eq_int(lines_begun(&l), 3);
+        lines_skip(&l, &line, &n);
+        check_eq_bytes(line, n, "thi");
+        check_eq_int(lines_feed(&l, "rd\nfourth\n", 10), 0);
+        check_eq_int(lines_next(&l, &line, &n), 1);
+        check_eq_bytes(line, n, "fourth");
+        check_eq_int(lines_next(&l, &line, &n), 0);
+        buffer_done(&taken);
+        lines_done(&l);
+}
+
 int main(void)
 {
         run(test_pieces);
         run(test_read);
         run(test_bound);
+        run(test_take_and_skip);
         return 0;
 }
