@@ -32,7 +32,8 @@
  * before it does its idle work: the session made last is still on its way to its first result. */
 enum { NETWORK_MS = 10, QUIET_MS = 20 };
 
-enum { END_OTHERS_MS = 1 }; /* between two looks for processes that are ending */
+/* Between two looks for processes that are ending, and how often. */
+enum { END_OTHERS_MS = 1, END_OTHERS_TRIES = 2000 };
 
 const struct template_plan *template_plan(void)
 {
@@ -47,12 +48,15 @@ const struct template_plan *template_plan(void)
 }
 
 /* kill(-1) reaches all of the pid namespace but PID 1 and the caller; it fails when there are none.
- * The kernel reaps orphans, whose parent is the stub. */
+ * The kernel reaps orphans, whose parent is the stub. A process cloned with CLONE_PARENT stays as a
+ * zombie until the monitor reaps it. */
 void template_end_others(void)
 {
-        while (syscall(SYS_kill, -1, SIGKILL) == 0) {
-                if (syscall(SYS_wait4, -1, NULL, WNOHANG | __WALL, NULL) <= 0)
-                        poll(NULL, 0, END_OTHERS_MS);
+        for (int tries = 0; tries < END_OTHERS_TRIES && syscall(SYS_kill, -1, SIGKILL) == 0;) {
+                if (syscall(SYS_wait4, -1, NULL, WNOHANG | __WALL, NULL) > 0)
+                        continue;
+                poll(NULL, 0, END_OTHERS_MS);
+                tries++;
         }
 }
 

@@ -14,7 +14,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-enum { NAME_SIZE = 17, LIST_SIZE = 64 * 1024, GENERATIONS_MAX = 64 };
+/* A process with many mappings takes milliseconds to measure: at most so many are. */
+enum { NAME_SIZE = 17, LIST_SIZE = 64 * 1024, MEASURED_MAX = 32 };
 
 /* A file of a process into text (NUL-terminated, cut). Returns its length or negative errno. */
 static ssize_t read_file(pid_t pid, const char *name, char *text, size_t size)
@@ -109,7 +110,8 @@ static uint64_t proportional(pid_t pid)
 struct walk {
         pid_t *pids;
         uint32_t n, most;
-        char *text; /* LIST_SIZE */
+        uint32_t n_threads; /* besides the first of each process */
+        char *text;         /* LIST_SIZE */
 };
 
 static void add_children(struct walk *w, pid_t pid, pid_t thread)
@@ -131,9 +133,11 @@ static void add_children_of_all(struct walk *w, pid_t pid)
         DIR *threads = opendir(path);
         if (!threads)
                 return;
-        for (const struct dirent *e; w->n < w->most && (e = readdir(threads));) {
-                if (e->d_name[0] != '.')
-                        add_children(w, pid, (pid_t)strtol(e->d_name, NULL, 10));
+        for (const struct dirent *e; w->n + w->n_threads < w->most && (e = readdir(threads));) {
+                pid_t thread = (pid_t)strtol(e->d_name, NULL, 10);
+                if (thread > 0)
+                        add_children(w, pid, thread);
+                w->n_threads += thread > 0 && thread != pid;
         }
         closedir(threads);
 }
@@ -155,12 +159,12 @@ void family_measure(pid_t stub, pid_t template, uint64_t enough, uint32_t most,
                         memory += resident(w.pids[i]);
                 }
                 /* Shared pages were counted more than once: only then is it worth the walk. */
-                if (memory > enough) {
+                if (memory > enough && w.n <= MEASURED_MAX) {
                         memory = 0;
                         for (uint32_t i = 0; i < w.n; i++)
                                 memory += proportional(w.pids[i]);
                 }
-                *ret = (struct family_usage){.memory = memory, .processes = w.n};
+                *ret = (struct family_usage){.memory = memory, .processes = w.n + w.n_threads};
         }
         free(w.pids);
         free(w.text);

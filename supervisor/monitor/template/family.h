@@ -11,9 +11,9 @@
 #include "base/error.h"
 
 struct family_usage {
-        uint64_t
-                memory; /* bytes: proportional set size if it is above `enough`, else at least that */
-        uint32_t processes;
+        uint64_t memory; /* bytes: an upper bound, exact (proportional set sizes) where the bound is
+                             * above `enough` and the processes are few */
+        uint32_t processes; /* and further threads */
 };
 
 /* Whether stub and template have one thread each and no children. -EPERM, with a message that says

@@ -68,7 +68,8 @@ enum { START_SECONDS = 60, SESSION_SECONDS = 10, LINE_MAX_LENGTH = 1024 };
 
 enum {
         MEASURE_START_MS = 20, /* without a control group: between two measurements */
-        MEASURE_MS = 2000,
+        MEASURE_MS = 1000,
+        MEASURE_SHARE = 10,   /* measuring takes at most this part of the time */
         PIDS_MIN = 16,        /* for the start of a template */
         CPU_MIN_MILLI = 1000, /* it makes the sessions of all */
         FILES_MIN = 256,
@@ -202,11 +203,13 @@ static void let_processes(struct template *t, uint32_t n)
                 cgroup_set_pids(t->cgroup, n);
 }
 
-static void plan_measure(struct template *t)
+static void plan_measure(struct template *t, uint64_t took_us)
 {
-        struct timeval after = clock_timeval_ms(t->state == TEMPLATE_STARTING ? MEASURE_START_MS
-                                                                              : MEASURE_MS);
+        uint64_t ms = t->state == TEMPLATE_STARTING ? MEASURE_START_MS : MEASURE_MS;
 
+        if (ms < took_us * MEASURE_SHARE / 1000)
+                ms = took_us * MEASURE_SHARE / 1000;
+        struct timeval after = clock_timeval_ms(ms);
         if (t->measure)
                 event_add(t->measure, &after);
 }
@@ -214,6 +217,7 @@ static void plan_measure(struct template *t)
 static void on_measure(evutil_socket_t fd, short what, void *data)
 {
         struct template *t = data;
+        uint64_t began_us = clock_us();
         struct family_usage usage;
         int r = 0;
 
@@ -229,7 +233,7 @@ static void on_measure(evutil_socket_t fd, short what, void *data)
         if (r < 0)
                 give_up(t);
         else
-                plan_measure(t);
+                plan_measure(t, clock_us() - began_us);
 }
 
 static int handle_ready(struct template *t)
@@ -450,7 +454,7 @@ static int watch(struct template *t, struct error *err)
             event_add(t->readable, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the template");
         set_deadline(t, START_SECONDS);
-        plan_measure(t);
+        plan_measure(t, 0);
         return 0;
 }
 
