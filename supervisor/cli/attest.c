@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "supervisor/cli/monitor-command.h"
@@ -70,11 +71,13 @@ static int judge(const char *text, size_t n, int status, struct error *err)
         return status == 0 ? 0 : refuse(yyjson_doc_get_root(doc), err);
 }
 
-int attest_run(const struct cli_options *options, struct error *err)
+int attest_run(const struct cli_options *options, int *status, struct error *err)
 {
         _cleanup_free_ char *text = NULL;
         size_t n = 0;
-        int ends[2], status = 0;
+        int ends[2], wait_status = 0;
+
+        *status = 1;
 
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return error_errno(err, errno, "mcp --attest");
@@ -86,9 +89,11 @@ int attest_run(const struct cli_options *options, struct error *err)
         if (pid < 0)
                 return error_errno(err, errno, "mcp --attest");
         int r = fd_read_whole(output, REPORT_MAX, &text, &n, err);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
                 ;
+        if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_NO_SANDBOX)
+                *status = EXIT_NO_SANDBOX;
         if (r >= 0)
-                r = judge(text, n, status, err);
+                r = judge(text, n, wait_status, err);
         return r < 0 ? r : fd_sealed("attestation", text, n, err);
 }

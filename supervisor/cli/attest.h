@@ -5,5 +5,6 @@
 #include "supervisor/cli/options.h"
 
 /* Returns a sealed memfd with the report of `cloister doctor --attack --json`; the caller owns it.
- * If anything is open, it is an error that names it. */
-int attest_run(const struct cli_options *options, struct error *err);
+ * If anything is open, it is an error that names it; *status is then the exit status, 1 or
+ * EXIT_NO_SANDBOX. */
+int attest_run(const struct cli_options *options, int *status, struct error *err);

@@ -54,12 +54,13 @@ int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
         struct error error = {};
 
         char number[16];
+        int status = 1;
 
         _cleanup_close_ int report = o->given & CLI_ATTEST
-                                             ? prepare_fd(attest_run(o, &error), &error)
+                                             ? prepare_fd(attest_run(o, &status, &error), &error)
                                              : -1;
         if ((o->given & CLI_ATTEST) && report < 0)
-                return cli_fail(1, &error);
+                return cli_fail(status, &error);
         if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(1, &error);
         pass(&command, report, number);

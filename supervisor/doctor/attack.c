@@ -16,6 +16,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -44,7 +45,9 @@ struct battery {
         struct config *config;
         const struct config_profile *profile; /* of config */
         char marker[40];
-        pid_t pid; /* of `cloister run`; 0: not started */
+        pid_t pid;  /* of `cloister run`; 0: not started */
+        bool ended; /* it has closed its output */
+        int status; /* of waitpid() */
         int output;
         struct buffer in;
         struct attack_rows rows;
@@ -256,6 +259,7 @@ static int read_rows(struct battery *battery, struct error *err)
                 ssize_t n = buffer_read_fd(&battery->in, battery->output, LINE_MAX_BYTES);
                 if (n < 0)
                         return error_errno(err, (int)-n, "read the probe's rows");
+                battery->ended = n == 0;
                 if (n == 0)
                         return error_set(err, EPROTO,
                                          "the sandbox ended before the probe did (rows: %zu)",
@@ -268,19 +272,20 @@ static int read_rows(struct battery *battery, struct error *err)
         return r < 0 ? r : 0;
 }
 
-/* SIGTERM, which `cloister run` passes on; then SIGKILL. */
+/* SIGTERM, which `cloister run` passes on, unless it ends by itself; then SIGKILL. */
 static void stop(struct battery *battery)
 {
         if (battery->pid <= 0)
                 return;
-        kill(battery->pid, SIGTERM);
+        if (!battery->ended)
+                kill(battery->pid, SIGTERM);
         for (int i = 0; i < END_S * 100; i++) {
-                if (waitpid(battery->pid, NULL, WNOHANG) != 0)
+                if (waitpid(battery->pid, &battery->status, WNOHANG) != 0)
                         return;
                 usleep(10000);
         }
         kill(battery->pid, SIGKILL);
-        waitpid(battery->pid, NULL, 0);
+        waitpid(battery->pid, &battery->status, 0);
 }
 
 static int run(struct battery *battery, struct error *err)
@@ -321,11 +326,13 @@ int attack_main(const struct attack_options *options)
                 if (r < 0)
                         log_error("doctor --attack: the report cannot be written");
         }
-        bool failed = r < 0 || battery.rows.of[ATTACK_OPEN] > 0;
+        int status = r < 0 || battery.rows.of[ATTACK_OPEN] > 0;
+        if (WIFEXITED(battery.status) && WEXITSTATUS(battery.status) == EXIT_NO_SANDBOX)
+                status = EXIT_NO_SANDBOX;
         if (battery.output >= 0)
                 close(battery.output);
         buffer_done(&battery.in);
         attack_rows_done(&battery.rows);
         config_free(battery.config);
-        return failed;
+        return status;
 }

@@ -54,5 +54,6 @@ struct attack_options {
         bool json;
 };
 
-/* Returns the exit status: 0 when nothing is open, else 1. */
+/* Returns the exit status: 0 when nothing is open, EXIT_NO_SANDBOX where no sandbox can be created,
+ * else 1. */
 int attack_main(const struct attack_options *options);

@@ -119,6 +119,9 @@ class Mutations(harness.Case):
         shutil.rmtree(self.path("programs"))
         self.assertIn("ended before the probe", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\n'"))
 
+    def test_where_no_sandbox_can_be_created(self):
+        self.assertIn("ended before the probe", self.attack_with("exit 126", status=126))
+
     def test_floods(self):
         self.assertIn("the probe answered: y", self.attack_with("exec yes"))
         shutil.rmtree(self.path("programs"))
@@ -152,7 +155,7 @@ class Attest(harness.Case):
             self.assertEqual(server.ask("resources/list")["resources"], [])
             self.assertRaises(rawmcp.RpcError, server.ask, "resources/read", {"uri": self.URI})
 
-    def refused(self, doctor):
+    def refused(self, doctor, status=1):
         """What `cloister mcp --attest` says, with this doctor beside it."""
         folder = self.path("programs")
         os.makedirs(folder)
@@ -162,7 +165,7 @@ class Attest(harness.Case):
         os.chmod(f"{folder}/cloister-doctor", 0o755)
         done = subprocess.run([f"{folder}/cloister", "mcp", "--attest", "--config", self.config()], env=harness.environment(), capture_output=True,
                               stdin=subprocess.DEVNULL, timeout=60, check=False)
-        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertEqual((done.returncode, done.stdout), (status, b""))
         return done.stderr.decode()
 
     def test_something_open_is_not_served(self):
@@ -172,6 +175,8 @@ class Attest(harness.Case):
 
     def test_a_doctor_that_fails_is_not_served(self):
         self.assertIn("no sandbox could be attacked", self.refused("exit 1"))
+        shutil.rmtree(self.path("programs"))
+        self.assertIn("no sandbox could be attacked", self.refused("exit 126", status=126))
 
 
 if __name__ == "__main__":
