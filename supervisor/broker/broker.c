@@ -8,6 +8,7 @@
  * signals that it handles, so they are blocked until the loop handles them.
  */
 #include "supervisor/broker/broker.h"
+#include "supervisor/hub/catalogue-cache.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -236,7 +237,11 @@ static int isolate(struct broker *broker, struct error *err)
                          broker->options.out_fd},
         };
 
-        int r = broker_isolate(&isolation, &broker->state_dir, err);
+        int cache = -1, r = broker_isolate(&isolation, &broker->state_dir, &cache, err);
+        if (r >= 0 && cache >= 0)
+                hub_cache_use_writer(cache);
+        else if (r >= 0)
+                fd_close_many(&broker->state_dir, 1);
         return r < 0 ? error_context(err, "isolate the broker") : 0;
 }
 

@@ -10,6 +10,7 @@
  *                      unmapped id fails with EOVERFLOW
  *  3. root (root.c)    needs CAP_SYS_ADMIN and the host's paths; before Landlock, which forbids
  *                      changes of mounts
+ *     the cache       its writer is a process of its own; needs CAP_SYS_ADMIN
  *  4. no capabilities  in any set, so that the steps above cannot be undone
  *  5. no_new_privs     Landlock and seccomp require it; not dumpable, so that processes with the
  *                      same uid cannot read the broker's memory
@@ -38,12 +39,12 @@
 #include "base/landlock.h"
 #include "base/log.h"
 #include "rpc/monitor-messages.h"
+#include "supervisor/broker/cache-process.h"
 #include "supervisor/broker/root.h"
 
 /* Everything in the root may be read; the mounts are read-only besides. */
 static const struct landlock_rule landlock_rules[] = {
         {"/", LANDLOCK_READ},
-        {ROOT_STATE, LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE},
 };
 
 /* A session needs five descriptors: 1,024 sessions need more than the usual soft limit. */
@@ -89,9 +90,9 @@ static int no_new_privileges(struct error *err)
         return 0;
 }
 
-static bool is_kept(const struct isolation *how, int fd, int state_dir)
+static bool is_kept(const struct isolation *how, int fd, const int state[2])
 {
-        if (fd <= MONITOR_FD || fd == how->filter_fd || fd == state_dir)
+        if (fd <= MONITOR_FD || fd == how->filter_fd || fd == state[0] || fd == state[1])
                 return true;
         for (size_t i = 0; i < ARRAY_SIZE(how->keep); i++) {
                 if (how->keep[i] == fd)
@@ -101,31 +102,36 @@ static bool is_kept(const struct isolation *how, int fd, int state_dir)
 }
 
 /* Closes the gaps between the kept ones. */
-static int close_descriptors(const struct isolation *how, int state_dir, struct error *err)
+static int close_descriptors(const struct isolation *how, const int state[2], struct error *err)
 {
         int highest = MONITOR_FD;
 
         for (size_t i = 0; i < ARRAY_SIZE(how->keep); i++)
                 highest = how->keep[i] > highest ? how->keep[i] : highest;
         highest = how->filter_fd > highest ? how->filter_fd : highest;
-        highest = state_dir > highest ? state_dir : highest;
+        for (int i = 0; i < 2; i++)
+                highest = state[i] > highest ? state[i] : highest;
         for (int fd = MONITOR_FD + 1; fd < highest; fd++) {
-                if (!is_kept(how, fd, state_dir))
+                if (!is_kept(how, fd, state))
                         close(fd);
         }
         int r = fd_close_range((unsigned int)highest + 1, ~0U);
         return r < 0 ? error_errno(err, -r, "close descriptors") : 0;
 }
 
-int broker_isolate(const struct isolation *how, int *state_dir, struct error *err)
+int broker_isolate(const struct isolation *how, int *state_dir, int *cache, struct error *err)
 {
-        _cleanup_close_ int state = -1;
+        _cleanup_close_ int state = -1, writer = -1;
         struct error hint = {};
 
         set_limits();
         int r = become(how, err);
         if (r >= 0)
                 r = root_change(how->state_path, err);
+        if (r >= 0 && how->state_path)
+                writer = cache_process_start(how->filter_fd, &hint);
+        if (r >= 0 && how->state_path && writer < 0)
+                log_info("nothing is cached: %s", hint.text);
         if (r >= 0)
                 r = drop_capabilities(err);
         if (r >= 0)
@@ -136,12 +142,13 @@ int broker_isolate(const struct isolation *how, int *state_dir, struct error *er
                 log_info("nothing is cached: %s", hint.text);
         if (landlock_confine(landlock_rules, ARRAY_SIZE(landlock_rules), true, &hint) < 0)
                 log_info("without Landlock: %s", hint.text);
-        r = close_descriptors(how, state, err);
+        r = close_descriptors(how, (const int[]){state, writer}, err);
         if (r >= 0)
                 r = filter_load(how->filter_fd, err);
         if (r < 0)
                 return r;
         close(how->filter_fd);
         *state_dir = take_fd(state);
+        *cache = take_fd(writer);
         return 0;
 }

@@ -9,12 +9,13 @@
 
 struct isolation {
         int filter_fd;          /* sealed memfd of struct sock_filter; is closed */
-        const char *state_path; /* directory to keep writable, or NULL */
+        const char *state_path; /* directory of the cache, or NULL */
         bool has_uid;
         uid_t uid;   /* uid and gid to become, in our user namespace */
         int keep[8]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
 };
 
-/* Must be called before any thread exists. *state_dir: the state directory, or -1. After an error,
- * which means that a required step failed, the caller must exit. */
-int broker_isolate(const struct isolation *how, int *state_dir, struct error *err);
+/* Must be called before any thread exists. *state_dir: the state directory, read-only, or -1; *cache: a
+ * socket of the process that writes there (cache-process.h), or -1. After an error, which means that a
+ * required step failed, the caller must exit. */
+int broker_isolate(const struct isolation *how, int *state_dir, int *cache, struct error *err);

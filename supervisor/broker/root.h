@@ -1,7 +1,7 @@
 /*
  * The broker's root: an empty read-only tmpfs with
  *
- *     /state              the state directory, writable
+ *     /state              the state directory, writable until cache_process_start()
  *     /etc                read-only, and so is the rest
  *     the directory that /etc/resolv.conf links to: a bind mount of the file would keep an old one
  *     CA certificates     where distributions keep them outside /etc

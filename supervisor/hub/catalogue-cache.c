@@ -12,12 +12,15 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/hub/cache-writer.h"
 
 enum {
         FORMAT = 1,     /* of the file; files of another format are ignored */
         ABANDONED = 60, /* seconds after which a temporary file is removed */
         NAME_SIZE = 32,
 };
+
+static int writer = -1; /* a socket of cache-writer.h, or none */
 
 static void file_name(char to[NAME_SIZE], uint64_t key, const char *suffix)
 {
@@ -146,8 +149,10 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_e
                          server, strerrordesc_np(-r));
                 return 0;
         }
-        /* The file is in use: its age counts from now. If that fails, it is only removed too early. */
-        futimens(fd, NULL);
+        if (writer >= 0)
+                cache_writer_touch(writer, key);
+        else
+                hub_cache_touch(dir, key);
         return 1;
 }
 
@@ -169,28 +174,54 @@ static int compose(struct buffer *b, uint64_t key, const struct hub_cache_entry 
         return r < 0 ? r : buffer_append(b, "]}\n", 3);
 }
 
-static int write_file(int dir, const char *name, const struct buffer *content)
+static int write_file(int dir, const char *name, const char *content, size_t n)
 {
         _cleanup_close_ int fd = openat(dir, name,
                                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
                 return -errno;
-        return fd_write_all(fd, buffer_bytes(content), content->length);
+        return fd_write_all(fd, content, n);
 }
 
-int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
+/* Bytes and number of the files other than this one. */
+static int measure(int dir, const char *except, uint64_t *bytes, size_t *files)
 {
-        _cleanup_buffer_ struct buffer content = BUFFER_INIT(HUB_CACHE_FILE_MAX);
-        char name[NAME_SIZE], temporary[NAME_SIZE];
+        int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *listing = again < 0 ? NULL : fdopendir(again);
+        struct stat about;
 
-        if (dir < 0)
-                return 0;
-        int r = compose(&content, key, entry);
-        if (r < 0)
-                return r;
+        if (!listing) {
+                close(again);
+                return -EIO;
+        }
+        *bytes = *files = 0;
+        for (struct dirent *entry; (entry = readdir(listing));) {
+                if (strcmp(entry->d_name, except) == 0 ||
+                    fstatat(dir, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) < 0 ||
+                    !S_ISREG(about.st_mode))
+                        continue;
+                *bytes += (uint64_t)about.st_size;
+                (*files)++;
+        }
+        closedir(listing);
+        return 0;
+}
+
+int hub_cache_store(int dir, uint64_t key, const char *content, size_t n)
+{
+        char name[NAME_SIZE], temporary[NAME_SIZE];
+        uint64_t bytes;
+        size_t files;
+
         file_name(name, key, "json");
         file_name(temporary, key, "new");
-        r = write_file(dir, temporary, &content);
+        int r = measure(dir, name, &bytes, &files);
+        if (r < 0)
+                return r;
+        if (files >= HUB_CACHE_FILES_MAX || n > HUB_CACHE_FILE_MAX ||
+            bytes + n > HUB_CACHE_BYTES_MAX)
+                return -ENOSPC;
+        r = write_file(dir, temporary, content, n);
         /* Another process is writing the same file, or was killed while doing so: then a later
          * hub_cache_open() removes the temporary file. */
         if (r == -EEXIST)
@@ -200,4 +231,30 @@ int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
         if (r < 0)
                 unlinkat(dir, temporary, 0);
         return r;
+}
+
+void hub_cache_touch(int dir, uint64_t key)
+{
+        char name[NAME_SIZE];
+
+        file_name(name, key, "json");
+        utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW);
+}
+
+void hub_cache_use_writer(int socket)
+{
+        writer = socket;
+}
+
+int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
+{
+        _cleanup_buffer_ struct buffer content = BUFFER_INIT(HUB_CACHE_FILE_MAX);
+
+        if (dir < 0)
+                return 0;
+        int r = compose(&content, key, entry);
+        if (r < 0)
+                return r;
+        return writer >= 0 ? cache_writer_send(writer, key, buffer_bytes(&content), content.length)
+                           : hub_cache_store(dir, key, buffer_bytes(&content), content.length);
 }

@@ -13,6 +13,7 @@
 enum {
         HUB_CACHE_FILE_MAX = 20 * 1024 * 1024,
         HUB_CACHE_FILES_MAX = 2048,
+        HUB_CACHE_BYTES_MAX = 256 * 1024 * 1024,
         HUB_CACHE_DAYS = 60, /* a file that was not used for so long is removed */
         HUB_INSTRUCTIONS_MAX = 16 * 1024,
 };
@@ -30,5 +31,13 @@ struct hub_cache_entry {
 /* Returns 1 with the entry, whose members the caller owns, or 0 when there is no valid file. */
 int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_entry *ret);
 
-/* Replaces the file by rename. Returns 0 or negative errno. */
+/* Replaces the file by rename, or has that done. Returns 0 or negative errno. */
 int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry);
+
+/* From now on another process writes (cache-writer.h); `socket` is borrowed for the life of this one. */
+void hub_cache_use_writer(int socket);
+
+/* The same from content, within the limits of the cache. -ENOSPC: there is no room for it. */
+int hub_cache_store(int dir, uint64_t key, const char *content, size_t n);
+/* The file is in use: its age counts from now. If that fails, it is only removed too early. */
+void hub_cache_touch(int dir, uint64_t key);

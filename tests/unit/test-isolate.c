@@ -5,7 +5,9 @@
 #include "supervisor/broker/isolate.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -18,7 +20,11 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "policy/seccomp/filter.h"
+#include "supervisor/hub/cache-writer.h"
+#include "supervisor/hub/catalogue-cache.h"
 #include "tests/unit/test.h"
+
+enum { ROOM_BYTES = 1024 * 1024, ROOM_FILES = 10 };
 
 static char state[] = "/tmp/cloister-isolate-XXXXXX";
 
@@ -106,6 +112,95 @@ static void check_before(void)
         check(access("/proc/self", F_OK) == 0);
 }
 
+/* Sends a file to the process that writes the cache. */
+static void send_file(int cache, uint64_t key, size_t n)
+{
+        _cleanup_free_ char *content = calloc(1, n);
+
+        check(content);
+        while (cache_writer_send(cache, key, content, n) == -EAGAIN)
+                usleep(1000);
+}
+
+static bool waited_for(int state_dir, const char *name)
+{
+        struct stat st;
+
+        for (int i = 0; i < 5000; i++) {
+                if (fstatat(state_dir, name, &st, 0) == 0)
+                        return true;
+                usleep(1000);
+        }
+        return false;
+}
+
+static bool has_size(int state_dir, const char *name, off_t size)
+{
+        struct stat st;
+
+        return fstatat(state_dir, name, &st, 0) == 0 && st.st_size == size;
+}
+
+/* The cache of a broker that has nearly filled it: sparse files. */
+static void fill_cache(void)
+{
+        char path[128];
+
+        snprintf(path, sizeof(path), "%s/catalogue", state);
+        check_eq_int(mkdir(path, 0700), 0);
+        for (int i = 0; i < HUB_CACHE_FILES_MAX - ROOM_FILES; i++) {
+                snprintf(path, sizeof(path), "%s/catalogue/ff%014x.json", state, i);
+                _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+                check(fd >= 0);
+                if (i == 0)
+                        check_eq_int(ftruncate(fd, HUB_CACHE_BYTES_MAX - ROOM_BYTES), 0);
+        }
+}
+
+static void measure(int state_dir, size_t *files, uint64_t *bytes)
+{
+        DIR *dir = fdopendir(openat(state_dir, "catalogue", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        struct stat st;
+
+        *files = *bytes = 0;
+        check(dir);
+        for (const struct dirent *entry; (entry = readdir(dir));) {
+                if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode)) {
+                        *bytes += (uint64_t)st.st_size;
+                        (*files)++;
+                }
+        }
+        closedir(dir);
+}
+
+/* A broken broker fills no disk: it cannot write there, and what writes for it has limits. */
+static void check_cache(int state_dir, int cache)
+{
+        size_t files;
+        uint64_t bytes;
+
+        check(!can_write("/state/file") && errno == EROFS);
+        check(!can_write("/state/catalogue/file"));
+        send_file(cache, 1, 10);
+        check(waited_for(state_dir, "catalogue/0000000000000001.json"));
+        /* Each is one too many: of bytes in a file, of bytes, of files. */
+        send_file(cache, 2, HUB_CACHE_FILE_MAX + 1);
+        send_file(cache, 3, ROOM_BYTES + 1);
+        send_file(cache, 4, ROOM_BYTES / 2);
+        for (uint64_t key = 5; key < 20; key++)
+                send_file(cache, key, 1);
+        send_file(cache, 1, 20);
+        check(waited_for(state_dir, "catalogue/0000000000000004.json"));
+        for (int i = 0; i < 5000 && !has_size(state_dir, "catalogue/0000000000000001.json", 20);
+             i++)
+                usleep(1000);
+        measure(state_dir, &files, &bytes);
+        check_eq_int(files, HUB_CACHE_FILES_MAX);
+        check(bytes > HUB_CACHE_BYTES_MAX - ROOM_BYTES && bytes <= HUB_CACHE_BYTES_MAX);
+        check(faccessat(state_dir, "catalogue/0000000000000003.json", F_OK, 0) < 0);
+        check(faccessat(state_dir, "catalogue/0000000000000002.json", F_OK, 0) < 0);
+}
+
 static void check_after(int state_dir, int kept, int closed)
 {
         char names[256], text[64];
@@ -118,9 +213,7 @@ static void check_after(int state_dir, int kept, int closed)
         check(access("/etc/passwd", R_OK) == 0);
         check(!can_write("/etc/cloister-isolate"));
         check(!can_write("/cloister-isolate"));
-        check(can_write("/state/file"));
-        check_eq_int(fstatat(state_dir, "file", &st, 0), 0);
-        check_eq_int(unlinkat(state_dir, "file", 0), 0);
+        check_eq_int(fstatat(state_dir, ".", &st, 0), 0);
 
         check(!can_make_unix_socket());
         check_eq_int(errno, EPERM);
@@ -146,12 +239,19 @@ static int isolated(int filter)
                 .keep = {kept, -1, -1, -1},
         };
         struct error err = {};
-        int state_dir = -1;
+        int state_dir = -1, cache = -1;
 
         check_before();
-        check_ok(broker_isolate(&how, &state_dir, &err));
+        check_ok(broker_isolate(&how, &state_dir, &cache, &err));
         check_after(state_dir, kept, closed);
+        check(cache >= 0);
+        check_cache(state_dir, cache);
         return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+        return remove(path);
 }
 
 /* In a child, because isolation cannot be undone. */
@@ -161,6 +261,7 @@ static void test_isolation(void)
         int status = -1;
 
         check(mkdtemp(state));
+        fill_cache();
         int filter = filter_compile(FILTER_BROKER, &err);
         check_ok(filter);
         pid_t pid = fork();
@@ -175,7 +276,7 @@ static void test_isolation(void)
                 _exit(WIFEXITED(inner) ? WEXITSTATUS(inner) : 1);
         }
         check_eq_int(waitpid(pid, &status, 0), pid);
-        rmdir(state);
+        nftw(state, remove_one, 16, FTW_DEPTH | FTW_PHYS);
         close(filter);
         if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIP) {
                 puts("no user namespaces here");

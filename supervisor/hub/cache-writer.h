@@ -1,0 +1,18 @@
+/*
+ * Who writes the files of the cache: a process of its own, because the broker parses untrusted bytes and
+ * must not be able to fill the disk. It gets the content of a file as a sealed memfd with the file's key.
+ * The cache has at most HUB_CACHE_FILES_MAX files of HUB_CACHE_FILE_MAX bytes, and HUB_CACHE_BYTES_MAX
+ * in total: what does not fit is not written.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Both return 0 or negative errno; -EAGAIN: the process does not keep up. */
+int cache_writer_send(int socket, uint64_t key, const void *content, size_t n);
+/* The file was used: its age counts from now. */
+int cache_writer_touch(int socket, uint64_t key);
+
+/* The process itself: serves until the socket's other end is closed. dir: the open cache. */
+void cache_writer_serve(int socket, int dir);
