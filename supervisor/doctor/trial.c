@@ -133,9 +133,9 @@ _Noreturn static void outer(struct trial *t, int go, int report)
         const int keep[] = {go, report};
         char byte;
 
-        child_close_all_but(keep, ARRAY_SIZE(keep));
         child_reset_signals();
         alarm(TRIAL_TIMEOUT_S);
+        child_close_all_but(keep, ARRAY_SIZE(keep));
         if (fd_read_full(go, &byte, 1) != 1 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
                 _exit(1);
         t->mount_namespace = code_of(unshare(CLONE_NEWNS));

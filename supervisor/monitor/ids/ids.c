@@ -82,9 +82,9 @@ _Noreturn static void trial_child(int go)
 {
         char byte;
 
-        child_close_all_but(&go, 1);
         child_reset_signals();
         alarm(TRIAL_SECONDS);
+        child_close_all_but(&go, 1);
         if (fd_read_full(go, &byte, 1) != 1)
                 _exit(ECANCELED);
         _exit(use_namespace());
