@@ -81,7 +81,7 @@ def state_files(home):
     found = set()
     for place in (os.path.join(home, ".local", "state", "cloister"), "/var/lib/cloister/state"):
         with contextlib.suppress(OSError):
-            found.update(os.path.join(place, name) for name in os.listdir(place) if not name.startswith("tools"))
+            found.update(os.path.join(place, name) for name in os.listdir(place) if name != "catalogue")
     return found
 
 

@@ -165,7 +165,7 @@ def slope(points):
 
 def figures(samples, unit):
     """Growth of each long-lived process over a phase, and of the kernel's counts; unit: what the phase made."""
-    kept = samples[max(1, len(samples) // 10):]
+    kept = samples[max(1, len(samples) // 10):] or samples
     quarter = max(1, len(kept) // 4)
     found, grown = {"made": kept[-1][unit] - kept[0][unit], "processes": {}, "kernel": {}}, []
     for role in sorted(set.intersection(*(set(s["processes"]) for s in kept))):
