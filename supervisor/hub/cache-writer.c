@@ -7,27 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "supervisor/hub/cache-request.h"
 #include "supervisor/hub/catalogue-cache.h"
-
-/* With one descriptor: the content; with none: the file was used. */
-struct record {
-        uint64_t key;
-};
-
-int cache_writer_send(int socket, uint64_t key, const void *content, size_t n)
-{
-        const struct record record = {key};
-
-        _cleanup_close_ int fd = fd_sealed("cache", content, n, NULL);
-        return fd < 0 ? fd : fd_send(socket, &record, sizeof(record), &fd, 1, MSG_DONTWAIT);
-}
-
-int cache_writer_touch(int socket, uint64_t key)
-{
-        const struct record record = {key};
-
-        return fd_send(socket, &record, sizeof(record), NULL, 0, MSG_DONTWAIT);
-}
 
 /* What it sends may be anything: a file that is too long or no file is not read. */
 static void take(int dir, uint64_t key, int fd)
@@ -46,17 +27,17 @@ static void take(int dir, uint64_t key, int fd)
 void cache_writer_serve(int socket, int dir)
 {
         for (;;) {
-                struct record record;
+                struct cache_request request;
                 int fd = -1;
                 size_t count = 1;
 
-                ssize_t n = fd_receive(socket, &record, sizeof(record), &fd, &count, NULL, 0);
+                ssize_t n = fd_receive(socket, &request, sizeof(request), &fd, &count, NULL, 0);
                 if (n == 0 || (n < 0 && n != -EPROTO))
                         return;
-                if (n == sizeof(record) && count == 1)
-                        take(dir, record.key, fd);
-                else if (n == sizeof(record))
-                        hub_cache_touch(dir, record.key);
+                if (n == sizeof(request) && count == 1)
+                        take(dir, request.key, fd);
+                else if (n == sizeof(request))
+                        hub_cache_touch(dir, request.key);
                 if (n > 0 && count == 1)
                         close(fd);
         }

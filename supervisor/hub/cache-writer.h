@@ -6,13 +6,5 @@
  */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-/* Both return 0 or negative errno; -EAGAIN: the process does not keep up. */
-int cache_writer_send(int socket, uint64_t key, const void *content, size_t n);
-/* The file was used: its age counts from now. */
-int cache_writer_touch(int socket, uint64_t key);
-
 /* The process itself: serves until the socket's other end is closed. dir: the open cache. */
 void cache_writer_serve(int socket, int dir);

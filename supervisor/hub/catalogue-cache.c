@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/hub/cache-writer.h"
+#include "supervisor/hub/cache-request.h"
 
 enum {
         FORMAT = 1,     /* of the file; files of another format are ignored */
@@ -20,7 +20,7 @@ enum {
         NAME_SIZE = 32,
 };
 
-static int writer = -1; /* a socket of cache-writer.h, or none */
+static int writer = -1; /* a socket of cache-request.h, or none */
 
 static void file_name(char to[NAME_SIZE], uint64_t key, const char *suffix)
 {
@@ -150,7 +150,7 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_e
                 return 0;
         }
         if (writer >= 0)
-                cache_writer_touch(writer, key);
+                cache_request_touch(writer, key);
         else
                 hub_cache_touch(dir, key);
         return 1;
@@ -255,6 +255,7 @@ int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
         int r = compose(&content, key, entry);
         if (r < 0)
                 return r;
-        return writer >= 0 ? cache_writer_send(writer, key, buffer_bytes(&content), content.length)
-                           : hub_cache_store(dir, key, buffer_bytes(&content), content.length);
+        return writer >= 0
+                       ? cache_request_store(writer, key, buffer_bytes(&content), content.length)
+                       : hub_cache_store(dir, key, buffer_bytes(&content), content.length);
 }

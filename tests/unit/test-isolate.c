@@ -20,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "policy/seccomp/filter.h"
-#include "supervisor/hub/cache-writer.h"
+#include "supervisor/hub/cache-request.h"
 #include "supervisor/hub/catalogue-cache.h"
 #include "tests/unit/test.h"
 
@@ -118,7 +118,7 @@ static void send_file(int cache, uint64_t key, size_t n)
         _cleanup_free_ char *content = calloc(1, n);
 
         check(content);
-        while (cache_writer_send(cache, key, content, n) == -EAGAIN)
+        while (cache_request_store(cache, key, content, n) == -EAGAIN)
                 usleep(1000);
 }
 
