@@ -28,7 +28,7 @@ enum {
         IDLE_LOOKS = 4,   /* a session without changes is looked at only every fourth time */
         IDLE_AFTER = 20,  /* looks */
         BUDGET_US = 1000, /* of one look */
-        EXACT_TIMEOUT_MS = 2000,
+        EXACT_TIMEOUT_MS = 5000,
         EXACT_AGAIN = 2, /* a process about to exec may have been counted twice */
         EXACT_AGAIN_US = 10000,
         EXACT_PAUSE = 4,    /* times the duration of the last exact figure */
@@ -131,7 +131,8 @@ static void ask_exact(struct watched *s, struct sandbox *sandbox,
                                              .run = run_exact,
                                              .argument = &asked};
         struct error error = {};
-        bool has_grown = s->bound > s->exact_bound + memory->max / GROWTH_PART;
+        /* The bound is above max here. */
+        bool has_grown = s->bound - memory->max / GROWTH_PART > s->exact_bound;
 
         if (s->task || (!has_grown && clock_ms() < s->next_exact_ms))
                 return;

@@ -204,6 +204,39 @@ print(json.dumps([host, limits()]))
             self.assertLess(sum(n for n, _ in taken), 1024)
         self.outside()
 
+    def test_descriptors_in_flight_all_at_once(self):
+        """Many processes send at the same moment, so that each may be checked before the others have sent."""
+        self.addCleanup(self.ok, "1", session=self.session, reset=True)
+        sent = self.value(TAKERS + """
+gate = os.pipe()
+results = os.pipe()
+def send():
+    some = array.array('i', [0] * 253)
+    pairs = [socket.socketpair() for _ in range(4)]
+    os.read(gate[0], 1)
+    n = 0
+    try:
+        for a, b in pairs:
+            a.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, some)])
+            n += 1
+    except OSError:
+        pass
+    os.write(results[1], bytes([n]))
+    time.sleep(60)
+for _ in range(60):
+    if os.fork() == 0:
+        send()
+os.write(gate[1], b'g' * 60)
+n = 0
+for _ in range(60):
+    n += os.read(results[0], 1)[0]
+n * 253
+""", timeout=30)
+        self.assertGreater(sent, 0)
+        if self.shares_uid():
+            self.assertLess(sent, 1024)
+        self.outside()
+
     def test_pipes(self):
         self.assertEqual(self.take("pipes")[0], 6)
         self.outside()

@@ -1,10 +1,12 @@
 """Classes 68 to 71, 82, 84 and 87: memory and files. Every attack is bounded, so that a limit that does not hold cannot harm the machine."""
 
+import json
 import os
 import tempfile
 import time
 
 import harness
+import rawmcp
 from resources import INSIDE, LIMIT, MIB, Case
 
 
@@ -190,6 +192,22 @@ for i in range(0, MOST, 32):
     taken(32 * sum(os.waitpid(pid, os.WNOHANG) == (0, 0) for pid in children if os.path.exists(f'/proc/{pid}')))
 time.sleep(3)
 """, ends=("oom",))
+
+    def test_very_many_processes(self):
+        """More than the monitor looks at itself: the control, which uses little, goes on; the same with memory does not."""
+        if self.is_counted():
+            self.skipTest("a control group counts")
+        config = os.path.join(self.class_dir, "many.json")
+        with open(config, "w", encoding="utf-8") as f:
+            json.dump({"mcpServers": {}, "limits": {"memory": f"{3 * LIMIT}M", "pids": 400}}, f)
+        server = rawmcp.RawServer("--config", config, *self.ARGUMENTS)
+        self.addCleanup(server.close)
+        server.initialize()
+        code = INSIDE + "for _ in range(200):\n    child(lambda: None)\ntime.sleep(0.5)\n"
+        self.assertEqual(server.cell(code, timeout=30)["status"], "ok")
+        cell = server.cell("children.clear()\n"
+                           "for _ in range(180):\n    child(lambda: children.append(bytearray(4 * MIB)))\ntime.sleep(5)", timeout=60)
+        self.assertEqual(cell["status"], "oom", cell)
 
     def test_memory_that_is_shared_is_counted_once(self):
         """The control: ten children of a process with a third of the limit, which all see it, are no attack."""

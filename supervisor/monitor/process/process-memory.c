@@ -28,7 +28,8 @@
 
 enum {
         TEXT_MAX = 4096,
-        PROCESSES_MAX = 4096, /* in one figure */
+        AT_ONCE_MAX = 160,     /* processes of which the monitor itself reads one file each */
+        PROCESSES_MAX = 65536, /* of the exact figure */
         PATH_SIZE = 64,
         ENTRIES_BYTES = 64, /* of the longest name, thread-self, and a little more */
         ENTRIES_PER_TABLE = 512,
@@ -160,8 +161,11 @@ uint64_t process_memory_bound(int proc)
         long pid;
 
         sysinfo(&machine);
-        for (int n = 0; n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0; n++)
+        for (int n = 0; (pid = cursor_next(&c)) > 0; n++) {
+                if (n == AT_ONCE_MAX)
+                        return UINT64_MAX;
                 sum += bound_of(proc, pid, machine.totalswap > 0);
+        }
         return sum;
 }
 

@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* At least what is used, in bytes, in some microseconds a process: a page that several processes
- * share counts for each. proc: a directory descriptor. 0 if it cannot be read. */
+/* At least what is used, in bytes: a page that several processes share counts for each. Takes less
+ * than a millisecond: UINT64_MAX where there are too many processes for that. proc: a directory
+ * descriptor. 0 if it cannot be read. */
 uint64_t process_memory_bound(int proc);
 
 /* A page that n processes share counts 1/n for each. Takes milliseconds: for a child. A vfork()ed
