@@ -126,6 +126,15 @@ class NoSandbox(harness.Case):
                 self.assertIn("systempaths=unconfined", report["command"])
                 self.assertNotIn("seccomp=", report["command"])
 
+    def test_the_doctor_starts_no_server(self):
+        """The control: `run` with the same config does."""
+        mark = self.path("started")
+        config = self.config({"one": {"command": "/usr/bin/touch", "args": [mark]}})
+        self.assertEqual(self.run_cloister("doctor", "--config", config).returncode, 0)
+        self.assertFalse(os.path.exists(mark))
+        self.run_cloister("run", "--config", config, "-c", "_discover()")
+        self.assertTrue(harness.wait_until(lambda: os.path.exists(mark)))
+
     def test_mcp(self):
         """It ends at its start where the broker cannot be isolated, else at the end of its input."""
         ended = subprocess.run([harness.CLOISTER, "mcp"], env=harness.environment(), preexec_fn=outer_filter.refuse("pivot_root"),
