@@ -77,7 +77,8 @@ class Injection(harness.Case):
         try:
             out, err = process.communicate(timeout=DEADLINE)
         except subprocess.TimeoutExpired:
-            alive = harness.descendants(process.pid)
+            alive = {**self.residue.left().get("processes", {}), **harness.descendants(process.pid)}
+            alive.pop(process.pid, None)
             for pid in alive:
                 os.kill(pid, 9)
             process.kill()
