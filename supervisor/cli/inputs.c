@@ -79,6 +79,10 @@ static int copy_file(const struct input *input, int to, uint64_t *total, struct 
         if (S_ISDIR(st.st_mode))
                 return error_set(err, EISDIR, "--in %s: is a directory; name its files",
                                  input->path);
+        /* Before it is copied into memory. */
+        if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > FILE_STREAM_BYTES_MAX - *total)
+                return error_set(err, EFBIG, "--in %s: more than %llu GiB", input->path,
+                                 FILE_STREAM_BYTES_MAX >> 30);
         int r = write_record(to, FILE_STREAM_FILE, input->name, strlen(input->name));
         if (r < 0)
                 return error_errno(err, -r, "--in %s", input->path);

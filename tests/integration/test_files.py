@@ -291,10 +291,13 @@ time.sleep(0.1)
 
     def test_mistakes(self):
         self.write("file", "")
+        self.write("sparse", "")
+        os.truncate(self.path("sparse"), 1 << 40)
         for args, why in (
             (["--in", "none"], b"--in none: No such file"),
             (["--in", self.dir], b"is a directory"),
             (["--in", "file=../x"], b"cannot be a name below /workspace"),
+            (["--in", "sparse"], b"--in sparse: more than 4 GiB"),
             (["--out", "none/deep"], b"--out none/deep: No such file"),
             (["--out", "file"], b"--out file: Not a directory"),
         ):
