@@ -14,8 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-/* A process with many mappings takes milliseconds to measure: at most so many are. */
-enum { NAME_SIZE = 17, LIST_SIZE = 64 * 1024, MEASURED_MAX = 32 };
+enum { NAME_SIZE = 17, LIST_SIZE = 64 * 1024 };
 
 /* A file of a process into text (NUL-terminated, cut). Returns its length or negative errno. */
 static ssize_t read_file(pid_t pid, const char *name, char *text, size_t size)
@@ -85,26 +84,17 @@ int family_check(pid_t stub, pid_t template, struct error *err)
 
 /* ---- what it uses ---- */
 
-static uint64_t resident(pid_t pid)
+/* Resident pages but those of files. Unlike smaps_rollup, reading this never waits for a lock that the
+ * process may hold. */
+static uint64_t anonymous(pid_t pid)
 {
         char text[128];
-        uint64_t pages = 0;
+        uint64_t pages = 0, of_files = 0;
 
         if (read_file(pid, "statm", text, sizeof(text)) <= 0 ||
-            sscanf(text, "%*s %" SCNu64, &pages) != 1)
+            sscanf(text, "%*s %" SCNu64 " %" SCNu64, &pages, &of_files) != 2 || pages < of_files)
                 return 0;
-        return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static uint64_t proportional(pid_t pid)
-{
-        char text[2048];
-        uint64_t kib = 0;
-
-        if (read_file(pid, "smaps_rollup", text, sizeof(text)) <= 0)
-                return 0;
-        const char *line = strstr(text, "\nPss:");
-        return line && sscanf(line, "\nPss: %" SCNu64, &kib) == 1 ? kib * 1024 : 0;
+        return (pages - of_files) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 struct walk {
@@ -142,8 +132,7 @@ static void add_children_of_all(struct walk *w, pid_t pid)
         closedir(threads);
 }
 
-void family_measure(pid_t stub, pid_t template, uint64_t enough, uint32_t most,
-                    struct family_usage *ret)
+void family_measure(pid_t stub, pid_t template, uint32_t most, struct family_usage *ret)
 {
         struct walk w = {.most = most + 1};
         uint64_t memory = 0;
@@ -156,13 +145,7 @@ void family_measure(pid_t stub, pid_t template, uint64_t enough, uint32_t most,
                 add_children(&w, stub, stub);
                 for (uint32_t i = 0; i < w.n; i++) {
                         add_children_of_all(&w, w.pids[i]);
-                        memory += resident(w.pids[i]);
-                }
-                /* Shared pages were counted more than once: only then is it worth the walk. */
-                if (memory > enough && w.n <= MEASURED_MAX) {
-                        memory = 0;
-                        for (uint32_t i = 0; i < w.n; i++)
-                                memory += proportional(w.pids[i]);
+                        memory += anonymous(w.pids[i]);
                 }
                 *ret = (struct family_usage){.memory = memory, .processes = w.n + w.n_threads};
         }

@@ -11,8 +11,7 @@
 #include "base/error.h"
 
 struct family_usage {
-        uint64_t memory; /* bytes: an upper bound, exact (proportional set sizes) where the bound is
-                             * above `enough` and the processes are few */
+        uint64_t memory;    /* bytes, at most: a page that processes share counts for each */
         uint32_t processes; /* and further threads */
 };
 
@@ -21,5 +20,4 @@ struct family_usage {
 int family_check(pid_t stub, pid_t template, struct error *err);
 
 /* What the template and all that it has forked use. Processes beyond `most` are not counted. */
-void family_measure(pid_t stub, pid_t template, uint64_t enough, uint32_t most,
-                    struct family_usage *ret);
+void family_measure(pid_t stub, pid_t template, uint32_t most, struct family_usage *ret);

@@ -69,6 +69,7 @@ enum { START_SECONDS = 60, SESSION_SECONDS = 10, LINE_MAX_LENGTH = 1024 };
 enum {
         MEASURE_START_MS = 20, /* without a control group: between two measurements */
         MEASURE_MS = 1000,
+        OVER_MAX = 3,         /* measurements: a process about to exec counts twice */
         MEASURE_SHARE = 10,   /* measuring takes at most this part of the time */
         PIDS_MIN = 16,        /* for the start of a template */
         CPU_MIN_MILLI = 1000, /* it makes the sessions of all */
@@ -96,7 +97,8 @@ struct template
         struct template_messages *messages;
         struct limits limits;
         struct event *readable, *deadline;
-        struct event *measure;                /* without a control group */
+        struct event *measure; /* without a control group */
+        unsigned n_over;       /* measurements above the memory limit, one after the other */
         struct waiting line[LINE_MAX_LENGTH]; /* the first is being made */
         size_t n_line;
         struct error error;
@@ -223,10 +225,11 @@ static void on_measure(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        family_measure(stub_pid(t->stub), t->pid, t->limits.memory, t->limits.pids, &usage);
+        family_measure(stub_pid(t->stub), t->pid, t->limits.pids, &usage);
+        t->n_over = usage.memory > t->limits.memory ? t->n_over + 1 : 0;
         if (usage.processes > t->limits.pids)
                 r = refuse_processes(t);
-        else if (usage.memory > t->limits.memory)
+        else if (t->n_over >= OVER_MAX)
                 r = refuse_memory(t);
         else if (t->state == TEMPLATE_IDLE)
                 r = check_family(t);
