@@ -25,7 +25,7 @@ class Floods(Case):
             slowest = max(slowest, time.monotonic() - start)
         cell = pending.result(60)["structuredContent"]
         # A bound for what would be a stall: test_spin.py measures.
-        self.assertLess(slowest, 2 * harness.AT_ONCE + 1)
+        self.assertLess(slowest, harness.PATIENCE / 4)
         return cell
 
     def memory(self):
@@ -97,7 +97,7 @@ except OSError as e:
         self.ok(INSIDE + "for _ in range(100):\n    child(lambda: None)", timeout=30)
         start = time.monotonic()
         self.ok("1", reset=True)
-        self.assertLess(time.monotonic() - start, 2 * harness.SLOW)
+        self.assertLess(time.monotonic() - start, harness.PATIENCE / 4)
 
     def test_priorities(self):
         """77."""
@@ -160,7 +160,7 @@ while time.monotonic() < end:
     os.write(1, line)
 """)
         self.assertEqual(cell["status"], "ok", cell)
-        self.assertGreater(cell["truncated"]["stdout_bytes"], 10 * MIB)
+        self.assertGreater(cell["truncated"]["stdout_bytes"], MIB)
         self.assertLess(self.memory() - before, 32 * harness.SANITIZED)
 
     def test_timers_and_signals(self):

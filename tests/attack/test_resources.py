@@ -295,7 +295,7 @@ while time.monotonic() < end:
 """, session=self.session)
         busy = max(synced() for _ in range(5))
         self.assertEqual(pending.result(30)["structuredContent"]["status"], "ok")
-        self.assertLess(busy, idle * 10 + 0.25)
+        self.assertLess(busy, idle * 10 + harness.AT_ONCE)
 
     def test_sync(self):
         """87."""
