@@ -26,7 +26,7 @@ def ptrace(request, pid):
         raise OSError(ctypes.get_errno(), "ptrace")
 
 ATTEMPTS = {
-    "memory": lambda pid: open("/proc/%s/mem" % pid, "r+b", 0).close(),
+    "memory": lambda pid: open("/proc/%s/mem" % pid, "rb", 0).close(),
     "descriptors": lambda pid: os.listdir("/proc/%s/fd" % pid),
     "attach": lambda pid: ptrace(16, pid),
     "seize": lambda pid: ptrace(0x4206, pid),
