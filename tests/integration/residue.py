@@ -99,8 +99,6 @@ class Residue(harness.Residue):
 
     def left(self):
         left = super().left()
-        # Of the comparison with other sandboxes, which may run at the same time.
-        left["files"] = {path for path in left.get("files", ()) if not os.path.basename(path).startswith("cloister-peers-")}
         left = {kind: what for kind, what in left.items() if what}
         left.update({kind: new for kind, now in self.look().items() if (new := now - self.more[kind])})
         return left

@@ -26,7 +26,7 @@
 
 enum { ROOM_BYTES = 1024 * 1024, ROOM_FILES = 10 };
 
-static char state[] = "/tmp/cloister-isolate-XXXXXX";
+static char state[] = "/tmp/cloister-test-isolate-XXXXXX";
 
 static void write_file(const char *path, const char *text)
 {
@@ -107,8 +107,8 @@ static void check_before(void)
 {
         check(can_make_unix_socket());
         check(can_exec());
-        check(can_write("/tmp/cloister-isolate-control"));
-        check_eq_int(unlink("/tmp/cloister-isolate-control"), 0);
+        check(can_write("/tmp/cloister-test-isolate-control"));
+        check_eq_int(unlink("/tmp/cloister-test-isolate-control"), 0);
         check(access("/proc/self", F_OK) == 0);
 }
 
