@@ -24,6 +24,8 @@ class HostileBroker(harness.Case):
         os.mkdir(self.bin)
         for name in NAMES:
             shutil.copy2(os.path.join(harness.BUILD, name), self.bin)
+        # Where they look for a library that the system does not have.
+        os.symlink(os.path.join(harness.BUILD, "deps"), os.path.join(self.bin, "deps"))
         shutil.copy2(os.path.join(harness.HERE, "hostile-broker.py"), os.path.join(self.bin, "cloister-broker"))
         os.chmod(os.path.join(self.bin, "cloister-broker"), 0o755)
         os.chmod(self.dir, 0o755)

@@ -124,7 +124,7 @@ for attempt in range(50):
     thread.start()
     first = asyncio.ensure_future(tools["echo"](v=1))
     await asyncio.sleep(0)
-    second = asyncio.ensure_future(tools["echo"](v="y" * 20000000))
+    second = asyncio.ensure_future(tools["echo"](v="y" * 17_000_000))
     r = []
     for call in first, second:
         try:
