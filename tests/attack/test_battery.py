@@ -77,7 +77,7 @@ class Mutations(harness.Case):
             if name.startswith("cloister-") and os.path.isfile(f"{harness.BUILD}/{name}"):
                 os.symlink(f"{harness.BUILD}/{name}", f"{folder}/{name}")
         os.unlink(f"{folder}/cloister-doctor")
-        shutil.copy2(f"{harness.BUILD}/cloister-doctor", folder)
+        harness.copy_programs(folder, "cloister-doctor")
         with open(f"{folder}/cloister", "w", encoding="utf-8") as f:
             f.write(f"#!/bin/sh\n[ \"$1\" = run ] || exit 9\n{change}\n")
         os.chmod(f"{folder}/cloister", 0o755)
@@ -159,7 +159,7 @@ class Attest(harness.Case):
         """What `cloister mcp --attest` says, with this doctor beside it."""
         folder = self.path("programs")
         os.makedirs(folder)
-        shutil.copy2(harness.CLOISTER, folder)
+        harness.copy_programs(folder, "cloister")
         with open(f"{folder}/cloister-doctor", "w", encoding="utf-8") as f:
             f.write(f"#!/bin/sh\n{doctor}\n")
         os.chmod(f"{folder}/cloister-doctor", 0o755)

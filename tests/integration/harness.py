@@ -246,6 +246,14 @@ class Case(unittest.TestCase):
 # ---- upstream servers ---------------------------------------------------------------------------------------
 
 
+def copy_programs(folder, *names):
+    """Copies of programs that find what they need; whoever copies them puts others beside them."""
+    for name in names:
+        shutil.copy2(os.path.join(BUILD, name), folder)
+    # Where they look for a library that the system does not have.
+    os.symlink(os.path.join(BUILD, "deps"), os.path.join(folder, "deps"))
+
+
 def fixture(*args, **rest):
     """The config of fixture-server.py, which misbehaves as its arguments say."""
     return {"command": PYTHON, "args": [FIXTURE, *args], **rest}

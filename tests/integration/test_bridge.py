@@ -282,7 +282,7 @@ for i in range(40):
         r["errors"].append(what.decode())
 fd = r["memfds"][0]
 r["content"] = os.pread(fd, 90, 0).decode()
-r["attempts"] = [attempt(os.write, fd, b"x"), attempt(os.ftruncate, fd, 1 << 30), attempt(mmap.mmap, fd, 4096),
+r["attempts"] = [attempt(os.write, fd, b"x"), attempt(os.ftruncate, fd, 1 << 23), attempt(mmap.mmap, fd, 4096),
                  attempt(fcntl.fcntl, fd, 1033, 2), attempt(os.open, "/proc/self/fd/%d" % fd, os.O_RDWR)]
 r["memfds"] = len(r["memfds"])
 r"""

@@ -22,10 +22,7 @@ class HostileBroker(harness.Case):
         self.addCleanup(lambda: self.assertEqual(self.more.settle(), {}, "left behind"))
         self.bin = self.path("bin")
         os.mkdir(self.bin)
-        for name in NAMES:
-            shutil.copy2(os.path.join(harness.BUILD, name), self.bin)
-        # Where they look for a library that the system does not have.
-        os.symlink(os.path.join(harness.BUILD, "deps"), os.path.join(self.bin, "deps"))
+        harness.copy_programs(self.bin, *NAMES)
         shutil.copy2(os.path.join(harness.HERE, "hostile-broker.py"), os.path.join(self.bin, "cloister-broker"))
         os.chmod(os.path.join(self.bin, "cloister-broker"), 0o755)
         os.chmod(self.dir, 0o755)
