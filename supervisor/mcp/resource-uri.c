@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/file-path.h"
 #include "supervisor/session/session-name.h"
 
 static const char prefix[] = "cloister://sessions/";
@@ -69,31 +69,6 @@ static int hex(char c)
         return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool path_is_safe(const char *path, size_t n)
-{
-        for (size_t begin = 0; begin <= n;) {
-                const char *slash = memchr(path + begin, '/', n - begin);
-                size_t length = slash ? (size_t)(slash - path) - begin : n - begin;
-
-                if (length == 0 || (length == 1 && path[begin] == '.') ||
-                    (length == 2 && memcmp(path + begin, "..", 2) == 0))
-                        return false;
-                begin += length + 1;
-        }
-        return true;
-}
-
-static bool is_utf8(const char *text, size_t n)
-{
-        for (size_t i = 0; i < n;) {
-                int length = utf8_next((const unsigned char *)text + i, n - i);
-                if (length <= 0)
-                        return false;
-                i += (size_t)length;
-        }
-        return true;
-}
-
 /* Up to '?' or the end. */
 static bool take_path(struct rest *rest, char *path)
 {
@@ -105,15 +80,14 @@ static bool take_path(struct rest *rest, char *path)
                 int low = high >= 0 ? hex(rest->at[2]) : -1;
                 char c = used == 3 ? (char)(high * 16 + low) : *rest->at;
 
-                if ((used == 3 && low < 0) || (unsigned char)c < 0x20 || c == 0x7f ||
-                    n == RESOURCE_PATH_MAX)
+                if ((used == 3 && low < 0) || n == RESOURCE_PATH_MAX)
                         return false;
                 path[n++] = c;
                 rest->at += used;
                 rest->n -= used;
         }
         path[n] = '\0';
-        return path_is_safe(path, n) && is_utf8(path, n);
+        return file_path_valid(path, n);
 }
 
 static bool take_output(struct rest *rest, struct resource_uri *ret)
