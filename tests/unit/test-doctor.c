@@ -249,7 +249,8 @@ static void test_usable(void)
         doctor_add(&doctor, "c", DOCTOR_MISSING, false, NULL, "absent");
         check(doctor_usable(&doctor));
         check_eq_str(doctor.items[0].fix, "");
-        doctor_add(&doctor, "d", DOCTOR_MISSING, true, "do this", "absent \"%s\"", "x\033[2J\302\2332J");
+        doctor_add(&doctor, "d", DOCTOR_MISSING, true, "do this", "absent \"%s\"",
+                   "x\033[2J\302\2332J");
         check(!doctor_usable(&doctor));
 }
 
