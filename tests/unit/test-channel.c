@@ -411,8 +411,8 @@ static void test_many_values(void)
         char *text = malloc(N);
 
         check(text);
-        for (size_t i = 0; i < N; i += 2)
-                memcpy(text + i, "0,", 2);
+        for (size_t i = 0; i < N; i++)
+                text[i] = i % 2 == 0 ? '0' : ',';
         text[0] = '[';
         open_rig(&r);
         send_header(&r, FRAME_CALL, N);

@@ -235,8 +235,8 @@ static void test_no_message(void)
         struct rig r;
 
         open_rig(&r);
-        for (size_t i = 0; i < N; i += 2)
-                memcpy(text + i, "0,", 2);
+        for (size_t i = 0; i < N; i++)
+                text[i] = i % 2 == 0 ? '0' : ',';
         text[0] = '[';
         check_eq_int(put(&r, text, N), N);
         put(&r, "\n", 1);
