@@ -240,8 +240,8 @@ static int append_status(const struct cell_outcome *o, const struct buffer *noti
                                   (unsigned long long)o->calls_total, pending);
         const char *text = buffer_bytes(notice);
         for (size_t at = 0; at < notice->length && r >= 0;) {
-                size_t n = strcspn(text + at, "\n");
-                n = n < notice->length - at ? n : notice->length - at;
+                const char *end = memchr(text + at, '\n', notice->length - at);
+                size_t n = end ? (size_t)(end - text) - at : notice->length - at;
                 r = append(to, "; ");
                 if (r >= 0)
                         r = buffer_append(to, text + at, n);
