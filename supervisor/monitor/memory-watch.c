@@ -24,12 +24,12 @@
 
 enum {
         ACTIVE_MS = 20,
-        QUIET_MS = 50,    /* between looks at any */
-        IDLE_LOOKS = 4,   /* a session without changes is looked at only every fourth time */
-        IDLE_AFTER = 20,  /* looks */
-        BUDGET_US = 1000, /* of one look */
-        EXACT_TIMEOUT_MS = 5000,
-        EXACT_AGAIN = 2, /* a process about to exec may have been counted twice */
+        QUIET_MS = 50,           /* between looks at any */
+        IDLE_LOOKS = 4,          /* a session without changes is looked at only every fourth time */
+        IDLE_AFTER = 20,         /* looks */
+        BUDGET_US = 1000,        /* of one look */
+        EXACT_TIMEOUT_MS = 2000, /* the session grows meanwhile */
+        EXACT_AGAIN = 2,         /* a process about to exec may have been counted twice */
         EXACT_AGAIN_US = 10000,
         EXACT_PAUSE = 4,    /* times the duration of the last exact figure */
         SOCKETS_MAX = 1024, /* each with a buffer of 208 KiB, or 416 KiB if it asks */
