@@ -43,6 +43,14 @@ size_t pool_size_wanted(const struct pool_size *size, const struct config_pool *
         return need < limits->max ? need : limits->max;
 }
 
+void pool_size_note_first(struct pool_size *size, uint64_t now)
+{
+        if (size->first_us > 0)
+                return;
+        size->first_us = now;
+        size->not_before_us = now + POOL_EARLY_MS * 1000;
+}
+
 void pool_size_note_death(struct pool_size *size, uint64_t now, uint64_t lived_us)
 {
         uint64_t ms = POOL_SIZE_AGAIN_MS;

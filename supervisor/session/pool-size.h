@@ -18,6 +18,7 @@ enum {
         POOL_SIZE_AGAIN_MS =
                 250, /* delay after the death of a spare, doubled with each one in a row */
         POOL_SIZE_AGAIN_MAX_MS = 64000,
+        POOL_EARLY_MS = 250, /* after a profile's first sandbox, no further one is requested */
         POOL_SIZE_LONG_LIFE_US = 60000000, /* a spare that lived longer begins a new row */
 };
 
@@ -38,5 +39,7 @@ void pool_size_note(struct pool_size *size, uint64_t now_us, double make_us);
 /* Ends a period. Returns whether a session took a sandbox in it or in the one before. */
 bool pool_size_end_period(struct pool_size *size, uint64_t now_us, double make_us);
 size_t pool_size_wanted(const struct pool_size *size, const struct config_pool *limits);
+/* A sandbox of the profile is there; only the first one counts. */
+void pool_size_note_first(struct pool_size *size, uint64_t now_us);
 /* A spare has died after it had lived for lived_us. */
 void pool_size_note_death(struct pool_size *size, uint64_t now_us, uint64_t lived_us);

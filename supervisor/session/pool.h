@@ -33,8 +33,7 @@ struct pool;
 enum {
         POOL_QUIET_MS = 5, /* a sandbox is requested when no cell has started or ended for this … */
         POOL_PATIENCE_MS = 100, /* … but the request is delayed no longer than this */
-        POOL_FIRST_MS = 60,  /* after pool_expect(), so that the client's first requests go first */
-        POOL_EARLY_MS = 250, /* after a profile's first sandbox, no further one is requested */
+        POOL_FIRST_MS = 60, /* after pool_expect(), so that the client's first requests go first */
         POOL_PERIOD_MS = 60000, /* the number of spares follows the last two periods */
 };
 
