@@ -45,9 +45,9 @@ def number(call):
     return found
 
 
-def outside(code):
+def outside(code, *, prefix=("unshare", "--user")):
     """The value of code in a user namespace of its own, without a filter."""
-    done = subprocess.run(["unshare", "--user", harness.PYTHON, "-c", f"{PROBE}{code}\nprint(json.dumps(value))"], capture_output=True,
+    done = subprocess.run([*prefix, harness.PYTHON, "-c", f"{PROBE}{code}\nprint(json.dumps(value))"], capture_output=True,
                           timeout=60, check=True)
     return json.loads(done.stdout)
 
@@ -100,8 +100,17 @@ value = {{kind: in_child(join, kind) for kind in {kinds} if os.path.exists(f"/pr
         self.assertFalse(self.value("import os; os.path.exists('/dev/userfaultfd')"))
 
     def test_bpf_and_perf(self):
-        """48 and 49."""
-        self.check_refused({"bpf": ("bpf", 0, 0, 8192), "perf_event_open": ("perf_event_open", 0, 0, 0, 0, 0xFFFF)}, errno.EPERM)
+        """48 and 49. Where the kernel keeps bpf() from all but root, only root has a control: the host's own."""
+        self.check_refused({"perf_event_open": ("perf_event_open", 0, 0, 0, 0, 0xFFFF)}, errno.EPERM)
+        bpf = ("bpf", 0, 0, 8192)
+        with open("/proc/sys/kernel/unprivileged_bpf_disabled", encoding="ascii") as f:
+            reserved = f.read() != "0\n"
+        if not reserved:
+            self.check_refused({"bpf": bpf}, errno.EPERM)
+        else:
+            self.assertEqual(self.calls({"bpf": bpf})["bpf"][0], errno.EPERM)
+            if harness.ROOT:
+                self.assertEqual(outside(f"value = errno_of({number('bpf')}, 0, 0, 8192)", prefix=()), errno.E2BIG)
 
     def test_what_only_root_may(self):
         """50. The kernel refuses them without a capability, too: which answer is the filter's, the policy's table says."""

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -150,10 +151,10 @@ class Store(StoreCase):
 
 class Groups(rawmcp.ServerCase):
     def test_no_other_user_locks_a_control_group(self):
-        """41. The control is the directory above, which every user can open."""
+        """41. The control is the directory above, which every user can open: with version 2 systemd's scope, which nobody locks."""
         self.ok("1")
-        name = f"cloister-{self.server.process.pid}-"
-        groups = [os.path.join(at, group) for at, below, _ in os.walk("/sys/fs/cgroup") for group in below if group.startswith(name)]
+        name = re.compile(f"cloister-{self.server.process.pid}-[0-9]+")
+        groups = [os.path.join(at, group) for at, below, _ in os.walk("/sys/fs/cgroup") for group in below if name.fullmatch(group)]
         if not groups or not harness.ROOT:
             self.skipTest("no control group, or no other user")
         parents = [os.path.dirname(group) for group in groups]
@@ -425,7 +426,7 @@ with open("/workspace/out/inodes", "w") as f:
     f.write("\\n".join(f"{d} {i}" for d, i in sorted(found)))
 len(found)
 """
-        self.assertGreater(self.value(code), 2000)
+        self.assertGreater(self.value(code), 1000)
         blob = self.server.ask("resources/read", {"uri": f"cloister://sessions/{self.session}/files/inodes"})["contents"][0]
         data = blob["text"] if "text" in blob else base64.b64decode(blob["blob"]).decode()
         inside = {tuple(map(int, line.split())) for line in data.splitlines()}
@@ -475,7 +476,7 @@ ids = subprocess.run(["/workspace/sh", "-p", "-c", "grep -E '^(Uid|Gid|CapEff)' 
         code = REFUSED + f"""
 n = {numbers!r}
 calls = {{name: call(n[name], *arguments) for name, arguments in (
-    ("open_by_handle_at", (-1, 0, 0)), ("fsopen", (b"overlay", 0)), ("mount", (b"none", b"/tmp", b"cgroup2", 0, 0)),
+    ("open_by_handle_at", (-1, 0, 0)), ("fsopen", (b"tmpfs", 0)), ("mount", (b"none", b"/tmp", b"cgroup2", 0, 0)),
     ("mount_setattr", (-1, b"", 0x1000, 0, 0)))}}
 paths = {{path: attempt(open, path, "rb") for path in (
     "/proc/kcore", "/proc/kallsyms", "/proc/keys", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/kernel/modprobe",
@@ -494,7 +495,10 @@ nodes = [attempt(os.mknod, "/workspace/node", stat.S_IFCHR | 0o666, os.makedev(1
         done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", harness.PYTHON, "-c", f"{code.rsplit('paths = ', 1)[0]}\nprint(calls)"],
                               capture_output=True, text=True, timeout=60, check=True)
         self.assertIn("'fsopen': 'done'", done.stdout)
-        self.assertIn("'open_by_handle_at': 'EFAULT'", done.stdout.replace("EBADF", "EFAULT"))
+        # Before Linux 6.11 this call asks for a privilege of the host's first, so that only root has this control.
+        done = subprocess.run([harness.PYTHON, "-c", f"{REFUSED}\nprint(call({numbers['open_by_handle_at']}, -1, 0, 0))"],
+                              capture_output=True, text=True, timeout=60, check=True)
+        self.assertIn(done.stdout.strip(), ("EFAULT", "EBADF") if harness.ROOT else ("EFAULT", "EBADF", "EPERM"))
 
     def test_programs_run_from_writable_places(self):
         """44 is not promised: code maps what it likes. What such a program may do is what the interpreter may."""

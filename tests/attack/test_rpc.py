@@ -299,7 +299,7 @@ class Trust(rawmcp.ServerCase):
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         for folder in ("base", "policy", "rpc", "rootfs", "supervisor", "sandbox-init/init", "sandbox-init/setup"):
             done = subprocess.run(["grep", "-rlE", r"\b(pickle|marshal|shelve|PyMarshal_Read)", os.path.join(root, folder)], capture_output=True, text=True, check=False)
-            self.assertEqual(done.stdout, "", folder)
+            self.assertEqual((done.stdout, done.returncode), ("", 1), folder)  # 2: there is no such folder
 
 
 if __name__ == "__main__":

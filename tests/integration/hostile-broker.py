@@ -238,7 +238,7 @@ def raw(data):
 
 
 def with_descriptors():
-    """A descriptor with each message: the monitor gets none of them."""
+    """Descriptors with each message. The kernel refuses to send them; before Linux 6.16 the monitor closes them and kills the broker."""
     fds = array.array("i", [os.open("/dev/null", os.O_RDONLY)] * 16)
     refused = 0
     for _ in range(200):
