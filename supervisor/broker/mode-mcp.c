@@ -1,5 +1,7 @@
 /* `cloister mcp`: the MCP server on standard input and output. */
 #include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
+#include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/server.h"
 
 enum {
@@ -19,9 +22,12 @@ enum {
 };
 
 struct mode_mcp {
+        struct broker *broker;
+        struct mcp_sink sink; /* standard output */
         struct writer out;
         struct reader in;
         struct mcp_server *server;
+        struct mcp_peer *peer;
         char *attestation; /* or NULL */
         size_t attestation_length;
 };
@@ -34,29 +40,32 @@ static void balance(struct broker *broker)
         reader_pause(&mode->in, writer_is_full(&mode->out));
 }
 
-static void send_bytes(void *data, const char *bytes, size_t n)
+static struct mode_mcp *mode_of(const struct mcp_sink *sink)
 {
-        struct broker *broker = data;
-        struct mode_mcp *mode = broker->data;
-
-        writer_write(&mode->out, bytes, n);
-        balance(broker);
+        return (struct mode_mcp *)((char *)(uintptr_t)sink - offsetof(struct mode_mcp, sink));
 }
 
-static bool is_congested(void *data)
+static void send_message(struct mcp_sink *sink, const struct mcp_message *message)
 {
-        struct broker *broker = data;
-        struct mode_mcp *mode = broker->data;
+        struct mode_mcp *mode = mode_of(sink);
 
-        return writer_is_full(&mode->out);
+        writer_write(&mode->out, message->bytes, message->n);
+        balance(mode->broker);
 }
+
+static bool is_congested(const struct mcp_sink *sink)
+{
+        return writer_is_full(&mode_of(sink)->out);
+}
+
+static const struct mcp_sink_calls sink_calls = {.send = send_message, .congested = is_congested};
 
 static void on_line(void *data, const char *line, size_t n)
 {
         struct broker *broker = data;
         struct mode_mcp *mode = broker->data;
 
-        mcp_server_line(mode->server, line, n);
+        mcp_peer_line(mode->peer, &mode->sink, line, n);
 }
 
 static void on_parsed(void *data, struct large_line *line)
@@ -64,7 +73,7 @@ static void on_parsed(void *data, struct large_line *line)
         struct broker *broker = data;
         struct mode_mcp *mode = broker->data;
 
-        mcp_server_parsed(mode->server, &line->message, line->r, &line->err);
+        mcp_peer_parsed(mode->peer, &mode->sink, &line->message, line->r, &line->err);
 }
 
 static void on_too_long(void *data, size_t most)
@@ -72,7 +81,7 @@ static void on_too_long(void *data, size_t most)
         struct broker *broker = data;
         struct mode_mcp *mode = broker->data;
 
-        mcp_server_line_too_long(mode->server, most);
+        mcp_peer_too_long(mode->peer, &mode->sink, most);
 }
 
 static void on_ended(void *data)
@@ -113,21 +122,21 @@ static int start(struct broker *broker, struct error *err)
 
         if (!mode)
                 return error_errno(err, ENOMEM, "mcp");
+        *mode = (struct mode_mcp){.broker = broker, .sink = {&sink_calls, 1}};
         broker->data = mode;
         int r = read_attestation(mode, broker->options.attestation_fd, err);
         if (r < 0)
                 return r;
         const struct mcp_host host = {
-                .data = broker,
-                .send = send_bytes,
-                .congested = is_congested,
-                .profile = broker->options.profile,
                 .attestation = mode->attestation,
                 .attestation_length = mode->attestation_length,
         };
         const struct tool_provider tools = broker_tool_provider(broker->hub);
         r = mcp_server_new(&mode->server, broker->base, broker->config, &tools, broker->sessions,
                            &host, err);
+        if (r >= 0)
+                r = mcp_peer_new(&mode->peer, mode->server, &mode->sink, broker->options.profile,
+                                 err);
         if (r >= 0)
                 r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &writer_owner, err);
         if (r >= 0)
@@ -164,6 +173,9 @@ static void mode_free(struct broker *broker)
 
         if (!mode)
                 return;
+        if (mode->server)
+                mcp_server_drop_calls(mode->server);
+        mcp_peer_free(mode->peer);
         mcp_server_free(mode->server);
         writer_close(&mode->out);
         reader_close(&mode->in);

@@ -8,14 +8,24 @@
 
 enum { SMALL_MAX = 1024 * 1024 };
 
-static void send_message(struct mcp_server *server, struct batch *batch,
-                         const struct buffer *message)
+static void send_to(struct mcp_sink *sink, const struct buffer *bytes, bool answers, int code)
 {
-        if (!batch) {
-                server->host.send(server->host.data, buffer_bytes(message), message->length);
-                return;
-        }
-        if (batch_add(batch, message) < 0)
+        const struct mcp_message message = {
+                .bytes = buffer_bytes(bytes),
+                .n = bytes->length,
+                .answers = answers,
+                .code = code,
+        };
+
+        if (sink)
+                sink->calls->send(sink, &message);
+}
+
+static void send_answer(const struct reply *reply, int code, const struct buffer *message)
+{
+        if (!reply->batch)
+                send_to(reply->sink, message, true, code);
+        else if (batch_add(reply->batch, message) < 0)
                 log_warning("an answer of a batch was dropped: out of memory");
 }
 
@@ -24,7 +34,7 @@ void mcp_batch_step(struct mcp_server *server, struct batch *batch)
         if (!batch || --batch->waiting > 0)
                 return;
         if (batch_close(batch) >= 0 && batch->out.length > 0)
-                server->host.send(server->host.data, buffer_bytes(&batch->out), batch->out.length);
+                send_to(batch->sink, &batch->out, true, 0);
         batch_free(batch);
 }
 
@@ -43,7 +53,7 @@ void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buf
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, "the result is too large");
                 return;
         }
-        send_message(server, reply->batch, &message);
+        send_answer(reply, 0, &message);
         mcp_batch_step(server, reply->batch);
         reply_done(reply);
 }
@@ -55,7 +65,7 @@ void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int c
 
         if (jsonrpc_append_error(&out, reply_id(reply), code, message,
                                  data ? buffer_bytes(data) : NULL, data ? data->length : 0) >= 0)
-                send_message(server, reply->batch, &out);
+                send_answer(reply, code, &out);
         mcp_batch_step(server, reply->batch);
         reply_done(reply);
 }
@@ -83,17 +93,12 @@ void mcp_answer_empty(struct mcp_server *server, struct reply *reply)
         mcp_answer_made(server, reply, r, &result);
 }
 
-void mcp_notify(struct mcp_server *server, const char *method, const struct buffer *params)
+void mcp_notify(struct mcp_sink *sink, const char *method, const struct buffer *params)
 {
         _cleanup_buffer_ struct buffer message = BUFFER_INIT(SMALL_MAX);
 
         int r = jsonrpc_append_notification(&message, method, params ? buffer_bytes(params) : NULL,
                                             params ? params->length : 0);
         if (r >= 0)
-                send_message(server, NULL, &message);
-}
-
-bool mcp_is_congested(struct mcp_server *server)
-{
-        return server->host.congested && server->host.congested(server->host.data);
+                send_to(sink, &message, false, 0);
 }

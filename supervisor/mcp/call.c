@@ -15,6 +15,7 @@
 struct mcp_call {
         struct mcp_call *next;
         struct mcp_server *server;
+        struct mcp_peer *peer; /* NULL: it has ended */
         struct reply reply;
         struct cell *cell;
         char session[SESSION_NAME_MAX + 1];
@@ -47,12 +48,12 @@ static void answer_refusal(struct mcp_server *server, struct reply *reply, const
 }
 
 /* A client of an earlier version would take later kinds of content for an error. */
-static unsigned content_kinds(const struct mcp_server *server, enum mcp_era era)
+static unsigned content_kinds(const struct mcp_request *request)
 {
-        if (era == ERA_MODERN)
+        if (request->era == ERA_MODERN)
                 return CONTENT_ALL;
-        return (server->version >= MCP_2025_03_26 ? CONTENT_AUDIO : 0) |
-               (server->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
+        return (request->peer->version >= MCP_2025_03_26 ? CONTENT_AUDIO : 0) |
+               (request->peer->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
 }
 
 /* An output of which the result shows a part is kept whole after the call. */
@@ -126,7 +127,7 @@ static struct mcp_call *call_new(struct mcp_server *server, const struct run_arg
 static void run_cell(struct mcp_server *server, const struct mcp_request *request,
                      const struct run_arguments *arguments, struct reply *reply)
 {
-        const struct config_profile *own = mcp_profile(server);
+        const struct config_profile *own = mcp_profile(request->peer);
         struct error err = {};
         struct mcp_call *call = call_new(server, arguments, reply);
 
@@ -148,14 +149,15 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                 .watch = on_output,
                 .data = call,
         };
-        call->kinds = content_kinds(server, request->era);
+        call->peer = request->peer;
+        call->kinds = content_kinds(request);
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
         if (sessions_run(server->sessions, arguments->session, &cell, &call->cell, &err) < 0) {
                 answer_refusal(server, &call->reply, "SandboxError", err.text, arguments->session);
                 call_free(call);
                 return;
         }
-        if (live_start(&call->live, server, request, call->cell, call->session) < 0)
+        if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0)
                 log_warning("a call goes without progress: out of memory");
 }
 
@@ -177,7 +179,7 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                 return;
         }
         if (run_arguments_parse(yyjson_obj_get(params, "arguments"), server->config,
-                                mcp_profile(server), &arguments, &err) < 0) {
+                                mcp_profile(request->peer), &arguments, &err) < 0) {
                 answer_refusal(server, reply, "ArgumentError", err.text, arguments.session);
                 return;
         }
@@ -190,20 +192,47 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
         run_cell(server, request, &arguments, reply);
 }
 
-bool mcp_call_cancel(struct mcp_server *server, yyjson_val *request_id)
+static void cancel(struct mcp_call *call)
 {
-        for (struct mcp_call *call = server->calls; call; call = call->next) {
-                if (call->cancelled || !reply_id_equals(reply_id(&call->reply), request_id))
+        call->cancelled = true;
+        live_done(&call->live);
+        cell_cancel(call->cell);
+}
+
+bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+{
+        for (struct mcp_call *call = peer->server->calls; call; call = call->next) {
+                if (call->peer != peer || call->cancelled ||
+                    !reply_id_equals(reply_id(&call->reply), request_id))
                         continue;
-                call->cancelled = true;
-                live_done(&call->live);
-                cell_cancel(call->cell);
+                cancel(call);
                 return true;
         }
         return false;
 }
 
-void mcp_call_free_all(struct mcp_server *server)
+/* cell_cancel() may end the call, and with it the list's element. */
+static struct mcp_call *find_of(const struct mcp_peer *peer)
+{
+        struct mcp_call *call = peer->server->calls;
+
+        while (call && call->peer != peer)
+                call = call->next;
+        return call;
+}
+
+void mcp_call_drop(struct mcp_peer *peer)
+{
+        struct mcp_call *call;
+
+        while ((call = find_of(peer))) {
+                call->peer = NULL;
+                if (!call->cancelled)
+                        cancel(call);
+        }
+}
+
+void mcp_server_drop_calls(struct mcp_server *server)
 {
         while (server->calls)
                 call_free(server->calls);

@@ -130,9 +130,9 @@ static void send_progress(struct live *live, uint64_t now)
                 r = buffer_append(&params, "}", 1);
         live->progress_us = now;
         live->new_output = false;
-        if (r < 0 || mcp_is_congested(live->server))
+        if (r < 0 || mcp_sink_congested(live->sink))
                 return;
-        mcp_notify(live->server, "notifications/progress", &params);
+        mcp_notify(live->sink, "notifications/progress", &params);
 }
 
 /* The number of bytes before an incomplete character at the end. */
@@ -176,9 +176,9 @@ static void send_output(struct live *live, enum cell_stream stream, bool last)
         size_t n = last ? pending->length : whole_part(pending);
         if (n == 0 && *skipped == 0)
                 return;
-        bool sent = !mcp_is_congested(live->server) && append_log(live, stream, n, &params) >= 0;
+        bool sent = !mcp_sink_congested(live->sink) && append_log(live, stream, n, &params) >= 0;
         if (sent)
-                mcp_notify(live->server, "notifications/message", &params);
+                mcp_notify(live->sink, "notifications/message", &params);
         /* The rest of a character was skipped. */
         buffer_consume(pending, *skipped > 0 ? pending->length : n);
         *skipped = sent ? 0 : *skipped + n;
@@ -232,26 +232,27 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         schedule(live);
 }
 
-int live_start(struct live *live, struct mcp_server *server, const struct mcp_request *request,
+int live_start(struct live *live, const struct mcp_request *request, const struct reply *reply,
                const struct cell *cell, const char *session)
 {
         enum mcp_log_level level = request->era == ERA_MODERN ? request->log_level
-                                                              : server->log_level;
+                                                              : request->peer->log_level;
         struct reply copy = {};
 
-        *live = (struct live){.server = server, .cell = cell, .session = session};
+        *live = (struct live){.cell = cell, .session = session};
         for (int i = 0; i < CELL_STREAMS; i++)
                 buffer_init(&live->pending[i], LIVE_OUTPUT_MAX);
         live->logs = level <= MCP_LOG_INFO;
         if (!request->token && !live->logs)
                 return 0;
-        if (request->token && reply_init(&copy, request->token, NULL) < 0)
+        if (request->token && reply_init(&copy, request->token, NULL, NULL) < 0)
                 return -ENOMEM;
         live->token = copy.id_doc;
         live->started_us = live->progress_us = clock_us();
-        live->timer = evtimer_new(server->base, on_timer, live);
+        live->timer = evtimer_new(request->peer->server->base, on_timer, live);
         if (!live->timer)
                 return -ENOMEM;
+        live->sink = mcp_sink_ref(reply->sink);
         schedule(live);
         return 0;
 }
@@ -298,6 +299,7 @@ void live_done(struct live *live)
         if (live->timer)
                 event_free(live->timer);
         yyjson_doc_free(live->token);
+        mcp_sink_unref(live->sink);
         for (int i = 0; i < CELL_STREAMS; i++)
                 buffer_done(&live->pending[i]);
         *live = (struct live){};

@@ -12,10 +12,9 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/session/cell.h"
-
-struct mcp_server;
 
 enum {
         LIVE_HEARTBEAT_MS = 5000,
@@ -26,7 +25,7 @@ enum {
 };
 
 struct live {
-        struct mcp_server *server;
+        struct mcp_sink *sink;   /* a reference, while there is a timer */
         const struct cell *cell; /* borrowed */
         const char *session;     /* borrowed */
         yyjson_doc *token;       /* for progress, or NULL */
@@ -42,7 +41,7 @@ struct live {
 
 /* Starts the notifications that the request asked for, if any. Returns 0 or -ENOMEM. Call
  * live_done() in any case. */
-int live_start(struct live *live, struct mcp_server *server, const struct mcp_request *request,
+int live_start(struct live *live, const struct mcp_request *request, const struct reply *reply,
                const struct cell *cell, const char *session);
 void live_output(struct live *live, enum cell_stream stream, const char *bytes, size_t n);
 /* The cell has ended: sends the rest of the output, before the answer. */

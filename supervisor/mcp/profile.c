@@ -5,23 +5,23 @@
 
 #include "supervisor/mcp/server-internal.h"
 
-void mcp_note_client(struct mcp_server *server, const char *name)
+void mcp_note_client(struct mcp_peer *peer, const char *name)
 {
         if (name)
-                snprintf(server->client, sizeof(server->client), "%s", name);
+                snprintf(peer->client, sizeof(peer->client), "%s", name);
 }
 
-const struct config_profile *mcp_profile(const struct mcp_server *server)
+const struct config_profile *mcp_profile(const struct mcp_peer *peer)
 {
-        const struct config *config = server->config;
+        const struct config *config = peer->server->config;
 
         if (config->n_profiles == 0)
                 return NULL;
-        if (!server->host.profile)
+        if (!peer->profile)
                 return &config->profiles[config_profile_of_client(
-                        config, *server->client ? server->client : NULL)];
+                        config, *peer->client ? peer->client : NULL)];
         /* The monitor refuses a config without it. */
-        int i = config_find_profile(config, server->host.profile, NULL);
+        int i = config_find_profile(config, peer->profile, NULL);
         return &config->profiles[i < 0 ? config->profile : (size_t)i];
 }
 

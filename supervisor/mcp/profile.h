@@ -6,13 +6,13 @@
 
 #include "policy/config.h"
 
-struct mcp_server;
+struct mcp_peer;
 
 /* The name that the client gave itself; NULL: none. The last one counts. */
-void mcp_note_client(struct mcp_server *server, const char *name);
+void mcp_note_client(struct mcp_peer *peer, const char *name);
 
 /* NULL: the config has no profiles (in tests). */
-const struct config_profile *mcp_profile(const struct mcp_server *server);
+const struct config_profile *mcp_profile(const struct mcp_peer *peer);
 
 /* Whether run_python's argument may name this profile on a connection with the profile own. */
 static inline bool mcp_profile_is_choice(const struct config_profile *profile,

@@ -9,11 +9,11 @@
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server.h"
 
-int reply_init(struct reply *reply, yyjson_val *id, struct batch *batch)
+int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struct batch *batch)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(RESULT_MAX);
 
-        *reply = (struct reply){.batch = batch};
+        *reply = (struct reply){.sink = mcp_sink_ref(sink), .batch = batch};
         if (yyjson_is_raw(id))
                 return json_parse(yyjson_get_raw(id), yyjson_get_len(id), &reply->id_doc, NULL);
         int r = json_append(&text, id);
@@ -25,6 +25,7 @@ int reply_init(struct reply *reply, yyjson_val *id, struct batch *batch)
 void reply_done(struct reply *reply)
 {
         yyjson_doc_free(reply->id_doc);
+        mcp_sink_unref(reply->sink);
         *reply = (struct reply){};
 }
 
@@ -59,19 +60,23 @@ int reply_append_modern(const struct reply *reply, const struct buffer *result, 
         return r < 0 ? r : buffer_append(to, rest + 1, result->length - 1);
 }
 
-struct batch *batch_new(void)
+struct batch *batch_new(struct mcp_sink *sink)
 {
         struct batch *batch = calloc(1, sizeof(*batch));
 
-        if (batch)
+        if (batch) {
+                batch->sink = mcp_sink_ref(sink);
                 buffer_init(&batch->out, RESULT_MAX);
+        }
         return batch;
 }
 
 struct batch *batch_free(struct batch *batch)
 {
-        if (batch)
+        if (batch) {
                 buffer_done(&batch->out);
+                mcp_sink_unref(batch->sink);
+        }
         free(batch);
         return NULL;
 }

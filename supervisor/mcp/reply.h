@@ -1,13 +1,15 @@
-/* Answers: sent to the client at once, or collected in the array that answers a batch. */
+/* Answers: sent to a sink at once, or collected in the array that answers a batch. */
 #pragma once
 
 #include <stddef.h>
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "supervisor/mcp/sink.h"
 
 /* The answers to a batch (2025-03-26 only), sent when all of them are there. */
 struct batch {
+        struct mcp_sink *sink; /* a reference */
         struct buffer out;
         size_t waiting;
 };
@@ -20,14 +22,16 @@ struct caching {
 
 struct reply {
         yyjson_doc *id_doc;            /* owned: a copy of the id that outlives the request */
+        struct mcp_sink *sink;         /* a reference: where it goes */
         struct batch *batch;           /* or NULL */
         bool modern;                   /* the result has the members of the modern era */
         bool subscription;             /* it ends the stream with its id */
         const struct caching *caching; /* of a modern result that may be cached, else NULL */
 };
 
-/* A copy of a request's id. Returns 0 or -ENOMEM. */
-int reply_init(struct reply *reply, yyjson_val *id, struct batch *batch);
+/* A copy of a request's id. sink: NULL if the reply is not sent. Returns 0 or -ENOMEM; call reply_done()
+ * in any case. */
+int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struct batch *batch);
 void reply_done(struct reply *reply);
 
 static inline yyjson_val *reply_id(const struct reply *reply)
@@ -42,7 +46,7 @@ bool reply_id_equals(yyjson_val *a, yyjson_val *b);
  * caching. */
 int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to);
 
-struct batch *batch_new(void);
+struct batch *batch_new(struct mcp_sink *sink);
 struct batch *batch_free(struct batch *batch);
 /* Adds one message, with its newline, to the array. */
 int batch_add(struct batch *batch, const struct buffer *message);

@@ -24,7 +24,10 @@ enum { MCP_UNSUPPORTED_VERSION = -32022 };
 #define META_SERVER       "io.modelcontextprotocol/serverInfo"
 #define META_SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
 
+struct mcp_peer;
+
 struct mcp_request {
+        struct mcp_peer *peer; /* whose request it is; set by the caller of mcp_request_read() */
         enum mcp_era era;
         yyjson_val *params;           /* or NULL */
         yyjson_val *token;            /* for progress: a string or a number, or NULL */

@@ -16,6 +16,7 @@ static const struct caching caching = {.ttl_ms = 0, .scope = "private"};
 struct resource_read {
         struct resource_read *next;
         struct mcp_server *server;
+        struct mcp_peer *peer; /* NULL: it has ended */
         struct reply reply;
         struct resource_uri uri;
         bool cancelled;
@@ -127,8 +128,11 @@ void resource_read_file(struct mcp_server *server, const struct mcp_request *req
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
                 return;
         }
-        *read = (struct resource_read){
-                .next = server->reads, .server = server, .reply = *reply, .uri = *uri};
+        *read = (struct resource_read){.next = server->reads,
+                                       .server = server,
+                                       .peer = request->peer,
+                                       .reply = *reply,
+                                       .uri = *uri};
         *reply = (struct reply){};
         server->reads = read;
         if (session_file_read(server->sessions, uri->session, uri->path, RESOURCE_FILE_MAX, on_read,
@@ -138,13 +142,24 @@ void resource_read_file(struct mcp_server *server, const struct mcp_request *req
         }
 }
 
-bool resource_read_cancel(struct mcp_server *server, yyjson_val *request_id)
+bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id)
 {
-        for (struct resource_read *read = server->reads; read; read = read->next) {
-                if (read->cancelled || !reply_id_equals(reply_id(&read->reply), request_id))
+        for (struct resource_read *read = peer->server->reads; read; read = read->next) {
+                if (read->peer != peer || read->cancelled ||
+                    !reply_id_equals(reply_id(&read->reply), request_id))
                         continue;
                 read->cancelled = true;
                 return true;
         }
         return false;
+}
+
+void resource_read_drop(struct mcp_peer *peer)
+{
+        for (struct resource_read *read = peer->server->reads; read; read = read->next) {
+                if (read->peer != peer)
+                        continue;
+                read->peer = NULL;
+                read->cancelled = true;
+        }
 }

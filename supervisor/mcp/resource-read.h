@@ -7,4 +7,6 @@
 void resource_read_file(struct mcp_server *server, const struct mcp_request *request,
                         const struct resource_uri *uri, struct reply *reply);
 /* notifications/cancelled. Returns whether a request with this id is pending. */
-bool resource_read_cancel(struct mcp_server *server, yyjson_val *request_id);
+bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id);
+/* The peer ends: its reads are not answered. */
+void resource_read_drop(struct mcp_peer *peer);

@@ -157,8 +157,8 @@ void resources_list(struct mcp_server *server, const struct mcp_request *request
                 return;
         }
         if (request->era == ERA_LEGACY) {
-                server->legacy.resources = true;
-                server->legacy.resources_seen = server->resources_serial;
+                request->peer->legacy.resources = true;
+                request->peer->legacy.resources_seen = server->resources_serial;
         }
         reply->caching = &list_caching;
         int r = append_page(server, below, &result);
@@ -300,7 +300,7 @@ void resources_subscribe(struct mcp_server *server, const struct mcp_request *re
 
         if (!take_uri(server, request, reply, &uri))
                 return;
-        if (subscription_watch(&server->legacy, &uri) < 0)
+        if (subscription_watch(&request->peer->legacy, &uri) < 0)
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
                                  "too many resources are subscribed to: unsubscribe from some");
         else
@@ -314,7 +314,7 @@ void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *
 
         if (!take_uri(server, request, reply, &uri))
                 return;
-        subscription_unwatch(&server->legacy, &uri);
+        subscription_unwatch(&request->peer->legacy, &uri);
         mcp_answer_empty(server, reply);
 }
 

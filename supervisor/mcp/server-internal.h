@@ -2,24 +2,17 @@
 #pragma once
 
 #include "rpc/jsonrpc.h"
-#include "supervisor/mcp/log-level.h"
+#include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/resource-store.h"
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/subscriptions.h"
+#include "supervisor/mcp/tool-list.h"
 
 struct mcp_call;
 struct resource_read;
-
-enum mcp_version {
-        MCP_2024_11_05,
-        MCP_2025_03_26,
-        MCP_2025_06_18,
-        MCP_2025_11_25,
-        MCP_VERSION_MAX
-};
 
 struct mcp_server {
         struct event_base *base;
@@ -28,17 +21,10 @@ struct mcp_server {
         struct sessions *sessions;
         struct mcp_host host;
 
-        char client[128]; /* the last clientInfo.name, or "" */
-
-        /* The legacy connection. */
-        enum mcp_version version;
-        bool initialized; /* the client has sent initialize */
-        enum mcp_log_level log_level;
-        struct subscription legacy;
+        LIST_HEAD(, mcp_peer) peers;
 
         struct subscription *subscriptions; /* streams of modern clients */
-        struct buffer list;                 /* the last result of tools/list, or empty */
-        uint64_t tools_serial;              /* of the list: grows when it changes */
+        struct tool_list *lists;            /* one for each profile whose tools were listed */
         struct resource_store store;
         uint64_t resources_serial;   /* grows when the list of resources changes */
         struct resource_read *reads; /* pending reads of files */
@@ -57,20 +43,14 @@ void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code,
 /* data: JSON, or NULL. */
 void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int code,
                            const char *message, const struct buffer *data);
-void mcp_notify(struct mcp_server *server, const char *method, const struct buffer *params);
+void mcp_notify(struct mcp_sink *sink, const char *method, const struct buffer *params);
 /* One answer of the batch is there; after the last one the batch is sent. batch may be NULL. */
 void mcp_batch_step(struct mcp_server *server, struct batch *batch);
-
-/* Whether the client reads slowly: optional notifications are left out then. */
-bool mcp_is_congested(struct mcp_server *server);
-
-/* Rebuilds the list of tools. Returns 0 or negative errno. */
-int mcp_list_refresh(struct mcp_server *server);
 
 /* tools/call; takes ownership of the reply. */
 void mcp_call_start(struct mcp_server *server, const struct mcp_request *request,
                     struct reply *reply);
 /* notifications/cancelled. Returns whether a call with this id is pending. */
-bool mcp_call_cancel(struct mcp_server *server, yyjson_val *request_id);
-/* After the sessions, and with them the cells, were freed. */
-void mcp_call_free_all(struct mcp_server *server);
+bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id);
+/* The peer ends: cancels its calls. */
+void mcp_call_drop(struct mcp_peer *peer);

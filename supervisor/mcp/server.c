@@ -30,29 +30,23 @@ const char mcp_server_info[] =
 /* Private: the lists name the user's servers. Short-lived: upstream servers may be starting. */
 static const struct caching list_caching = {.ttl_ms = 5000, .scope = "private"};
 
-static void choose_version(struct mcp_server *server, yyjson_val *params)
+static void choose_version(struct mcp_peer *peer, yyjson_val *params)
 {
         const char *asked = json_string(params, "protocolVersion", NULL);
 
-        server->version = MCP_2025_11_25;
+        peer->version = MCP_2025_11_25;
         for (int i = 0; asked && i < MCP_VERSION_MAX; i++) {
                 if (strcmp(asked, version_names[i]) == 0)
-                        server->version = (enum mcp_version)i;
+                        peer->version = (enum mcp_version)i;
         }
 }
 
-static const struct buffer *catalogue(const struct mcp_server *server)
-{
-        uint64_t version;
-
-        return server->tools.catalogue(server->tools.data, mcp_profile(server), &version);
-}
-
-static int append_instructions(struct mcp_server *server, struct buffer *to, struct error *err)
+static int append_instructions(struct mcp_peer *peer, struct buffer *to, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
 
-        int r = tool_append_instructions(server->config, catalogue(server), &text, err);
+        int r = tool_append_instructions(peer->server->config, tool_list_catalogue(peer), &text,
+                                         err);
         if (r < 0)
                 return r;
         r = buffer_printf(to, ",\"instructions\":");
@@ -84,16 +78,16 @@ static void on_initialize(struct mcp_server *server, const struct mcp_request *r
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
         struct error err = {};
 
-        choose_version(server, request->params);
-        mcp_note_client(server,
+        choose_version(request->peer, request->params);
+        mcp_note_client(request->peer,
                         json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
-        server->initialized = true;
+        request->peer->initialized = true;
         int r = buffer_printf(&result,
                               "{\"protocolVersion\":\"%s\",\"capabilities\":{" CAPABILITIES
                               "},\"serverInfo\":%s",
-                              version_names[server->version], mcp_server_info);
+                              version_names[request->peer->version], mcp_server_info);
         if (r >= 0)
-                r = append_instructions(server, &result, &err);
+                r = append_instructions(request->peer, &result, &err);
         answer_made(server, reply, r, &result, &err);
 }
 
@@ -107,7 +101,7 @@ static void on_discover(struct mcp_server *server, const struct mcp_request *req
         int r = buffer_printf(&result, "{\"supportedVersions\":[\"" MCP_MODERN_VERSION
                                        "\"],\"capabilities\":{" CAPABILITIES "}");
         if (r >= 0)
-                r = append_instructions(server, &result, &err);
+                r = append_instructions(request->peer, &result, &err);
         answer_made(server, reply, r, &result, &err);
 }
 
@@ -120,7 +114,8 @@ static void on_ping(struct mcp_server *server, const struct mcp_request *request
 static void on_set_level(struct mcp_server *server, const struct mcp_request *request,
                          struct reply *reply)
 {
-        if (mcp_log_level_read(yyjson_obj_get(request->params, "level"), &server->log_level) < 0)
+        if (mcp_log_level_read(yyjson_obj_get(request->params, "level"),
+                               &request->peer->log_level) < 0)
                 mcp_answer_error(
                         server, reply, JSONRPC_INVALID_PARAMS,
                         "params.level must be debug, info, notice, warning, error, critical, alert or emergency");
@@ -128,39 +123,14 @@ static void on_set_level(struct mcp_server *server, const struct mcp_request *re
                 mcp_answer_empty(server, reply);
 }
 
-static int make_list(struct mcp_server *server, struct buffer *to, struct error *err)
-{
-        return tool_append_list(server->config, mcp_profile(server), catalogue(server), to, err);
-}
-
-static int refresh(struct mcp_server *server, struct error *err)
-{
-        _cleanup_buffer_ struct buffer list = BUFFER_INIT(SMALL_MAX);
-
-        int r = make_list(server, &list, err);
-        if (r < 0)
-                return r;
-        if (list.length == server->list.length &&
-            memcmp(buffer_bytes(&list), buffer_bytes(&server->list), list.length) == 0)
-                return 0;
-        buffer_done(&server->list);
-        server->list = list;
-        list = (struct buffer)BUFFER_INIT(SMALL_MAX);
-        server->tools_serial++;
-        return 0;
-}
-
-int mcp_list_refresh(struct mcp_server *server)
-{
-        return refresh(server, &(struct error){});
-}
-
 /* The client has its first answers: starts the servers whose tools are not cached, and has
  * sandboxes made for its sessions. */
-static void client_is_ready(struct mcp_server *server)
+static void client_is_ready(struct mcp_peer *peer)
 {
-        server->tools.start(server->tools.data, mcp_profile(server), TOOL_SERVERS_UNKNOWN);
-        sessions_expect(server->sessions, mcp_profile(server));
+        struct mcp_server *server = peer->server;
+
+        server->tools.start(server->tools.data, mcp_profile(peer), TOOL_SERVERS_UNKNOWN);
+        sessions_expect(server->sessions, mcp_profile(peer));
 }
 
 static void on_tools_list(struct mcp_server *server, const struct mcp_request *request,
@@ -175,15 +145,15 @@ static void on_tools_list(struct mcp_server *server, const struct mcp_request *r
                                  "unknown cursor: the list has one page");
                 return;
         }
-        int r = refresh(server, &err);
-        if (r >= 0 && request->era == ERA_LEGACY) {
-                server->legacy.tools = true;
-                server->legacy.tools_seen = server->tools_serial;
+        const struct buffer *list = tool_list_get(request->peer, &err);
+        if (list && request->era == ERA_LEGACY) {
+                request->peer->legacy.tools = true;
+                request->peer->legacy.tools_seen = tool_list_serial(request->peer);
         }
         reply->caching = &list_caching;
-        answer_made(server, reply, r, &server->list, &err);
-        subscriptions_tools_changed(server, server->tools_serial);
-        client_is_ready(server);
+        answer_made(server, reply, list ? 0 : -ENOMEM, list, &err);
+        subscriptions_tools_changed(server);
+        client_is_ready(request->peer);
 }
 
 static const struct method {
@@ -242,7 +212,7 @@ static void dispatch(struct mcp_server *server, const struct jsonrpc_message *me
 {
         const struct method *method = find_method(message);
 
-        mcp_note_client(server, request->client);
+        mcp_note_client(request->peer, request->client);
         if (method && (method->eras & request->era))
                 method->handle(server, request, reply);
         else if (method && method->eras == ERA_MODERN)
@@ -252,18 +222,20 @@ static void dispatch(struct mcp_server *server, const struct jsonrpc_message *me
                 mcp_answer_error(server, reply, JSONRPC_METHOD_NOT_FOUND, "method not found");
 }
 
-static void take_request(struct mcp_server *server, const struct jsonrpc_message *message,
-                         struct batch *batch)
+static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
+                         const struct jsonrpc_message *message, struct batch *batch)
 {
+        struct mcp_server *server = peer->server;
         struct mcp_request request;
         struct reply reply;
         struct error err = {};
 
-        if (reply_init(&reply, message->id, batch) < 0) {
+        if (reply_init(&reply, message->id, sink, batch) < 0) {
                 mcp_answer_error(server, &reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
                 return;
         }
         int code = mcp_request_read(message->params, &request, &err);
+        request.peer = peer;
         reply.modern = request.era == ERA_MODERN;
         if (batch && reply.modern)
                 mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST,
@@ -276,60 +248,64 @@ static void take_request(struct mcp_server *server, const struct jsonrpc_message
                 dispatch(server, message, &request, &reply);
 }
 
-static void on_cancelled(struct mcp_server *server, yyjson_val *params)
+static void on_cancelled(struct mcp_peer *peer, yyjson_val *params)
 {
         yyjson_val *id = yyjson_obj_get(params, "requestId");
 
-        if (!mcp_call_cancel(server, id) && !resource_read_cancel(server, id) &&
-            !subscriptions_cancel(server, id))
+        if (!mcp_call_cancel(peer, id) && !resource_read_cancel(peer, id) &&
+            !subscriptions_cancel(peer, id))
                 log_debug("a cancelled request is not under way");
 }
 
-static void take_notification(struct mcp_server *server, const struct jsonrpc_message *message)
+static void take_notification(struct mcp_peer *peer, const struct jsonrpc_message *message)
 {
         if (method_is(message, "notifications/cancelled"))
-                on_cancelled(server, message->params);
+                on_cancelled(peer, message->params);
         else if (method_is(message, "notifications/initialized"))
-                client_is_ready(server);
+                client_is_ready(peer);
 }
 
-static void answer_invalid(struct mcp_server *server, yyjson_val *id, int code, const char *why,
-                           struct batch *batch)
+static void answer_invalid(struct mcp_peer *peer, struct mcp_sink *sink, yyjson_val *id, int code,
+                           const char *why, struct batch *batch)
 {
-        struct reply reply = {.batch = batch};
+        struct reply reply = {.sink = mcp_sink_ref(sink), .batch = batch};
 
-        if (id && reply_init(&reply, id, batch) < 0)
-                log_warning("out of memory for the id of a request");
-        mcp_answer_error(server, &reply, code, why);
+        if (id) {
+                reply_done(&reply);
+                if (reply_init(&reply, id, sink, batch) < 0)
+                        log_warning("out of memory for the id of a request");
+        }
+        mcp_answer_error(peer->server, &reply, code, why);
 }
 
-static void take_message(struct mcp_server *server, const struct jsonrpc_message *message,
-                         struct batch *batch)
+static void take_message(struct mcp_peer *peer, struct mcp_sink *sink,
+                         const struct jsonrpc_message *message, struct batch *batch)
 {
         if (message->kind == JSONRPC_REQUEST) {
                 if (batch)
                         batch->waiting++;
-                take_request(server, message, batch);
+                take_request(peer, sink, message, batch);
         } else if (message->kind == JSONRPC_NOTIFICATION) {
-                take_notification(server, message);
+                take_notification(peer, message);
         } else {
                 log_debug("a response to no request");
         }
 }
 
 /* The count begins at 1, so that the batch is not sent before its last element was read. */
-static void take_batch(struct mcp_server *server, const struct jsonrpc_message *message)
+static void take_batch(struct mcp_peer *peer, struct mcp_sink *sink,
+                       const struct jsonrpc_message *message)
 {
         size_t i, n;
         yyjson_val *element;
         struct batch *batch;
 
-        if (server->initialized && server->version != MCP_2025_03_26) {
-                answer_invalid(server, NULL, JSONRPC_INVALID_REQUEST,
+        if (peer->initialized && peer->version != MCP_2025_03_26) {
+                answer_invalid(peer, sink, NULL, JSONRPC_INVALID_REQUEST,
                                "batches are not part of this protocol version", NULL);
                 return;
         }
-        batch = batch_new();
+        batch = batch_new(sink);
         if (!batch)
                 return;
         batch->waiting = 1;
@@ -339,65 +315,67 @@ static void take_batch(struct mcp_server *server, const struct jsonrpc_message *
 
                 if (jsonrpc_classify(element, &one, &err) < 0) {
                         batch->waiting++;
-                        answer_invalid(server, one.id, JSONRPC_INVALID_REQUEST, err.text, batch);
+                        answer_invalid(peer, sink, one.id, JSONRPC_INVALID_REQUEST, err.text,
+                                       batch);
                 } else {
-                        take_message(server, &one, batch);
+                        take_message(peer, sink, &one, batch);
                 }
         }
-        mcp_batch_step(server, batch);
+        mcp_batch_step(peer->server, batch);
 }
 
 /* Answers a line that is not JSON. If only bytes that are not UTF-8 make it invalid, the answer has
  * the id of the request. */
-static void answer_not_json(struct mcp_server *server, const char *line, size_t n, const char *why)
+static void answer_not_json(struct mcp_peer *peer, struct mcp_sink *sink, const char *line,
+                            size_t n, const char *why)
 {
         _cleanup_json_ yyjson_doc *doc = yyjson_read(
                 line, n, YYJSON_READ_NUMBER_AS_RAW | YYJSON_READ_ALLOW_INVALID_UNICODE);
         yyjson_val *id = yyjson_obj_get(yyjson_doc_get_root(doc), "id");
 
-        answer_invalid(server, json_is_number(id) ? id : NULL, JSONRPC_PARSE_ERROR, why, NULL);
+        answer_invalid(peer, sink, json_is_number(id) ? id : NULL, JSONRPC_PARSE_ERROR, why, NULL);
 }
 
-void mcp_server_line(struct mcp_server *server, const char *line, size_t n)
+void mcp_peer_line(struct mcp_peer *peer, struct mcp_sink *sink, const char *line, size_t n)
 {
         _cleanup_jsonrpc_ struct jsonrpc_message message;
         struct error err = {};
 
         int r = jsonrpc_parse(line, n, &message, &err);
         if (r == -EBADMSG)
-                answer_not_json(server, line, n, err.text);
+                answer_not_json(peer, sink, line, n, err.text);
         else
-                mcp_server_parsed(server, &message, r, &err);
+                mcp_peer_parsed(peer, sink, &message, r, &err);
 }
 
-void mcp_server_parsed(struct mcp_server *server, const struct jsonrpc_message *message, int r,
-                       const struct error *err)
+void mcp_peer_parsed(struct mcp_peer *peer, struct mcp_sink *sink,
+                     const struct jsonrpc_message *message, int r, const struct error *err)
 {
         static const int codes[] = {[EBADMSG] = JSONRPC_PARSE_ERROR,
                                     [EINVAL] = JSONRPC_INVALID_REQUEST,
                                     [ENOMEM] = JSONRPC_INTERNAL_ERROR};
 
         if (r < 0)
-                answer_invalid(server, message->id, codes[-r], err->text, NULL);
+                answer_invalid(peer, sink, message->id, codes[-r], err->text, NULL);
         else if (message->kind == JSONRPC_BATCH)
-                take_batch(server, message);
+                take_batch(peer, sink, message);
         else
-                take_message(server, message, NULL);
+                take_message(peer, sink, message, NULL);
 }
 
-void mcp_server_line_too_long(struct mcp_server *server, size_t most)
+void mcp_peer_too_long(struct mcp_peer *peer, struct mcp_sink *sink, size_t most)
 {
         char text[96];
 
         snprintf(text, sizeof(text), "a message above %zu bytes was skipped", most);
-        answer_invalid(server, NULL, JSONRPC_INVALID_REQUEST, text, NULL);
+        answer_invalid(peer, sink, NULL, JSONRPC_INVALID_REQUEST, text, NULL);
 }
 
 void mcp_server_catalogue_changed(struct mcp_server *server)
 {
         /* A client that has not asked for the list has no old one. */
-        if (server->list.length > 0 && mcp_list_refresh(server) >= 0)
-                subscriptions_tools_changed(server, server->tools_serial);
+        if (tool_lists_refresh(server))
+                subscriptions_tools_changed(server);
 }
 
 void mcp_server_closing(struct mcp_server *server)
@@ -407,8 +385,11 @@ void mcp_server_closing(struct mcp_server *server)
 
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)
 {
+        struct mcp_peer *peer;
+
         server->config = config;
-        sessions_expect(server->sessions, mcp_profile(server));
+        LIST_FOREACH (peer, &server->peers, link)
+                sessions_expect(server->sessions, mcp_profile(peer));
         mcp_server_catalogue_changed(server);
 }
 
@@ -426,10 +407,8 @@ int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struc
                 .tools = *tools,
                 .sessions = sessions,
                 .host = *host,
-                .version = MCP_2025_11_25,
-                .log_level = MCP_LOG_OFF,
-                .list = BUFFER_INIT(SMALL_MAX),
         };
+        LIST_INIT(&server->peers);
         *ret = server;
         return 0;
 }
@@ -438,10 +417,9 @@ struct mcp_server *mcp_server_free(struct mcp_server *server)
 {
         if (!server)
                 return NULL;
-        mcp_call_free_all(server);
         subscriptions_free(server);
         resource_store_done(&server->store);
-        buffer_done(&server->list);
+        tool_lists_free(server);
         free(server);
         return NULL;
 }

@@ -1,5 +1,6 @@
 /*
- * The MCP server: messages in as lines, messages out as bytes. It uses no descriptors.
+ * The MCP server: messages of peers (peer.h) in, messages to sinks (sink.h) out. It uses no
+ * descriptors.
  *
  * It supports the revisions 2024-11-05 to 2025-11-25, which begin with initialize, and 2026-07-28,
  * whose requests are independent, on one connection in any order (request.h). initialize,
@@ -13,7 +14,6 @@
 
 #include "base/error.h"
 #include "policy/config.h"
-#include "rpc/jsonrpc.h"
 #include "supervisor/session/sessions.h"
 
 struct mcp_server;
@@ -26,12 +26,6 @@ enum {
 extern const char mcp_server_info[];
 
 struct mcp_host {
-        void *data;
-        /* Sends whole messages to the client. */
-        void (*send)(void *data, const char *bytes, size_t n);
-        /* Whether many bytes wait to be written; NULL: never. */
-        bool (*congested)(void *data);
-        const char *profile; /* --profile, or NULL */
         /* JSON for the resource cloister://attestation, borrowed; NULL: there is none. */
         const char *attestation;
         size_t attestation_length;
@@ -40,16 +34,10 @@ struct mcp_host {
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,
                    const struct tool_provider *tools, struct sessions *sessions,
                    const struct mcp_host *host, struct error *err);
-/* Call after sessions_free(): cells call back into the server. */
+/* Call after sessions_free(), which has freed the cells, and before the peers are freed. */
+void mcp_server_drop_calls(struct mcp_server *server);
+/* Call after the peers were freed. */
 struct mcp_server *mcp_server_free(struct mcp_server *server);
-
-/* A line of the client. */
-void mcp_server_line(struct mcp_server *server, const char *line, size_t n);
-/* A line that jsonrpc_parse() has taken: its message, its result and its error. */
-void mcp_server_parsed(struct mcp_server *server, const struct jsonrpc_message *message, int r,
-                       const struct error *err);
-/* A line above the limit was skipped. */
-void mcp_server_line_too_long(struct mcp_server *server, size_t most);
 
 /* The server is about to end: ends the streams of notifications. */
 void mcp_server_closing(struct mcp_server *server);

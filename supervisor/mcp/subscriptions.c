@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
@@ -63,7 +64,7 @@ static int begin_params(const struct subscription *s, struct buffer *to)
         return r < 0 ? r : buffer_append(to, "}", 1);
 }
 
-static void tell_list(struct mcp_server *server, const struct subscription *s, const char *method)
+static void tell_list(const struct subscription *s, const char *method)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
 
@@ -71,11 +72,10 @@ static void tell_list(struct mcp_server *server, const struct subscription *s, c
         if (r >= 0)
                 r = buffer_append(&params, "}", 1);
         if (r >= 0)
-                mcp_notify(server, method, s->reply.id_doc ? &params : NULL);
+                mcp_notify(s->reply.sink, method, s->reply.id_doc ? &params : NULL);
 }
 
-static void tell_updated(struct mcp_server *server, const struct subscription *s,
-                         const struct resource_uri *uri)
+static void tell_updated(const struct subscription *s, const struct resource_uri *uri)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
 
@@ -87,7 +87,7 @@ static void tell_updated(struct mcp_server *server, const struct subscription *s
         if (r >= 0)
                 r = buffer_append(&params, "\"}", 2);
         if (r >= 0)
-                mcp_notify(server, "notifications/resources/updated", &params);
+                mcp_notify(s->reply.sink, "notifications/resources/updated", &params);
 }
 
 /* The first message of a stream: the parts of the filter that are supported. */
@@ -149,16 +149,18 @@ static size_t count(const struct mcp_server *server)
         return n;
 }
 
-static struct subscription *open_stream(struct mcp_server *server, yyjson_val *filter,
+static struct subscription *open_stream(struct mcp_peer *peer, yyjson_val *filter,
                                         struct reply *reply)
 {
+        struct mcp_server *server = peer->server;
         struct subscription *s = calloc(1, sizeof(*s));
 
         if (!s)
                 return NULL;
+        s->peer = peer;
         s->tools = yyjson_is_true(yyjson_obj_get(filter, "toolsListChanged"));
         s->resources = yyjson_is_true(yyjson_obj_get(filter, "resourcesListChanged"));
-        s->tools_seen = server->tools_serial;
+        s->tools_seen = tool_list_serial(peer);
         s->resources_seen = server->resources_serial;
         if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0) {
                 subscription_done(s);
@@ -189,14 +191,16 @@ void subscriptions_listen(struct mcp_server *server, const struct mcp_request *r
                                  "too many subscriptions are open: cancel one first");
                 return;
         }
-        mcp_list_refresh(server);
-        struct subscription *s = open_stream(server, filter, reply);
+        struct error err = {};
+        if (!tool_list_get(request->peer, &err))
+                log_warning("the list of tools: %s", err.text);
+        struct subscription *s = open_stream(request->peer, filter, reply);
         if (!s || append_acknowledged(s, &params) < 0) {
                 mcp_answer_error(server, s ? &s->reply : reply, JSONRPC_INTERNAL_ERROR,
                                  "out of memory");
                 return;
         }
-        mcp_notify(server, "notifications/subscriptions/acknowledged", &params);
+        mcp_notify(s->reply.sink, "notifications/subscriptions/acknowledged", &params);
 }
 
 static void close_stream(struct subscription **at)
@@ -208,15 +212,27 @@ static void close_stream(struct subscription **at)
         free(s);
 }
 
-bool subscriptions_cancel(struct mcp_server *server, yyjson_val *id)
+bool subscriptions_cancel(struct mcp_peer *peer, yyjson_val *id)
 {
-        for (struct subscription **at = &server->subscriptions; *at; at = &(*at)->next) {
-                if (reply_id_equals(reply_id(&(*at)->reply), id)) {
+        for (struct subscription **at = &peer->server->subscriptions; *at; at = &(*at)->next) {
+                if ((*at)->peer == peer && reply_id_equals(reply_id(&(*at)->reply), id)) {
                         close_stream(at);
                         return true;
                 }
         }
         return false;
+}
+
+void subscriptions_drop(struct mcp_peer *peer)
+{
+        struct subscription **at = &peer->server->subscriptions;
+
+        while (*at) {
+                if ((*at)->peer == peer)
+                        close_stream(at);
+                else
+                        at = &(*at)->next;
+        }
 }
 
 void subscriptions_close(struct mcp_server *server)
@@ -235,34 +251,56 @@ void subscriptions_free(struct mcp_server *server)
 {
         while (server->subscriptions)
                 close_stream(&server->subscriptions);
-        subscription_done(&server->legacy);
 }
 
-void subscriptions_tools_changed(struct mcp_server *server, uint64_t serial)
+/* Calls for the legacy part of each peer, and for each stream. */
+static void for_each(struct mcp_server *server,
+                     void (*act)(struct subscription *s, const void *argument),
+                     const void *argument)
 {
-        for (struct subscription *s = &server->legacy; s;
-             s = s == &server->legacy ? server->subscriptions : s->next) {
-                if (s->tools && s->tools_seen != serial)
-                        tell_list(server, s, "notifications/tools/list_changed");
-                s->tools_seen = serial;
-        }
+        struct mcp_peer *peer;
+
+        LIST_FOREACH (peer, &server->peers, link)
+                act(&peer->legacy, argument);
+        for (struct subscription *s = server->subscriptions; s; s = s->next)
+                act(s, argument);
+}
+
+static void tools_changed(struct subscription *s, const void *argument)
+{
+        uint64_t serial = tool_list_serial(s->peer);
+
+        if (s->tools && s->tools_seen != serial)
+                tell_list(s, "notifications/tools/list_changed");
+        s->tools_seen = serial;
+}
+
+void subscriptions_tools_changed(struct mcp_server *server)
+{
+        for_each(server, tools_changed, NULL);
+}
+
+static void resources_changed(struct subscription *s, const void *argument)
+{
+        uint64_t serial = *(const uint64_t *)argument;
+
+        if (s->resources && s->resources_seen != serial)
+                tell_list(s, "notifications/resources/list_changed");
+        s->resources_seen = serial;
 }
 
 void subscriptions_resources_changed(struct mcp_server *server, uint64_t serial)
 {
-        for (struct subscription *s = &server->legacy; s;
-             s = s == &server->legacy ? server->subscriptions : s->next) {
-                if (s->resources && s->resources_seen != serial)
-                        tell_list(server, s, "notifications/resources/list_changed");
-                s->resources_seen = serial;
-        }
+        for_each(server, resources_changed, &serial);
+}
+
+static void updated(struct subscription *s, const void *argument)
+{
+        if (find_uri(s, argument) >= 0)
+                tell_updated(s, argument);
 }
 
 void subscriptions_updated(struct mcp_server *server, const struct resource_uri *uri)
 {
-        for (struct subscription *s = &server->legacy; s;
-             s = s == &server->legacy ? server->subscriptions : s->next) {
-                if (find_uri(s, uri) >= 0)
-                        tell_updated(server, s, uri);
-        }
+        for_each(server, updated, uri);
 }

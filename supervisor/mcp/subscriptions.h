@@ -11,7 +11,9 @@
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/resource-uri.h"
 
+struct mcp_peer;
 struct mcp_server;
+struct tool_list;
 
 enum {
         SUBSCRIPTIONS_MAX = 64,  /* streams at once */
@@ -20,6 +22,7 @@ enum {
 
 struct subscription {
         struct subscription *next;
+        struct mcp_peer *peer;
         struct reply reply; /* of the listen request; without an id: the legacy connection */
         bool tools, resources;
         uint64_t tools_seen, resources_seen; /* serials of the last lists that it was notified of */
@@ -33,7 +36,9 @@ void subscription_done(struct subscription *subscription);
 void subscriptions_listen(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply);
 /* The client cancels a stream: no message follows. Returns whether there is one with this id. */
-bool subscriptions_cancel(struct mcp_server *server, yyjson_val *id);
+bool subscriptions_cancel(struct mcp_peer *peer, yyjson_val *id);
+/* The peer ends: its streams do, without a message. */
+void subscriptions_drop(struct mcp_peer *peer);
 /* The server ends: each stream gets its result. */
 void subscriptions_close(struct mcp_server *server);
 void subscriptions_free(struct mcp_server *server);
@@ -42,8 +47,9 @@ void subscriptions_free(struct mcp_server *server);
 int subscription_watch(struct subscription *subscription, const struct resource_uri *uri);
 void subscription_unwatch(struct subscription *subscription, const struct resource_uri *uri);
 
+/* Notifies those that do not know the list of their profile as it is now. */
+void subscriptions_tools_changed(struct mcp_server *server);
 /* Notifies those that do not know the list with this serial. */
-void subscriptions_tools_changed(struct mcp_server *server, uint64_t serial);
 void subscriptions_resources_changed(struct mcp_server *server, uint64_t serial);
 /* A resource has changed or was removed. */
 void subscriptions_updated(struct mcp_server *server, const struct resource_uri *uri);

@@ -50,7 +50,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
                 const char *line_end = memchr(at, '\n', (size_t)(end - at));
                 if (!line_end)
                         line_end = end;
-                mcp_server_line(server, at, (size_t)(line_end - at));
+                mcp_peer_line(peer, &sink, at, (size_t)(line_end - at));
                 good = check_sent() && good;
                 at = line_end + 1;
         }

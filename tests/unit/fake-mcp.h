@@ -2,34 +2,42 @@
  * messages. */
 #pragma once
 
+#include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server.h"
 #include "tests/unit/fake-monitor.h"
 
 static struct fake f;
 static struct mcp_server *server;
+static struct mcp_peer *peer;
 static struct buffer sent;
 
-static inline void on_send(void *data, const char *bytes, size_t n)
+static inline void on_send(struct mcp_sink *sink, const struct mcp_message *message)
 {
-        check_eq_int(bytes[n - 1], '\n');
-        check_eq_int(buffer_append(&sent, bytes, n), 0);
+        check_eq_int(message->bytes[message->n - 1], '\n');
+        check_eq_int(buffer_append(&sent, message->bytes, message->n), 0);
 }
+
+static struct mcp_sink_calls sink_calls = {.send = on_send};
+static struct mcp_sink sink = {&sink_calls, 1};
 
 static inline void open_server(void)
 {
-        const struct mcp_host host = {NULL, on_send};
+        const struct mcp_host host = {};
         struct error err = {};
 
         fake_open(&f);
         buffer_init(&sent, 256 * 1024 * 1024);
         check_ok(mcp_server_new(&server, f.base, f.config, &fake_tool_provider, f.sessions, &host,
                                 &err));
+        check_ok(mcp_peer_new(&peer, server, &sink, NULL, &err));
 }
 
 static inline void close_server(void)
 {
         f.sessions = sessions_free(f.sessions);
+        mcp_server_drop_calls(server);
+        peer = mcp_peer_free(peer);
         server = mcp_server_free(server);
         fake_done(&f);
         buffer_done(&sent);
@@ -37,7 +45,7 @@ static inline void close_server(void)
 
 static inline void send_line(const char *line)
 {
-        mcp_server_line(server, line, strlen(line));
+        mcp_peer_line(peer, &sink, line, strlen(line));
 }
 
 /* Removes the oldest message that the server sent and parses it; the caller frees. */

@@ -214,7 +214,7 @@ static void test_no_message_after_cancel(void)
         close_server();
 }
 
-static bool always(void *data)
+static bool always(const struct mcp_sink *to)
 {
         return true;
 }
@@ -223,7 +223,7 @@ static bool always(void *data)
 static void test_slow_reader(void)
 {
         open_server();
-        server->host.congested = always;
+        sink_calls.congested = always;
         uint64_t cell = begin(CALL_WITH("1", MODERN_FIELDS
                                         ",\"progressToken\":1,"
                                         "\"io.modelcontextprotocol/logLevel\":\"debug\""));
@@ -231,7 +231,7 @@ static void test_slow_reader(void)
         fake_run_ms(&f, LIVE_PROGRESS_MS * 3 / 2);
         check_no_message();
         /* The skipped output is counted. */
-        server->host.congested = NULL;
+        sink_calls.congested = NULL;
         print(f.out, "two\n", 4);
         end(cell);
         _cleanup_json_ yyjson_doc *note = next_note("notifications/message");

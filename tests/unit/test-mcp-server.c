@@ -76,7 +76,7 @@ static void test_malformed(void)
         send_line("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/"
                   "list\",\"params\":{\"cursor\":\"x\"}}");
         check_error(-32602, "7", "cursor");
-        mcp_server_line_too_long(server, 1000);
+        mcp_peer_too_long(peer, &sink, 1000);
         check_error(-32600, "null", "1000 bytes");
         close_server();
 }
@@ -328,7 +328,7 @@ static void test_large_code(void)
                               "\"name\":\"run_python\",\"arguments\":{\"code\":\"");
                 check_eq_int(buffer_append(&line, code, CELL_CODE_MAX + (size_t)over), 0);
                 buffer_printf(&line, "\"}}}");
-                mcp_server_line(server, buffer_bytes(&line), line.length);
+                mcp_peer_line(peer, &sink, buffer_bytes(&line), line.length);
                 fake_spin(&f);
                 check_eq_int(f.creates, 1);
         }

@@ -1,0 +1,40 @@
+/* Life of a peer. */
+#include "supervisor/mcp/peer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "supervisor/mcp/resource-read.h"
+#include "supervisor/mcp/server-internal.h"
+
+int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_sink *sink,
+                 const char *profile, struct error *err)
+{
+        struct mcp_peer *peer = calloc(1, sizeof(*peer));
+
+        if (!peer)
+                return error_errno(err, ENOMEM, "MCP client");
+        *peer = (struct mcp_peer){
+                .server = server,
+                .profile = profile,
+                .version = MCP_2025_11_25,
+                .log_level = MCP_LOG_OFF,
+                .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},
+        };
+        LIST_INSERT_HEAD(&server->peers, peer, link);
+        *ret = peer;
+        return 0;
+}
+
+struct mcp_peer *mcp_peer_free(struct mcp_peer *peer)
+{
+        if (!peer)
+                return NULL;
+        mcp_call_drop(peer);
+        resource_read_drop(peer);
+        subscriptions_drop(peer);
+        LIST_REMOVE(peer, link);
+        subscription_done(&peer->legacy);
+        free(peer);
+        return NULL;
+}

@@ -1,0 +1,53 @@
+/*
+ * One client as the server sees it: what belongs to a connection and not to the server.
+ *
+ * Standard input and output are one peer, and so is each HTTP session of a legacy client. An HTTP
+ * request of a modern client is a peer of its own. Ids of requests are looked up within one peer.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include "base/error.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/log-level.h"
+#include "supervisor/mcp/sink.h"
+#include "supervisor/mcp/subscriptions.h"
+
+struct mcp_server;
+
+enum mcp_version {
+        MCP_2024_11_05,
+        MCP_2025_03_26,
+        MCP_2025_06_18,
+        MCP_2025_11_25,
+        MCP_VERSION_MAX
+};
+
+struct mcp_peer {
+        LIST_ENTRY(mcp_peer) link;
+        struct mcp_server *server;
+        const char *profile; /* borrowed: the one that this client gets; NULL: by its name */
+        char client[128];    /* the last clientInfo.name, or "" */
+
+        /* The legacy connection. */
+        enum mcp_version version;
+        bool initialized; /* the client has sent initialize */
+        enum mcp_log_level log_level;
+        struct subscription legacy; /* its reply has no id; its sink gets the notifications */
+};
+
+/* sink: gets notifications that belong to no request. profile: borrowed, or NULL. */
+int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_sink *sink,
+                 const char *profile, struct error *err);
+/* Cancels what is under way: no message follows. */
+struct mcp_peer *mcp_peer_free(struct mcp_peer *peer);
+
+/* A message of the client, not parsed yet. Answers go to the sink. */
+void mcp_peer_line(struct mcp_peer *peer, struct mcp_sink *sink, const char *line, size_t n);
+/* A message that jsonrpc_parse() has taken: its result and its error. */
+void mcp_peer_parsed(struct mcp_peer *peer, struct mcp_sink *sink,
+                     const struct jsonrpc_message *message, int r, const struct error *err);
+/* A message above the limit was skipped. */
+void mcp_peer_too_long(struct mcp_peer *peer, struct mcp_sink *sink, size_t most);

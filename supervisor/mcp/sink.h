@@ -1,0 +1,52 @@
+/*
+ * Where messages to a client go: standard output, or the response to one HTTP request.
+ *
+ * A sink is counted. Each reply and each batch that is still to be answered holds one reference, so
+ * that release() means that no message can follow.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mcp_sink;
+
+/* A whole JSON-RPC message, with its newline. */
+struct mcp_message {
+        const char *bytes;
+        size_t n;
+        bool answers; /* a request or a batch: it is the last one for that */
+        int code;     /* of the error that it answers with, else 0 */
+};
+
+struct mcp_sink_calls {
+        void (*send)(struct mcp_sink *sink, const struct mcp_message *message);
+        /* Whether many bytes wait to be written; NULL: never. */
+        bool (*congested)(const struct mcp_sink *sink);
+        /* After the last reference was dropped; NULL: the owner outlives all references. */
+        void (*release)(struct mcp_sink *sink);
+};
+
+struct mcp_sink {
+        const struct mcp_sink_calls *calls;
+        unsigned refs; /* begins at 1, the owner's */
+};
+
+static inline struct mcp_sink *mcp_sink_ref(struct mcp_sink *sink)
+{
+        if (sink)
+                sink->refs++;
+        return sink;
+}
+
+static inline struct mcp_sink *mcp_sink_unref(struct mcp_sink *sink)
+{
+        if (sink && --sink->refs == 0 && sink->calls->release)
+                sink->calls->release(sink);
+        return NULL;
+}
+
+static inline bool mcp_sink_congested(const struct mcp_sink *sink)
+{
+        return sink && sink->calls->congested && sink->calls->congested(sink);
+}

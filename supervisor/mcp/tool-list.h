@@ -1,0 +1,25 @@
+/* The answers to tools/list, one for each profile, and which version of them is the newest. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+struct mcp_peer;
+struct mcp_server;
+struct tool_list;
+
+/* What tool_append_list() takes for this peer's profile. */
+const struct buffer *tool_list_catalogue(const struct mcp_peer *peer);
+
+/* The list for this peer as it is now, valid until the next call; NULL after an error. */
+const struct buffer *tool_list_get(struct mcp_peer *peer, struct error *err);
+
+/* Grows when the list for this peer's profile changes; 0: it was not made yet. */
+uint64_t tool_list_serial(const struct mcp_peer *peer);
+
+/* Makes all lists that were asked for anew. Returns whether there is one. */
+bool tool_lists_refresh(struct mcp_server *server);
+void tool_lists_free(struct mcp_server *server);
