@@ -18,6 +18,7 @@ RULES = [
     ("policy", ["base/", "policy/"]),
     ("policy/seccomp", ["base/", "policy/seccomp/"]),
     ("rpc", ["base/", "policy/limits.h", "policy/template-link.h", "rpc/"]),
+    ("rpc/http", ["base/", "rpc/http/"]),
     ("rootfs", ["base/", "policy/", "rootfs/"]),
     ("sandbox-init", ["base/", "sandbox-init/"]),
     ("sandbox-init/setup", ["base/", "rpc/sandbox-messages.h", "sandbox-init/raw.h", "sandbox-init/setup/"]),
