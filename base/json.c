@@ -127,6 +127,13 @@ bool json_is_number(yyjson_val *value)
         return yyjson_is_raw(value) || yyjson_is_num(value);
 }
 
+bool json_is_integer(yyjson_val *value)
+{
+        if (!yyjson_is_raw(value))
+                return yyjson_is_int(value);
+        return strcspn(yyjson_get_raw(value), ".eE") == yyjson_get_len(value);
+}
+
 int json_double(yyjson_val *value, double *ret)
 {
         if (yyjson_is_num(value)) {

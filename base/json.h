@@ -34,6 +34,8 @@ int json_parse_config(const char *data, size_t n, yyjson_doc **ret, struct error
 const char *json_string(yyjson_val *object, const char *key, size_t *length);
 
 bool json_is_number(yyjson_val *value);
+/* Written without a fraction or an exponent; of any size. */
+bool json_is_integer(yyjson_val *value);
 /* A whole number within int64_t. Returns 0, -EINVAL when it is none, -ERANGE. */
 int json_int64(yyjson_val *value, int64_t *ret);
 /* Any number (raw or not) as a double. */

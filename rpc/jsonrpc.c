@@ -19,7 +19,7 @@ const char *jsonrpc_kind_name(enum jsonrpc_kind kind)
 
 static bool is_id(yyjson_val *value)
 {
-        return yyjson_is_str(value) || json_is_number(value);
+        return yyjson_is_str(value) || json_is_integer(value);
 }
 
 /* A message with a method: a request if it has an id. */
@@ -32,7 +32,7 @@ static int classify_method(yyjson_val *root, yyjson_val *method, struct jsonrpc_
         if (!yyjson_is_str(method))
                 return error_set(err, EINVAL, "the method is not a string");
         if (id && !m->id)
-                return error_set(err, EINVAL, "the id is neither a string nor a number");
+                return error_set(err, EINVAL, "the id is neither a string nor an integer");
         if (params && !yyjson_is_ctn(params))
                 return error_set(err, EINVAL, "the params are neither an object nor an array");
         m->method = yyjson_get_str(method);
@@ -48,7 +48,7 @@ static int classify_error(yyjson_val *root, yyjson_val *error, struct jsonrpc_me
         yyjson_val *id = yyjson_obj_get(root, "id");
 
         if (id && !m->id && !yyjson_is_null(id))
-                return error_set(err, EINVAL, "the id is neither a string nor a number");
+                return error_set(err, EINVAL, "the id is neither a string nor an integer");
         if (!yyjson_is_obj(error))
                 return error_set(err, EINVAL, "the error is not an object");
         if (json_int64(yyjson_obj_get(error, "code"), &m->error_code) < 0)
@@ -323,11 +323,11 @@ int jsonrpc_append_notification(struct buffer *b, const char *method, const char
 
 static int append_answer(struct buffer *b, yyjson_val *id)
 {
-        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\",\"id\":");
+        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\"");
 
-        if (r < 0)
-                return r;
-        return id ? json_append(b, id) : buffer_append(b, "null", 4);
+        if (r >= 0 && id)
+                r = buffer_append_text(b, ",\"id\":");
+        return r < 0 || !id ? r : json_append(b, id);
 }
 
 int jsonrpc_append_result(struct buffer *b, yyjson_val *id, const char *result, size_t n)

@@ -47,7 +47,7 @@ enum {
 struct jsonrpc_message {
         yyjson_doc *doc; /* owned; NULL for an element of a batch */
         enum jsonrpc_kind kind;
-        yyjson_val *id; /* a string or a number; NULL when there is none (or null, in an ERROR) */
+        yyjson_val *id; /* a string or an integer; NULL when there is none (or null, in an ERROR) */
         const char *method; /* REQUEST, NOTIFICATION; may hold NUL bytes: see method_length */
         size_t method_length;
         yyjson_val *params; /* an object or an array, or NULL */
@@ -89,7 +89,7 @@ bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret);
 /*
  * Each appends one message and a newline, or nothing. Returns 0, -EMSGSIZE, -ENOMEM, -EINVAL (a
  * value that cannot be written). params, result and data are n bytes of JSON in one line (as written
- * by json_append…()), or NULL: no such member. An id of NULL is written as null. In the answer to a
+ * by json_append…()), or NULL: no such member. The same holds for an id of NULL. In the answer to a
  * batch, remove the newline (the last byte of the buffer).
  */
 int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, const char *params,

@@ -34,7 +34,7 @@ static void test_kinds(void)
         check_kind("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", JSONRPC_REQUEST);
         check_kind("{\"jsonrpc\":\"2.0\",\"id\":\"\",\"method\":\"ping\",\"params\":{}}",
                    JSONRPC_REQUEST);
-        check_kind("{\"jsonrpc\":\"2.0\",\"id\":-1.5e3,\"method\":\"\",\"params\":[]}",
+        check_kind("{\"jsonrpc\":\"2.0\",\"id\":-15,\"method\":\"\",\"params\":[]}",
                    JSONRPC_REQUEST);
         check_kind("{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"more\":1}", JSONRPC_NOTIFICATION);
         check_kind("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}", JSONRPC_RESPONSE);
@@ -107,6 +107,10 @@ static void test_refusals(void)
                       "the id is neither");
         check_refused("{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"x\"}", -EINVAL,
                       "the id is neither");
+        check_refused("{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"x\"}", -EINVAL,
+                      "the id is neither a string nor an integer");
+        check_refused("{\"jsonrpc\":\"2.0\",\"id\":1e3,\"result\":{}}", -EINVAL,
+                      "without a usable id");
         check_refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":7}", -EINVAL,
                       "params are");
         check_refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":null}", -EINVAL,
@@ -234,7 +238,7 @@ static void test_written(void)
         check_eq_int(jsonrpc_append_request(&b, 7, "tools/list", "{}", 2), 0);
         check_eq_int(jsonrpc_append_request(&b, -7, "a\"\n", NULL, 0), 0);
         check_eq_int(jsonrpc_append_notification(&b, "x", "[1]", 3), 0);
-        check_ok(parse("{\"jsonrpc\":\"2.0\",\"id\":1.50,\"method\":\"x\"}", &m, &err));
+        check_ok(parse("{\"jsonrpc\":\"2.0\",\"id\":-150,\"method\":\"x\"}", &m, &err));
         check_eq_int(jsonrpc_append_result(&b, m.id, "{}", 2), 0);
         jsonrpc_done(&m);
         check_ok(parse("{\"jsonrpc\":\"2.0\",\"id\":\"a\\nb\",\"method\":\"x\"}", &m, &err));
@@ -246,18 +250,17 @@ static void test_written(void)
                 "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/list\",\"params\":{}}\n"
                 "{\"jsonrpc\":\"2.0\",\"id\":-7,\"method\":\"a\\\"\\n\"}\n"
                 "{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":[1]}\n"
-                "{\"jsonrpc\":\"2.0\",\"id\":1.50,\"result\":{}}\n"
+                "{\"jsonrpc\":\"2.0\",\"id\":-150,\"result\":{}}\n"
                 "{\"jsonrpc\":\"2.0\",\"id\":\"a\\nb\",\"error\":{\"code\":-32601,\"message\":"
                 "\"no \\\"x\\\"\",\"data\":[2]}}\n"
-                "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"bad\"}}"
-                "\n");
+                "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"bad\"}}\n");
         buffer_done(&b);
 }
 
 /* For every bound, a message is written completely or not at all. */
 static void test_whole_or_nothing(void)
 {
-        static const char result[] = "{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{\"a\":1}}\n";
+        static const char result[] = "{\"jsonrpc\":\"2.0\",\"result\":{\"a\":1}}\n";
         bool fitted = false;
 
         for (size_t limit = 1; limit < 100; limit++) {
