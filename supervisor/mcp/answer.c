@@ -38,6 +38,14 @@ void mcp_batch_step(struct mcp_server *server, struct batch *batch)
         batch_free(batch);
 }
 
+void mcp_answer_nothing(struct mcp_server *server, struct reply *reply)
+{
+        struct batch *batch = reply->batch;
+
+        reply->batch = NULL;
+        mcp_batch_step(server, batch);
+}
+
 void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buffer *result)
 {
         _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
@@ -58,12 +66,21 @@ void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buf
         reply_done(reply);
 }
 
+/* The id of a message that has none is left out, as of revision 2025-11-25. Earlier ones do not
+ * have such errors; JSON-RPC says null. */
+static yyjson_val *id_of_error(const struct reply *reply)
+{
+        static yyjson_val null = {.tag = YYJSON_TYPE_NULL};
+
+        return reply->id_doc || !reply->null_id ? reply_id(reply) : &null;
+}
+
 void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int code,
                            const char *message, const struct buffer *data)
 {
         _cleanup_buffer_ struct buffer out = BUFFER_INIT(SMALL_MAX);
 
-        if (jsonrpc_append_error(&out, reply_id(reply), code, message,
+        if (jsonrpc_append_error(&out, id_of_error(reply), code, message,
                                  data ? buffer_bytes(data) : NULL, data ? data->length : 0) >= 0)
                 send_answer(reply, code, &out);
         mcp_batch_step(server, reply->batch);

@@ -92,9 +92,6 @@ static void on_done(void *data, struct cell *cell)
         if (!call->cancelled) {
                 live_finish(&call->live);
                 answer_outcome(call, cell);
-        } else if (call->reply.batch) {
-                /* Without this answer the batch would never be complete. */
-                mcp_answer_error(call->server, &call->reply, JSONRPC_INTERNAL_ERROR, "cancelled");
         }
         call_free(call);
 }
@@ -127,7 +124,7 @@ static struct mcp_call *call_new(struct mcp_server *server, const struct run_arg
 static void run_cell(struct mcp_server *server, const struct mcp_request *request,
                      const struct run_arguments *arguments, struct reply *reply)
 {
-        const struct config_profile *own = mcp_profile(request->peer);
+        const struct config_profile *own = mcp_profile(request->peer, request->era);
         struct error err = {};
         struct mcp_call *call = call_new(server, arguments, reply);
 
@@ -179,7 +176,7 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                 return;
         }
         if (run_arguments_parse(yyjson_obj_get(params, "arguments"), server->config,
-                                mcp_profile(request->peer), &arguments, &err) < 0) {
+                                mcp_profile(request->peer, request->era), &arguments, &err) < 0) {
                 answer_refusal(server, reply, "ArgumentError", err.text, arguments.session);
                 return;
         }
@@ -195,20 +192,33 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
 static void cancel(struct mcp_call *call)
 {
         call->cancelled = true;
+        mcp_answer_nothing(call->server, &call->reply);
         live_done(&call->live);
         cell_cancel(call->cell);
 }
 
-bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+static struct mcp_call *find_pending(const struct mcp_peer *peer, yyjson_val *id)
 {
         for (struct mcp_call *call = peer->server->calls; call; call = call->next) {
-                if (call->peer != peer || call->cancelled ||
-                    !reply_id_equals(reply_id(&call->reply), request_id))
-                        continue;
-                cancel(call);
-                return true;
+                if (call->peer == peer && !call->cancelled &&
+                    reply_id_equals(reply_id(&call->reply), id))
+                        return call;
         }
-        return false;
+        return NULL;
+}
+
+bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id)
+{
+        return find_pending(peer, id) != NULL;
+}
+
+bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+{
+        struct mcp_call *call = find_pending(peer, request_id);
+
+        if (call)
+                cancel(call);
+        return call;
 }
 
 /* cell_cancel() may end the call, and with it the list's element. */

@@ -28,10 +28,10 @@ enum mcp_version {
 struct mcp_peer {
         LIST_ENTRY(mcp_peer) link;
         struct mcp_server *server;
-        const char *profile; /* borrowed: the one that this client gets; NULL: by its name */
-        char client[128];    /* the last clientInfo.name, or "" */
+        const char *profile; /* borrowed: the one that this client gets; NULL: see profile.h */
 
         /* The legacy connection. */
+        char client[128]; /* clientInfo.name of initialize, or "" */
         enum mcp_version version;
         bool initialized; /* the client has sent initialize */
         enum mcp_log_level log_level;

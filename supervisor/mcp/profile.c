@@ -1,4 +1,4 @@
-/* The profile of a connection. */
+/* The profile of a request. */
 #include "supervisor/mcp/profile.h"
 
 #include <stdio.h>
@@ -7,19 +7,18 @@
 
 void mcp_note_client(struct mcp_peer *peer, const char *name)
 {
-        if (name)
-                snprintf(peer->client, sizeof(peer->client), "%s", name);
+        snprintf(peer->client, sizeof(peer->client), "%s", name);
 }
 
-const struct config_profile *mcp_profile(const struct mcp_peer *peer)
+const struct config_profile *mcp_profile(const struct mcp_peer *peer, enum mcp_era era)
 {
         const struct config *config = peer->server->config;
+        const char *client = era == ERA_LEGACY && *peer->client ? peer->client : NULL;
 
         if (config->n_profiles == 0)
                 return NULL;
         if (!peer->profile)
-                return &config->profiles[config_profile_of_client(
-                        config, *peer->client ? peer->client : NULL)];
+                return &config->profiles[config_profile_of_client(config, client)];
         /* The monitor refuses a config without it. */
         int i = config_find_profile(config, peer->profile, NULL);
         return &config->profiles[i < 0 ? config->profile : (size_t)i];

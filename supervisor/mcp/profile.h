@@ -1,18 +1,21 @@
-/* The profile of a connection: that of --profile, else that of the client's name in the config,
- * else the config's default. */
+/* The profile of a request: that of its peer (--profile); else, of a legacy connection, that of the
+ * client's name in the config; else the config's default. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "policy/config.h"
+#include "supervisor/mcp/request.h"
 
 struct mcp_peer;
 
-/* The name that the client gave itself; NULL: none. The last one counts. */
+/* The name that the client gave itself in initialize. */
 void mcp_note_client(struct mcp_peer *peer, const char *name);
 
-/* NULL: the config has no profiles (in tests). */
-const struct config_profile *mcp_profile(const struct mcp_peer *peer);
+/* NULL: the config has no profiles (in tests). A modern request depends on no other one, and what a
+ * client says of itself there changes nothing (specification, basic/index, "Per-response protocol
+ * fields"). */
+const struct config_profile *mcp_profile(const struct mcp_peer *peer, enum mcp_era era);
 
 /* Whether run_python's argument may name this profile on a connection with the profile own. */
 static inline bool mcp_profile_is_choice(const struct config_profile *profile,

@@ -25,6 +25,7 @@ struct reply {
         struct mcp_sink *sink;         /* a reference: where it goes */
         struct batch *batch;           /* or NULL */
         bool modern;                   /* the result has the members of the modern era */
+        bool null_id;                  /* without an id it has null: see mcp_answer_error() */
         bool subscription;             /* it ends the stream with its id */
         const struct caching *caching; /* of a modern result that may be cached, else NULL */
 };

@@ -16,6 +16,7 @@ static int read_modern(yyjson_val *meta, struct mcp_request *ret, struct error *
 {
         yyjson_val *version = yyjson_obj_get(meta, META_VERSION);
         yyjson_val *level = yyjson_obj_get(meta, META_LOG_LEVEL);
+        yyjson_val *client = yyjson_obj_get(meta, META_CLIENT);
 
         if (!yyjson_is_str(version))
                 return refuse(err, "params._meta has no string " META_VERSION);
@@ -28,12 +29,39 @@ static int read_modern(yyjson_val *meta, struct mcp_request *ret, struct error *
         }
         if (!yyjson_is_obj(yyjson_obj_get(meta, META_CAPABILITIES)))
                 return refuse(err, "params._meta has no object " META_CAPABILITIES);
+        if (client && !mcp_is_implementation(client))
+                return refuse(err, META_CLIENT " must be an object with strings name and version");
         if (level && mcp_log_level_read(level, &ret->log_level) < 0)
                 return refuse(
                         err, META_LOG_LEVEL
                         " is no log level: debug, info, notice, warning, error, critical, alert or emergency");
-        ret->client = json_string(yyjson_obj_get(meta, META_CLIENT), "name", NULL);
         return 0;
+}
+
+bool mcp_is_implementation(yyjson_val *value)
+{
+        return yyjson_is_str(yyjson_obj_get(value, "name")) &&
+               yyjson_is_str(yyjson_obj_get(value, "version"));
+}
+
+bool mcp_request_is_first_page(const struct mcp_request *request)
+{
+        yyjson_val *cursor = yyjson_obj_get(request->params, "cursor");
+
+        return !cursor || yyjson_is_null(cursor) || yyjson_equals_str(cursor, "");
+}
+
+/* One of the fields of a modern request is enough, so that the error can name the missing one. */
+static bool is_modern(yyjson_val *meta)
+{
+        static const char *const fields[] = {META_VERSION, META_CAPABILITIES, META_CLIENT,
+                                             META_LOG_LEVEL};
+
+        for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+                if (yyjson_obj_get(meta, fields[i]))
+                        return true;
+        }
+        return false;
 }
 
 int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *err)
@@ -44,13 +72,16 @@ int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *
         *ret = (struct mcp_request){
                 .era = ERA_LEGACY,
                 .params = params,
-                .token = yyjson_is_str(token) || json_is_number(token) ? token : NULL,
+                .token = token,
                 .log_level = MCP_LOG_OFF,
         };
-        /* One of the modern fields is enough to be modern, so that the error can name the missing
-         * one. */
-        if (!yyjson_obj_get(meta, META_VERSION) && !yyjson_obj_get(meta, META_CAPABILITIES))
-                return 0;
-        ret->era = ERA_MODERN;
-        return read_modern(meta, ret, err);
+        if (is_modern(meta))
+                ret->era = ERA_MODERN;
+        if (params && !yyjson_is_obj(params))
+                return refuse(err, "params must be an object");
+        if (meta && !yyjson_is_obj(meta))
+                return refuse(err, "params._meta must be an object");
+        if (token && !yyjson_is_str(token) && !json_is_integer(token))
+                return refuse(err, "params._meta.progressToken must be a string or an integer");
+        return ret->era == ERA_MODERN ? read_modern(meta, ret, err) : 0;
 }

@@ -30,14 +30,19 @@ struct mcp_request {
         struct mcp_peer *peer; /* whose request it is; set by the caller of mcp_request_read() */
         enum mcp_era era;
         yyjson_val *params;           /* or NULL */
-        yyjson_val *token;            /* for progress: a string or a number, or NULL */
+        yyjson_val *token;            /* for progress: a string or an integer, or NULL */
         enum mcp_log_level log_level; /* of this request only, or MCP_LOG_OFF */
-        const char *client;           /* modern: clientInfo.name, or NULL */
 };
 
+/* Whether a value has the required members of the schema's Implementation (clientInfo). */
+bool mcp_is_implementation(yyjson_val *value);
+
+/* Whether params.cursor is absent, null or empty, which is the same in Cloister's lists. */
+bool mcp_request_is_first_page(const struct mcp_request *request);
+
 /*
- * Returns 0, or the code of the JSON-RPC error that answers it, with the reason in err: the fields
- * of a modern request are missing or malformed, or its revision is not supported. ret->era is valid
- * in any case.
+ * Returns 0, or the code of the JSON-RPC error that answers it, with the reason in err: params or
+ * _meta are malformed, a field of a modern request is missing, or its revision is not supported.
+ * ret->era is valid in any case.
  */
 int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *err);

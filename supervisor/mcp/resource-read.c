@@ -106,9 +106,7 @@ static void on_read(void *data, struct buffer *content, const struct error *erro
         struct resource_read *read = data;
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
 
-        if (read->cancelled && read->reply.batch) {
-                mcp_answer_error(read->server, &read->reply, JSONRPC_INTERNAL_ERROR, "cancelled");
-        } else if (!read->cancelled && error) {
+        if (!read->cancelled && error) {
                 answer_error(read, error);
         } else if (!read->cancelled) {
                 int r = append_contents(read, content, &result);
@@ -142,16 +140,34 @@ void resource_read_file(struct mcp_server *server, const struct mcp_request *req
         }
 }
 
-bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+static struct resource_read *find_pending(const struct mcp_peer *peer, yyjson_val *id)
 {
         for (struct resource_read *read = peer->server->reads; read; read = read->next) {
-                if (read->peer != peer || read->cancelled ||
-                    !reply_id_equals(reply_id(&read->reply), request_id))
-                        continue;
-                read->cancelled = true;
-                return true;
+                if (read->peer == peer && !read->cancelled &&
+                    reply_id_equals(reply_id(&read->reply), id))
+                        return read;
         }
-        return false;
+        return NULL;
+}
+
+bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id)
+{
+        return find_pending(peer, id) != NULL;
+}
+
+static void cancel(struct resource_read *read)
+{
+        read->cancelled = true;
+        mcp_answer_nothing(read->server, &read->reply);
+}
+
+bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+{
+        struct resource_read *read = find_pending(peer, request_id);
+
+        if (read)
+                cancel(read);
+        return read;
 }
 
 void resource_read_drop(struct mcp_peer *peer)
@@ -160,6 +176,7 @@ void resource_read_drop(struct mcp_peer *peer)
                 if (read->peer != peer)
                         continue;
                 read->peer = NULL;
-                read->cancelled = true;
+                if (!read->cancelled)
+                        cancel(read);
         }
 }

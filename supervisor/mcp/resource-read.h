@@ -6,6 +6,8 @@
 /* Takes ownership of the reply. */
 void resource_read_file(struct mcp_server *server, const struct mcp_request *request,
                         const struct resource_uri *uri, struct reply *reply);
+/* Whether a request with this id is pending and not cancelled. */
+bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id);
 /* notifications/cancelled. Returns whether a request with this id is pending. */
 bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id);
 /* The peer ends: its reads are not answered. */

@@ -127,17 +127,15 @@ static int append_page(const struct mcp_server *server, uint64_t below, struct b
         return r < 0 ? r : buffer_append(to, "}", 1);
 }
 
-/* An empty cursor is the same as none. */
-static int read_cursor(yyjson_val *params, uint64_t *below)
+static int read_cursor(const struct mcp_request *request, uint64_t *below)
 {
-        yyjson_val *cursor = yyjson_obj_get(params, "cursor");
         size_t n = 0;
-        const char *text = json_string(params, "cursor", &n);
+        const char *text = json_string(request->params, "cursor", &n);
         char extra;
         unsigned long long value;
 
         *below = UINT64_MAX;
-        if (!cursor || yyjson_is_null(cursor) || (text && n == 0))
+        if (mcp_request_is_first_page(request))
                 return 0;
         if (!text || n > 20 || strspn(text, "0123456789") != n ||
             sscanf(text, "%llu%c", &value, &extra) != 1 || value == 0)
@@ -152,7 +150,7 @@ void resources_list(struct mcp_server *server, const struct mcp_request *request
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         uint64_t below;
 
-        if (read_cursor(request->params, &below) < 0) {
+        if (read_cursor(request, &below) < 0) {
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, "unknown cursor");
                 return;
         }
@@ -170,6 +168,11 @@ void resources_templates(struct mcp_server *server, const struct mcp_request *re
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
 
+        if (!mcp_request_is_first_page(request)) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                 "unknown cursor: the list has one page");
+                return;
+        }
         reply->caching = &template_caching;
         int r = buffer_append(&result, templates, sizeof(templates) - 1);
         mcp_answer_made(server, reply, r, &result);

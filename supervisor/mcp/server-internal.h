@@ -43,6 +43,8 @@ void mcp_answer_error(struct mcp_server *server, struct reply *reply, int code,
 /* data: JSON, or NULL. */
 void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int code,
                            const char *message, const struct buffer *data);
+/* A cancelled request gets no answer: a batch does not wait for it. The reply keeps its id. */
+void mcp_answer_nothing(struct mcp_server *server, struct reply *reply);
 void mcp_notify(struct mcp_sink *sink, const char *method, const struct buffer *params);
 /* One answer of the batch is there; after the last one the batch is sent. batch may be NULL. */
 void mcp_batch_step(struct mcp_server *server, struct batch *batch);
@@ -52,5 +54,7 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                     struct reply *reply);
 /* notifications/cancelled. Returns whether a call with this id is pending. */
 bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id);
+/* Whether a call with this id is pending and not cancelled. */
+bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id);
 /* The peer ends: cancels its calls. */
 void mcp_call_drop(struct mcp_peer *peer);

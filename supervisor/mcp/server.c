@@ -35,18 +35,19 @@ static void choose_version(struct mcp_peer *peer, yyjson_val *params)
         const char *asked = json_string(params, "protocolVersion", NULL);
 
         peer->version = MCP_2025_11_25;
-        for (int i = 0; asked && i < MCP_VERSION_MAX; i++) {
+        for (int i = 0; i < MCP_VERSION_MAX; i++) {
                 if (strcmp(asked, version_names[i]) == 0)
                         peer->version = (enum mcp_version)i;
         }
 }
 
-static int append_instructions(struct mcp_peer *peer, struct buffer *to, struct error *err)
+static int append_instructions(struct mcp_peer *peer, enum mcp_era era, struct buffer *to,
+                               struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
 
-        int r = tool_append_instructions(peer->server->config, tool_list_catalogue(peer), &text,
-                                         err);
+        int r = tool_append_instructions(peer->server->config, tool_list_catalogue(peer, era),
+                                         &text, err);
         if (r < 0)
                 return r;
         r = buffer_printf(to, ",\"instructions\":");
@@ -72,12 +73,35 @@ static void answer_made(struct mcp_server *server, struct reply *reply, int r,
                                  error_is_set(err) ? err->text : strerror(-r));
 }
 
+/* Refuses what the schema and "Lifecycle" of revision 2025-03-26 do not allow. */
+static bool refuse_initialize(struct mcp_server *server, yyjson_val *params, struct reply *reply)
+{
+        const char *why = NULL;
+
+        if (reply->batch) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_REQUEST,
+                                 "initialize must not be part of a batch");
+                return true;
+        }
+        if (!yyjson_is_str(yyjson_obj_get(params, "protocolVersion")))
+                why = "params.protocolVersion must be a string";
+        else if (!yyjson_is_obj(yyjson_obj_get(params, "capabilities")))
+                why = "params.capabilities must be an object";
+        else if (!mcp_is_implementation(yyjson_obj_get(params, "clientInfo")))
+                why = "params.clientInfo must be an object with strings name and version";
+        if (why)
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, why);
+        return why;
+}
+
 static void on_initialize(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
         struct error err = {};
 
+        if (refuse_initialize(server, request->params, reply))
+                return;
         choose_version(request->peer, request->params);
         mcp_note_client(request->peer,
                         json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
@@ -87,7 +111,7 @@ static void on_initialize(struct mcp_server *server, const struct mcp_request *r
                               "},\"serverInfo\":%s",
                               version_names[request->peer->version], mcp_server_info);
         if (r >= 0)
-                r = append_instructions(request->peer, &result, &err);
+                r = append_instructions(request->peer, ERA_LEGACY, &result, &err);
         answer_made(server, reply, r, &result, &err);
 }
 
@@ -101,7 +125,7 @@ static void on_discover(struct mcp_server *server, const struct mcp_request *req
         int r = buffer_printf(&result, "{\"supportedVersions\":[\"" MCP_MODERN_VERSION
                                        "\"],\"capabilities\":{" CAPABILITIES "}");
         if (r >= 0)
-                r = append_instructions(request->peer, &result, &err);
+                r = append_instructions(request->peer, ERA_MODERN, &result, &err);
         answer_made(server, reply, r, &result, &err);
 }
 
@@ -125,35 +149,33 @@ static void on_set_level(struct mcp_server *server, const struct mcp_request *re
 
 /* The client has its first answers: starts the servers whose tools are not cached, and has
  * sandboxes made for its sessions. */
-static void client_is_ready(struct mcp_peer *peer)
+static void client_is_ready(struct mcp_peer *peer, enum mcp_era era)
 {
         struct mcp_server *server = peer->server;
 
-        server->tools.start(server->tools.data, mcp_profile(peer), TOOL_SERVERS_UNKNOWN);
-        sessions_expect(server->sessions, mcp_profile(peer));
+        server->tools.start(server->tools.data, mcp_profile(peer, era), TOOL_SERVERS_UNKNOWN);
+        sessions_expect(server->sessions, mcp_profile(peer, era));
 }
 
 static void on_tools_list(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply)
 {
         struct error err = {};
-        size_t n = 0;
-        const char *cursor = json_string(request->params, "cursor", &n);
 
-        if (cursor && n > 0) {
+        if (!mcp_request_is_first_page(request)) {
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
                                  "unknown cursor: the list has one page");
                 return;
         }
-        const struct buffer *list = tool_list_get(request->peer, &err);
+        const struct buffer *list = tool_list_get(request->peer, request->era, &err);
         if (list && request->era == ERA_LEGACY) {
                 request->peer->legacy.tools = true;
-                request->peer->legacy.tools_seen = tool_list_serial(request->peer);
+                request->peer->legacy.tools_seen = tool_list_serial(request->peer, ERA_LEGACY);
         }
         reply->caching = &list_caching;
         answer_made(server, reply, list ? 0 : -ENOMEM, list, &err);
         subscriptions_tools_changed(server);
-        client_is_ready(request->peer);
+        client_is_ready(request->peer, request->era);
 }
 
 static const struct method {
@@ -207,12 +229,18 @@ static void answer_unsupported(struct mcp_server *server, const struct mcp_reque
         mcp_answer_error_data(server, reply, MCP_UNSUPPORTED_VERSION, why, r >= 0 ? &data : NULL);
 }
 
+/* Answers and notifications would be ambiguous. */
+static bool is_id_in_use(const struct mcp_peer *peer, yyjson_val *id)
+{
+        return mcp_call_is_pending(peer, id) || resource_read_is_pending(peer, id) ||
+               subscriptions_is_open(peer, id);
+}
+
 static void dispatch(struct mcp_server *server, const struct jsonrpc_message *message,
                      const struct mcp_request *request, struct reply *reply)
 {
         const struct method *method = find_method(message);
 
-        mcp_note_client(request->peer, request->client);
         if (method && (method->eras & request->era))
                 method->handle(server, request, reply);
         else if (method && method->eras == ERA_MODERN)
@@ -237,7 +265,10 @@ static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
         int code = mcp_request_read(message->params, &request, &err);
         request.peer = peer;
         reply.modern = request.era == ERA_MODERN;
-        if (batch && reply.modern)
+        if (is_id_in_use(peer, reply_id(&reply)))
+                mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST,
+                                 "the id is in use by another request");
+        else if (batch && reply.modern)
                 mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST,
                                  "batches are not part of this protocol version");
         else if (code == MCP_UNSUPPORTED_VERSION)
@@ -262,7 +293,7 @@ static void take_notification(struct mcp_peer *peer, const struct jsonrpc_messag
         if (method_is(message, "notifications/cancelled"))
                 on_cancelled(peer, message->params);
         else if (method_is(message, "notifications/initialized"))
-                client_is_ready(peer);
+                client_is_ready(peer, ERA_LEGACY);
 }
 
 static void answer_invalid(struct mcp_peer *peer, struct mcp_sink *sink, yyjson_val *id, int code,
@@ -275,6 +306,7 @@ static void answer_invalid(struct mcp_peer *peer, struct mcp_sink *sink, yyjson_
                 if (reply_init(&reply, id, sink, batch) < 0)
                         log_warning("out of memory for the id of a request");
         }
+        reply.null_id = peer->version < MCP_2025_11_25;
         mcp_answer_error(peer->server, &reply, code, why);
 }
 
@@ -333,7 +365,7 @@ static void answer_not_json(struct mcp_peer *peer, struct mcp_sink *sink, const 
                 line, n, YYJSON_READ_NUMBER_AS_RAW | YYJSON_READ_ALLOW_INVALID_UNICODE);
         yyjson_val *id = yyjson_obj_get(yyjson_doc_get_root(doc), "id");
 
-        answer_invalid(peer, sink, json_is_number(id) ? id : NULL, JSONRPC_PARSE_ERROR, why, NULL);
+        answer_invalid(peer, sink, json_is_integer(id) ? id : NULL, JSONRPC_PARSE_ERROR, why, NULL);
 }
 
 void mcp_peer_line(struct mcp_peer *peer, struct mcp_sink *sink, const char *line, size_t n)
@@ -389,7 +421,7 @@ void mcp_server_set_config(struct mcp_server *server, const struct config *confi
 
         server->config = config;
         LIST_FOREACH (peer, &server->peers, link)
-                sessions_expect(server->sessions, mcp_profile(peer));
+                sessions_expect(server->sessions, mcp_profile(peer, ERA_LEGACY));
         mcp_server_catalogue_changed(server);
 }
 

@@ -2,7 +2,9 @@
 #include "supervisor/mcp/subscriptions.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "rpc/jsonrpc.h"
@@ -129,15 +131,54 @@ static int read_uris(struct subscription *s, yyjson_val *list)
         yyjson_arr_foreach (list, i, n, entry) {
                 struct resource_uri uri;
 
-                if (!yyjson_is_str(entry) ||
-                    resource_uri_parse(yyjson_get_str(entry), yyjson_get_len(entry), &uri, NULL) <
-                            0)
+                if (resource_uri_parse(yyjson_get_str(entry), yyjson_get_len(entry), &uri, NULL) <
+                    0)
                         continue;
                 int r = subscription_watch(s, &uri);
                 if (r < 0)
                         return r == -ENOSPC ? 0 : r;
         }
         return 0;
+}
+
+/* Returns the first member that is not of its type, or NULL. Unknown members are ignored: they are
+ * not acknowledged. */
+static const char *find_malformed(yyjson_val *filter)
+{
+        static const char *const flags[] = {"toolsListChanged", "promptsListChanged",
+                                            "resourcesListChanged"};
+        yyjson_val *uris = yyjson_obj_get(filter, "resourceSubscriptions"), *uri;
+        size_t i, n;
+
+        for (i = 0; i < ARRAY_SIZE(flags); i++) {
+                yyjson_val *flag = yyjson_obj_get(filter, flags[i]);
+                if (flag && !yyjson_is_bool(flag))
+                        return flags[i];
+        }
+        if (uris && !yyjson_is_arr(uris))
+                return "resourceSubscriptions";
+        yyjson_arr_foreach (uris, i, n, uri) {
+                if (!yyjson_is_str(uri))
+                        return "resourceSubscriptions";
+        }
+        return NULL;
+}
+
+static bool refuse_filter(struct mcp_server *server, yyjson_val *filter, struct reply *reply)
+{
+        const char *member = yyjson_is_obj(filter) ? find_malformed(filter) : NULL;
+        char why[100];
+
+        if (yyjson_is_obj(filter) && !member)
+                return false;
+        if (!member)
+                snprintf(why, sizeof(why), "params.notifications must be an object");
+        else
+                snprintf(why, sizeof(why), "params.notifications.%s must be %s", member,
+                         strcmp(member, "resourceSubscriptions") == 0 ? "an array of strings"
+                                                                      : "true or false");
+        mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, why);
+        return true;
 }
 
 static size_t count(const struct mcp_server *server)
@@ -160,7 +201,7 @@ static struct subscription *open_stream(struct mcp_peer *peer, yyjson_val *filte
         s->peer = peer;
         s->tools = yyjson_is_true(yyjson_obj_get(filter, "toolsListChanged"));
         s->resources = yyjson_is_true(yyjson_obj_get(filter, "resourcesListChanged"));
-        s->tools_seen = tool_list_serial(peer);
+        s->tools_seen = tool_list_serial(peer, ERA_MODERN);
         s->resources_seen = server->resources_serial;
         if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0) {
                 subscription_done(s);
@@ -181,18 +222,15 @@ void subscriptions_listen(struct mcp_server *server, const struct mcp_request *r
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
         yyjson_val *filter = yyjson_obj_get(request->params, "notifications");
 
-        if (!yyjson_is_obj(filter)) {
-                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
-                                 "params.notifications must be an object");
+        if (refuse_filter(server, filter, reply))
                 return;
-        }
         if (count(server) >= SUBSCRIPTIONS_MAX) {
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
                                  "too many subscriptions are open: cancel one first");
                 return;
         }
         struct error err = {};
-        if (!tool_list_get(request->peer, &err))
+        if (!tool_list_get(request->peer, ERA_MODERN, &err))
                 log_warning("the list of tools: %s", err.text);
         struct subscription *s = open_stream(request->peer, filter, reply);
         if (!s || append_acknowledged(s, &params) < 0) {
@@ -210,6 +248,15 @@ static void close_stream(struct subscription **at)
         *at = s->next;
         subscription_done(s);
         free(s);
+}
+
+bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id)
+{
+        for (const struct subscription *s = peer->server->subscriptions; s; s = s->next) {
+                if (s->peer == peer && reply_id_equals(reply_id(&s->reply), id))
+                        return true;
+        }
+        return false;
 }
 
 bool subscriptions_cancel(struct mcp_peer *peer, yyjson_val *id)
@@ -268,7 +315,7 @@ static void for_each(struct mcp_server *server,
 
 static void tools_changed(struct subscription *s, const void *argument)
 {
-        uint64_t serial = tool_list_serial(s->peer);
+        uint64_t serial = tool_list_serial(s->peer, s->reply.id_doc ? ERA_MODERN : ERA_LEGACY);
 
         if (s->tools && s->tools_seen != serial)
                 tell_list(s, "notifications/tools/list_changed");

@@ -35,6 +35,8 @@ void subscription_done(struct subscription *subscription);
 /* subscriptions/listen; takes ownership of the reply, which is answered when the stream ends. */
 void subscriptions_listen(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply);
+/* Whether there is a stream with this id. */
+bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id);
 /* The client cancels a stream: no message follows. Returns whether there is one with this id. */
 bool subscriptions_cancel(struct mcp_peer *peer, yyjson_val *id);
 /* The peer ends: its streams do, without a message. */
@@ -47,7 +49,7 @@ void subscriptions_free(struct mcp_server *server);
 int subscription_watch(struct subscription *subscription, const struct resource_uri *uri);
 void subscription_unwatch(struct subscription *subscription, const struct resource_uri *uri);
 
-/* Notifies those that do not know the list of their profile as it is now. */
+/* Notifies those that do not know the list of their profile and era as it is now. */
 void subscriptions_tools_changed(struct mcp_server *server);
 /* Notifies those that do not know the list with this serial. */
 void subscriptions_resources_changed(struct mcp_server *server, uint64_t serial);

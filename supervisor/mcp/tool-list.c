@@ -86,14 +86,14 @@ static int refresh(struct mcp_server *server, const struct config_profile *profi
         return 0;
 }
 
-const struct buffer *tool_list_catalogue(const struct mcp_peer *peer)
+const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era)
 {
-        return catalogue_of(peer->server, mcp_profile(peer));
+        return catalogue_of(peer->server, mcp_profile(peer, era));
 }
 
-const struct buffer *tool_list_get(struct mcp_peer *peer, struct error *err)
+const struct buffer *tool_list_get(struct mcp_peer *peer, enum mcp_era era, struct error *err)
 {
-        const struct config_profile *profile = mcp_profile(peer);
+        const struct config_profile *profile = mcp_profile(peer, era);
         struct tool_list *list = find_or_make(peer->server, name_of(profile));
 
         if (!list) {
@@ -103,9 +103,9 @@ const struct buffer *tool_list_get(struct mcp_peer *peer, struct error *err)
         return refresh(peer->server, profile, list, err) < 0 ? NULL : &list->text;
 }
 
-uint64_t tool_list_serial(const struct mcp_peer *peer)
+uint64_t tool_list_serial(const struct mcp_peer *peer, enum mcp_era era)
 {
-        const struct tool_list *list = find(peer->server, name_of(mcp_profile(peer)));
+        const struct tool_list *list = find(peer->server, name_of(mcp_profile(peer, era)));
 
         return list ? list->serial : 0;
 }

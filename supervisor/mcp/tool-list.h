@@ -6,19 +6,20 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "supervisor/mcp/request.h"
 
 struct mcp_peer;
 struct mcp_server;
 struct tool_list;
 
-/* What tool_append_list() takes for this peer's profile. */
-const struct buffer *tool_list_catalogue(const struct mcp_peer *peer);
+/* What tool_append_list() takes for the profile that this peer has in an era. */
+const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era);
 
-/* The list for this peer as it is now, valid until the next call; NULL after an error. */
-const struct buffer *tool_list_get(struct mcp_peer *peer, struct error *err);
+/* The list for that profile as it is now, valid until the next call; NULL after an error. */
+const struct buffer *tool_list_get(struct mcp_peer *peer, enum mcp_era era, struct error *err);
 
-/* Grows when the list for this peer's profile changes; 0: it was not made yet. */
-uint64_t tool_list_serial(const struct mcp_peer *peer);
+/* Grows when the list for that profile changes; 0: it was not made yet. */
+uint64_t tool_list_serial(const struct mcp_peer *peer, enum mcp_era era);
 
 /* Makes all lists that were asked for anew. Returns whether there is one. */
 bool tool_lists_refresh(struct mcp_server *server);

@@ -10,6 +10,7 @@ import threading
 import harness
 import rawmcp
 
+PREFIX = "io.modelcontextprotocol/"
 SERVE = """
 import http.server, threading, urllib.request
 class Hello(http.server.BaseHTTPRequestHandler):
@@ -378,6 +379,32 @@ class Choice(Profiles):
             server = self.serve(*arguments, client=client, profiles=self.TWO, clients={"claude-code": "people"})
             self.assertEqual(self.ok(server, self.WHICH), want)
             server.close()
+
+    def test_a_modern_request_depends_on_no_other(self):
+        def meta(name):
+            return {PREFIX + "protocolVersion": "2026-07-28", PREFIX + "clientCapabilities": {},
+                    PREFIX + "clientInfo": {"name": name, "version": "0"}}
+
+        def which(server, name, session, **more):
+            params = {"_meta": meta(name), "name": "run_python", "arguments": {"code": self.WHICH, "session": session}}
+            return server.ask("tools/call", params)["structuredContent"]["value"]["json"]
+
+        clients, listed = {"claude-code": "people", "other": "agent"}, {}
+        server = self.serve(client="claude-code", profiles=self.TWO, clients=clients)
+        legacy = server.ask("tools/list")["tools"]
+        for name in ("other", "claude-code", "raw"):
+            listed[name] = server.ask("tools/list", {"_meta": meta(name)})["tools"]
+            # What the name of a client says, it says for the connection that began with it.
+            self.assertEqual(server.ask("tools/list")["tools"], legacy)
+        self.assertEqual(listed["other"], listed["claude-code"])
+        self.assertEqual(listed["other"], listed["raw"])
+        self.assertNotEqual(listed["raw"], legacy)
+        self.assertEqual(which(server, "claude-code", "modern"), "default")
+        self.assertEqual(self.ok(server, self.WHICH, session="legacy"), "wave")
+        server.close()
+        server = self.serve("--profile", "agent", client="claude-code", profiles=self.TWO, clients=clients)
+        self.assertEqual(which(server, "claude-code", "modern"), "sqlite3")
+        server.close()
 
     def test_by_the_call(self):
         server = self.serve(profiles=self.TWO)

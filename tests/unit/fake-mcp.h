@@ -77,6 +77,7 @@ static inline void check_no_message(void)
         check_eq_int(sent.length, 0);
 }
 
+/* id_json: NULL: it has none. */
 static inline void check_error(int64_t code, const char *id_json, const char *part)
 {
         _cleanup_json_ yyjson_doc *doc = take_message();
@@ -86,14 +87,22 @@ static inline void check_error(int64_t code, const char *id_json, const char *pa
 
         check_eq_int(json_int64(yyjson_obj_get(error, "code"), &n), 0);
         check_eq_int(n, code);
-        check_eq_int(json_append(&id, yyjson_obj_get(root, "id")), 0);
-        check_eq_bytes(buffer_bytes(&id), id.length, id_json);
+        check_eq_int(yyjson_obj_get(root, "id") != NULL, id_json != NULL);
+        if (id_json) {
+                check_eq_int(json_append(&id, yyjson_obj_get(root, "id")), 0);
+                check_eq_bytes(buffer_bytes(&id), id.length, id_json);
+        }
         check_has(json_string(error, "message", NULL), part);
 }
 
 #define CALL(id, arguments)                                                                        \
         "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":"       \
         "\"run_python\",\"arguments\":" arguments "}}"
+
+#define INITIALIZE(version)                                                                        \
+        "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"                     \
+        "\"protocolVersion\":\"" version                                                           \
+        "\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}"
 
 static inline void finish_cell(const char *result)
 {

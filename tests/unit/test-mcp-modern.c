@@ -154,8 +154,7 @@ static void test_both_eras(void)
                 send_line(MODERN("1", "server/discover", ""));
                 _cleanup_json_ yyjson_doc *discovered = take_message();
                 check_complete(discovered);
-                send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{"
-                          "\"protocolVersion\":\"2025-06-18\",\"capabilities\":{}}}");
+                send_line(INITIALIZE("2025-06-18"));
                 _cleanup_json_ yyjson_doc *initialized = take_message();
                 check_eq_str(yyjson_get_str(at(initialized, "/result/protocolVersion")),
                              "2025-06-18");
@@ -167,8 +166,7 @@ static void test_both_eras(void)
                 check(!at(legacy, "/result/resultType") && !at(legacy, "/result/ttlMs"));
         }
         /* Only revision 2025-03-26 has batches. */
-        send_line("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"initialize\",\"params\":{"
-                  "\"protocolVersion\":\"2025-03-26\"}}");
+        send_line(INITIALIZE("2025-03-26"));
         yyjson_doc_free(take_message());
         send_line("[" MODERN("6", "tools/list",
                              "") ",{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}]");
@@ -204,7 +202,7 @@ static void test_listen(void)
         send_line(
                 MODERN("\"a\"", "subscriptions/listen",
                        ",\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true,"
-                       "\"resourceSubscriptions\":[\"file:///x\",7,"
+                       "\"resourceSubscriptions\":[\"file:///x\","
                        "\"cloister://sessions/default/cells/1/stdout\"]}"));
         check_message(
                 "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
@@ -256,6 +254,7 @@ static void test_unsolicited(void)
         /* A modern request for the list does not suppress the notification of the legacy client. */
         send_line(MODERN("3", "tools/list", ""));
         yyjson_doc_free(take_message());
+        mcp_server_catalogue_changed(server);
         check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
         mcp_server_catalogue_changed(server);
         check_no_message();

@@ -18,7 +18,8 @@ static void test_initialize(void)
         for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
                 snprintf(line, sizeof(line),
                          "{\"jsonrpc\":\"2.0\",\"id\":%zu,\"method\":\"initialize\",\"params\":{"
-                         "\"protocolVersion\":\"%s\",\"capabilities\":{}}}",
+                         "\"protocolVersion\":\"%s\",\"capabilities\":{},"
+                         "\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}",
                          i, versions[i][0]);
                 send_line(line);
                 _cleanup_json_ yyjson_doc *doc = take_message();
@@ -59,7 +60,7 @@ static void test_malformed(void)
 {
         open_server();
         send_line("not json");
-        check_error(-32700, "null", "not JSON");
+        check_error(-32700, NULL, "not JSON");
         send_line("{\"jsonrpc\":\"2.0\",\"id\":12345678901234567890,\"method\":\"tools/"
                   "call\",\"params\":{\"x\":"
                   "\"\xff\"}}");
@@ -67,7 +68,7 @@ static void test_malformed(void)
         send_line("{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":7}");
         check_error(-32600, "4", "method");
         send_line("17");
-        check_error(-32600, "null", "");
+        check_error(-32600, NULL, "");
         send_line("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\"}");
         check_error(-32602, "5", "name");
         send_line("{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"tools/"
@@ -77,7 +78,7 @@ static void test_malformed(void)
                   "list\",\"params\":{\"cursor\":\"x\"}}");
         check_error(-32602, "7", "cursor");
         mcp_peer_too_long(peer, &sink, 1000);
-        check_error(-32600, "null", "1000 bytes");
+        check_error(-32600, NULL, "1000 bytes");
         close_server();
 }
 
@@ -281,9 +282,7 @@ static void test_progress(void)
 static void test_batch(void)
 {
         open_server();
-        send_line("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
-                  "\"protocolVersion\":"
-                  "\"2025-03-26\"}}");
+        send_line(INITIALIZE("2025-03-26"));
         yyjson_doc_free(take_message());
         send_line("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"},"
                   "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"},3,"
@@ -304,9 +303,7 @@ static void test_batch(void)
         _cleanup_json_ yyjson_doc *second = take_message();
         check_eq_int(yyjson_arr_size(yyjson_doc_get_root(second)), 2);
         /* Later revisions have no batches. */
-        send_line("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
-                  "\"protocolVersion\":"
-                  "\"2025-06-18\"}}");
+        send_line(INITIALIZE("2025-06-18"));
         yyjson_doc_free(take_message());
         send_line("[{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}]");
         check_error(-32600, "null", "batch");
@@ -323,9 +320,11 @@ static void test_large_code(void)
         memset(code, '#', CELL_CODE_MAX + 1);
         for (int over = 0; over < 2; over++) {
                 buffer_consume(&line, line.length);
-                buffer_printf(&line,
-                              "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{"
-                              "\"name\":\"run_python\",\"arguments\":{\"code\":\"");
+                buffer_printf(
+                        &line,
+                        "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"tools/call\",\"params\":{"
+                        "\"name\":\"run_python\",\"arguments\":{\"code\":\"",
+                        over);
                 check_eq_int(buffer_append(&line, code, CELL_CODE_MAX + (size_t)over), 0);
                 buffer_printf(&line, "\"}}}");
                 mcp_peer_line(peer, &sink, buffer_bytes(&line), line.length);
