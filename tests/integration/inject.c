@@ -1,23 +1,27 @@
 /*
  * Makes one system call of one process fail: a test of what happens then.
  *
- *     inject attach PID ROLE INDEX ERRNO           traces PID and what it creates, until stdin ends
- *     inject run ROLE INDEX ERRNO PROGRAM ARG…     starts the program and traces all of its processes
+ *     inject ROLE INDEX ERRNO PROGRAM ARG…     starts the program and traces all of its processes
  *
- * ROLE counts the traced processes in the order of their creation, from 0; INDEX the system calls of that process, from
- * 0. The call is replaced by one without effect, read(-1), and returns -ERRNO. With ROLE -1 nothing fails, and each
- * call is printed as "ROLE INDEX NUMBER". ERRNO 0 kills the process at that call instead (SIGKILL). "hit NUMBER" tells
- * that it has happened. ERRNO -1 lets the process hang there. Threads count as processes.
+ * ROLE names a traced process: "0" is the program, "0.2" the third process that it creates, "0.2.0" the first one of
+ * that process. So the name does not depend on which process comes first. INDEX counts the system calls of that
+ * process, from 0. The call is replaced by one without effect, read(-1), and returns -ERRNO. With ERRNO 0 the process
+ * is killed at that call instead (SIGKILL); with -1 it hangs there. "hit NUMBER" tells that it has happened. With
+ * ROLE "-" nothing fails, and each call is printed as "ROLE INDEX NUMBER". The first line is "program PID". Threads
+ * count as processes. The exit status is the program's, or 128 plus its signal.
+ *
+ * Only the process in question stops at its system calls, and only until then: all others run at their own pace.
  */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,28 +35,58 @@ int main(void)
 
 enum {
         TRACED_MAX = 4096,
+        ROLE_SIZE = 64,
+        TICK_US = 200000,
+        WAIT_TICKS = 3,
         OPTIONS = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK |
-                  PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC
+                  PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL
 };
 
 static struct traced {
         pid_t pid;
-        int calls;
-        bool is_hit, hangs;
+        char role[ROLE_SIZE]; /* empty: the event of its parent has not come yet */
+        int calls, children;
+        int waits; /* for its name, in ticks */
+        bool is_ended, is_hit, hangs;
 } all[TRACED_MAX];
 static int n_all;
-static int role, call_index, error_number;
+static const char *role;
+static int call_index, error_number;
+static bool is_done; /* it has been hit, and its call has returned */
 
-static int role_of(pid_t pid)
+static struct traced *find(pid_t pid)
 {
         for (int i = n_all - 1; i >= 0; i--) {
-                if (all[i].pid == pid)
-                        return i;
+                if (all[i].pid == pid && !all[i].is_ended)
+                        return &all[i];
         }
         if (n_all == TRACED_MAX)
                 exit(3);
         all[n_all].pid = pid;
-        return n_all++;
+        return &all[n_all++];
+}
+
+/* An orphan ends twice: as a traced process and as a child of ours. */
+static void forget(pid_t pid)
+{
+        for (int i = n_all - 1; i >= 0; i--) {
+                if (all[i].pid == pid)
+                        all[i].is_ended = true;
+        }
+}
+
+static bool records(void)
+{
+        return strcmp(role, "-") == 0;
+}
+
+/* Lets a stopped process go on, up to its next system call if that matters. */
+static void proceed(const struct traced *t, int signal)
+{
+        bool watched = records() || (!is_done && strcmp(t->role, role) == 0);
+
+        if (!t->hangs)
+                ptrace(watched ? PTRACE_SYSCALL : PTRACE_CONT, t->pid, NULL, signal);
 }
 
 static void replace(pid_t pid)
@@ -76,113 +110,121 @@ static void set_result(pid_t pid)
         ptrace(PTRACE_SETREGS, pid, NULL, &registers);
 }
 
-static void on_syscall(pid_t pid)
+static void on_entry(struct traced *t, unsigned long long number)
+{
+        int n = t->calls++;
+
+        if (records())
+                printf("%s %d %llu\n", t->role, n, number);
+        if (strcmp(t->role, role) != 0 || n != call_index)
+                return;
+        printf("hit %llu\n", number);
+        fflush(stdout);
+        is_done = error_number <= 0;
+        t->hangs = error_number < 0;
+        t->is_hit = error_number > 0;
+        if (error_number == 0)
+                kill(t->pid, SIGKILL);
+        else if (error_number > 0)
+                replace(t->pid);
+}
+
+static void on_syscall(struct traced *t)
 {
         struct __ptrace_syscall_info info;
-        int which = role_of(pid);
-        struct traced *t = &all[which];
 
-        if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) < 0)
+        if (ptrace(PTRACE_GET_SYSCALL_INFO, t->pid, sizeof(info), &info) < 0)
                 return;
         if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
-                int n = t->calls++;
-                if (role < 0)
-                        printf("%d %d %llu\n", which, n, (unsigned long long)info.entry.nr);
-                if (which != role || n != call_index)
-                        return;
-                printf("hit %llu\n", (unsigned long long)info.entry.nr);
-                fflush(stdout);
-                if (error_number == 0)
-                        kill(pid, SIGKILL);
-                t->hangs = error_number < 0;
-                if (error_number <= 0)
-                        return;
-                t->is_hit = true;
-                replace(pid);
+                on_entry(t, info.entry.nr);
         } else if (info.op == PTRACE_SYSCALL_INFO_EXIT && t->is_hit) {
                 t->is_hit = false;
-                set_result(pid);
+                is_done = true;
+                set_result(t->pid);
         }
 }
 
-/* The signal that the process gets when it goes on. */
-static int on_stop(pid_t pid, int status)
+/* The child may have stopped before its parent's event came: it waited for its name. */
+static void on_child(struct traced *parent)
 {
+        unsigned long pid = 0;
+
+        if (ptrace(PTRACE_GETEVENTMSG, parent->pid, NULL, &pid) < 0)
+                return;
+        struct traced *child = find((pid_t)pid);
+        snprintf(child->role, sizeof(child->role), "%.50s.%d", parent->role, parent->children++);
+        if (child->waits > 0)
+                proceed(child, 0);
+        child->waits = 0;
+}
+
+static void on_stop(pid_t pid, int status)
+{
+        struct traced *t = find(pid);
         int signal = WSTOPSIG(status), event = status >> 16;
 
         if (signal == (SIGTRAP | 0x80)) {
-                on_syscall(pid);
-                return 0;
+                on_syscall(t);
+                proceed(t, 0);
+        } else if (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK ||
+                   event == PTRACE_EVENT_VFORK) {
+                on_child(t);
+                proceed(t, 0);
+        } else if (event != 0) {
+                t->waits = *t->role == '\0' ? 1 : 0;
+                if (t->waits == 0)
+                        proceed(t, 0);
+        } else {
+                proceed(t, signal);
         }
-        if (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK ||
-            event == PTRACE_EVENT_VFORK) {
-                unsigned long child = 0;
-                if (ptrace(PTRACE_GETEVENTMSG, pid, NULL, &child) == 0)
-                        role_of((pid_t)child);
-                return 0;
-        }
-        if (event != 0) {
-                role_of(pid);
-                return 0;
-        }
-        return signal;
 }
 
-static void detach_all(void)
+/* A parent that was killed in the middle of a clone has no event: its child goes on without a name. */
+static void release_waiting(void)
 {
-        for (int i = 0; i < n_all; i++)
-                ptrace(PTRACE_INTERRUPT, all[i].pid, NULL, NULL);
-        for (int tries = 0; tries < 200; tries++) {
-                int status;
-                pid_t pid = waitpid(-1, &status, __WALL | WNOHANG);
-                if (pid < 0)
-                        break;
-                if (pid == 0) {
-                        usleep(1000);
+        for (int i = 0; i < n_all; i++) {
+                if (all[i].waits == 0 || all[i].is_ended || all[i].waits++ < WAIT_TICKS)
                         continue;
-                }
-                if (!WIFSTOPPED(status))
-                        continue;
-                int signal = on_stop(pid, status);
-                ptrace(PTRACE_DETACH, pid, NULL, signal);
+                all[i].waits = 0;
+                snprintf(all[i].role, sizeof(all[i].role), "?");
+                proceed(&all[i], 0);
         }
 }
 
-static bool stdin_ended(void)
-{
-        struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-        char byte;
-
-        return poll(&in, 1, 0) > 0 && read(STDIN_FILENO, &byte, 1) <= 0;
-}
-
-static int trace(pid_t first, bool attached)
+static int trace(pid_t first)
 {
         int result = 0;
 
         for (;;) {
                 int status;
-                pid_t pid = waitpid(-1, &status, __WALL | (attached ? WNOHANG : 0));
-                if (pid < 0)
+                pid_t pid = waitpid(-1, &status, __WALL);
+                if (pid < 0 && errno != EINTR)
                         return result;
-                if (pid == 0) {
-                        if (stdin_ended()) {
-                                detach_all();
-                                return 0;
-                        }
-                        usleep(200);
-                        continue;
-                }
-                if (!WIFSTOPPED(status)) {
+                if (pid < 0) {
+                        release_waiting();
+                } else if (WIFSTOPPED(status)) {
+                        on_stop(pid, status);
+                } else {
+                        forget(pid);
                         if (pid == first)
                                 result = WIFEXITED(status) ? WEXITSTATUS(status)
                                                            : 128 + WTERMSIG(status);
-                        continue;
                 }
-                int signal = on_stop(pid, status);
-                if (!all[role_of(pid)].hangs)
-                        ptrace(PTRACE_SYSCALL, pid, NULL, signal);
         }
+}
+
+static void on_tick(int signal)
+{
+        (void)signal;
+}
+
+static void start_ticks(void)
+{
+        struct itimerval every = {{.tv_usec = TICK_US}, {.tv_usec = TICK_US}};
+        struct sigaction action = {.sa_handler = on_tick};
+
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &every, NULL);
 }
 
 static pid_t start(char **arguments)
@@ -200,27 +242,24 @@ static pid_t start(char **arguments)
 
 int main(int argc, char **argv)
 {
-        bool attach = argc == 6 && strcmp(argv[1], "attach") == 0;
-        bool run = argc >= 6 && strcmp(argv[1], "run") == 0;
-        char **numbers = argv + (attach ? 3 : 2);
-
-        if (!attach && !run)
+        if (argc < 5)
                 return 2;
-        role = atoi(numbers[0]);
-        call_index = atoi(numbers[1]);
-        error_number = atoi(numbers[2]);
-        pid_t pid = attach ? atoi(argv[2]) : start(argv + 5);
-        role_of(pid);
+        /* Orphans are reaped here: the first process of a pid namespace ends after all others were. */
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        role = argv[1];
+        call_index = atoi(argv[2]);
+        error_number = atoi(argv[3]);
+        pid_t pid = start(argv + 4);
+        snprintf(find(pid)->role, ROLE_SIZE, "0");
         if (ptrace(PTRACE_SEIZE, pid, NULL, OPTIONS) < 0 ||
             ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0) {
                 perror("inject");
                 return 3;
         }
-        if (run)
-                kill(pid, SIGCONT);
-        else
-                puts("ready");
+        kill(pid, SIGCONT);
+        printf("program %d\n", (int)pid);
         fflush(stdout);
-        return trace(pid, attach);
+        start_ticks();
+        return trace(pid);
 }
 #endif

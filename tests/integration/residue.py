@@ -7,6 +7,7 @@ than before, something leaks. Other servers of the machine are left out where th
 
 import collections
 import contextlib
+import ctypes
 import os
 import re
 
@@ -71,9 +72,29 @@ def abstract_sockets():
     return {line.split()[-1] for line in lines if "@" in line and "loister" in line}
 
 
+KEYCTL, ADD_KEY = (250, 248) if os.uname().machine == "x86_64" else (219, 217)
+JOIN_SESSION_KEYRING, READ_KEYRING, DESCRIBE, SESSION_KEYRING = 1, 11, 6, -3  # linux/keyctl.h
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def join_keyring():
+    """What this process starts from now on has a new session keyring, and nothing else has it."""
+    libc.syscall(KEYCTL, JOIN_SESSION_KEYRING, None, 0, 0, 0)
+
+
+join_keyring()
+
+
 def keys():
-    """Descriptions of the keys that this user sees; those of other users are not shown."""
-    return {line.split()[0] for line in read("/proc/keys").splitlines() if "loister" in line}
+    """Descriptions of the keys in the session keyring of this test. The keys of other processes do not matter."""
+    found = (ctypes.c_int32 * 256)()
+    size = libc.syscall(KEYCTL, READ_KEYRING, SESSION_KEYRING, found, ctypes.sizeof(found), 0)
+    described = set()
+    for serial in found[:max(0, min(size, ctypes.sizeof(found))) // 4]:
+        text = ctypes.create_string_buffer(512)
+        libc.syscall(KEYCTL, DESCRIBE, serial, text, len(text), 0)
+        described.add(f"{serial} {text.value.decode(errors='replace')}")
+    return described
 
 
 def state_files(home):
