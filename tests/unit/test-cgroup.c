@@ -522,6 +522,11 @@ static void test_locked_groups_are_not_stale(void)
         close(held);
         stale_groups_remove(directory);
         check(!exists(path));
+        /* A start time that no process has, and that is not known of one that has ended. */
+        snprintf(path, sizeof(path), "%s/cloister-999999999-0", directory);
+        check_eq_int(mkdir(path, 0755), 0);
+        stale_groups_remove(directory);
+        check(!exists(path));
         cgroups_free(cgroups);
 }
 

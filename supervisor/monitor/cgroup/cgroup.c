@@ -148,13 +148,14 @@ int cgroups_candidates(char ***ret, struct error *err)
         size_t n = 0;
 
         int r = cgroup_places_read(&places, err);
+        if (r >= 0)
+                r = stale_group_name(name, sizeof(name), err);
         if (r < 0)
                 return r;
         /* At most two for each hierarchy: below our own group and below the mount's root. */
         char **list = calloc(2 * places->count + 1, sizeof(char *));
         if (!list)
                 return error_errno(err, ENOMEM, "cgroup");
-        stale_group_name(name, sizeof(name));
         for (size_t i = 0; i < places->count && r >= 0; i++) {
                 const char *bases[] = {places->items[i].own, places->items[i].mount};
                 size_t most = strcmp(bases[0], bases[1]) == 0 ? 1 : 2;
@@ -194,7 +195,11 @@ int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct e
                 return error_errno(err, ENOMEM, "cgroup");
         cgroups->is_ours = is_ours;
         cgroups->mount = -1;
-        stale_group_name(cgroups->name, sizeof(cgroups->name));
+        r = stale_group_name(cgroups->name, sizeof(cgroups->name), err);
+        if (r < 0) {
+                free(cgroups);
+                return r;
+        }
         r = try_version(cgroups, &cgroup2_operations, cgroup2_open, places, &local);
         bool v2 = r != -EOPNOTSUPP;
         if (!v2)

@@ -37,9 +37,14 @@ static unsigned long long start_time(pid_t pid)
         return value;
 }
 
-void stale_group_name(char *ret, size_t size)
+int stale_group_name(char *ret, size_t size, struct error *err)
 {
-        snprintf(ret, size, "cloister-%d-%llu", getpid(), start_time(getpid()));
+        unsigned long long started = start_time(getpid());
+
+        if (started == 0)
+                return error_set(err, EIO, "cgroup: /proc/%d/stat cannot be read", getpid());
+        snprintf(ret, size, "cloister-%d-%llu", getpid(), started);
+        return 0;
 }
 
 static bool is_stale_group(int directory_fd, const char *name)
@@ -49,7 +54,8 @@ static bool is_stale_group(int directory_fd, const char *name)
 
         if (sscanf(name, "cloister-%d-%llu%n", &pid, &started, &end) != 2 || name[end] != '\0')
                 return false;
-        if (pid <= 0 || start_time(pid) == started)
+        unsigned long long now = pid > 0 ? start_time(pid) : 0;
+        if (pid <= 0 || (now > 0 && now == started))
                 return false;
         _cleanup_close_ int fd = openat(directory_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;

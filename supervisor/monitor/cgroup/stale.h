@@ -6,8 +6,11 @@
 
 #include <stddef.h>
 
-/* The pid and start time in the name of a monitor's group: cloister-PID-START. */
-void stale_group_name(char *ret, size_t size);
+#include "base/error.h"
+
+/* The pid and start time in the name of a monitor's group: cloister-PID-START. Fails rather than give
+ * a name without the start time: the janitor would look for another one. */
+int stale_group_name(char *ret, size_t size, struct error *err);
 
 /* Removes from this cgroup directory every group of a monitor that has ended, with all processes
  * in it. A monitor lives while the process of that pid and start time exists, or, in another pid
