@@ -46,6 +46,7 @@
 #include "supervisor/monitor/broker-launch.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/process/child.h"
 
 enum {
         WATCH_MS = 250, /* after the start, the config is watched */
@@ -330,8 +331,7 @@ static void done(struct monitor *m)
                                   m->signals[0], m->signals[1], m->signals[2]};
 
         if (m->broker > 0) {
-                kill(m->broker, SIGKILL);
-                waitpid(m->broker, NULL, 0);
+                child_kill(m->broker);
         }
         if (m->base) {
                 monitor_upstreams_done(m);

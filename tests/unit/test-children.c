@@ -1,10 +1,14 @@
 /* Which children of the monitor are killed: those that belong to no request, and no others. */
 #include "supervisor/monitor/process/children.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "supervisor/monitor/process/child.h"
 #include "tests/unit/test.h"
 
 static pid_t make_child(void)
@@ -145,8 +149,51 @@ static void test_reap(void)
         children_free(c);
 }
 
+static pid_t make_ending_child(int status)
+{
+        pid_t pid = fork();
+
+        check(pid >= 0);
+        if (pid == 0)
+                _exit(status);
+        return pid;
+}
+
+static void test_wait_has_a_deadline(void)
+{
+        pid_t ends = make_ending_child(7), hangs = make_child();
+        int status = 0;
+
+        check_eq_int(child_wait_in_time(ends, 5000, &status), 0);
+        check_eq_int(WEXITSTATUS(status), 7);
+        check_eq_int(child_wait_in_time(ends, 5000, NULL), -ECHILD);
+        uint64_t before = clock_ms();
+        check_eq_int(child_wait_in_time(hangs, 100, NULL), -ETIMEDOUT);
+        check(clock_ms() - before >= 100);
+        check(!lives(hangs)); /* killed and reaped */
+}
+
+/* A stopped process is killed as well; without descriptors there is no pidfd. */
+static void test_wait_without_a_pidfd(void)
+{
+        struct rlimit none, before;
+        pid_t stopped = make_child(), ends = make_ending_child(0);
+
+        check_eq_int(getrlimit(RLIMIT_NOFILE, &before), 0);
+        none = before;
+        none.rlim_cur = 0;
+        check_eq_int(kill(stopped, SIGSTOP), 0);
+        check_eq_int(setrlimit(RLIMIT_NOFILE, &none), 0);
+        check_eq_int(child_wait_in_time(ends, 5000, NULL), 0);
+        child_kill(stopped);
+        check_eq_int(setrlimit(RLIMIT_NOFILE, &before), 0);
+        check(!lives(stopped));
+}
+
 int main(void)
 {
+        run(test_wait_has_a_deadline);
+        run(test_wait_without_a_pidfd);
         run(test_unknown_is_killed);
         run(test_earlier_child_lives);
         run(test_child_of_another_open_request_lives);

@@ -36,6 +36,7 @@
 #include "supervisor/monitor/cgroup/cgroup-internal.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/ids/userns.h"
+#include "supervisor/monitor/process/child.h"
 
 static const char members[] = "cgroup.procs";
 
@@ -87,8 +88,7 @@ static int make_mount(const char *path)
         ssize_t n = setsockopt(ours, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
         if (n == 0)
                 n = fd_receive(ours, &byte, 1, &mount, &count, NULL, 0);
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
+        child_kill(pid);
         return n == 1 && count == 1 ? mount : -1;
 }
 

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -285,14 +284,15 @@ int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
 
 #endif
 
+enum { END_MS = 1000 }; /* of the child, after its answer */
+
 int cgroup_scope_take(pid_t pid, int answer, struct error *why)
 {
         struct error reply;
 
-        ssize_t n = fd_read_full(answer, &reply, sizeof(reply));
+        ssize_t n = child_read_in_time(answer, &reply, sizeof(reply), CGROUP_SCOPE_SECONDS * 1000);
         close(answer);
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-                ;
+        child_wait_in_time(pid, n < 0 ? 0 : END_MS, NULL);
         if (n != (ssize_t)sizeof(reply))
                 return error_set(why, ETIMEDOUT, "systemd made no scope for us within %d s",
                                  CGROUP_SCOPE_SECONDS);

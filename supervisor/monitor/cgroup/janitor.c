@@ -14,14 +14,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -118,11 +115,6 @@ pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int 
 
 void janitor_finish(pid_t pid, int pipe_fd)
 {
-        _cleanup_close_ int pidfd = pidfd_open(pid, 0);
-        struct pollfd polled = {.fd = pidfd, .events = POLLIN};
-
         close(pipe_fd);
-        while (pidfd >= 0 && poll(&polled, 1, FINISH_TIMEOUT_MS) < 0 && errno == EINTR)
-                ;
-        waitpid(pid, NULL, WNOHANG);
+        child_wait_in_time(pid, FINISH_TIMEOUT_MS, NULL);
 }

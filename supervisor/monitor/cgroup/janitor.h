@@ -25,5 +25,5 @@ pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int 
                     struct error *err);
 
 /* At the monitor's own end, after cgroups_free(): closes the pipe and waits for the janitor, 1 s at
- * most. */
+ * most, and kills it then: the janitor of the next monitor removes what is left. */
 void janitor_finish(pid_t pid, int pipe_fd);

@@ -76,7 +76,7 @@ static int use_namespace(void)
         return 0;
 }
 
-enum { TRIAL_SECONDS = 5 };
+enum { TRIAL_SECONDS = 5, TRIAL_MS = TRIAL_SECONDS * 1000 };
 
 _Noreturn static void trial_child(int go)
 {
@@ -93,11 +93,10 @@ _Noreturn static void trial_child(int go)
 static int await_trial(pid_t pid)
 {
         int status;
+        int r = child_wait_in_time(pid, TRIAL_MS, &status);
 
-        while (waitpid(pid, &status, 0) < 0) {
-                if (errno != EINTR)
-                        return -errno;
-        }
+        if (r < 0)
+                return r;
         if (!WIFEXITED(status))
                 return WTERMSIG(status) == SIGALRM ? -ETIMEDOUT : -EIO;
         return -WEXITSTATUS(status);

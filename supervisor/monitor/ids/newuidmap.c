@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "supervisor/monitor/process/child.h"
 
-enum { OUTPUT_MAX = 256, HELPER_SECONDS = 5 };
+enum { OUTPUT_MAX = 256, HELPER_SECONDS = 5, HELPER_MS = HELPER_SECONDS * 1000 };
 
 /* The directories that distributions use. Not PATH, because these programs are set-uid root. */
 static int find_helper(const char *name, char *path, size_t size)
@@ -109,12 +109,15 @@ static int call_helper(char *const argv[], struct error *err)
         if (pid == 0)
                 run_helper(argv, ends[1]);
         close(ends[1]);
-        ssize_t n = pid < 0 ? -1 : fd_read_full(ends[0], output, sizeof(output) - 1);
+        ssize_t n = pid < 0 ? -1
+                            : child_read_in_time(ends[0], output, sizeof(output) - 1, HELPER_MS);
         close(ends[0]);
-        while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-                ;
-        if (pid > 0 && status == 0)
+        int r = pid < 0 ? -ECHILD : child_wait_in_time(pid, n < 0 ? 0 : HELPER_MS, &status);
+        if (r == 0 && status == 0)
                 return 0;
+        if (r == -ETIMEDOUT)
+                return error_set(err, ETIMEDOUT, "%s did not end within %d s", argv[0],
+                                 HELPER_SECONDS);
         output[n > 0 ? n : 0] = '\0';
         output[strcspn(output, "\n")] = '\0';
         return error_set(err, EPERM, "%s", *output ? output : argv[0]);

@@ -42,8 +42,7 @@ pid_t userns_fork(unsigned long flags)
         if (child_read_in_time(read_end, &byte, 1, STEP_MS) == 1)
                 return (pid_t)pid;
         /* It may wait for a byte that will not come. */
-        kill((pid_t)pid, SIGKILL);
-        waitpid((pid_t)pid, NULL, 0);
+        child_kill((pid_t)pid);
         return -ECHILD;
 }
 

@@ -221,8 +221,7 @@ int child_task_start(struct child_tasks *tasks, const struct child_task_spec *sp
         int r = t->pid < 0 ? t->pid : watch(t, err);
         if (r < 0) {
                 if (t->pid > 0) {
-                        kill(t->pid, SIGKILL);
-                        waitpid(t->pid, NULL, 0);
+                        child_kill(t->pid);
                         children_remove(tasks->children, t->pid);
                 }
                 task_free(t);

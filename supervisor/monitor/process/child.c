@@ -7,11 +7,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+
+/* Between two looks at a child that has no pidfd. */
+enum { LOOK_MS = 1, END_MS = 1000 };
 
 void child_close_all_but(const int *keep, size_t n)
 {
@@ -80,4 +86,41 @@ ssize_t child_read_in_time(int fd, void *data, size_t n, unsigned int millisecon
                 have += got > 0 ? (size_t)got : 0;
         }
         return (ssize_t)have;
+}
+
+/* Returns 0, -ETIMEDOUT, or -ECHILD: it was reaped already. */
+static int await_end(pid_t pid, int pidfd, unsigned int milliseconds, int *status)
+{
+        uint64_t end = clock_ms() + milliseconds;
+
+        for (;;) {
+                struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+                pid_t reaped = waitpid(pid, status, WNOHANG);
+                uint64_t now = clock_ms();
+                if (reaped == pid)
+                        return 0;
+                if (reaped < 0 && errno != EINTR)
+                        return -errno;
+                if (now >= end)
+                        return -ETIMEDOUT;
+                poll(&ended, 1, pidfd < 0 ? LOOK_MS : (int)(end - now));
+        }
+}
+
+int child_wait_in_time(pid_t pid, unsigned int milliseconds, int *status)
+{
+        _cleanup_close_ int pidfd = pidfd_open(pid, 0);
+        int r = await_end(pid, pidfd, milliseconds, status);
+
+        if (r == -ETIMEDOUT) {
+                kill(pid, SIGKILL);
+                await_end(pid, pidfd, END_MS, NULL);
+        }
+        return r;
+}
+
+void child_kill(pid_t pid)
+{
+        kill(pid, SIGKILL);
+        child_wait_in_time(pid, END_MS, NULL);
 }

@@ -24,3 +24,13 @@ void child_hide(const char *name);
 /* In the monitor: reads n bytes, or those before the end, from a pipe whose other end a child has.
  * -ETIMEDOUT if they do not come in time. */
 ssize_t child_read_in_time(int fd, void *data, size_t n, unsigned int milliseconds);
+
+/*
+ * In the monitor: waits for the end of a child and reaps it. *status may be NULL. A child that does
+ * not end in time is killed: -ETIMEDOUT. One that SIGKILL does not end within a second, because a file
+ * system does not answer, is left: it is reaped when something else is, or by init.
+ */
+int child_wait_in_time(pid_t pid, unsigned int milliseconds, int *status);
+
+/* Kills a child, and reaps it as above. */
+void child_kill(pid_t pid);

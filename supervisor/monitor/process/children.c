@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/monitor/process/child.h"
 
 enum {
         LIST_SIZE_MAX = 1024 * 1024, /* bytes: the pids of all sessions, servers and helpers */
@@ -223,8 +224,8 @@ static int end_unknown(struct children *c, int options)
                         continue;
                 /* It has not been reaped, so that its pid cannot be another process. */
                 if (!(options & WNOHANG))
-                        kill(pid, SIGKILL);
-                if (waitpid(pid, NULL, options) != pid)
+                        child_kill(pid);
+                else if (waitpid(pid, NULL, WNOHANG) != pid)
                         continue;
                 forget_seen(c, pid);
                 if (take_abandoned(c))
@@ -253,8 +254,7 @@ int children_kill_some(struct children *c, bool (*is_of)(const void *data, pid_t
         for (const char *p = list; (pid = next_pid(&p)) > 0;) {
                 if (find(c, pid) >= 0 || !is_of(data, pid))
                         continue;
-                kill(pid, SIGKILL);
-                waitpid(pid, NULL, 0);
+                child_kill(pid);
                 forget_seen(c, pid);
                 n++;
         }

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/filter-load.h"
 #include "supervisor/monitor/ids/userns.h"
@@ -188,8 +189,10 @@ static void wait_for_end(struct stub *s)
 {
         _cleanup_close_ int pidfd = pidfd_open(s->pid, 0);
         struct pollfd end = {.fd = pidfd, .events = POLLIN};
+        uint64_t latest = clock_ms() + STEP_MS;
 
-        while (waitpid(s->pid, NULL, WNOHANG) == 0) {
+        /* It lives on while a process of its namespace is in an uninterruptible sleep. */
+        while (waitpid(s->pid, NULL, WNOHANG) == 0 && clock_ms() < latest) {
                 children_reap_unknown(s->children);
                 poll(&end, 1, MOMENT_MS);
         }

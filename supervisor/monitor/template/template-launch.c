@@ -25,7 +25,8 @@
 #include "rpc/sandbox-messages.h"
 #include "supervisor/monitor/process/child.h"
 
-enum { JOIN_MS = 5000 }; /* for a child that joins two namespaces and clones */
+/* For a child that joins two namespaces and clones; then for its end. */
+enum { JOIN_MS = 5000, END_MS = 1000 };
 
 static void fail(int control, const char *what)
 {
@@ -142,9 +143,8 @@ pid_t template_launch(const struct stub *stub, struct children *children,
                 join_and_clone(stub, how, report_end);
         close(take_fd(report_end));
         ssize_t n = child_read_in_time(report, &pid, sizeof(pid), JOIN_MS);
-        if (n < 0)
-                kill(joiner, SIGKILL);
-        waitpid(joiner, NULL, 0);
+        /* With a pid, or without one that will come, it has nothing more to do. */
+        child_wait_in_time(joiner, n < 0 ? 0 : END_MS, NULL);
         /* The error is in a message on the control socket. */
         if (n != sizeof(pid))
                 return error_set(err, ECHILD, "the template did not start");

@@ -41,6 +41,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "rpc/monitor-messages.h"
+#include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"
 #include "supervisor/monitor/template/template-launch.h"
@@ -569,8 +570,7 @@ struct template *template_free(struct template *t)
         template_messages_free(t->messages);
         fd_close_many(&t->control, 1);
         if (t->pid > 0) {
-                kill(t->pid, SIGKILL);
-                waitpid(t->pid, NULL, 0);
+                child_kill(t->pid);
                 children_remove(t->host->children, t->pid);
                 /* A session that it had begun and that was refused is our child: its pid namespace
                  * does not end before it is reaped. */
