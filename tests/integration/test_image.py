@@ -1,5 +1,6 @@
 """Images: built once, whole or not at all."""
 
+import fcntl
 import glob
 import os
 import shutil
@@ -55,6 +56,30 @@ class Image(harness.Case):
         for process in both:
             out, err = process.communicate(timeout=120)
             self.assertEqual((process.returncode, out), (0, b"1\n"), err)
+        self.whole_and_alone()
+
+    def test_a_build_that_hangs(self):
+        """It waits for a lock that another process holds. The control is the same without the holder."""
+        self.assertEqual(self.cloister("image", "build").returncode, 0)
+        store = self.env["CLOISTER_IMAGE_STORE"]
+        locks = [open(path, "r+b") for path in glob.glob(os.path.join(store, ".lock-*"))]
+        self.assertTrue(locks)
+        for lock in locks:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.addCleanup(lock.close)
+        for path in glob.glob(os.path.join(store, "*")):
+            shutil.rmtree(path)
+        self.env["CLOISTER_IMAGE_BUILD_SECONDS"] = "1"
+        for args in (("image", "build"), ("run", "-c", "print(1)")):
+            start = time.monotonic()
+            done = self.cloister(*args)
+            self.assertIn(b"did not end within 1 s; set CLOISTER_IMAGE_BUILD_SECONDS", done.stderr)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertLess(time.monotonic() - start, harness.PATIENCE)
+        for lock in locks:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        self.env["CLOISTER_IMAGE_BUILD_SECONDS"] = "600"
+        self.assertEqual(self.cloister("run", "-c", "print(1)").stdout, b"1\n")
         self.whole_and_alone()
 
     def test_a_kill_in_the_middle(self):

@@ -2,6 +2,7 @@
 #include "supervisor/monitor/image/image-job.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +12,18 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 160 };
+/* The builder's own steps have deadlines that are shorter in all. What can hang beside them is a file
+ * system, or the lock of a build that hangs. */
+enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 160, BUILD_SECONDS = 3600 };
 
 struct image_job {
         struct children *children;
         struct upstream *upstream;
         pid_t pid;
         int fds[3];
-        struct event *output, *exec, *end;
+        struct event *output, *exec, *end, *deadline;
+        unsigned int seconds; /* until the deadline */
+        bool is_late;
         char held[HELD_LINE_MAX]; /* the last line of the builder's output */
         size_t length;
         bool line_done;
@@ -89,7 +94,12 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         children_remove(job->children, job->pid);
         if (status == 0)
                 pass_on_held(job);
-        if (upstream_exec_result(job->upstream, &error) < 0) {
+        if (job->is_late) {
+                error_set(
+                        &error, ETIMEDOUT,
+                        "build the image: it did not end within %u s; set CLOISTER_IMAGE_BUILD_SECONDS to give it longer, or look for another build that hangs and for a file system that does not answer%s%s",
+                        job->seconds, job->length > 0 ? "; its last line: " : "", job->held);
+        } else if (upstream_exec_result(job->upstream, &error) < 0) {
                 error_context(&error, "build the image");
         } else if (status != 0) {
                 const char *why = job->length > 0 ? job->held : "the builder printed no error";
@@ -111,15 +121,37 @@ static void on_exec(evutil_socket_t fd, short what, void *data)
                 upstream_kill(job->upstream);
 }
 
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct image_job *job = data;
+
+        (void)fd;
+        (void)what;
+        job->is_late = true;
+        upstream_kill(job->upstream);
+}
+
+static unsigned int build_seconds(void)
+{
+        const char *text = getenv("CLOISTER_IMAGE_BUILD_SECONDS");
+        char *end = NULL;
+        unsigned long n = text ? strtoul(text, &end, 10) : 0;
+
+        return n > 0 && n <= INT_MAX && *end == '\0' ? (unsigned int)n : BUILD_SECONDS;
+}
+
 static int watch(struct image_job *job, struct event_base *base, struct error *err)
 {
         const struct timeval deadline = {.tv_sec = UPSTREAM_EXEC_SECONDS};
+        const struct timeval latest = {.tv_sec = job->seconds};
 
         job->output = event_new(base, job->fds[2], EV_READ | EV_PERSIST, on_output, job);
         job->exec = event_new(base, upstream_exec_fd(job->upstream), EV_READ, on_exec, job);
         job->end = event_new(base, upstream_pidfd(job->upstream), EV_READ, on_end, job);
-        if (!job->output || !job->exec || !job->end || event_add(job->output, NULL) < 0 ||
-            event_add(job->exec, &deadline) < 0 || event_add(job->end, NULL) < 0)
+        job->deadline = evtimer_new(base, on_deadline, job);
+        if (!job->output || !job->exec || !job->end || !job->deadline ||
+            event_add(job->output, NULL) < 0 || event_add(job->exec, &deadline) < 0 ||
+            event_add(job->end, NULL) < 0 || event_add(job->deadline, &latest) < 0)
                 return error_errno(err, ENOMEM, "watch the builder");
         return 0;
 }
@@ -185,8 +217,11 @@ int image_job_start(struct event_base *base, struct children *children, const ch
         struct image_job *job = calloc(1, sizeof(*job));
         if (!job)
                 return error_errno(err, ENOMEM, "image builder");
-        *job = (struct image_job){
-                .children = children, .fds = {-1, -1, -1}, .done = done, .data = data};
+        *job = (struct image_job){.children = children,
+                                  .fds = {-1, -1, -1},
+                                  .seconds = build_seconds(),
+                                  .done = done,
+                                  .data = data};
         int r = upstream_start(&builder, user, &job->upstream, job->fds, err);
         if (r >= 0) {
                 job->pid = upstream_pid(job->upstream);
@@ -212,6 +247,8 @@ struct image_job *image_job_free(struct image_job *job)
                 event_free(job->exec);
         if (job->end)
                 event_free(job->end);
+        if (job->deadline)
+                event_free(job->deadline);
         if (job->pid > 0)
                 children_remove(job->children, job->pid);
         upstream_free(job->upstream);
