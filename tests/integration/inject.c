@@ -158,6 +158,11 @@ static void on_child(struct traced *parent)
         child->waits = 0;
 }
 
+static bool is_fault(int signal)
+{
+        return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+}
+
 static void on_stop(pid_t pid, int status)
 {
         struct traced *t = find(pid);
@@ -174,6 +179,10 @@ static void on_stop(pid_t pid, int status)
                 t->waits = *t->role == '\0' ? 1 : 0;
                 if (t->waits == 0)
                         proceed(t, 0);
+        } else if (is_fault(signal)) {
+                /* The kernel does not let a fault kill the first process of a pid namespace that is
+                 * traced (force_sig_info_to_task): it would fault for ever. */
+                ptrace(PTRACE_DETACH, pid, NULL, NULL);
         } else {
                 proceed(t, signal);
         }

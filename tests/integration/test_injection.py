@@ -118,6 +118,10 @@ class Cases:
         if took > 12 * harness.SLOW and number != HANG:
             wrong.append(f"took {took:.0f} s")
         left = self.residue.settle(5 * harness.SLOW)
+        # Groups that neither a monitor nor its janitor could remove are removed by the janitor of the next monitor.
+        if set(left) == {"cgroups"} and number == KILL:
+            subprocess.run([harness.CLOISTER, "run", "-c", "pass"], env=harness.environment(), cwd=self.folder, timeout=DEADLINE, check=True)
+            left = self.residue.settle(5 * harness.SLOW)
         if left:
             wrong.append(f"left behind: {left}")
             self.end_all()
