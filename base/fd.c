@@ -263,7 +263,8 @@ ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, st
         }
         if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
                 r = -EPROTO;
-        if (r < 0) {
+        /* To the caller, an empty message is the end. */
+        if (r < 0 || got == 0) {
                 fd_close_many(fds, taken);
                 return r;
         }

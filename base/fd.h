@@ -34,9 +34,10 @@ int fd_set_cloexec(int fd, int on);
 /*
  * Sends one message with up to FD_MESSAGE_MAX descriptors (borrowed). Returns 0 or negative errno.
  * Receives one of exactly n bytes or less: returns its length, 0 at the end, negative errno.
- * Descriptors beyond *count, or in a message that was cut, are closed and give -EPROTO. *count
- * holds the room in, the number received out. creds (may be NULL): the sender, as reported by
- * the kernel if the socket has SO_PASSCRED; else pid 0.
+ * Descriptors beyond *count, or in a message that was cut, are closed and give -EPROTO. An empty
+ * message counts as the end, and its descriptors are closed. *count holds the room in, the number
+ * received out. creds (may be NULL): the sender, as reported by the kernel if the socket has
+ * SO_PASSCRED; else pid 0.
  */
 int fd_send(int socket, const void *data, size_t n, const int *fds, size_t count, int flags);
 ssize_t fd_receive(int socket, void *data, size_t n, int *fds, size_t *count, struct ucred *creds,
