@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,33 @@ static void test_places_in_a_container(void)
         check_eq_int(places.count, 0);
 }
 
+/* What is no escape stays as it is, and nothing beyond the text is read: the line before is longer. */
+static void test_places_with_a_cut_escape(void)
+{
+        static struct cgroup_places places;
+
+        cgroup_places_parse("1 2 0:3 / /ccccccccccccccc/ddddd rw - cgroup cgroup rw,memory\n"
+                            "1 2 0:4 / /a\\1 rw - cgroup2 c rw\n",
+                            "4:memory:/\n0::/\n", &places);
+        check_eq_int(places.count, 2);
+        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->mount, "/a\\1");
+        cgroup_places_parse("1 2 0:4 / /a\\-12\\0401\\13x rw - cgroup2 c rw\n", "0::/\n", &places);
+        check_eq_str(cgroup_place_of(&places, CGROUP_UNIFIED)->mount, "/a\\-12 1\\13x");
+}
+
+/* Paths of mountinfo may be longer than any that can be opened. */
+static void test_places_with_a_long_path(void)
+{
+        static struct cgroup_places places;
+        static char line[8192];
+
+        memset(line, 'x', 5000);
+        memcpy(line, "1 2 0:4 / /", 11);
+        strcpy(line + 5000, " rw - cgroup2 c rw\n");
+        cgroup_places_parse(line, "0::/\n", &places);
+        check_eq_int(places.count, 0);
+}
+
 static void test_attribute_files(void)
 {
         char directory[] = "/tmp/test-cgroup-XXXXXX";
@@ -79,6 +107,8 @@ int main(void)
 {
         run(test_places_hybrid);
         run(test_places_in_a_container);
+        run(test_places_with_a_cut_escape);
+        run(test_places_with_a_long_path);
         run(test_attribute_files);
         return 0;
 }

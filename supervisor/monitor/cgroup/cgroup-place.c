@@ -55,9 +55,8 @@ static void unescape(char *text)
         char *to = text;
 
         for (const char *from = text; *from; to++) {
-                unsigned value;
-                if (from[0] == '\\' && sscanf(from + 1, "%3o", &value) == 1) {
-                        *to = (char)value;
+                if (from[0] == '\\' && strspn(from + 1, "01234567") >= 3) {
+                        *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
                         from += 4;
                 } else {
                         *to = *from++;
@@ -120,6 +119,9 @@ static bool parse_mount(const char *line, struct mount_line *ret)
         text[n] = '\0';
         static_assert(PATH_MAX == 4096, "the widths below");
         if (sscanf(text, "%*s %*s %*s %4095s %4095s", ret->root, ret->point) != 2)
+                return false;
+        /* It was cut. */
+        if (strlen(ret->root) == PATH_MAX - 1 || strlen(ret->point) == PATH_MAX - 1)
                 return false;
         const char *rest = strstr(text, " - ");
         if (!rest || sscanf(rest, " - %31s %*s %1023s", ret->type, ret->options) != 2)
