@@ -283,7 +283,7 @@ static void announce_child(void)
         assert(f.here >= 0);
         if (f.here == 0)
                 be_init(ends[1]);
-        assert(read(ends[0], &byte, 1) == 1);
+        assert(fd_read_full(ends[0], &byte, 1) == 1);
         fd_close_many(ends, 2);
 }
 
