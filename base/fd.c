@@ -110,7 +110,7 @@ int fd_sealed(const char *name, const void *data, size_t n, struct error *err)
 {
         _cleanup_close_ int fd = new_memfd(name);
         if (fd < 0)
-                return error_errno(err, errno, "memfd %s", name);
+                return error_errno(err, errno, "memfd_create %s", name);
         int r = fd_write_all(fd, data, n);
         if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
                 r = -errno;

@@ -71,7 +71,8 @@ static void read_some(struct output *o)
         o->length += taken;
 }
 
-/* Returns the wait status, or -1 after the deadline. */
+/* Returns the wait status, -ETIME after the deadline, or the error of waitpid(), which a filter may
+ * refuse. */
 static int follow(pid_t pid, struct output outputs[2])
 {
         uint64_t end = clock_us() + (uint64_t)ATTEMPT_SECONDS * 1000000;
@@ -82,7 +83,13 @@ static int follow(pid_t pid, struct output outputs[2])
                 struct pollfd fds[2] = {{.fd = outputs[0].fd, .events = POLLIN},
                                         {.fd = outputs[1].fd, .events = POLLIN}};
                 /* First, so that what the process wrote before it ended is read below. */
-                ended = waitpid(pid, &status, WNOHANG) == pid;
+                pid_t gone = waitpid(pid, &status, WNOHANG);
+                ended = gone == pid;
+                if (gone < 0 && errno != EINTR) {
+                        int refused = errno;
+                        kill(pid, SIGKILL);
+                        return -refused;
+                }
                 if (poll(fds, 2, ended ? 0 : STEP_MS) < 0 && errno != EINTR)
                         usleep(STEP_MS * 1000);
                 for (int i = 0; i < 2; i++) {
@@ -95,7 +102,7 @@ static int follow(pid_t pid, struct output outputs[2])
                         kill(pid, SIGKILL);
                         for (int i = 0; i < KILLED_MS && waitpid(pid, NULL, WNOHANG) == 0; i++)
                                 usleep(1000);
-                        return -1;
+                        return -ETIME;
                 }
         }
         return status;
@@ -121,7 +128,10 @@ static void take_reason(struct output *err, struct attempt *ret)
 static void judge(int status, struct output outputs[2], struct attempt *ret)
 {
         ret->done = true;
-        if (status == -1) {
+        if (status < 0 && status != -ETIME) {
+                ret->status = EXIT_NO_SANDBOX;
+                snprintf(ret->why, sizeof(ret->why), "wait for it: %s", strerrordesc_np(-status));
+        } else if (status < 0) {
                 ret->status = EXIT_NO_SANDBOX;
                 snprintf(ret->why, sizeof(ret->why),
                          "it did not end within %d seconds and was killed", ATTEMPT_SECONDS);

@@ -28,7 +28,7 @@ static size_t refused_calls(const struct doctor_system *f, bool needed)
 {
         char text[1024];
 
-        return doctor_calls_list(&f->calls, needed, text, sizeof(text));
+        return refused_calls_list(&f->calls, needed, text, sizeof(text));
 }
 
 /* Docker's default profile, RuntimeDefault of Kubernetes and RestrictNamespaces= of systemd make the

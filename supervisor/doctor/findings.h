@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "supervisor/doctor/calls.h"
 #include "supervisor/doctor/report.h"
+#include "supervisor/monitor/process/refused-calls.h"
 
 enum doctor_limits {
         DOCTOR_LIMITS_CGROUP,      /* memory, pids and cpu */
@@ -55,7 +55,7 @@ struct doctor_system {
         int proc_masks;          /* mounts below /proc, other than automatic ones */
         int proc_hides;          /* hidepid of /proc; 0: shows all */
         int landlock;            /* ABI; 0: none */
-        struct doctor_calls calls;
+        struct refused_calls calls;
         enum doctor_label label;
         char label_text[128]; /* /proc/self/attr/current */
         enum doctor_place place;

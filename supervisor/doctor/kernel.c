@@ -179,12 +179,12 @@ static void take_results(struct doctor_system *system, const struct trial *t)
 
 static void check_calls(struct doctor *d)
 {
-        struct doctor_calls *calls = &d->system->calls;
+        struct refused_calls *calls = &d->system->calls;
         char refused[500], optional[500];
 
-        doctor_calls_try(calls);
-        size_t n = doctor_calls_list(calls, true, refused, sizeof(refused));
-        size_t n_optional = doctor_calls_list(calls, false, optional, sizeof(optional));
+        refused_calls_try(calls);
+        size_t n = refused_calls_list(calls, true, refused, sizeof(refused));
+        size_t n_optional = refused_calls_list(calls, false, optional, sizeof(optional));
         if (!calls->known)
                 doctor_add(d, "system calls", DOCTOR_EFFECTIVE, false, NULL,
                            "this kernel cannot tell which calls a filter refuses");

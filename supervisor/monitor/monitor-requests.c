@@ -30,7 +30,9 @@ static void end_broker(struct monitor *m, const char *why)
 {
         log_error("the broker %s; killing it", why);
         kill(m->broker, SIGKILL);
-        event_del(m->request);
+        /* The config is sent before requests are read. */
+        if (m->request)
+                event_del(m->request);
 }
 
 void monitor_on_request(evutil_socket_t fd, short what, void *data)

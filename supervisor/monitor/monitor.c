@@ -47,6 +47,7 @@
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/process/child.h"
+#include "supervisor/monitor/process/refused-calls.h"
 
 enum {
         WATCH_MS = 250, /* after the start, the config is watched */
@@ -370,6 +371,24 @@ static void monitor_init(struct monitor *m, const struct monitor_options *option
         signal(SIGPIPE, SIG_IGN);
 }
 
+/* A call that a filter around this process refuses shows up as another error at each place, often in
+ * a process that then just ends. Asked after a failure only: code that ran had all these calls. */
+static int explain(int status)
+{
+        static struct refused_calls calls;
+        char refused[500];
+
+        if (status == 0 || !refused_calls_filtered())
+                return status;
+        refused_calls_try(&calls);
+        if (refused_calls_list(&calls, true, refused, sizeof(refused)) == 0)
+                return status;
+        log_error(
+                "a seccomp filter around this process refuses %s: 'cloister doctor' prints the command that lifts it",
+                refused);
+        return EXIT_NO_SANDBOX;
+}
+
 int monitor_serve(const struct monitor_options *options)
 {
         static struct monitor m;
@@ -381,7 +400,7 @@ int monitor_serve(const struct monitor_options *options)
         else
                 event_base_dispatch(m.base);
         done(&m);
-        return m.exit_status;
+        return explain(m.exit_status);
 }
 
 static void on_built(void *data, const struct error *error)

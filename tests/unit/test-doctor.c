@@ -84,7 +84,7 @@ static size_t index_of(const char *call)
 {
         size_t i = 0;
 
-        while (strcmp(doctor_call_name(i), call) != 0)
+        while (strcmp(refused_call_name(i), call) != 0)
                 i++;
         return i;
 }
@@ -103,7 +103,7 @@ static void test_findings(void)
         check_found("container-seccomp ", f->seccomp_mode = 2; f->userns = EPERM);
         check_found("container-seccomp ", f->seccomp_mode = 2; f->others = ENOSYS);
         check_found("", f->seccomp_mode = 2);
-        check_found("container-seccomp ", f->calls = (struct doctor_calls){true, {EPERM}});
+        check_found("container-seccomp ", f->calls = (struct refused_calls){true, {EPERM}});
         check_found("", f->calls.known = true; f->seccomp_mode = 2; f->userns = EPERM);
         check_found("optional-calls ", f->calls.known = true;
                     f->calls.codes[index_of("sethostname")] = ENOSYS);
@@ -117,7 +117,7 @@ static void test_findings(void)
         check_found("selinux-label ", f->label = DOCTOR_LABEL_SELINUX; f->mounting = EACCES);
         /* A filter keeps the rest from being tried: what is likely is named as well. */
         check_found("container-seccomp apparmor-profile masked-proc ",
-                    f->calls = (struct doctor_calls){true, {EPERM}};
+                    f->calls = (struct refused_calls){true, {EPERM}};
                     f->label = DOCTOR_LABEL_APPARMOR; f->proc_masks = 3;
                     f->mounting = f->proc = DOCTOR_UNTRIED);
         check_found("masked-proc ", f->proc = EPERM; f->proc_masks = 3);
@@ -148,7 +148,7 @@ static void test_remedy(void)
         struct doctor_system f = healthy;
 
         check_eq_str(remedy_of(&f), "");
-        f.calls = (struct doctor_calls){true, {EPERM}};
+        f.calls = (struct refused_calls){true, {EPERM}};
         f.proc_masks = 3;
         f.proc = f.mounting = DOCTOR_UNTRIED;
         f.place = DOCTOR_PLACE_DOCKER;

@@ -232,12 +232,12 @@ static bool is_in_store(int fd, int store, const char *below)
         return strcmp(real, expected) == 0;
 }
 
-/* From the kernel's cache: a file system in user space is not asked. */
+/* From the kernel's cache: a file system in user space is not asked. -ENOTDIR: of another type. */
 static int stat_cached(int fd, mode_t type, struct statx *ret)
 {
         if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, ret) < 0)
                 return -errno;
-        return (ret->stx_mode & S_IFMT) == type ? 0 : -EINVAL;
+        return (ret->stx_mode & S_IFMT) == type ? 0 : -ENOTDIR;
 }
 
 /* Images in use stay locked while this process lives: sessions of a template that has ended may
@@ -273,14 +273,15 @@ static int check_found(const struct reply *reply, int store, const int *fds, siz
         char root[IMAGE_NAME_SIZE + 8], lock[IMAGE_NAME_SIZE + 8];
         bool locked = n_fds > FD_LOCK;
         struct statx st;
-        int r = 0;
 
         if (n_fds < FDS_MIN || !image_info_valid(&reply->info))
                 return error_set(err, EPROTO, "the image reader sent an answer that is not valid");
         snprintf(root, sizeof(root), "%s/root", reply->name);
         snprintf(lock, sizeof(lock), "%s/" IMAGE_LOCK, reply->name);
-        if (!is_in_store(fds[FD_ROOT], store, root) ||
-            stat_cached(fds[FD_ROOT], S_IFDIR, &st) < 0 ||
+        int r = stat_cached(fds[FD_ROOT], S_IFDIR, &st);
+        if (r < 0 && r != -ENOTDIR)
+                return error_errno(err, -r, "image %s: statx", reply->name);
+        if (!is_in_store(fds[FD_ROOT], store, root) || r < 0 ||
             (locked && !is_in_store(fds[FD_LOCK], store, lock)))
                 return error_set(err, EAGAIN, "image %s changed while it was opened", reply->name);
         if (locked)
