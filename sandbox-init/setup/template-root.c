@@ -108,22 +108,23 @@ static const char *host_device(const struct template_root *t, const char *name)
 }
 
 /* The kernel counts a user's inotify objects in each user namespace above, too. Where all sessions have
- * one host id, these limits are those of all together, and half of the usual limit of a user. */
-static int limit_user(struct error *err)
+ * one host id, these limits are those of all together, and half of the usual limit of a user. They are
+ * written to the new proc, because some containers have a read-only /proc/sys. */
+static int limit_user(int proc, struct error *err)
 {
         static const struct {
                 const char *path, *most;
         } limits[] = {
-                {"/proc/sys/user/max_inotify_instances", "64"},
-                {"/proc/sys/user/max_inotify_watches", "65536"},
+                {"sys/user/max_inotify_instances", "64"},
+                {"sys/user/max_inotify_watches", "65536"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-                _cleanup_close_ int fd = open(limits[i].path, O_WRONLY | O_CLOEXEC);
+                _cleanup_close_ int fd = openat(proc, limits[i].path, O_WRONLY | O_CLOEXEC);
                 if (fd < 0 && errno == ENOENT)
                         continue;
                 if (fd < 0 || fd_write_all(fd, limits[i].most, strlen(limits[i].most)) < 0)
-                        return error_errno(err, errno, "limit %s", limits[i].path);
+                        return error_errno(err, errno, "limit /proc/%s", limits[i].path);
         }
         return 0;
 }
@@ -308,9 +309,9 @@ int template_root_main(void)
         if (r >= 0)
                 r = own_namespaces(&t, &failed.error);
         if (r >= 0)
-                r = limit_user(&failed.error);
-        if (r >= 0)
                 r = make_detached(&t, &failed.error);
+        if (r >= 0)
+                r = limit_user(t.proc, &failed.error);
         if (r >= 0)
                 r = become_root(&t, &failed.error);
         if (r >= 0)

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "supervisor/doctor/attack.h"
+#include "supervisor/monitor/ids/ids.h"
 
 enum { FILE_MAX = 1024 * 1024, TASKS_MAX = 64, PIDS_MAX = 4 * 1024 * 1024 };
 
@@ -115,8 +116,8 @@ static int check_privileges(struct attack_rows *rows, const struct task *t)
         }
         value_of(t->status, "Uid", found, sizeof(found));
         unsigned a = 0, b = 0, c = 0, d = 0;
-        bool ids = sscanf(found, "%u %u %u %u", &a, &b, &c, &d) == 4 && a && a == b && b == c &&
-                   c == d;
+        bool ids = sscanf(found, "%u %u %u %u", &a, &b, &c, &d) == 4 &&
+                   (a || ids_root_is_ordinary()) && a == b && b == c && c == d;
         if (r >= 0)
                 r = add(rows, t, 73, "user ids of the host", "one, not 0", found, ids);
         value_of(t->status, "Speculation_Store_Bypass", found, sizeof(found));
@@ -143,6 +144,21 @@ static int check_filter(struct attack_rows *rows, const struct task *t, int filt
         return r;
 }
 
+/* The links of a process that is not dumpable cannot be read by its own user. That two user namespaces
+ * differ follows from different maps, and a deeper pid namespace is another one. */
+static bool is_other_namespace(const struct task *t, const char *kind)
+{
+        pid_t own = getpid();
+
+        if (strcmp(kind, "pid") == 0) {
+                _cleanup_free_ char *status = read_of(own, "status");
+                return status && t->status && depth(t->status) > depth(status);
+        }
+        _cleanup_free_ char *map = read_of(own, "uid_map");
+        _cleanup_free_ char *other = read_of(t->pid, "uid_map");
+        return strcmp(kind, "user") == 0 && map && other && *other && strcmp(map, other) != 0;
+}
+
 static int check_namespaces(struct attack_rows *rows, const struct task *t,
                             const char *const *kinds)
 {
@@ -155,7 +171,9 @@ static int check_namespaces(struct attack_rows *rows, const struct task *t,
                 if (!*own)
                         continue; /* not in this kernel */
                 link_of(t->pid, name, found);
-                const char *text = !*found ? "" : strcmp(found, own) == 0 ? "the caller's" : "own";
+                const char *text = !*found ? (is_other_namespace(t, *kinds) ? "own" : "")
+                                   : strcmp(found, own) == 0 ? "the caller's"
+                                                             : "own";
                 r = add(rows, t, 19, name, "not the caller's", text, strcmp(text, "own") == 0);
         }
         return r;

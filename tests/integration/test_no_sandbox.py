@@ -171,6 +171,22 @@ class NoSandbox(harness.Case):
                 self.assertIn("apparmor=unconfined", report["command"])
                 self.assertNotIn("seccomp=", report["command"])
 
+    @unittest.skipUnless(harness.ROOT, "mounts over /proc")
+    def test_sysctls_that_are_read_only(self):
+        """As in systemd-nspawn, which leaves another, whole proc for namespaces inside."""
+        whole = self.path("proc")
+        os.mkdir(whole)
+        script = f'mount --bind -o ro /proc/sys /proc/sys; mount -t proc proc {whole}; exec "$@"'
+        ran, _ = self.both(prefix=("unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh"))
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+
+    def test_a_root_that_is_mapped_alone(self):
+        """An ordinary user outside, with all capabilities in a user namespace that has one id. Not if that id is root outside."""
+        ran, report = self.both(prefix=("unshare", "--user", "--map-root-user"))
+        self.assertEqual(ran.returncode, NO_SANDBOX if harness.ROOT else 0, ran.stderr)
+        expected = "sandboxes never run as uid 0" if harness.ROOT else "every session runs as your own uid 0"
+        self.assertIn(expected, self.layer(report, "privilege")["detail"])
+
     def test_the_doctor_starts_no_server(self):
         """The control: `run` with the same config does."""
         mark = self.path("started")

@@ -55,6 +55,29 @@ static bool can_map_ids(void)
         return uid == CAP_SET && gid == CAP_SET;
 }
 
+/* Whether our map has one id only. *outer is what it is in the user namespace above. */
+static bool is_mapped_alone(uint32_t *outer)
+{
+        char text[128];
+        uint32_t inner, count;
+        int used = 0;
+
+        _cleanup_close_ int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        if (n <= 0)
+                return false;
+        text[n] = '\0';
+        return sscanf(text, "%u %u %u %n", &inner, outer, &count, &used) == 3 && count == 1 &&
+               used == n;
+}
+
+bool ids_root_is_ordinary(void)
+{
+        uint32_t outer;
+
+        return geteuid() == 0 && is_mapped_alone(&outer) && outer != 0;
+}
+
 static bool is_initial_namespace(void)
 {
         struct stat st;
@@ -281,11 +304,16 @@ static int choose_rootless(uint32_t needed, struct ids *ret, struct error *err)
                           .count = 1,
                           .broker = geteuid()};
         struct error why = {};
+        uint32_t outer;
 
         if (geteuid() == 0 && is_initial_namespace())
                 return error_set(
                         err, EPERM,
                         "uid 0 without CAP_SETUID and CAP_SETGID: sandboxes never run as uid 0; grant both or start Cloister as another user");
+        if (geteuid() == 0 && is_mapped_alone(&outer) && outer == 0)
+                return error_set(
+                        err, EPERM,
+                        "the only id of this user namespace is uid 0 outside, too: sandboxes never run as uid 0; map ids to it (unshare --map-auto, newuidmap), or start Cloister as another user");
         if (choose_subordinate(needed, ret, &why) >= 0)
                 return 0;
         int r = try_ids(&ids, NULL);
@@ -297,24 +325,15 @@ static int choose_rootless(uint32_t needed, struct ids *ret, struct error *err)
         return 0;
 }
 
-/* A root whose map contains only itself (unshare -r) is an ordinary user outside. */
-static bool is_mapped_alone(void)
-{
-        struct id_runs map = {0};
-        bool alone = id_runs_add_map(&map, "/proc/self/uid_map", NULL) == 0 && map.count == 1 &&
-                     map.items[0].count == 1;
-
-        id_runs_done(&map);
-        return alone;
-}
-
 int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, struct ids *ret,
                struct error *err)
 {
         struct id_run run;
         uid_t broker;
+        uint32_t outer;
 
-        if (!can_map_ids() || is_mapped_alone())
+        /* A root whose map contains only itself (unshare -r) is an ordinary user outside. */
+        if (!can_map_ids() || is_mapped_alone(&outer))
                 return choose_rootless(needed, ret, err);
         int r = choose_range(range_first, range_count, needed, &run, &broker, err);
         if (r < 0)
@@ -356,6 +375,10 @@ int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *er
                         return error_errno(err, errno, "drop supplementary groups");
                 capabilities_bound(keep);
                 lock_root();
+        } else if (geteuid() == 0) {
+                /* Root that is mapped alone: the kernel asks for it where a new map has id 0 of this
+                 * user namespace. */
+                keep = UINT64_C(1) << CAP_SETFCAP;
         }
         int r = capabilities_keep(keep);
         if (r < 0)

@@ -54,11 +54,14 @@ const char *ids_namespace_hint(int code);
 
 const char *ids_mode_name(enum sandbox_mode mode);
 
+/* Whether our uid is 0 and the only id of our user namespace, and another one outside (unshare -r). */
+bool ids_root_is_ordinary(void);
+
 /*
  * Drops the privilege that the mode does not need, permanently. Root and capable mode keep
  * CAP_SETUID and CAP_SETGID (and CAP_CHOWN if keep_chown) in the permitted, effective and bounding
- * set and no supplementary groups. Rootless mode keeps no permitted capability; its bounding set
- * stays, because newuidmap needs it.
+ * set and no supplementary groups. Rootless mode keeps no permitted capability, but CAP_SETFCAP where
+ * our uid is 0; its bounding set stays, because newuidmap needs it.
  */
 int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *err);
 
