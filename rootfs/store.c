@@ -18,7 +18,7 @@
 #define TEMPORARY ".tmp-"
 #define LOCK      ".lock-"
 
-enum { DEPTH_MAX = 512, LIST_MAX = 10000 };
+enum { DEPTH_MAX = 128, LIST_MAX = 10000 };
 
 int store_open(const char *path, bool make, struct error *err)
 {
@@ -73,28 +73,86 @@ int store_lock(int store, const char *name, bool wait, struct error *err)
         return take_fd(fd);
 }
 
-static int remove_tree(int parent, const char *name, int depth)
+/* The removal of a directory and of what is below it. What lies deeper than DEPTH_MAX is moved up to
+ * the directory itself and removed in the next pass: each level takes a descriptor and a stack frame,
+ * and a hostile build can leave any depth. */
+struct removal {
+        int top;
+        unsigned int moved;
+};
+
+static int move_up(struct removal *t, int parent, const char *name)
+{
+        char path[32];
+        int r;
+
+        /* Such names may be there already. */
+        do {
+                snprintf(path, sizeof(path), ".deep-%u", t->moved++);
+                r = renameat2(parent, name, t->top, path, RENAME_NOREPLACE) < 0 ? -errno : 0;
+        } while (r == -EEXIST && t->moved != 0);
+        return r;
+}
+
+static int empty(struct removal *t, int directory, int depth);
+
+static int remove_entry(struct removal *t, int parent, const char *name, int depth)
 {
         if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
                 return 0;
-        if ((errno != EISDIR && errno != EPERM) || depth == DEPTH_MAX)
+        if (errno != EISDIR && errno != EPERM)
                 return -errno;
+        if (depth == DEPTH_MAX)
+                return move_up(t, parent, name);
         int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-        if (!stream) {
-                int code = errno;
-                if (fd >= 0)
-                        close(fd);
-                return -code;
-        }
-        int r = 0;
-        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
-                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-                        r = remove_tree(dirfd(stream), d->d_name, depth + 1);
-        closedir(stream);
+        if (fd < 0)
+                return -errno;
+        int r = empty(t, fd, depth);
         if (r >= 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0)
                 r = -errno;
         return r;
+}
+
+/* Takes the descriptor. */
+static int empty(struct removal *t, int directory, int depth)
+{
+        DIR *stream = fdopendir(directory);
+        int r = 0;
+
+        if (!stream) {
+                r = -errno;
+                close(directory);
+                return r;
+        }
+        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
+                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+                        r = remove_entry(t, dirfd(stream), d->d_name, depth + 1);
+        closedir(stream);
+        return r;
+}
+
+static int remove_tree(int parent, const char *name)
+{
+        if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+                return 0;
+        if (errno != EISDIR && errno != EPERM)
+                return -errno;
+        _cleanup_close_ int top = openat(parent, name,
+                                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (top < 0)
+                return -errno;
+        struct removal t = {.top = top};
+        for (;;) {
+                unsigned int before = t.moved;
+                int again = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                int r = again < 0 ? -errno : empty(&t, again, 0);
+                if (r < 0)
+                        return r;
+                if (unlinkat(parent, name, AT_REMOVEDIR) == 0)
+                        return 0;
+                if (errno != ENOTEMPTY || t.moved == before)
+                        return -errno;
+        }
 }
 
 void store_abandon(int store, const char *name)
@@ -102,12 +160,12 @@ void store_abandon(int store, const char *name)
         char path[IMAGE_NAME_SIZE + 16];
 
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
-        remove_tree(store, path, 0);
+        remove_tree(store, path);
 }
 
 void store_clear(int parent, const char *name)
 {
-        remove_tree(parent, name, 0);
+        remove_tree(parent, name);
 }
 
 /* Removes .tmp-NAME unless its builder is alive. */
@@ -239,11 +297,11 @@ int store_remove(int store, const char *name, struct error *err)
                 return used == -EBUSY ? used : error_errno(err, -used, "image %s: lock", name);
         /* If we are killed here, the next build removes the rest. */
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
-        int r = remove_tree(store, path, 0);
+        int r = remove_tree(store, path);
         if (r >= 0 && renameat(store, name, store, path) < 0)
                 r = -errno;
         if (r >= 0)
-                r = remove_tree(store, path, 0);
+                r = remove_tree(store, path);
         if (r < 0)
                 return error_errno(err, -r, "remove image %s", name);
         return 1;

@@ -59,17 +59,37 @@ void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides)
         }
 }
 
+/* "docker-default (enforce)": what is in parentheses says whether the profile forbids anything. */
+static enum doctor_label apparmor_label(const char *mode)
+{
+        return strncmp(mode, " (enforce)", 10) == 0 || strncmp(mode, " (kill)", 7) == 0 ||
+                               strncmp(mode, " (mixed)", 8) == 0
+                       ? DOCTOR_LABEL_APPARMOR
+                       : DOCTOR_LABEL_NONE;
+}
+
+/* user:role:type:level, of which the type decides: a container of Podman without root has
+ * unconfined_u:system_r:container_t. spc_t is that of a privileged container. */
+static enum doctor_label selinux_label(const char *text)
+{
+        char type[64] = "";
+
+        if (sscanf(text, "%*[^:]:%*[^:]:%63[^:\n]", type) != 1)
+                return DOCTOR_LABEL_NONE;
+        return strncmp(type, "unconfined", 10) == 0 || strcmp(type, "spc_t") == 0 ||
+                               strcmp(type, "kernel_t") == 0
+                       ? DOCTOR_LABEL_NONE
+                       : DOCTOR_LABEL_SELINUX;
+}
+
 enum doctor_label doctor_label_kind(const char *text)
 {
-        size_t n = strcspn(text, "\n");
+        const char *mode = NULL;
 
-        if (n == 0 || strncmp(text, "unconfined", 10) == 0 || strncmp(text, "kernel", 6) == 0)
-                return DOCTOR_LABEL_NONE;
-        const char *colon = memchr(text, ':', n);
-        if (!colon)
-                return DOCTOR_LABEL_APPARMOR;
-        /* user:role:type:level. "unconfined_t" and the like confine nothing. */
-        return strstr(text, "unconfined") ? DOCTOR_LABEL_NONE : DOCTOR_LABEL_SELINUX;
+        /* A profile's name can have any character, so that the last one counts. */
+        for (const char *p = text; (p = strstr(p, " (")); p++)
+                mode = p;
+        return mode ? apparmor_label(mode) : selinux_label(text);
 }
 
 static enum doctor_place find_place(int seccomp_mode, int proc_masks)

@@ -27,6 +27,18 @@ NODE_DIR = os.environ.get("CLOISTER_NODE", os.path.join(SOURCE, "build", "node")
 NODE = shutil.which("node") or "node"
 FIXTURE = os.path.join(HERE, "fixture-server.py")
 PYTHON = "/usr/bin/python3"
+# The suite "slow" runs all of a file.
+WHOLE = "CLOISTER_TEST_WHOLE" in os.environ
+DEEP_TREE = """
+import os, sys
+os.chdir(sys.argv[1])
+for i in range(int(sys.argv[2])):
+    os.mkdir("d")
+    if i % 1000 == 0:
+        os.mkdir(".deep-0")
+        open(".deep-1", "w").close()
+    os.chdir("d")
+"""
 
 PR_SET_CHILD_SUBREAPER = 36
 # Waits have generous limits, because a sanitizer build and some machines are slow.
@@ -235,6 +247,13 @@ class Case(unittest.TestCase):
 
     def config(self, servers=None, name="config.json", **rest):
         return self.write(name, json.dumps({"mcpServers": servers or {}, **rest}))
+
+    def deep_tree(self, place):
+        """Directories in each other, more than descriptors, stack or PATH_MAX allow to follow at once, and names that a removal
+        could want to use."""
+        os.makedirs(place, exist_ok=True)
+        self.addCleanup(subprocess.run, ["rm", "-rf", place], check=True)
+        subprocess.run([PYTHON, "-c", DEEP_TREE, place, "100000" if WHOLE else "3000"], check=True, timeout=300)
 
     def run_cloister(self, *args, timeout=60, env=None, cwd=None, **options):
         return subprocess.run(

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -372,6 +373,27 @@ class Rootfs(harness.Case):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)
         self.assertIn(process.returncode, (-signal.SIGINT, 0))
+        self.built()
+
+    def timed(self, *args):
+        """What the command prints. It takes little processor time, however deep the tree is."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = self.run_cloister(*args, env=harness.environment(CLOISTER_IMAGE_STORE=self.store), timeout=harness.patient(600))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 60 if harness.WHOLE else 10)
+        return done.stdout.decode()
+
+    def test_an_image_with_a_deep_tree(self):
+        info, root = self.built()
+        self.deep_tree(f"{root}/srv")
+        self.assertIn(info["name"], self.timed("image", "list"))
+        self.assertEqual(self.timed("run", "--image", info["name"], "-c", "print(1)"), "1\n")
+        self.timed("image", "remove", info["name"])
+        self.assertEqual([n for n in os.listdir(self.store) if not n.startswith((".lock-", ".parts-"))], [])
+
+    def test_a_deep_tree_that_a_killed_build_left(self):
+        self.deep_tree(f"{self.store}/.tmp-gone")
         self.built()
 
 

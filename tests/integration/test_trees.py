@@ -58,6 +58,16 @@ class Trees(harness.Case):
         self.assertEqual(info["source"], self.tree)
         self.assertIn(info["link"], ("embed", "module"))
 
+    def test_a_deep_tree(self):
+        """What lies too deep is left out."""
+        self.deep_tree(f"{self.tree}/srv")
+        done = self.build()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b", 1 left out, ", done.stderr)
+        self.assertEqual(self.cloister("run", "--image", "tree", "-c", "print(1)").stdout, b"1\n")
+        self.assertEqual(self.cloister("image", "remove", "tree").returncode, 0)
+        self.assertEqual([n for n in os.listdir(self.store) if not n.startswith(".lock-")], [])
+
     def test_what_is_taken_of_it(self):
         os.chmod(f"{self.tree}/usr/bin/env", 0o6755)
         os.link(f"{self.tree}/usr/bin/env", f"{self.tree}/usr/bin/hard")

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,6 +184,31 @@ static void test_label(void)
                      DOCTOR_LABEL_SELINUX);
         check_eq_int(doctor_label_kind("unconfined_u:unconfined_r:unconfined_t:s0"),
                      DOCTOR_LABEL_NONE);
+        /* What AppArmor writes: Docker, containerd, Podman, LXD's namespace, Ubuntu's profiles for
+         * programs with user namespaces, a name with parentheses. */
+        check_eq_int(doctor_label_kind("cri-containerd.apparmor.d (enforce)\n"),
+                     DOCTOR_LABEL_APPARMOR);
+        check_eq_int(doctor_label_kind("containers-default-0.50.1 (enforce)\n"),
+                     DOCTOR_LABEL_APPARMOR);
+        check_eq_int(
+                doctor_label_kind("lxd-c1_</var/lib/lxd>//&:lxd-c1_<var-lib-lxd>:p (enforce)\n"),
+                DOCTOR_LABEL_APPARMOR);
+        check_eq_int(doctor_label_kind("firefox//&unprivileged_userns (mixed)\n"),
+                     DOCTOR_LABEL_APPARMOR);
+        check_eq_int(doctor_label_kind("/opt/a (b)/c (enforce)\n"), DOCTOR_LABEL_APPARMOR);
+        check_eq_int(doctor_label_kind("/usr/sbin/named (complain)\n"), DOCTOR_LABEL_NONE);
+        check_eq_int(doctor_label_kind("chrome (unconfined)\n"), DOCTOR_LABEL_NONE);
+        /* SELinux: no end of line. Podman without root, a user's shell, a privileged container, a
+         * service, the kernel's first label. */
+        check_eq_int(doctor_label_kind("unconfined_u:system_r:container_t:s0:c152,c739"),
+                     DOCTOR_LABEL_SELINUX);
+        check_eq_int(doctor_label_kind("unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023"),
+                     DOCTOR_LABEL_NONE);
+        check_eq_int(doctor_label_kind("system_u:system_r:spc_t:s0"), DOCTOR_LABEL_NONE);
+        check_eq_int(doctor_label_kind("system_u:system_r:unconfined_service_t:s0"),
+                     DOCTOR_LABEL_NONE);
+        check_eq_int(doctor_label_kind("system_u:system_r:httpd_t:s0"), DOCTOR_LABEL_SELINUX);
+        check_eq_int(doctor_label_kind("kernel"), DOCTOR_LABEL_NONE);
 }
 
 static void test_attempt(void)
@@ -336,11 +362,18 @@ static void test_trial(void)
         check_eq_int(trial.host_name, 0);
 }
 
+enum { ORDINARY = 65533 };
+
 /* In a user namespace where no further user namespace, or no network namespace, can be created. */
 static int inside_limited(const char *limit)
 {
         char path[64], map[64], groups[64];
 
+        /* Sandboxes never run as root of the host. */
+        if (geteuid() == 0 &&
+            (setresgid(ORDINARY, ORDINARY, ORDINARY) < 0 ||
+             setresuid(ORDINARY, ORDINARY, ORDINARY) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0))
+                return 9;
         snprintf(map, sizeof(map), "0 %u 1", geteuid());
         snprintf(groups, sizeof(groups), "0 %u 1", getegid());
         if (unshare(CLONE_NEWUSER) < 0 ||
