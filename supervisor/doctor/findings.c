@@ -62,14 +62,20 @@ static bool mounts_refused(const struct doctor_system *f)
         return is_refused(f->mounting) || is_refused(f->root) || is_open(f, f->mounting);
 }
 
+/* The trial of host ids mounts too. When that is refused, no other mount is tried. */
+static bool label_refuses(const struct doctor_system *f, enum doctor_label label)
+{
+        return f->label == label && (f->userns == EACCES || mounts_refused(f));
+}
+
 static bool apparmor_profile(const struct doctor_system *f)
 {
-        return f->label == DOCTOR_LABEL_APPARMOR && !apparmor_userns(f) && mounts_refused(f);
+        return !apparmor_userns(f) && label_refuses(f, DOCTOR_LABEL_APPARMOR);
 }
 
 static bool selinux_label(const struct doctor_system *f)
 {
-        return f->label == DOCTOR_LABEL_SELINUX && mounts_refused(f);
+        return label_refuses(f, DOCTOR_LABEL_SELINUX);
 }
 
 static bool masked_proc(const struct doctor_system *f)

@@ -154,23 +154,6 @@ class NoSandbox(harness.Case):
                 self.assertIn("systempaths=unconfined", report["command"])
                 self.assertNotIn("seccomp=", report["command"])
 
-    @unittest.skipUnless(harness.ROOT and shutil.which("apparmor_parser") and os.path.exists("/sys/kernel/security/apparmor/.replace"),
-                         "needs root, AppArmor and its parser")
-    def test_an_apparmor_profile(self):
-        """With the rules of docker-default, which has none for mounts. The control has them."""
-        for rules, status in (("mount, pivot_root,", 0), ("", NO_SANDBOX)):
-            name = f"cloister-test-{os.getpid()}-{status}"
-            path = self.write(name, f"profile {name} flags=(attach_disconnected) {{ network, capability, file, umount, signal, ptrace, unix, {rules} }}\n")
-            subprocess.run(["apparmor_parser", "--add", path], check=True, capture_output=True, timeout=60)
-            self.addCleanup(subprocess.run, ["apparmor_parser", "--remove", path], check=True, capture_output=True, timeout=60)
-            ran, report = self.both(prefix=("aa-exec", "-p", name, "--"))
-            self.assertEqual(ran.returncode, status, (ran.stderr, report))
-            self.assertEqual(self.finding(report, "apparmor-profile"), "missing" if status else "absent")
-            self.assertEqual(self.finding(report, "container-seccomp"), "absent")
-            if status:
-                self.assertIn("apparmor=unconfined", report["command"])
-                self.assertNotIn("seccomp=", report["command"])
-
     @unittest.skipUnless(harness.ROOT, "mounts over /proc")
     def test_sysctls_that_are_read_only(self):
         """As in systemd-nspawn, which leaves another, whole proc for namespaces inside."""

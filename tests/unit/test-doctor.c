@@ -110,6 +110,11 @@ static void test_findings(void)
                     f->calls.codes[index_of("sethostname")] = ENOSYS);
         check_found("apparmor-profile ", f->label = DOCTOR_LABEL_APPARMOR; f->mounting = EACCES);
         check_found("", f->label = DOCTOR_LABEL_APPARMOR);
+        /* It refused the mount by which host ids are tried: nothing after it was tried. */
+        check_found("apparmor-profile ", f->label = DOCTOR_LABEL_APPARMOR; f->userns = EACCES;
+                    f->mounting = DOCTOR_UNTRIED; f->root = DOCTOR_UNTRIED);
+        check_found("", f->label = DOCTOR_LABEL_APPARMOR; f->userns = EPERM;
+                    f->mounting = DOCTOR_UNTRIED; f->root = DOCTOR_UNTRIED);
         /* Where filters cannot be asked, the error tells who refuses. */
         check_found("apparmor-profile ", f->seccomp_mode = 2; f->others = EACCES;
                     f->label = DOCTOR_LABEL_APPARMOR; f->mounting = EACCES);
