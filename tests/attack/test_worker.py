@@ -23,11 +23,12 @@ class Stubborn(rawmcp.ServerCase):
         """119, 120, 126. The control is a plain loop, which is interrupted and keeps its state."""
         self.ok("x = 1", session="control")
         calls = {name: self.server.start_call(code, session=name.replace(" ", "-"), timeout=1) for name, code in self.CASES.items()}
-        calls["control"] = self.server.start_call("while True: pass", session="control", timeout=1)
         for name, call in calls.items():
             cell = call.result(harness.PATIENCE)["structuredContent"]
-            self.assertEqual(cell["status"], "timeout", (name, cell))
-            self.assertEqual(cell["state"] == "kept", name == "control", (name, cell))
+            self.assertEqual((cell["status"], cell["state"] == "kept"), ("timeout", False), (name, cell))
+        # Beside eight others an emulated processor may not get to it in the time that an interrupt has.
+        cell = self.cell("while True: pass", session="control", timeout=1)
+        self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
         self.assertEqual(self.value("x", session="control"), 1)
         # A session that was ended can be used again, from the start.
         self.assertEqual(self.value("1", session="stays-in-C"), 1)
