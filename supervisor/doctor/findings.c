@@ -108,6 +108,11 @@ static bool no_cpu_delegation(const struct doctor_system *f)
         return f->limits == DOCTOR_LIMITS_NO_CPU;
 }
 
+static bool no_nsdelegate(const struct doctor_system *f)
+{
+        return f->ordinary && f->own_id && f->limits_own;
+}
+
 static bool no_cgroup(const struct doctor_system *f)
 {
         return f->limits == DOCTOR_LIMITS_NONE;
@@ -170,6 +175,9 @@ const struct doctor_problem doctor_problems[] = {
         {"no-cpu-delegation", DOCTOR_DEGRADED, no_cpu_delegation,
          "the user manager has no cpu controller to give: a session's share of the processors is not bounded",
          "systemctl edit user@.service, add [Service] Delegate=cpu memory pids, systemctl daemon-reload, and log in again"},
+        {"no-nsdelegate", DOCTOR_DEGRADED, no_nsdelegate,
+         "cgroup version 2 is mounted without nsdelegate, and sandboxes have your own uid: hostile code of an image can change the limits of its control group",
+         "mount -o remount,nsdelegate /sys/fs/cgroup, on the host and as root, as systemd does; or add subordinate ids (no-subordinate-ids)"},
         {"no-cgroup", DOCTOR_DEGRADED, no_cgroup,
          "there is no control group hierarchy that this user may use: the monitor ends sessions over their memory limit a few milliseconds later; processor time and kernel memory are not bounded",
          "boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1); in a container mount /sys/fs/cgroup writable (docker run --cgroupns=private with a runtime that allows it), or start Cloister as root"},

@@ -61,6 +61,7 @@ struct doctor_system {
         enum doctor_place place;
         char core_pattern; /* its first character */
         enum doctor_limits limits;
+        bool limits_own; /* code with our own id may be able to change them */
 };
 
 struct doctor_problem {

@@ -33,6 +33,7 @@ static void check_cgroups(struct doctor *d, const struct cgroups *cgroups)
 
         d->system->limits = cgroups_bounds_cpu(cgroups) ? DOCTOR_LIMITS_CGROUP
                                                         : DOCTOR_LIMITS_NO_CPU;
+        d->system->limits_own = !cgroups_hold_owner(cgroups);
 
         if (cgroups_bounds_cpu(cgroups))
                 doctor_add(d, "limits", DOCTOR_EFFECTIVE, true, NULL,

@@ -37,6 +37,7 @@
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/profile-sources.h"
 #include "supervisor/monitor/template/network-gate.h"
+#include "supervisor/monitor/template/template-limits.h"
 
 /* A template that ends so often without a session in between is not started again for the same
  * requests. */
@@ -215,7 +216,7 @@ static int start_template(struct profile *p, const struct image_found *found, st
         struct template_parts parts = {.image = &found->info,
                                        .image_fd = found->root,
                                        .profile = p->settings,
-                                       .rlimits = cgroups_version(*p->host->cgroups) == CGROUP_NONE,
+                                       .rlimits = !template_is_held(*p->host->cgroups, &p->ids),
                                        .limits = &p->limits};
         int fresh[CONFIG_MOUNTS_MAX];
         int r = 0;

@@ -85,13 +85,15 @@ static int work(int channel)
         }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
         static const struct template_hooks hooks = {nothing, nothing, nothing};
         struct template_session session;
         struct error error = {};
 
         null_inputs = is_null(0) && is_null(1);
+        if (argc > 0 && strcmp(argv[0], "/silent") == 0)
+                pause();
         if (template_ready(&error) < 0)
                 return 1;
         int r = template_serve(&hooks, &session, &error);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "tests/unit/test.h"
 
@@ -79,6 +80,36 @@ static void test_places_with_a_long_path(void)
         check_eq_int(places.count, 0);
 }
 
+/* The option may be anywhere among those of the super block; those of the mount itself do not count. */
+static void test_nsdelegate(void)
+{
+        static const struct {
+                const char *own, *of_tree;
+                bool is_on;
+        } tries[] = {
+                {"rw", "rw", false},
+                {"rw", "rw,nsdelegate", true},
+                {"rw", "rw,nsdelegate,memory_recursiveprot", true},
+                {"rw,nosuid", "rw,memory_recursiveprot,nsdelegate", true},
+                {"rw,nsdelegate", "rw", false},
+                {"rw", "rw,nonsdelegate,nsdelegated,nsdelegat", false},
+        };
+
+        static struct cgroup_places places;
+
+        for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
+                char line[256];
+                snprintf(line, sizeof(line), "1 2 0:3 / /c %s - cgroup2 cgroup2 %s\n", tries[i].own,
+                         tries[i].of_tree);
+                cgroup_places_parse(line, "0::/\n", &places);
+                check_eq_int(places.count, 1);
+                check_eq_int(places.items[0].nsdelegate, tries[i].is_on);
+        }
+        cgroup_places_parse("1 2 0:3 / /c rw - cgroup cgroup rw,pids,nsdelegate\n", "5:pids:/\n",
+                            &places);
+        check(places.count == 1 && !places.items[0].nsdelegate);
+}
+
 static void test_attribute_files(void)
 {
         char directory[] = "/tmp/test-cgroup-XXXXXX";
@@ -109,6 +140,7 @@ int main(void)
         run(test_places_in_a_container);
         run(test_places_with_a_cut_escape);
         run(test_places_with_a_long_path);
+        run(test_nsdelegate);
         run(test_attribute_files);
         return 0;
 }

@@ -133,6 +133,9 @@ static void test_findings(void)
         check_found("noexec-memfd ", f->memfd_noexec = 2);
         check_found("no-delegation ", f->limits = DOCTOR_LIMITS_UNDELEGATED);
         check_found("no-cpu-delegation ", f->limits = DOCTOR_LIMITS_NO_CPU);
+        check_found("no-nsdelegate no-subordinate-ids ", f->ordinary = true; f->own_id = true;
+                    f->limits_own = true);
+        check_found("", f->limits_own = true); /* sandboxes have other ids */
         check_found("no-cgroup ", f->limits = DOCTOR_LIMITS_NONE);
         check_found("no-subordinate-ids ", f->ordinary = true; f->own_id = true);
         check_found("no-landlock ", f->landlock = 0);

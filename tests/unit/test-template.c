@@ -91,11 +91,15 @@ static int sealed(const char *name)
         return memfd;
 }
 
+/* The stand-in is started under this name, and acts as it says. */
+static const char *python = "/usr/bin/python3";
+
 static void start_template(const char *worker)
 {
         struct error err = {};
-        struct image_info info = {.python = "/usr/bin/python3",
-                                  .libpython = "/usr/lib/libpython3.so"};
+        struct image_info info = {.libpython = "/usr/lib/libpython3.so"};
+
+        snprintf(info.python, sizeof(info.python), "%s", python);
         struct template_parts parts = {
                 .image = &info,
                 .image_fd = open(f.image, O_PATH | O_DIRECTORY | O_CLOEXEC),
@@ -303,6 +307,25 @@ static void test_unknown_process_gets_no_go(void)
         check_eq_int(f.failed.code, 0);
 }
 
+/* The request is answered when the deadline has passed, nothing is left, and the next start works. */
+static void test_template_that_is_never_ready(void)
+{
+        f.template = template_free(f.template);
+        f.host.start_seconds = 1;
+        python = "/silent";
+        start_template("tests/unit/standin-worker");
+        run_session('s');
+        check_eq_int(f.told, ETIMEDOUT);
+        check_has(f.failed.text, "did not answer in time while starting");
+        check(f.template == NULL);
+        check(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+        f.host.start_seconds = 0;
+        python = "/usr/bin/python3";
+        start_template("tests/unit/standin-worker");
+        run_session('s');
+        check_eq_int(f.failed.code, 0);
+}
+
 static void test_template_that_fails_says_why(void)
 {
         f.template = template_free(f.template);
@@ -348,8 +371,8 @@ int main(void)
         limits_default(&f.limits);
         f.limits.memory = 64UL * 1024 * 1024;
         limits_fit(&f.limits);
-        f.host = (struct template_host){f.base, f.children, &f.ids,           &f.cgroups,
-                                        NULL,   on_made,    on_template_ended};
+        f.host = (struct template_host){f.base,  f.children,        &f.ids, &f.cgroups, NULL,
+                                        on_made, on_template_ended, 0};
         f.sandbox_host = (struct sandbox_host){f.base, f.children, f.cgroups, on_ended, NULL};
         make_image();
         start_template("tests/unit/standin-worker");
@@ -361,6 +384,7 @@ int main(void)
         run(test_unknown_children_are_killed);
         run(test_killed_template);
         run(test_unknown_process_gets_no_go);
+        run(test_template_that_is_never_ready);
         run(test_template_that_fails_says_why);
 
         template_free(f.template);

@@ -42,6 +42,7 @@ struct cgroups {
         char name[48]; /* of our parent directories */
         bool bounds_cpu;
         bool is_ours;          /* the argument of cgroups_open() */
+        bool holds_owner;      /* see cgroups_hold_owner() */
         bool wants_delegation; /* version 2 is mounted, but no group was delegated to us */
         uint32_t serial;
         uid_t lent_to; /* if is_lent: owner of cgroup.procs in our parent directory */

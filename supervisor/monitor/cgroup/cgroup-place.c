@@ -49,6 +49,19 @@ static unsigned controllers_of(const char *list, size_t n)
         return bits;
 }
 
+static bool has_option(const char *options, const char *name)
+{
+        size_t n = strlen(name);
+
+        for (const char *at = options; *at; at += *at == ',') {
+                size_t length = strcspn(at, ",");
+                if (length == n && strncmp(at, name, n) == 0)
+                        return true;
+                at += length;
+        }
+        return false;
+}
+
 /* mountinfo writes space, tab, newline and backslash as three octal digits. */
 static void unescape(char *text)
 {
@@ -105,7 +118,7 @@ static const char *below_root(const char *root, const char *path, size_t *length
 struct mount_line {
         char root[PATH_MAX], point[PATH_MAX];
         char type[32];
-        char options[1024]; /* of the super block: the controllers of version 1 */
+        char options[1024]; /* of the super block: version 1 has its controllers there */
 };
 
 static bool parse_mount(const char *line, struct mount_line *ret)
@@ -148,6 +161,7 @@ static void add_place(struct cgroup_places *ret, const struct mount_line *mount,
                 return;
         struct cgroup_place *place = &ret->items[ret->count];
         place->controllers = bits;
+        place->nsdelegate = bits == CGROUP_UNIFIED && has_option(mount->options, "nsdelegate");
         snprintf(place->mount, sizeof(place->mount), "%s", mount->point);
         int n = snprintf(place->own, sizeof(place->own), "%s%.*s", mount->point, (int)length, path);
         if (n > 0 && (size_t)n < sizeof(place->own))

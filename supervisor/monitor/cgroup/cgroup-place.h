@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -20,6 +21,7 @@ enum { CGROUP_PLACES_MAX = 8 };
 /* A mounted hierarchy that shows our group. */
 struct cgroup_place {
         unsigned controllers; /* of enum cgroup_controller; version 1 mounts may hold several */
+        bool nsdelegate;      /* version 2: mounted with this option (cgroups(7)) */
         char mount[PATH_MAX]; /* the mount point */
         char own[PATH_MAX];   /* our own cgroup's directory, at or below mount */
 };

@@ -239,6 +239,11 @@ bool cgroups_want_delegation(const struct cgroups *cgroups)
         return cgroups->wants_delegation;
 }
 
+bool cgroups_hold_owner(const struct cgroups *cgroups)
+{
+        return cgroups->holds_owner;
+}
+
 bool cgroups_bounds_cpu(const struct cgroups *cgroups)
 {
         return cgroups->bounds_cpu;

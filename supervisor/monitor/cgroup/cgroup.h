@@ -33,6 +33,10 @@ enum cgroup_version cgroups_version(const struct cgroups *cgroups);
 bool cgroups_bounds_cpu(
         const struct cgroups *cgroups); /* memory and pids are bounded in any case */
 
+/* Whether the limits of a group also hold for a process that has our own id and makes a cgroup
+ * namespace in it. Such a process may mount the tree, and owns the files of the limits. */
+bool cgroups_hold_owner(const struct cgroups *cgroups);
+
 /* From now on a timer removes the leaves whose processes had not ended in cgroup_free(). The base
  * must outlive the cgroups. 0 or -ENOMEM. */
 int cgroups_set_loop(struct cgroups *cgroups, struct event_base *base);

@@ -48,6 +48,9 @@ static int set_limits(const struct cgroup *cgroup, const struct limits *limits, 
         r = cgroup_write(fd, "memory.swap.max", "0");
         if (r < 0 && r != -ENOENT)
                 return error_errno(err, -r, "cgroup: write memory.swap.max");
+        /* Nothing of ours makes groups in it. Code with our own id could, as many and as deep as it likes;
+         * with nsdelegate it cannot raise this. */
+        (void)cgroup_write(fd, "cgroup.max.descendants", "0");
         /* The OOM killer kills one process, not the group, so that init can report how the
          * worker ended. */
         (void)cgroup_write(fd, "memory.oom.group", "0");
@@ -252,6 +255,7 @@ int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, st
 
         if (root < 0 || !controls(root, "cgroup.controllers"))
                 return -EOPNOTSUPP;
+        cgroups->holds_owner = place->nsdelegate;
         if (own_can_host(place->own, cgroups->is_ours))
                 return host_in_own(cgroups, place->own, why);
         if (geteuid() == 0 && !is_under_systemd())

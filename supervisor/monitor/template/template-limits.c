@@ -1,6 +1,8 @@
 /* The limits of a template. */
 #include "supervisor/monitor/template/template-limits.h"
 
+#include <unistd.h>
+
 enum {
         PIDS_MIN = 16,        /* for the start of a template */
         CPU_MIN_MILLI = 1000, /* it makes the sessions of all */
@@ -8,6 +10,12 @@ enum {
         SHARED_ID_FACTOR = 32, /* RLIMIT_NPROC of a template counts all of its sessions' processes
                                 * where they have its id */
 };
+
+bool template_is_held(const struct cgroups *cgroups, const struct ids *ids)
+{
+        return cgroups_version(cgroups) != CGROUP_NONE &&
+               (ids->first != geteuid() || cgroups_hold_owner(cgroups));
+}
 
 struct limits template_limits_fit(const struct limits *limits)
 {

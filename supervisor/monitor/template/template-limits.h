@@ -6,6 +6,8 @@
 
 #include "policy/config.h"
 #include "policy/limits.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
+#include "supervisor/monitor/ids/ids.h"
 
 /* Limits of its process; UINT64_MAX: none. Sessions inherit them, and may only lower them. */
 struct template_rlimits {
@@ -14,6 +16,10 @@ struct template_rlimits {
         uint64_t file_size; /* bytes */
         uint64_t processes; /* of its id, and of sessions with that id */
 };
+
+/* Whether a control group bounds a template with these ids for sure. Code of the image that has our own
+ * id may be able to change the limits of its group. */
+bool template_is_held(const struct cgroups *cgroups, const struct ids *ids);
 
 /* Those of a profile's sessions (NULL: the default ones), but enough to start and to make sessions. */
 struct limits template_limits_fit(const struct limits *limits);

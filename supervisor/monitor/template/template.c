@@ -19,8 +19,9 @@
  *
  * Limits. The template is in a control group of its own with the limits of the profile. Once it
  * serves, the group may hold no further process, and one more only while a session is being made,
- * which is then moved to its own group. Without control groups, rlimits bound the process, and a
- * timer measures what all of the image's processes use together.
+ * which is then moved to its own group. Without control groups, or where code of the image may be
+ * able to change their limits, rlimits bound the process, and a timer measures what all of the
+ * image's processes use together.
  */
 #include "supervisor/monitor/template/template.h"
 
@@ -68,13 +69,10 @@ static_assert(ARRAY_SIZE(state_names) == TEMPLATE_STATE_MAX, "one name per state
 enum { START_SECONDS = 60, SESSION_SECONDS = 10, LINE_MAX_LENGTH = 1024 };
 
 enum {
-        MEASURE_START_MS = 20, /* without a control group: between two measurements */
+        MEASURE_START_MS = 20, /* between two measurements */
         MEASURE_MS = 1000,
-        OVER_MAX = 3,         /* measurements: a process about to exec counts twice */
-        MEASURE_SHARE = 10,   /* measuring takes at most this part of the time */
-        PIDS_MIN = 16,        /* for the start of a template */
-        CPU_MIN_MILLI = 1000, /* it makes the sessions of all */
-        FILES_MIN = 256,
+        OVER_MAX = 3,       /* measurements: a process about to exec counts twice */
+        MEASURE_SHARE = 10, /* measuring takes at most this part of the time */
 };
 
 struct waiting {
@@ -88,6 +86,7 @@ struct template
         const struct template_host *host;
         enum template_state state;
         bool try_again; /* another template may make its sessions */
+        int start_seconds;
         struct stub *stub;
         struct cgroup *
                 cgroup; /* version 2: a sibling of its sessions' groups, so that it can clone into them */
@@ -98,7 +97,7 @@ struct template
         struct template_messages *messages;
         struct limits limits;
         struct event *readable, *deadline;
-        struct event *measure; /* without a control group */
+        struct event *measure; /* where no control group bounds it for sure */
         unsigned n_over;       /* measurements above the memory limit, one after the other */
         struct waiting line[LINE_MAX_LENGTH]; /* the first is being made */
         size_t n_line;
@@ -448,16 +447,16 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         give_up(t);
 }
 
-static int watch(struct template *t, struct error *err)
+static int watch(struct template *t, bool measure, struct error *err)
 {
         t->readable = event_new(t->host->base, t->control, EV_READ | EV_PERSIST, on_readable, t);
         t->deadline = evtimer_new(t->host->base, on_deadline, t);
-        if (!t->cgroup)
+        if (measure)
                 t->measure = evtimer_new(t->host->base, on_measure, t);
-        if (!t->readable || !t->deadline || (!t->cgroup && !t->measure) ||
+        if (!t->readable || !t->deadline || (measure && !t->measure) ||
             event_add(t->readable, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the template");
-        set_deadline(t, START_SECONDS);
+        set_deadline(t, t->start_seconds);
         plan_measure(t, 0);
         return 0;
 }
@@ -522,20 +521,21 @@ static int launch(struct template *t, const struct template_parts *parts, struct
         r = make_group(t, err);
         if (r < 0)
                 return r;
-        struct template_launch how = {
-                .control = theirs,
-                .init = parts->init_fd,
-                .messages = their_stderr,
-                .rlimits = template_rlimits_choose(&t->limits, t->cgroup != NULL,
-                                                   t->host->ids->count == 1, parts->profile),
-                .cgroup = t->cgroup ? cgroup_dir(t->cgroup) : -1};
+        bool measure = !t->cgroup || parts->rlimits;
+        struct template_launch how = {.control = theirs,
+                                      .init = parts->init_fd,
+                                      .messages = their_stderr,
+                                      .rlimits = template_rlimits_choose(&t->limits, !measure,
+                                                                         t->host->ids->count == 1,
+                                                                         parts->profile),
+                                      .cgroup = t->cgroup ? cgroup_dir(t->cgroup) : -1};
         t->pid = template_launch(t->stub, t->host->children, &how, err);
         if (t->pid < 0)
                 return take_launch_error(t, err);
         r = enter_group(t, err);
         if (r >= 0)
                 r = template_plan_send(t->control, t->host->ids->mode, parts, err);
-        return r < 0 ? r : watch(t, err);
+        return r < 0 ? r : watch(t, measure, err);
 }
 
 int template_start(const struct template_host *host, const struct template_parts *parts,
@@ -546,6 +546,7 @@ int template_start(const struct template_host *host, const struct template_parts
                 return error_errno(err, ENOMEM, "template");
         t->host = host;
         t->control = -1;
+        t->start_seconds = host->start_seconds > 0 ? host->start_seconds : START_SECONDS;
         t->limits = template_limits_fit(parts->limits);
         int r = launch(t, parts, err);
         if (r < 0) {

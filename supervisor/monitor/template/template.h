@@ -31,6 +31,7 @@ struct template_host {
         /* The template has ended, or did not start. made() was called for all sessions in the
          * queue. The callee frees the template. */
         void (*ended)(void *data, const struct error *error);
+        int start_seconds; /* until a template must be ready; 0: the usual time */
 };
 
 int template_start(const struct template_host *host, const struct template_parts *parts,
