@@ -11,79 +11,22 @@
  *     finished   -         -      -          -          -                   freed          delivered
  *
  * Cancel: the server is sent notifications/cancelled; what it answers nevertheless is ignored. A
- * request is never sent twice.
+ * request is never sent twice, unless the server asks for it (call-answer.c): the call stays sent,
+ * with the id of the newest request.
  */
 #include "supervisor/hub/call.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event_struct.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "rpc/lines.h"
-
-enum call_state {
-        CALL_NEW,
-        CALL_WAITING,
-        CALL_SENT,
-        CALL_FINISHED,
-        CALL_DELIVERED, /* its callback runs */
-        CALL_FREED,
-        CALL_STATE_MAX,
-};
-
-enum call_event {
-        EVENT_QUEUED,
-        EVENT_SENT,
-        EVENT_ANSWERED,
-        EVENT_FAILED,
-        EVENT_TIMED_OUT,
-        EVENT_DROPPED,
-        EVENT_DELIVERED,
-        EVENT_MAX,
-};
-
-enum { BUCKETS = 256 };
-
-TAILQ_HEAD(call_list, hub_call);
-
-struct hub_calls {
-        const struct hub_calls_host *host;
-        void *data;
-        struct call_list waiting;       /* in order */
-        struct call_list sent[BUCKETS]; /* by id */
-        size_t count;                   /* in all these lists */
-        size_t waiting_bytes;
-};
-
-struct hub_call {
-        TAILQ_ENTRY(hub_call) link; /* in the list of its state */
-        enum call_state state;
-        struct call_outbox *outbox;
-        struct hub_calls *calls; /* while waiting or sent */
-        char *tool;
-        struct buffer params; /* until sent */
-        int64_t id;           /* once sent */
-        struct event deadline;
-        uint32_t timeout_ms;
-        bool limits_all; /* the timeout includes the start of the server */
-        uint64_t since;
-
-        void (*fn)(void *data, const struct hub_result *result);
-        void *data;
-
-        struct hub_result result;
-        struct jsonrpc_message answer; /* owns what the result points to, */
-        char *text;                    /* except its text */
-        int memfd;                     /* and its memfd; -1: none */
-        char message[sizeof(((struct error *)0)->text)];
-};
+#include "supervisor/hub/call-internal.h"
 
 static void call_free(struct hub_call *call)
 {
@@ -93,6 +36,7 @@ static void call_free(struct hub_call *call)
         if (call->memfd >= 0)
                 close(call->memfd);
         buffer_done(&call->params);
+        free(call->task);
         free(call->tool);
         free(call);
 }
@@ -101,7 +45,7 @@ static void call_free(struct hub_call *call)
 
 static void cancel(struct hub_call *call, const char *reason)
 {
-        call->calls->host->cancel(call->calls->data, call->id, reason);
+        call->calls->host->cancel(call->calls->data, call->id, call->task, reason);
 }
 
 static void cancel_timed_out(struct hub_call *call)
@@ -145,6 +89,17 @@ static void set_deadline(struct hub_call *call)
                 evtimer_add(&call->deadline, &in);
 }
 
+/* A server of MCP 2026-07-28 may have to be sent the arguments again. */
+static void keep_params(struct hub_call *call)
+{
+        struct hub_calls *calls = call->calls;
+
+        if (!calls->host->is_modern(calls->data) ||
+            calls->kept_bytes + call->params.length > CALL_KEPT_BYTES_MAX)
+                buffer_done(&call->params);
+        calls->kept_bytes += call->params.length;
+}
+
 static struct call_list *bucket(struct hub_calls *calls, int64_t id)
 {
         return &calls->sent[(uint64_t)id % BUCKETS];
@@ -160,6 +115,7 @@ static void leave(struct hub_call *call)
                 break;
         case CALL_SENT:
                 TAILQ_REMOVE(bucket(call->calls, call->id), call, link);
+                call->calls->kept_bytes -= call->params.length;
                 call->calls->count--;
                 break;
         case CALL_FINISHED:
@@ -181,7 +137,7 @@ static void enter(struct hub_call *call)
                         set_deadline(call);
                 break;
         case CALL_SENT:
-                buffer_done(&call->params);
+                keep_params(call);
                 TAILQ_INSERT_TAIL(bucket(call->calls, call->id), call, link);
                 call->calls->count++;
                 call->result.sent = true;
@@ -203,7 +159,7 @@ static void enter(struct hub_call *call)
         }
 }
 
-static void step(struct hub_call *call, enum call_event event)
+void hub_call_step(struct hub_call *call, enum call_event event)
 {
         const struct transition *t = &transitions[call->state][event];
 
@@ -228,17 +184,15 @@ static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const c
         call->result.message = call->message;
 }
 
-static void finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
-                   const char *format, ...) __attribute__((format(printf, 4, 5)));
-static void finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
-                   const char *format, ...)
+void hub_call_finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
+                     const char *format, ...)
 {
         va_list args;
 
         va_start(args, format);
         set_outcome(call, outcome, format, args);
         va_end(args);
-        step(call, event);
+        hub_call_step(call, event);
 }
 
 void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
@@ -248,10 +202,10 @@ void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *
         va_start(args, format);
         set_outcome(call, outcome, format, args);
         va_end(args);
-        step(call, EVENT_FAILED);
+        hub_call_step(call, EVENT_FAILED);
 }
 
-static const char *server_name(const struct hub_call *call)
+const char *hub_call_server(const struct hub_call *call)
 {
         return call->calls->host->name(call->calls->data);
 }
@@ -262,14 +216,14 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        finish(call, EVENT_TIMED_OUT, HUB_TIMEOUT, "server \"%s\" did not %s within %g s",
-               server_name(call), call->state == CALL_SENT ? "answer" : "start",
-               call->timeout_ms / 1000.0);
+        hub_call_finish(call, EVENT_TIMED_OUT, HUB_TIMEOUT, "server \"%s\" did not %s within %g s",
+                        hub_call_server(call), call->state == CALL_SENT ? "answer" : "start",
+                        call->timeout_ms / 1000.0);
 }
 
 void hub_call_drop(struct hub_call *call)
 {
-        step(call, EVENT_DROPPED);
+        hub_call_step(call, EVENT_DROPPED);
 }
 
 bool hub_call_is_sent(const struct hub_call *call)
@@ -290,7 +244,7 @@ void call_outbox_done(struct call_outbox *outbox)
         struct hub_call *call;
 
         while ((call = TAILQ_FIRST(&outbox->calls)))
-                step(call, EVENT_DROPPED);
+                hub_call_step(call, EVENT_DROPPED);
 }
 
 bool call_outbox_is_empty(const struct call_outbox *outbox)
@@ -303,7 +257,7 @@ void call_outbox_deliver(struct call_outbox *outbox)
         struct hub_call *call = TAILQ_FIRST(&outbox->calls);
 
         /* In no list from now on: the callback may free the outbox with all calls in it. */
-        step(call, EVENT_DELIVERED);
+        hub_call_step(call, EVENT_DELIVERED);
         call->fn(call->data, &call->result);
         call_free(call);
 }
@@ -355,6 +309,46 @@ bool hub_calls_any_waiting(const struct hub_calls *calls)
         return !TAILQ_EMPTY(&calls->waiting);
 }
 
+static void fail_to_send(struct hub_call *call, enum call_event event, const char *name, int r)
+{
+        if (r == -EMSGSIZE)
+                hub_call_finish(
+                        call, event, HUB_UNAVAILABLE,
+                        "server \"%s\" does not read its input: too many requests are queued",
+                        name);
+        else
+                hub_call_finish(call, event, HUB_UNAVAILABLE, "cannot send to server \"%s\": %s",
+                                name, strerrordesc_np(-r));
+}
+
+/* Adds "task" to the params ("Tasks", 2025-11-25). */
+static int make_task(struct hub_calls *calls, struct hub_call *call)
+{
+        static const char member[] = ",\"task\":{}}";
+        size_t before = call->params.length;
+
+        call->is_task = true;
+        call->params.length--; /* the brace */
+        int r = buffer_append(&call->params, member, sizeof(member) - 1);
+        if (call->state == CALL_WAITING)
+                calls->waiting_bytes += call->params.length - before;
+        return r;
+}
+
+void hub_call_go_on(struct hub_call *call, const char *method, const struct buffer *params)
+{
+        struct hub_calls *calls = call->calls;
+        int64_t r = calls->host->send(calls->data, method, buffer_bytes(params), params->length);
+
+        if (r < 0) {
+                fail_to_send(call, EVENT_ANSWERED, hub_call_server(call), (int)r);
+                return;
+        }
+        TAILQ_REMOVE(bucket(calls, call->id), call, link);
+        call->id = r;
+        TAILQ_INSERT_TAIL(bucket(calls, call->id), call, link);
+}
+
 void hub_calls_send(struct hub_calls *calls, struct hub_call *call)
 {
         const char *name = calls->host->name(calls->data);
@@ -364,19 +358,16 @@ void hub_calls_send(struct hub_calls *calls, struct hub_call *call)
                               call->tool);
                 return;
         }
-        int64_t r = calls->host->send(calls->data, buffer_bytes(&call->params),
+        int64_t r = calls->host->needs_task(calls->data, call->tool) ? make_task(calls, call) : 0;
+        if (r >= 0)
+                r = calls->host->send(calls->data, "tools/call", buffer_bytes(&call->params),
                                       call->params.length);
-        if (r == -EMSGSIZE) {
-                hub_call_fail(call, HUB_UNAVAILABLE,
-                              "server \"%s\" does not read its input: too many requests are queued",
-                              name);
-        } else if (r < 0) {
-                hub_call_fail(call, HUB_UNAVAILABLE, "cannot send to server \"%s\": %s", name,
-                              strerrordesc_np((int)-r));
+        if (r < 0) {
+                fail_to_send(call, EVENT_FAILED, name, (int)r);
         } else {
                 call->calls = calls;
                 call->id = r;
-                step(call, EVENT_SENT);
+                hub_call_step(call, EVENT_SENT);
         }
 }
 
@@ -391,7 +382,7 @@ bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call)
                 return false;
         }
         call->calls = calls;
-        step(call, EVENT_QUEUED);
+        hub_call_step(call, EVENT_QUEUED);
         return true;
 }
 
@@ -507,90 +498,4 @@ struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size
                 return hub_calls_by_id(calls, id);
         /* Many servers write the id last: a line that was cut does not have it. */
         return n == LINES_MAX ? find_only(calls) : NULL;
-}
-
-void hub_call_answer_invalid(struct hub_call *call, const char *why)
-{
-        finish(call, EVENT_ANSWERED, HUB_PROTOCOL, "server \"%s\" gave no valid answer: %s",
-               server_name(call), why);
-}
-
-/* The first thing that the server wants to know before it goes on; "" when it does not say. */
-static const char *first_request(yyjson_val *result)
-{
-        yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(result, "inputRequests"));
-        yyjson_val *key = yyjson_obj_iter_next(&iter);
-        const char *method = key ? json_string(yyjson_obj_iter_get_val(key), "method", NULL) : NULL;
-
-        return method ? method : "";
-}
-
-/* MCP 2026-07-28: a result may also ask for input, or name a task. Returns whether it was refused
- * because it does not complete the call. */
-static bool refuse_incomplete(struct hub_call *call, yyjson_val *result)
-{
-        const char *type = json_string(result, "resultType", NULL);
-
-        if (!type || strcmp(type, "complete") == 0)
-                return false;
-        if (strcmp(type, "input_required") == 0)
-                finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
-                       "server \"%s\" asks for input before it goes on (%.60s), and Cloister has nobody to ask",
-                       server_name(call), first_request(result));
-        else
-                finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
-                       "server \"%s\" answered with a result of type \"%.40s\", which Cloister does not support",
-                       server_name(call), type);
-        return true;
-}
-
-/* The line that holds it is overwritten when the next one is read. */
-static void keep_text(struct hub_call *call, const char *text, size_t n)
-{
-        call->text = text ? malloc(n) : NULL;
-        if (!call->text)
-                return;
-        memcpy(call->text, text, n);
-        call->result.text = call->text;
-        call->result.text_length = n;
-}
-
-/* Of a long line, the result is in a memfd, or its text in the line. */
-static void keep_large(struct hub_call *call, struct large_line *large)
-{
-        if (large->memfd >= 0) {
-                call->memfd = take_fd(large->memfd);
-                call->result.memfd = &call->memfd;
-                call->result.memfd_length = large->memfd_length;
-        }
-}
-
-void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern,
-                     struct large_line *large)
-{
-        bool is_result = answer->kind == JSONRPC_RESPONSE;
-        const char *fault = is_result ? hub_result_fault(answer->result) : NULL;
-
-        if (fault) {
-                hub_call_answer_invalid(call, fault);
-                return;
-        }
-        if (is_result && is_modern && refuse_incomplete(call, answer->result))
-                return;
-        call->answer = *answer;
-        *answer = (struct jsonrpc_message){};
-        if (is_result) {
-                call->result.outcome = HUB_OK;
-                call->result.result = call->answer.result;
-                keep_text(call, call->answer.text, call->answer.text_length);
-                if (large)
-                        keep_large(call, large);
-                call->answer.text = NULL;
-        } else {
-                call->result.outcome = HUB_PROTOCOL;
-                call->result.rpc_code = call->answer.error_code;
-                call->result.rpc_data = call->answer.error_data;
-                call->result.message = call->answer.error_message;
-        }
-        step(call, EVENT_ANSWERED);
 }

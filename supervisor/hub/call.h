@@ -21,7 +21,10 @@
 enum {
         CALLS_MAX = 65536,                 /* of one server, waiting or sent */
         CALL_WAITING_BYTES_MAX = 64 << 20, /* of the arguments that wait, but for a single call */
-        CALL_TIMEOUT_MS = 60000,           /* where neither the caller nor the config says */
+        CALL_KEPT_BYTES_MAX = 64 << 20,    /* of the arguments that a server may ask for again */
+        CALL_ROUNDS_MAX = 16,              /* how often it may */
+        CALL_TASK_ID_MAX = 1024,
+        CALL_TIMEOUT_MS = 60000, /* where neither the caller nor the config says */
 };
 
 struct hub_call;
@@ -31,10 +34,14 @@ struct hub_calls_host {
         /* For messages. */
         const char *(*name)(void *data);
         bool (*has_tool)(void *data, const char *tool);
-        /* Sends tools/call and returns the id of the request; or cancels that request. -EMSGSIZE:
-         * too much waits to be read by the server; or another negative errno. */
-        int64_t (*send)(void *data, const char *params, size_t n);
-        void (*cancel)(void *data, int64_t id, const char *reason);
+        /* Whether the server must run the tool as a task; whether it speaks MCP 2026-07-28. */
+        bool (*needs_task)(void *data, const char *tool);
+        bool (*is_modern)(void *data);
+        /* Sends a request and returns its id. -EMSGSIZE: too much waits to be read by the server; or
+         * another negative errno. */
+        int64_t (*send)(void *data, const char *method, const char *params, size_t n);
+        /* Cancels a request, and the task that it is about: its params, or NULL. */
+        void (*cancel)(void *data, int64_t id, const char *task, const char *reason);
 };
 
 /* Calls with an outcome, in order of delivery. The owner embeds it. */

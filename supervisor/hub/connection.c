@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <event2/event_struct.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -25,10 +26,10 @@
 
 enum { RESPONSES_QUEUED_MAX = 1024 * 1024 };
 
-/* What every request of MCP 2026-07-28 carries, as a member of its params. */
-static const char client_meta[] =
-        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
-        "\"}}";
+/* What every request of MCP 2026-07-28 carries, as members of _meta. */
+static const char client_fields[] =
+        "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
+        "\"}";
 
 struct connection {
         struct event_base *base;
@@ -359,18 +360,34 @@ static int may_queue(const struct connection *c, size_t n)
         return 0;
 }
 
-int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n)
+static int64_t send_request(struct connection *c, const char *method, bool has_token,
+                            const char *params, size_t n)
 {
+        char meta[sizeof(client_fields) + 64], token[40] = "";
         int64_t id = ++c->last_id;
         int r = may_queue(c, n);
 
+        if (has_token)
+                snprintf(token, sizeof(token), "%s\"progressToken\":%lld", c->is_modern ? "," : "",
+                         (long long)id);
+        snprintf(meta, sizeof(meta), "\"_meta\":{%s%s}", c->is_modern ? client_fields : "", token);
         if (r >= 0)
                 r = jsonrpc_append_request_with(&c->queue, id, method,
-                                                c->is_modern ? client_meta : NULL, params, n);
+                                                c->is_modern || has_token ? meta : NULL, params, n);
         if (r < 0)
                 return r;
         write_soon(c);
         return id;
+}
+
+int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n)
+{
+        return send_request(c, method, false, params, n);
+}
+
+int64_t connection_call(struct connection *c, const char *params, size_t n)
+{
+        return send_request(c, "tools/call", true, params, n);
 }
 
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n)

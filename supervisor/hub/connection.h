@@ -64,6 +64,8 @@ void connection_set_modern(struct connection *c, bool is_modern);
 /* Returns the request's id (> 0), or -EMSGSIZE (too much is queued), -EPIPE, -ENOMEM, -EINVAL. It is
  * written from the event loop. */
 int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n);
+/* The same for tools/call, whose id is its progress token too. */
+int64_t connection_call(struct connection *c, const char *params, size_t n);
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n);
 /* Answers a request: result is JSON, or NULL: there is no such method. */
 void connection_respond(struct connection *c, yyjson_val *id, const char *result);

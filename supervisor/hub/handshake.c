@@ -42,6 +42,7 @@ struct handshake {
         bool listens;          /* it will say when its tools change */
         int64_t discover_id;   /* 0: not sent, or answered */
         int64_t initialize_id; /* the same */
+        const char *asked;     /* the revision that initialize asked for */
         int64_t listen_id;     /* of the open subscription; 0: none */
         struct event probe;    /* the end of the wait for server/discover */
         struct event relisten; /* a subscription that has ended is asked for again */
@@ -58,8 +59,9 @@ static const char modern[] = "2026-07-28";
 /* The revisions that begin with initialize. */
 static const char *const revisions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
+/* After the revision. */
 static const char initialize[] =
-        "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
+        "\"capabilities\":{},\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
         "\"}}";
 
 static const char *const era_names[] = {
@@ -110,10 +112,14 @@ static int64_t request(struct handshake *h, const char *method, const char *para
         return id < 0 ? 0 : id;
 }
 
-static void send_initialize(struct handshake *h)
+static void send_initialize(struct handshake *h, const char *revision)
 {
+        char params[sizeof(initialize) + 64];
+
+        snprintf(params, sizeof(params), "{\"protocolVersion\":\"%s\",%s", revision, initialize);
         h->phase = PHASE_INITIALIZING;
-        h->initialize_id = request(h, "initialize", initialize);
+        h->asked = revision;
+        h->initialize_id = request(h, "initialize", params);
 }
 
 void handshake_begin(struct handshake *h)
@@ -124,7 +130,7 @@ void handshake_begin(struct handshake *h)
         h->is_probed = h->era != HUB_ERA_LEGACY && !h->skips_probe;
         h->skips_probe = false;
         if (!h->is_probed) {
-                send_initialize(h);
+                send_initialize(h, revisions[0]);
                 return;
         }
         h->phase = PHASE_PROBING;
@@ -143,7 +149,7 @@ static void on_probe(evutil_socket_t fd, short what, void *data)
         (void)fd;
         (void)what;
         if (h->phase == PHASE_PROBING)
-                send_initialize(h);
+                send_initialize(h, revisions[0]);
 }
 
 void handshake_stop(struct handshake *h)
@@ -221,7 +227,21 @@ static void report(struct handshake *h, yyjson_val *result)
         size_t n = 0;
         const char *instructions = json_string(result, "instructions", &n);
 
-        h->host->done(h->data, instructions, n);
+        yyjson_val *capabilities = yyjson_obj_get(result, "capabilities");
+
+        h->host->done(h->data, instructions, n, yyjson_is_obj(capabilities) ? capabilities : NULL);
+}
+
+static bool names(yyjson_val *versions, const char *wanted)
+{
+        size_t i, n;
+        yyjson_val *version;
+
+        yyjson_arr_foreach (versions, i, n, version) {
+                if (yyjson_equals_str(version, wanted))
+                        return true;
+        }
+        return false;
 }
 
 static bool is_known_revision(yyjson_val *version)
@@ -242,6 +262,21 @@ static void refuse_version(struct handshake *h, yyjson_val *version)
 
 /* ---- legacy ---- */
 
+/* A server may refuse the revision and name others (2025-11-25, "Lifecycle", "Error Handling"): it is
+ * asked again, once, for the newest that both know. Returns whether it is. */
+static bool try_named(struct handshake *h, yyjson_val *error_data)
+{
+        yyjson_val *supported = yyjson_obj_get(error_data, "supported");
+
+        for (size_t i = 1; h->asked == revisions[0] && i < ARRAY_SIZE(revisions); i++) {
+                if (names(supported, revisions[i])) {
+                        send_initialize(h, revisions[i]);
+                        return true;
+                }
+        }
+        return false;
+}
+
 /* initialize may be refused because server/discover was sent before it, or because it was not.
  * Returns whether another process is tried the other way. */
 static bool try_other_way(struct handshake *h)
@@ -260,7 +295,7 @@ static void on_initialized(struct handshake *h, const struct jsonrpc_message *m)
 {
         yyjson_val *version = yyjson_obj_get(m->result, "protocolVersion");
 
-        if (m->kind == JSONRPC_ERROR && try_other_way(h))
+        if (m->kind == JSONRPC_ERROR && (try_named(h, m->error_data) || try_other_way(h)))
                 return;
         if (m->kind == JSONRPC_ERROR)
                 fail(h, "refused initialize: %.200s (%lld)", m->error_message,
@@ -304,7 +339,7 @@ static void go_legacy(struct handshake *h)
         h->discover_id = 0;
         event_del(&h->probe);
         if (h->phase == PHASE_PROBING)
-                send_initialize(h);
+                send_initialize(h, revisions[0]);
 }
 
 /* Chooses among the versions that the server supports. */
@@ -340,6 +375,8 @@ static void on_discovered(struct handshake *h, const struct jsonrpc_message *m)
         else if (m->kind == JSONRPC_ERROR &&
                  (m->error_code == HEADER_MISMATCH || m->error_code == MISSING_CLIENT_CAPABILITY))
                 go_modern(h, NULL);
+        else if (m->kind == JSONRPC_ERROR && m->error_code == UNSUPPORTED_PROTOCOL_VERSION)
+                fail(h, "refuses MCP %s and does not name a version that it speaks", modern);
         else
                 go_legacy(h);
 }

@@ -20,8 +20,9 @@ enum {
 struct handshake;
 
 struct handshake_host {
-        /* The server can be used. instructions: what it says about itself, or NULL. */
-        void (*done)(void *data, const char *instructions, size_t n);
+        /* The server can be used. instructions: what it says about itself, or NULL. capabilities: an
+         * object, or NULL if it is not known what the server can do. */
+        void (*done)(void *data, const char *instructions, size_t n, yyjson_val *capabilities);
         void (*tools_changed)(void *data);
         /* Both close the connection. why: a predicate ("refused initialize"). */
         void (*failed)(void *data, const char *why);

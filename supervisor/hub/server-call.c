@@ -1,5 +1,6 @@
 /* The calls of a server: which are sent, wait or fail at once. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "supervisor/hub/server-internal.h"
@@ -9,26 +10,47 @@ static bool has_tool(void *data, const char *tool)
         return hub_tools_has(((struct hub_server *)data)->tools, tool);
 }
 
-static int64_t send_call(void *data, const char *params, size_t n)
+static bool needs_task(void *data, const char *tool)
 {
-        return connection_request(((struct hub_server *)data)->connection, "tools/call", params, n);
+        const struct hub_server *s = data;
+
+        return s->has_tasks && hub_tools_needs_task(s->tools, tool);
 }
 
-static void cancel_call(void *data, int64_t id, const char *reason)
+static bool is_modern(void *data)
 {
+        return handshake_speaks(((struct hub_server *)data)->handshake) == HUB_ERA_MODERN;
+}
+
+static int64_t send_request(void *data, const char *method, const char *params, size_t n)
+{
+        struct connection *connection = ((struct hub_server *)data)->connection;
+
+        if (strcmp(method, "tools/call") == 0)
+                return connection_call(connection, params, n);
+        return connection_request(connection, method, params, n);
+}
+
+static void cancel_call(void *data, int64_t id, const char *task, const char *reason)
+{
+        struct hub_server *s = data;
         char params[128];
+
+        if (task && s->cancels_tasks)
+                connection_request(s->connection, "tasks/cancel", task, strlen(task));
         int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
                          (long long)id, reason);
 
         /* If it cannot be sent, the answer is ignored all the same. */
-        connection_notify(((struct hub_server *)data)->connection, "notifications/cancelled",
-                          params, (size_t)n);
+        connection_notify(s->connection, "notifications/cancelled", params, (size_t)n);
 }
 
 const struct hub_calls_host hub_server_calls_host = {
         .name = hub_server_name,
         .has_tool = has_tool,
-        .send = send_call,
+        .needs_task = needs_task,
+        .is_modern = is_modern,
+        .send = send_request,
         .cancel = cancel_call,
 };
 

@@ -40,6 +40,9 @@ struct hub_server {
 
         struct hub_tools *tools; /* NULL: not known */
         char *instructions;
+        bool has_tools; /* this process may be asked for a list of tools */
+        bool has_tasks; /* and may be told to run a tool as a task (2025-11-25) */
+        bool cancels_tasks;
 };
 
 /* The name of a struct hub_server, for the tables of functions. */
@@ -55,7 +58,9 @@ void hub_server_start(struct hub_server *s);
 /* server-call.c */
 extern const struct hub_calls_host hub_server_calls_host;
 
-/* server-message.c: handles a line of stdout. Returns whether it was expected. */
+/* server-message.c: notes what the server declares; capabilities: an object, or NULL. */
+void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities);
+/* Handles a line of stdout. Returns whether it was expected. */
 bool hub_server_on_line(struct hub_server *s, const char *line, size_t n);
 /* The same for a long one, which was parsed before. */
 bool hub_server_on_large(struct hub_server *s, struct large_line *line);

@@ -11,19 +11,38 @@
 
 enum { LOGGED_BYTES = 80 }; /* of a line that is no message */
 
-static void on_changed(struct hub_server *s, const struct jsonrpc_message *m)
+static bool on_changed(struct hub_server *s, const struct jsonrpc_message *m)
 {
         handshake_on_changed(s->handshake, m);
+        return false;
 }
 
-static void on_acknowledged(struct hub_server *s, const struct jsonrpc_message *m)
+static bool on_acknowledged(struct hub_server *s, const struct jsonrpc_message *m)
 {
         handshake_on_acknowledged(s->handshake, m);
+        return false;
 }
 
-static void on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
+static bool on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
 {
         handshake_on_cancelled(s->handshake, m);
+        return false;
+}
+
+/* Progress shows that a call runs, which nobody is told yet. */
+static bool on_progress(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        return hub_calls_find(s->calls, yyjson_obj_get(m->params, "progressToken")) != NULL;
+}
+
+void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities)
+{
+        yyjson_val *tasks = yyjson_obj_get(capabilities, "tasks");
+
+        s->has_tools = !capabilities || yyjson_obj_get(capabilities, "tools");
+        s->has_tasks = handshake_speaks(s->handshake) == HUB_ERA_LEGACY &&
+                       yyjson_is_obj(yyjson_ptr_get(tasks, "/requests/tools/call"));
+        s->cancels_tasks = yyjson_is_obj(yyjson_obj_get(tasks, "cancel"));
 }
 
 /* The requests and notifications that a server may send, and in which states. Other requests are
@@ -32,13 +51,15 @@ static const struct {
         const char *method;
         unsigned states;    /* bits 1 << enum server_state */
         const char *result; /* of a request */
-        void (*notification)(struct hub_server *s, const struct jsonrpc_message *m);
+        /* Returns whether it was expected. */
+        bool (*notification)(struct hub_server *s, const struct jsonrpc_message *m);
 } methods[] = {
         {"ping", ~0U, "{}", NULL},
         {"notifications/tools/list_changed", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL,
          on_changed},
         {"notifications/subscriptions/acknowledged", 1U << SERVER_LISTING | 1U << SERVER_READY,
          NULL, on_acknowledged},
+        {"notifications/progress", 1U << SERVER_READY, NULL, on_progress},
         {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL, on_cancelled},
 };
 
@@ -53,13 +74,16 @@ static bool is_method(const struct jsonrpc_message *m, size_t i)
                memcmp(m->method, methods[i].method, m->method_length) == 0;
 }
 
-static void on_notification(struct hub_server *s, const struct jsonrpc_message *m)
+static bool on_notification(struct hub_server *s, const struct jsonrpc_message *m)
 {
+        bool expected = false;
+
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
                 if (methods[i].notification && is_method(m, i) &&
                     methods[i].states & 1U << s->state)
-                        methods[i].notification(s, m);
+                        expected = methods[i].notification(s, m);
         }
+        return expected;
 }
 
 static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
@@ -141,8 +165,7 @@ static bool on_message(struct hub_server *s, struct jsonrpc_message *m, struct l
                 on_request(s, m);
                 return false;
         case JSONRPC_NOTIFICATION:
-                on_notification(s, m);
-                return false;
+                return on_notification(s, m);
         case JSONRPC_RESPONSE:
         case JSONRPC_ERROR:
                 return on_answer(s, m, large);

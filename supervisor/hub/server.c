@@ -325,12 +325,31 @@ static const struct connection_host connection_host = {
         .no_memory = on_no_memory,
 };
 
+static void on_listed(void *data, struct hub_tools *tools);
+
+/* A server that does not declare tools is not asked for them ("Capability Negotiation"). */
+static void list_none(struct hub_server *s)
+{
+        struct hub_tools *none = hub_tools_new();
+
+        if (!none) {
+                on_no_memory(s);
+                return;
+        }
+        hub_tools_seal(none);
+        on_listed(s, none);
+}
+
 static void list_tools(struct hub_server *s)
 {
         bool is_first = s->state == SERVER_HANDSHAKE;
 
         if (is_first)
                 set_state(s, SERVER_LISTING);
+        if (!s->has_tools) {
+                list_none(s);
+                return;
+        }
         if (!is_ending(s)) {
                 if (is_first && s->config->start_timeout_ms)
                         set_start_deadline(s);
@@ -340,9 +359,12 @@ static void list_tools(struct hub_server *s)
         listing_start(s->listing, handshake_speaks(s->handshake) == HUB_ERA_MODERN);
 }
 
-static void on_handshake_done(void *data, const char *instructions, size_t n)
+static void on_handshake_done(void *data, const char *instructions, size_t n,
+                              yyjson_val *capabilities)
 {
         struct hub_server *s = data;
+
+        hub_server_take_capabilities(s, capabilities);
 
         free(s->instructions);
         s->instructions = NULL;

@@ -17,6 +17,8 @@ struct hub_tools {
         char **names;         /* in the order of the list until sealed, then sorted */
         struct place *places; /* in the order of the list */
         size_t n;
+        const char **tasks; /* the names of those that must run as tasks; sorted once sealed */
+        size_t n_tasks;
         size_t allocated;
         void *seen; /* the names as a tree (tsearch), to find duplicates while adding */
         bool sealed;
@@ -45,6 +47,7 @@ struct hub_tools *hub_tools_free(struct hub_tools *tools)
         for (size_t i = 0; i < tools->n; i++)
                 free(tools->names[i]);
         free(tools->names);
+        free(tools->tasks);
         free(tools->places);
         buffer_done(&tools->text);
         free(tools);
@@ -133,6 +136,11 @@ static int append_optional(struct buffer *b, yyjson_val *tool, const char *key)
         return yyjson_is_obj(value) ? append_value(b, key, value) : 0;
 }
 
+static bool is_task(yyjson_val *tool)
+{
+        return yyjson_equals_str(yyjson_ptr_get(tool, "/execution/taskSupport"), "required");
+}
+
 /* One tool as the catalogue has it. Returns 0, -EMSGSIZE, -ENOMEM, -EINVAL. */
 static int append_tool(struct buffer *b, yyjson_val *tool)
 {
@@ -148,6 +156,9 @@ static int append_tool(struct buffer *b, yyjson_val *tool)
                 r = append_optional(b, tool, "outputSchema");
         if (r >= 0)
                 r = append_optional(b, tool, "annotations");
+        /* For the cache, which keeps this text. */
+        if (r >= 0 && is_task(tool))
+                r = buffer_append_text(b, ",\"execution\":{\"taskSupport\":\"required\"}");
         return r < 0 ? r : buffer_append(b, "}", 1);
 }
 
@@ -168,11 +179,23 @@ static int make_room(struct hub_tools *tools)
         return 0;
 }
 
+static int make_room_for_task(struct hub_tools *tools)
+{
+        const char **tasks = reallocarray(tools->tasks, tools->n_tasks + 1, sizeof(*tasks));
+
+        if (!tasks)
+                return -ENOMEM;
+        tools->tasks = tasks;
+        return 0;
+}
+
 /* Registers a tool whose text, of this length, was appended last. */
-static int add_name(struct hub_tools *tools, const char *name, size_t length)
+static int add_name(struct hub_tools *tools, const char *name, size_t length, bool as_task)
 {
         int r = make_room(tools);
 
+        if (r >= 0 && as_task)
+                r = make_room_for_task(tools);
         if (r < 0)
                 return r;
         char *copy = strdup(name);
@@ -182,6 +205,8 @@ static int add_name(struct hub_tools *tools, const char *name, size_t length)
         }
         tools->places[tools->n] = (struct place){copy, tools->text.length - length, length};
         tools->names[tools->n++] = copy;
+        if (as_task)
+                tools->tasks[tools->n_tasks++] = copy;
         return 0;
 }
 
@@ -225,7 +250,7 @@ static int add_tool(struct hub_tools *tools, yyjson_val *tool)
                           "only 10,000 tools of 16 MiB together are taken of a server");
                 return 1;
         }
-        return r < 0 ? r : add_name(tools, name, text.length);
+        return r < 0 ? r : add_name(tools, name, text.length, is_task(tool));
 }
 
 int hub_tools_add(struct hub_tools *tools, yyjson_val *list)
@@ -255,6 +280,8 @@ void hub_tools_seal(struct hub_tools *tools)
         tools->seen = NULL;
         if (tools->n > 0)
                 qsort(tools->names, tools->n, sizeof(*tools->names), compare_entries);
+        if (tools->n_tasks > 0)
+                qsort(tools->tasks, tools->n_tasks, sizeof(*tools->tasks), compare_entries);
         tools->sealed = true;
 }
 
@@ -267,6 +294,12 @@ bool hub_tools_has(const struct hub_tools *tools, const char *name)
 {
         return tools->n > 0 &&
                bsearch(&name, tools->names, tools->n, sizeof(*tools->names), compare_entries);
+}
+
+bool hub_tools_needs_task(const struct hub_tools *tools, const char *name)
+{
+        return tools->n_tasks > 0 &&
+               bsearch(&name, tools->tasks, tools->n_tasks, sizeof(*tools->tasks), compare_entries);
 }
 
 bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b)

@@ -37,6 +37,8 @@ void hub_tools_seal(struct hub_tools *tools);
 
 size_t hub_tools_count(const struct hub_tools *tools);
 bool hub_tools_has(const struct hub_tools *tools, const char *name);
+/* Whether a tool must run as a task (execution.taskSupport is "required"). */
+bool hub_tools_needs_task(const struct hub_tools *tools, const char *name);
 bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b);
 
 /* The elements of a JSON array, without its brackets. */

@@ -77,6 +77,8 @@ class Server:
         self.removed = []
         self.asked = {}  # our requests to the client: id -> [event, answer]
         self.cancelled = []
+        self.states = []
+        self.tasks = []
         self.held = []  # ids of the calls of `hold`
         self.lists = 0
         self.calls = 0
@@ -135,7 +137,7 @@ class Server:
             self.on_list(id, message.get("params") or {})
         elif method == "tools/call":
             self.calls += 1
-            params = message["params"]
+            params = self.params = message["params"]
             if self.options.count:
                 with open(self.options.count, "a", encoding="ascii") as f:
                     f.write(params["name"] + "\n")
@@ -144,6 +146,8 @@ class Server:
                 tool(id, params["arguments"])
             else:
                 self.tool_unknown(id, params["arguments"], params["name"])
+        elif method.startswith("tasks/"):
+            self.on_task(id, method, message["params"]["taskId"])
         else:
             send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
 
@@ -186,15 +190,20 @@ class Server:
             refuse(id, -32601, "Method not found")
         elif era == "unsupported":
             refuse(id, -32022, "Unsupported protocol version", supported=["2024-11-05"], requested="2026-07-28")
+        elif era == "bare":
+            refuse(id, -32022, "Unsupported protocol version")
         elif era == "future":
             refuse(id, -32022, "Unsupported protocol version", supported=["2031-01-01"], requested="2026-07-28")
         elif era in ("modern", "late"):
-            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": self.options.listens}}}
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": self.declared({"listChanged": self.options.listens})}
             if self.options.instructions:
                 result["instructions"] = self.options.instructions
             answer(id, {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "public"})
         elif era == "odd":
             answer(id, {})
+
+    def declared(self, tools):
+        return {"tools": tools} if self.options.declares is None else json.loads(self.options.declares)
 
     def on_listen(self, id, notifications):
         assert notifications == {"toolsListChanged": True}
@@ -226,8 +235,11 @@ class Server:
         if o.bad_initialize:
             send_text(o.bad_initialize.replace("ID", str(id)))
             return
+        if o.only and params["protocolVersion"] != o.only:
+            refuse(id, -32602, "Unsupported protocol version", supported=["1999-01-01", o.only], requested=params["protocolVersion"])
+            return
         result = {"protocolVersion": o.version or params["protocolVersion"], "serverInfo": {"name": "faulty", "version": "1"}}
-        result["capabilities"] = {"tools": {"listChanged": True}}
+        result["capabilities"] = self.declared({"listChanged": True})
         if o.instructions:
             result["instructions"] = o.instructions
         answer(id, result)
@@ -255,6 +267,7 @@ class Server:
             "inputSchema": SCHEMAS.get(name) or {"type": "object", "additionalProperties": True},
             "annotations": {"readOnlyHint": True},
             "_meta": {"not": "for us"},
+            **({"execution": {"taskSupport": "required"}} if name == "job" else {}),
         }
 
     def bad_tools(self):
@@ -276,6 +289,8 @@ class Server:
     def on_list(self, id, params):
         o = self.options
         self.lists += 1
+        if "tools" not in self.declared({}):
+            os._exit(4)
         if o.no_tools:
             send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
             return
@@ -440,6 +455,48 @@ class Server:
         """The number of requests for the list, the cancelled calls and the number of calls."""
         answer(id, text_result("", structuredContent={"lists": self.lists, "cancelled": self.cancelled, "calls": self.calls}))
 
+    def tool_meta(self, id, arguments):
+        """The _meta of this call, whose token is used."""
+        meta = self.params.get("_meta", {})
+        for done in range(3):
+            notify("notifications/progress", progressToken=meta.get("progressToken"), progress=done, total=3)
+        answer(id, text_result("", structuredContent={"id": id, "meta": meta}))
+
+    def tool_state(self, id, arguments):
+        """Asks to be called again with its state, so often; then tells the ids and states that it was called with."""
+        self.states.append([id, self.params.get("requestState"), self.params["arguments"], "inputResponses" in self.params])
+        if len(self.states) <= arguments["times"]:
+            state = "%d \"é\\u2028\\/" % len(self.states)
+            answer(id, {"resultType": "input_required", "requestState": state, **arguments.get("more", {})})
+        else:
+            answer(id, text_result("", resultType="complete", structuredContent={"states": self.states}))
+
+    def tool_job(self, id, arguments):
+        """Runs as a task only."""
+        if "task" not in self.params:
+            refuse(id, -32601, "this tool must run as a task")
+            return
+        if arguments.get("plain"):
+            answer(id, text_result("not a task"))
+            return
+        now = "2026-01-01T00:00:00Z"
+        task = {"taskId": "task \"7\"", "status": "working", "createdAt": now, "lastUpdatedAt": now, "ttl": None, "pollInterval": 1}
+        self.job = arguments
+        answer(id, {"task": task})
+
+    def on_task(self, id, method, task):
+        """Requests about the task of tool_job()."""
+        self.tasks.append([method, task])
+        if method == "tasks/cancel":
+            answer(id, {"taskId": task, "status": "cancelled"})
+        elif self.job.get("fails"):
+            refuse(id, -32603, "the task has failed")
+        elif not self.job.get("hangs"):
+            answer(id, text_result("", structuredContent={"job": self.job, "tasks": self.tasks}))
+
+    def tool_jobs(self, id, arguments):
+        answer(id, text_result("", structuredContent={"tasks": self.tasks, "cancelled": self.cancelled}))
+
     def tool_ask(self, id, arguments):
         """Sends the client a request and returns its answer."""
 
@@ -464,8 +521,10 @@ def main():
     p.add_argument("--refuse", action="store_true", help="an error for initialize")
     p.add_argument("--bad-initialize", help="this line for initialize, with ID replaced")
     p.add_argument("--version", help="answer with this protocolVersion")
+    p.add_argument("--only", help="refuse initialize with another protocolVersion than this")
+    p.add_argument("--declares", help="the capabilities, as JSON; without tools in them, tools/list ends the server")
     p.add_argument("--instructions")
-    eras = ["legacy", "modern", "late", "die", "silent", "wedge", "taken", "fragile", "unsupported", "future", "odd"]
+    eras = ["legacy", "modern", "late", "die", "silent", "wedge", "taken", "fragile", "unsupported", "bare", "future", "odd"]
     p.add_argument("--era", default="legacy", choices=eras, help="what server/discover does")
     p.add_argument("--listens", action="store_true", help="says when its tools change, if it is asked to (modern)")
     p.add_argument("--ttl", type=int, help="ttlMs of tools/list")

@@ -1,0 +1,202 @@
+/* What the hub must and must not send, by what a server declares and answers. */
+#include "tests/unit/hub-world.h"
+#include "tests/unit/test.h"
+
+static void check_ready(struct world *w, const char *server)
+{
+        struct reply *reply = world_call(w, server, "echo", "{\"n\":1}");
+
+        check_eq_int(reply->outcome, HUB_OK);
+        reply_free(reply);
+}
+
+/* The call's result, in which each of the parts must be, ended by NULL; or its message. */
+static void check_call(struct world *w, const char *tool, const char *arguments,
+                       enum hub_outcome outcome, const char *const *parts)
+{
+        struct reply *reply = world_call(w, "s", tool, arguments);
+
+        check_eq_int(reply->outcome, outcome);
+        for (; *parts; parts++)
+                check_has(outcome == HUB_OK ? reply->result : reply->message, *parts);
+        reply_free(reply);
+}
+#define CHECK_CALL(w, tool, arguments, outcome, ...)                                               \
+        check_call(w, tool, arguments, outcome, (const char *const[]){__VA_ARGS__, NULL})
+
+/* A server that declares no tools would end if it was asked for a list. */
+static void test_no_tools_capability(void)
+{
+        static const char *const eras[] = {"legacy", "modern"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(eras); i++) {
+                struct world w;
+
+                world_init(&w);
+                world_add(&w, "s", "--era", eras[i], "--declares", "{\"prompts\":{}}", NULL);
+                world_open(&w);
+                hub_start(w.hub, NULL, HUB_ALL);
+                world_until_state(&w, "s", "ready");
+                check_eq_int(world_tools(&w, "s"), 0);
+                CHECK_CALL(&w, "echo", "{}", HUB_NOT_FOUND, "has no tool \"echo\"");
+                check_eq_int(w.n_runs, 1);
+                world_done(&w);
+        }
+}
+
+/* -32022 tells that the server is modern: it is not sent initialize. */
+static void test_unsupported_without_data(void)
+{
+        struct world w;
+
+        world_init(&w);
+        world_add(&w, "s", "--era", "bare", NULL);
+        world_open(&w);
+        CHECK_CALL(&w, "echo", "{}", HUB_UNAVAILABLE,
+                   "refuses MCP 2026-07-28 and does not name a version that it speaks");
+        world_done(&w);
+}
+
+static void test_another_revision(void)
+{
+        static const char *const known[] = {"2025-06-18", "2024-11-05"};
+        struct world w;
+
+        world_init(&w);
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+                world_add(&w, known[i], "--only", known[i], NULL);
+        world_add(&w, "s", "--only", "2031-01-01", NULL);
+        world_open(&w);
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+                check_ready(&w, known[i]);
+        check_eq_int(w.n_runs, 2);
+        CHECK_CALL(&w, "echo", "{}", HUB_UNAVAILABLE,
+                   "refused initialize: Unsupported protocol version");
+        world_done(&w);
+}
+
+static void test_progress_token(void)
+{
+        static const char *const eras[] = {"legacy", "modern"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(eras); i++) {
+                struct world w;
+
+                world_init(&w);
+                world_add(&w, "s", "--era", eras[i], NULL);
+                world_open(&w);
+                check_ready(&w, "s");
+                /* server/discover and initialize (if legacy), tools/list, echo, meta */
+                if (i == 0)
+                        CHECK_CALL(&w, "meta", "{}", HUB_OK,
+                                   "{\"id\":5,\"meta\":{\"progressToken\":5}}");
+                else
+                        CHECK_CALL(&w, "meta", "{}", HUB_OK, "{\"id\":4,", "\"progressToken\":4}",
+                                   "/protocolVersion\":\"2026-07-28\"");
+                world_done(&w);
+        }
+}
+
+/* input_required with requestState only: the same call again, with another id and the exact state. */
+static void test_call_again(void)
+{
+        struct world w;
+
+        world_init(&w);
+        world_add(&w, "s", "--era", "modern", NULL);
+        world_open(&w);
+        CHECK_CALL(
+                &w, "state", "{\"times\":2}", HUB_OK,
+                "[[3,null,{\"times\":2},false],[4,\"1 \\\"\u00e9\\\\u2028\\\\/\",{\"times\":2},false],[5,"
+                "\"2 \\\"\u00e9\\\\u2028\\\\/\",{\"times\":2},false]]");
+        CHECK_CALL(&w, "state", "{\"times\":999}", HUB_PROTOCOL, "again more than 16 times");
+        /* No request in inputRequests is the same as none; one that is there cannot be met. */
+        CHECK_CALL(&w, "state", "{\"times\":21,\"more\":{\"inputRequests\":{}}}", HUB_OK, "[23,");
+        CHECK_CALL(
+                &w, "state",
+                "{\"times\":99,\"more\":{\"inputRequests\":{\"k\":{\"method\":\"roots/list\"}}}}",
+                HUB_PROTOCOL, "asks for input before it goes on (roots/list)");
+        world_done(&w);
+}
+
+#define TASKS "{\"tools\":{},\"tasks\":{\"cancel\":{},\"requests\":{\"tools\":{\"call\":{}}}}}"
+
+static void test_task(void)
+{
+        struct world w;
+
+        world_init(&w);
+        world_add(&w, "s", "--declares", TASKS, NULL);
+        world_open(&w);
+        CHECK_CALL(&w, "job", "{\"n\":5}", HUB_OK,
+                   "{\"job\":{\"n\":5},\"tasks\":[[\"tasks/result\",\"task \\\"7\\\"\"]]}");
+        CHECK_CALL(&w, "job", "{\"fails\":true}", HUB_PROTOCOL, "the task has failed");
+        CHECK_CALL(&w, "job", "{\"plain\":true}", HUB_OK, "not a task");
+        world_shut(&w);
+        /* The cache knows which tools are tasks. */
+        world_open(&w);
+        CHECK_CALL(&w, "job", "{\"n\":6}", HUB_OK, "{\"n\":6}");
+        world_done(&w);
+}
+
+/* Whether the server was sent such a request about its task. */
+static bool has_asked(struct world *w, const char *method)
+{
+        struct reply *reply = world_call(w, "s", "jobs", "{}");
+        bool has = strstr(reply->result, method);
+
+        reply_free(reply);
+        return has;
+}
+
+static void test_task_is_cancelled(void)
+{
+        struct world w;
+        struct reply reply;
+
+        world_init(&w);
+        world_add(&w, "s", "--declares", TASKS, NULL);
+        world_open(&w);
+        check_ready(&w, "s");
+        world_begin(&w, &reply, "s", "job", "{\"hangs\":true}", 500);
+        while (!has_asked(&w, "tasks/result"))
+                ;
+        world_pass_ms(&w, 500);
+        check_eq_int(reply.outcome, HUB_TIMEOUT);
+        CHECK_CALL(&w, "jobs", "{}", HUB_OK, "[\"tasks/cancel\",\"task \\\"7\\\"\"]",
+                   "\"cancelled\":[");
+        world_done(&w);
+}
+
+/* A server that does not declare tasks is not told to make one, whatever its tools say. */
+static void test_no_tasks_capability(void)
+{
+        struct world w;
+
+        world_init(&w);
+        world_add(&w, "s", NULL);
+        world_open(&w);
+        CHECK_CALL(&w, "job", "{}", HUB_PROTOCOL, "must run as a task");
+        world_done(&w);
+}
+
+int main(int argc, char **argv)
+{
+        if (argc < 2 || !strcmp(argv[1], "test_no_tools_capability"))
+                run(test_no_tools_capability);
+        if (argc < 2 || !strcmp(argv[1], "test_unsupported_without_data"))
+                run(test_unsupported_without_data);
+        if (argc < 2 || !strcmp(argv[1], "test_another_revision"))
+                run(test_another_revision);
+        if (argc < 2 || !strcmp(argv[1], "test_progress_token"))
+                run(test_progress_token);
+        if (argc < 2 || !strcmp(argv[1], "test_call_again"))
+                run(test_call_again);
+        if (argc < 2 || !strcmp(argv[1], "test_task"))
+                run(test_task);
+        if (argc < 2 || !strcmp(argv[1], "test_task_is_cancelled"))
+                run(test_task_is_cancelled);
+        if (argc < 2 || !strcmp(argv[1], "test_no_tasks_capability"))
+                run(test_no_tasks_capability);
+        return 0;
+}
