@@ -278,7 +278,7 @@ class Raw:
 
 
 def _value(entry, answer, raw):
-    if not raw:
+    if not raw and entry.output_schema is None:
         value = read_text(answer)
         if value is not None:
             return value

@@ -48,7 +48,8 @@ class ToolTimeout(ToolError, *_TIMEOUTS):
 class ToolProtocolError(ToolError):
     """The server answered with a JSON-RPC error or with an invalid response.
 
-    code, data      of the JSON-RPC error; None when there was none
+    code, data      of the JSON-RPC error; None when there was none. data of a result that does not fit the tool's
+                    outputSchema: the whole result
     """
 
     def __init__(self, message="", *, code=None, data=None, **of):

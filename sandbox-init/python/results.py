@@ -5,6 +5,7 @@ import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 
+from cloister import schema as schemas
 from cloister.errors import KINDS, ToolError, ToolProtocolError
 from cloister.exact import decode, decode_text
 from cloister.signature import is_wrapped
@@ -16,6 +17,7 @@ _ONE_TEXT = re.compile(
     \{"ok":true,"result":\{ "content": \[ \{ "type": "text", "text": "([^"\\\x00-\x1f]{0,4000})" \} \] (?:, "isError": false )?\}\}
     """.strip().replace(b" ", rb"[ \t\r\n]*")
 ).fullmatch
+SHOWN = 60  # characters of a text resource in its repr()
 _BASE64 = re.compile("[A-Za-z0-9+/]*")
 
 
@@ -66,9 +68,19 @@ class Audio(Blob):
 
 
 class File(Blob):
-    """An embedded resource. text: the content of a text resource, else None."""
+    """An embedded resource. text, and str() of it: the content of a text resource; else text is None."""
 
     text = None
+
+    def __str__(self):
+        return repr(self) if self.text is None else self.text
+
+    def __repr__(self):
+        about = super().__repr__()
+        if self.text is None:
+            return about
+        more = "…" if len(self.text) > SHOWN else ""
+        return "%s: %r%s>" % (about[:-1], self.text[:SHOWN], more)
 
 
 class Link:
@@ -125,11 +137,13 @@ def unwrap(result, server, tool, output_schema):
         raise ToolProtocolError("the result of %s is no object" % tool, server=server, tool=tool)
     content = result.get("content")
     content = content if isinstance(content, list) else []
-    if len(content) == len(result) == 1:
+    if len(content) == len(result) == 1 and output_schema is None:
         return _block(content[0])
     if result.get("isError"):
         raise ToolError(_error_text(content, tool), server=server, tool=tool, content=content)
     structured = result.get("structuredContent")
+    if isinstance(output_schema, dict):
+        _check(result, structured, server, tool, output_schema)
     if structured is not None:
         wrapped = is_wrapped(output_schema, tool) or _says_wrapped(result)
         if wrapped and isinstance(structured, dict) and list(structured) == ["result"]:
@@ -139,6 +153,17 @@ def unwrap(result, server, tool, output_schema):
     if not values:
         return None
     return values[0] if len(values) == 1 else values
+
+
+def _check(result, structured, server, tool, output_schema):
+    """A tool with an outputSchema must give structured content that fits it. The error's data is the whole result."""
+    if "structuredContent" not in result:
+        text = "%s answered without structuredContent, which its outputSchema promises" % tool
+        raise ToolProtocolError(text, server=server, tool=tool, data=result)
+    wrong = schemas.check(structured, output_schema, "structuredContent")
+    if wrong:
+        text = "the result of %s does not fit its outputSchema: %s" % (tool, wrong)
+        raise ToolProtocolError(text, server=server, tool=tool, data=result)
 
 
 def read_text(payload):

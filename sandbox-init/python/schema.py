@@ -1,7 +1,9 @@
-"""Validates arguments against a JSON Schema before they are sent: the subset of 2020-12 that tools use.
+"""Validates arguments before they are sent, and structured results, against a JSON Schema: the subset of 2020-12 that tools
+use.
 
 What is not supported (a remote $ref, a pattern that is not a Python pattern, too much nesting) passes: the server
-validates too, and a check here must not refuse what it would accept.
+validates too, and a check here must not refuse what it would accept. Schemas come from servers: steps, depth and patterns
+have bounds, and what a pattern takes is time of the cell, in its own sandbox.
 """
 
 import re
@@ -27,10 +29,13 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def check(value, schema):
-    """The first error in a value, as one line that names the place; None if it is valid."""
+def check(value, schema, name=""):
+    """The first error in a value, as one line that names the place; None if it is valid.
+
+    name: what the value is called; "": it is the arguments of a call.
+    """
     try:
-        return _Checker(schema).check(value, schema, "", 0)
+        return _Checker(schema).check(value, schema, name, 0)
     except (RecursionError, OverflowError):
         return None
 
@@ -77,7 +82,14 @@ def show(value, limit=60):
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def _is_named(path):
+    """Whether it begins with the name of a value, and is not a path in the arguments."""
+    return path[:1] not in ("", ".", "[")
+
+
 def _place(path):
+    if _is_named(path):
+        return path
     return 'argument "%s"' % path.lstrip(".") if path else "the arguments"
 
 
@@ -178,13 +190,13 @@ class _Checker:
             schemas = [members[key]] if key in members else []
             schemas += [of for pattern, of in patterns.items() if _matches(pattern, key) is not False]
             if not schemas and others is False:
-                return 'unknown argument "%s"' % at.lstrip(".")
+                return "%s is not in the schema" % at if _is_named(at) else 'unknown argument "%s"' % at.lstrip(".")
             for of in schemas or (others,):
                 wrong = self.check(item, of, at, depth)
                 if wrong:
                     return wrong
             if "propertyNames" in schema and self.check(key, schema["propertyNames"], at, depth):
-                return 'argument "%s" has a name that is not allowed' % at.lstrip(".")
+                return "%s has a name that is not allowed" % _place(at)
         for key, of in _object(schema, "dependentSchemas").items():
             wrong = self.check(value, of, path, depth) if key in value else None
             if wrong:
@@ -306,6 +318,8 @@ def _check_length(value, schema, path):
 def _check_keys(value, schema, path):
     missing = [key for key in _list(schema, "required") if isinstance(key, str) and key not in value]
     if missing:
+        if _is_named(path):
+            return "missing %s" % ", ".join("%s.%s" % (path, key) for key in missing)
         shown = ", ".join('"%s"' % ("%s.%s" % (path, key)).lstrip(".") for key in missing)
         return "missing argument%s %s" % ("s" if len(missing) > 1 else "", shown)
     most, least = _bound(schema, "maxProperties", None), _bound(schema, "minProperties", 0)
@@ -316,5 +330,5 @@ def _check_keys(value, schema, path):
     for key, needed in _object(schema, "dependentRequired").items():
         for other in needed if key in value and isinstance(needed, list) else ():
             if other not in value:
-                return 'argument "%s" needs "%s" beside it' % (key, other)
+                return '%s needs "%s" beside it' % (_place("%s.%s" % (path, key)), other)
     return None

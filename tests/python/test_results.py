@@ -1,6 +1,7 @@
 import json
 import os
 import tempfile
+import time
 import unittest
 
 import guest  # noqa: F401
@@ -66,6 +67,12 @@ class Unwrap(unittest.TestCase):
         file = self.value(result({"type": "resource", "resource": {"uri": "x:/a", "text": "é", "mimeType": "text/plain"}}))
         self.assertIsInstance(file, File)
         self.assertEqual((file.text, file.data, file.uri), ("é", "é".encode(), "x:/a"))
+        self.assertEqual((str(file), repr(file)), ("é", "<File x:/a text/plain, 2 bytes: 'é'>"))
+        long = self.value(result({"type": "resource", "resource": {"uri": "x:/c", "text": "line\n" * 100}}))
+        self.assertEqual(str(long), "line\n" * 100)
+        self.assertEqual(repr(long), "<File x:/c of no known type, 500 bytes: %r…>" % ("line\n" * 100)[:60])
+        blob = self.value(result({"type": "resource", "resource": {"uri": "x:/d", "blob": "AAEC"}}))
+        self.assertEqual((blob.text, str(blob)), (None, "<File x:/d of no known type, 3 bytes>"))
         link = self.value(result({"type": "resource_link", "uri": "x:/b", "name": "b"}))
         self.assertIsInstance(link, Link)
         self.assertEqual(link.uri, "x:/b")
@@ -83,6 +90,43 @@ class Unwrap(unittest.TestCase):
         error = caught.exception
         self.assertEqual((str(error), error.server, error.tool), ("no such\nevent", "s", "t"))
         self.assertEqual(error.content, [text("no such"), text("event")])
+
+
+class OutputSchemas(unittest.TestCase):
+    SUM = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+
+    def refused(self, whole, schema, part):
+        with self.assertRaises(ToolProtocolError) as caught:
+            unwrap(whole, "s", "t", schema)
+        self.assertIn(part, str(caught.exception))
+        self.assertIs(caught.exception.data, whole)
+
+    def test_structured_content_fits_its_schema(self):
+        self.assertEqual(unwrap(result(structuredContent={"sum": 5}), "s", "t", self.SUM), {"sum": 5})
+        self.assertEqual(unwrap(result(structuredContent=[1]), "s", "t", {"type": "array"}), [1])
+        self.refused(result(structuredContent={"sum": "5"}), self.SUM,
+                     'the result of t does not fit its outputSchema: structuredContent.sum must be integer, not string ("5")')
+        self.refused(result(structuredContent=[1]), self.SUM, "structuredContent must be object, not array")
+        self.refused(result(structuredContent={}), self.SUM, "missing structuredContent.sum")
+        closed = {**self.SUM, "additionalProperties": False, "dependentRequired": {"sum": ["x"]}, "maxProperties": 2}
+        self.refused(result(structuredContent={"sum": 1, "y": 1}), closed, "structuredContent.")
+        self.refused(result(structuredContent={"sum": 1, "x": 1, "y": 1}), closed, "structuredContent: 3 members")
+        self.refused(result(structuredContent={"result": "x"}), {"x-fastmcp-wrap-result": True, "required": ["y"]}, "structuredContent.y")
+
+    def test_a_schema_promises_structured_content(self):
+        for whole in (result(text("5")), result(text("5"), isError=False), result()):
+            self.refused(whole, self.SUM, "without structuredContent, which its outputSchema promises")
+            unwrap(whole, "s", "t", None)
+        with self.assertRaises(ToolError) as caught:
+            unwrap(result(text("no"), isError=True), "s", "t", self.SUM)
+        self.assertEqual(str(caught.exception), "no")
+
+    def test_hostile_schemas_end(self):
+        twice = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}
+        begun = time.process_time()
+        for schema in (twice, {"$ref": "#"}, {"$ref": "http://127.0.0.1:1/x"}, {"allOf": [{"type": "object"}] * 100000}, {"type": 5}):
+            self.assertEqual(unwrap(result(structuredContent={"a": [1] * 1000}), "s", "t", schema), {"a": [1] * 1000})
+        self.assertLess(time.process_time() - begun, 10)
 
 
 class Texts(unittest.TestCase):
