@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -346,8 +347,11 @@ int fd_open_standard_streams(void)
         do
                 fd = open("/dev/null", O_RDWR);
         while (fd >= 0 && fd <= STDERR_FILENO);
-        if (fd < 0)
-                return -errno;
+        if (fd < 0) {
+                int r = -errno;
+                dprintf(STDERR_FILENO, "cloister: open /dev/null: %s\n", strerror(-r));
+                return r;
+        }
         close(fd);
         return 0;
 }

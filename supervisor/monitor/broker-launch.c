@@ -137,9 +137,11 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
         sigaddset(&blocked, SIGTERM);
         sigaddset(&blocked, SIGHUP);
         sigprocmask(SIG_SETMASK, &blocked, NULL);
-        if (read(go, &byte, 1) != 1)
+        ssize_t n = read(go, &byte, 1);
+        /* Without its byte the monitor has failed, and says why. */
+        if (n == 0)
                 _exit(1);
-        int r = place_descriptors(how, placed);
+        int r = n < 0 ? -errno : place_descriptors(how, placed);
         if (r >= 0)
                 r = keep_capabilities();
         if (r >= 0)
