@@ -259,9 +259,13 @@ static void send_part(const char *rest)
 /* A new process and its child, as init and worker. */
 _Noreturn static void be_init(int said)
 {
+        pid_t self = getpid();
+
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (fork() == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != self)
+                        _exit(0); /* its parent was killed before it asked for the signal */
                 for (;;)
                         pause();
         }
