@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -24,6 +25,8 @@
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/config-text.h"
 #include "supervisor/broker/isolate.h"
+
+enum { LONG_TURN_US = 5000 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
@@ -328,6 +331,33 @@ static void broker_done(struct broker *broker)
                 close(broker->state_dir);
 }
 
+static uint64_t processor_us(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* Runs the loop. At level debug, a turn that takes long is logged: nobody else is served in it. */
+static void run_loop(struct broker *broker)
+{
+        uint64_t before = processor_us();
+
+        if (log_get_level() < LOG_LEVEL_DEBUG) {
+                event_base_dispatch(broker->base);
+                return;
+        }
+        while (event_base_loop(broker->base, EVLOOP_ONCE) == 0 &&
+               !event_base_got_break(broker->base)) {
+                uint64_t now = processor_us();
+                if (now - before >= LONG_TURN_US)
+                        log_debug("a turn of the loop took %llu us of processor time",
+                                  (unsigned long long)(now - before));
+                before = now;
+        }
+}
+
 static int run(struct broker *broker, int argc, char **argv, struct error *err)
 {
         int r = broker_options_parse(argc, argv, &broker->options, err);
@@ -343,7 +373,7 @@ static int run(struct broker *broker, int argc, char **argv, struct error *err)
                 r = make_parts(broker, err);
         if (r < 0)
                 return r;
-        event_base_dispatch(broker->base);
+        run_loop(broker);
         broker->mode->stop(broker);
         return 0;
 }

@@ -11,7 +11,7 @@
 #include "supervisor/hub/tools.h"
 
 enum {
-        HUB_CACHE_FILE_MAX = 20 * 1024 * 1024,
+        HUB_CACHE_FILE_MAX = 6 * 1024 * 1024,
         HUB_CACHE_FILES_MAX = 2048,
         HUB_CACHE_BYTES_MAX = 256 * 1024 * 1024,
         HUB_CACHE_DAYS = 60, /* a file that was not used for so long is removed */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "rpc/frame.h"
 #include "supervisor/hub/hub-internal.h"
 
 enum { RULES_MAX = 4 * 1024 * 1024 };
@@ -16,7 +15,7 @@ void catalogue_views_init(struct catalogue_views *views)
         static const char empty[] = "{\"servers\":[]}";
 
         *views = (struct catalogue_views){
-                .complete.payload = BUFFER_INIT(FRAME_PAYLOAD_MAX),
+                .complete.payload = BUFFER_INIT(HUB_CATALOGUE_MAX),
                 .empty = BUFFER_INIT(sizeof(empty)),
                 .stale = true,
         };
@@ -55,7 +54,7 @@ static bool is_equal(const struct buffer *a, const struct buffer *b)
 static int rebuild(struct hub *hub, struct catalogue_view *view,
                    const struct config_profile *profile)
 {
-        _cleanup_buffer_ struct buffer now = BUFFER_INIT(FRAME_PAYLOAD_MAX);
+        _cleanup_buffer_ struct buffer now = BUFFER_INIT(HUB_CATALOGUE_MAX);
 
         int r = hub_catalogue_build(&now, hub, profile);
         if (r < 0) {
@@ -120,7 +119,7 @@ static struct catalogue_view *add(struct catalogue_views *views, struct buffer *
                 return NULL;
         view->rules = *rules;
         buffer_init(rules, RULES_MAX);
-        buffer_init(&view->payload, FRAME_PAYLOAD_MAX);
+        buffer_init(&view->payload, HUB_CATALOGUE_MAX);
         TAILQ_INSERT_HEAD(&views->list, view, link);
         if (++views->n > CATALOGUE_VIEWS_MAX)
                 view_free(views, TAILQ_LAST(&views->list, catalogue_view_list));

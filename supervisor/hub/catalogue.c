@@ -86,17 +86,22 @@ static size_t room_for_rest(const struct hub *hub, size_t i)
         return (hub->n_servers - i) * 8192;
 }
 
-/* Appends one server; if its tools do not fit, an error in their place. */
+/* Appends one server; if its tools do not fit, an error in their place. *values: of the tools before
+ * it, and then with it. */
 static int append_next(struct buffer *b, const struct hub *hub, size_t i,
-                       const struct config_profile *profile, const char *comma)
+                       const struct config_profile *profile, const char *comma, size_t *values)
 {
+        const struct hub_tools *tools = hub_server_tools(hub->servers[i]);
         size_t limit = b->limit, before = b->length;
+        size_t with = *values + (tools ? hub_tools_values(tools) : 0);
 
         b->limit = limit - room_for_rest(hub, i);
-        int r = buffer_append_text(b, comma);
+        int r = with > HUB_CATALOGUE_VALUES_MAX ? -EMSGSIZE : buffer_append_text(b, comma);
         if (r >= 0)
                 r = append_server(b, hub->servers[i], profile, NULL);
         b->limit = limit;
+        if (r >= 0)
+                *values = with;
         if (r != -EMSGSIZE)
                 return r;
         b->length = before;
@@ -104,7 +109,7 @@ static int append_next(struct buffer *b, const struct hub *hub, size_t i,
         return r < 0 ? r
                      : append_server(
                                b, hub->servers[i], profile,
-                               "its tools do not fit: the catalogue of all servers is at most 64 MiB");
+                               "its tools do not fit: the catalogue of all servers is at most 8 MiB and 400,000 values");
 }
 
 int hub_catalogue_build(struct buffer *b, const struct hub *hub,
@@ -112,11 +117,12 @@ int hub_catalogue_build(struct buffer *b, const struct hub *hub,
 {
         int r = buffer_append_text(b, "{\"servers\":[");
         const char *comma = "";
+        size_t values = 0;
 
         for (size_t i = 0; r >= 0 && i < hub->n_servers; i++) {
                 if (!hub_access_server(profile, hub_server_config(hub->servers[i])))
                         continue;
-                r = append_next(b, hub, i, profile, comma);
+                r = append_next(b, hub, i, profile, comma, &values);
                 comma = ",";
         }
         return r < 0 ? r : buffer_append(b, "]}", 2);

@@ -35,6 +35,9 @@ struct hub {
 /* The state of a server has changed, or something that the catalogue shows. */
 void hub_touch(struct hub *hub);
 
+/* Of the tools of all servers together: each change is copied and parsed in the loop. */
+enum { HUB_CATALOGUE_MAX = 8 * 1024 * 1024, HUB_CATALOGUE_VALUES_MAX = 400 * 1000 };
+
 /* catalogue.c: the payload of a CATALOG frame, with what the profile (NULL: no limit) may use.
  * Returns 0, -EMSGSIZE, -ENOMEM. */
 int hub_catalogue_build(struct buffer *b, const struct hub *hub,

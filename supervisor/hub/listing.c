@@ -4,6 +4,8 @@
  * A server that sends list_changed again and again is asked only so often that it is idle nine
  * tenths of the time: from the answer, ten times as long as the last list took must pass, and at
  * least LISTING_AGAIN_MS.
+ *
+ * The tools of a large page are taken in the background (rpc/background.h).
  */
 #include "supervisor/hub/listing.h"
 
@@ -15,18 +17,33 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/claim.h"
 
 enum { CURSOR_MAX = 64 * 1024 };
 
+/* A large page. Owns what it works on until the end of the job. */
+struct page_job {
+        struct background_job job; /* first */
+        struct listing *listing;
+        struct hub_tools *tools;
+        yyjson_doc *doc;
+        yyjson_val *list;
+        int r; /* of hub_tools_add() */
+};
+
 struct listing {
+        struct event_base *base;
         struct connection *connection;
         const struct listing_host *host;
         void *data;
         struct event again_due;
 
         /* The list that is being received. */
-        struct hub_tools *tools; /* NULL: none */
+        struct hub_tools *tools; /* NULL: none, or the job has them */
+        struct page_job *job;    /* or NULL */
         char *cursor;            /* of the page that was asked for last; NULL: the first */
+        char *next;              /* that the page names; NULL: it is the last one */
+        bool next_is_odd;
         unsigned pages;
         uint64_t since;
         int64_t request_id; /* of the page; 0: none */
@@ -44,8 +61,17 @@ void listing_stop(struct listing *l)
         event_del(&l->again_due);
         l->request_id = 0;
         l->tools = hub_tools_free(l->tools);
+        if (l->job)
+                background_cancel(&l->job->job);
+        l->job = NULL;
         free(l->cursor);
-        l->cursor = NULL;
+        free(l->next);
+        l->cursor = l->next = NULL;
+}
+
+static bool is_busy(const struct listing *l)
+{
+        return l->tools || l->job;
 }
 
 static void fail(struct listing *l, const char *why)
@@ -110,7 +136,7 @@ static void ask_later(struct listing *l)
 
 void listing_changed(struct listing *l)
 {
-        if (l->tools)
+        if (is_busy(l))
                 l->again = true;
         else
                 ask_later(l);
@@ -122,7 +148,7 @@ static void on_again_due(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        if (!l->tools)
+        if (!is_busy(l))
                 l->host->due(l->data);
 }
 
@@ -153,7 +179,7 @@ static void set_fresh(struct listing *l)
 
 void listing_used(struct listing *l)
 {
-        if (l->fresh_until == 0 || l->tools || clock_us() < l->fresh_until)
+        if (l->fresh_until == 0 || is_busy(l) || clock_us() < l->fresh_until)
                 return;
         l->fresh_until = 0;
         listing_changed(l);
@@ -174,32 +200,101 @@ static void finish(struct listing *l)
                 ask_later(l);
 }
 
-/* Takes one page. Returns 1 when there is another (the cursor is set), 0 when that was the last,
- * -EINVAL, -ENOMEM. */
-static int take_page(struct listing *l, yyjson_val *result)
+/* Notes what the page says besides its tools. Returns 0, -ENOMEM. */
+static int take_head(struct listing *l, yyjson_val *result)
 {
-        yyjson_val *next = yyjson_obj_get(result, "nextCursor");
+        size_t n = 0;
+        const char *next = json_string(result, "nextCursor", &n);
 
-        int r = hub_tools_add(l->tools, yyjson_obj_get(result, "tools"));
         take_ttl(l, result);
-        if (r != 0)
-                return r < 0 ? r : 0;
-        if (!yyjson_is_str(next))
+        if (!next)
                 return 0;
-        const char *cursor = yyjson_get_str(next);
-        bool repeats = l->cursor && strcmp(l->cursor, cursor) == 0;
-        bool is_odd = strlen(cursor) != yyjson_get_len(next) || yyjson_get_len(next) > CURSOR_MAX;
-        if (repeats || is_odd || ++l->pages >= LISTING_PAGES_MAX) {
+        l->next_is_odd = strlen(next) != n || n > CURSOR_MAX;
+        l->next = strdup(l->next_is_odd ? "" : next);
+        return l->next ? 0 : -ENOMEM;
+}
+
+/* Whether there is another page, which the cursor then names. */
+static bool take_cursor(struct listing *l)
+{
+        _cleanup_free_ char *next = take_ptr(l->next);
+
+        if (!next)
+                return false;
+        bool repeats = l->cursor && !l->next_is_odd && strcmp(l->cursor, next) == 0;
+        if (repeats || l->next_is_odd || ++l->pages >= LISTING_PAGES_MAX) {
                 if (connection_may_warn(l->connection))
                         log_warning("server %s: its list of tools %s; the first %zu are taken",
                                     l->host->name(l->data),
                                     repeats ? "repeats itself" : "has no usable end",
                                     hub_tools_count(l->tools));
-                return 0;
+                return false;
         }
         free(l->cursor);
-        l->cursor = strdup(cursor);
-        return l->cursor ? 1 : -ENOMEM;
+        l->cursor = take_ptr(next);
+        return true;
+}
+
+/* The tools of the page were added; r: what hub_tools_add() said. */
+static void end_page(struct listing *l, int r)
+{
+        if (r < 0)
+                fail(l, r == -ENOMEM ? "needs more memory than there is"
+                                     : "answered tools/list without a list of tools");
+        else if (r == 0 && take_cursor(l))
+                ask_page(l);
+        else
+                finish(l);
+}
+
+static void run_page(struct background_job *job)
+{
+        struct page_job *page = (void *)job;
+
+        page->r = hub_tools_add(page->tools, page->list);
+        yyjson_doc_free(page->doc);
+        page->doc = NULL;
+}
+
+static void free_page(struct background_job *job)
+{
+        struct page_job *page = (void *)job;
+
+        hub_tools_free(page->tools);
+        yyjson_doc_free(page->doc);
+        free(page);
+}
+
+static void on_page(struct background_job *job)
+{
+        struct page_job *page = (void *)job;
+        struct listing *l = page->listing;
+        int r = page->r;
+
+        l->tools = take_ptr(page->tools);
+        l->job = NULL;
+        free_page(job);
+        end_page(l, r);
+}
+
+/* Adds the tools of a page, which may be done later. Takes the document of a large one. */
+static void take_tools(struct listing *l, struct jsonrpc_message *answer)
+{
+        static const struct background_kind kind = {run_page, on_page, free_page};
+        yyjson_val *list = yyjson_obj_get(answer->result, "tools");
+        bool is_large = answer->doc && yyjson_doc_get_read_size(answer->doc) > CLAIM_MIN;
+        struct page_job *page = is_large ? calloc(1, sizeof(*page)) : NULL;
+
+        if (!page) {
+                end_page(l, hub_tools_add(l->tools, list));
+                return;
+        }
+        page->listing = l;
+        page->list = list;
+        page->doc = take_ptr(answer->doc);
+        page->tools = take_ptr(l->tools);
+        l->job = page;
+        background_start(&page->job, &kind, l->base);
 }
 
 bool listing_awaits(const struct listing *l, yyjson_val *id)
@@ -207,27 +302,20 @@ bool listing_awaits(const struct listing *l, yyjson_val *id)
         return l->request_id != 0 && id && jsonrpc_id_is(id, l->request_id);
 }
 
-bool listing_on_answer(struct listing *l, const struct jsonrpc_message *answer)
+bool listing_on_answer(struct listing *l, struct jsonrpc_message *answer)
 {
         if (!listing_awaits(l, answer->id))
                 return false;
         l->request_id = 0;
-        int r = -EINVAL;
-        if (answer->kind == JSONRPC_RESPONSE)
-                r = take_page(l, answer->result);
+        if (answer->kind == JSONRPC_RESPONSE && take_head(l, answer->result) < 0)
+                end_page(l, -ENOMEM);
+        else if (answer->kind == JSONRPC_RESPONSE)
+                take_tools(l, answer);
         /* A server without tools need not know the method. */
         else if (answer->error_code == JSONRPC_METHOD_NOT_FOUND && l->pages == 0)
-                r = 0;
-
-        if (r == 1)
-                ask_page(l);
-        else if (r == 0)
                 finish(l);
-        else if (answer->kind == JSONRPC_ERROR)
-                fail(l, "answered tools/list with an error");
         else
-                fail(l, r == -ENOMEM ? "needs more memory than there is"
-                                     : "answered tools/list without a list of tools");
+                fail(l, "answered tools/list with an error");
         return true;
 }
 
@@ -238,6 +326,7 @@ struct listing *listing_new(struct event_base *base, struct connection *connecti
 
         if (!l)
                 return NULL;
+        l->base = base;
         l->connection = connection;
         l->host = host;
         l->data = data;

@@ -51,5 +51,5 @@ void listing_used(struct listing *l);
 
 /* Whether this is the id of the request that was sent. */
 bool listing_awaits(const struct listing *l, yyjson_val *id);
-/* Returns whether it was an answer to tools/list. */
-bool listing_on_answer(struct listing *l, const struct jsonrpc_message *answer);
+/* Returns whether it was an answer to tools/list. The document of a large one is taken. */
+bool listing_on_answer(struct listing *l, struct jsonrpc_message *answer);

@@ -23,6 +23,7 @@ struct hub_tools {
         void *seen; /* the names as a tree (tsearch), to find duplicates while adding */
         bool sealed;
         size_t n_left_out;
+        size_t values;
         struct error why; /* the first one was left out */
 };
 
@@ -228,6 +229,11 @@ static void leave_out(struct hub_tools *tools, const char *name, const char *fau
                 error_set(&tools->why, EINVAL, "\"%.64s\": %s", name ? name : "?", fault);
 }
 
+static size_t values_of(yyjson_val *tool)
+{
+        return (size_t)(unsafe_yyjson_get_next(tool) - tool);
+}
+
 /* Returns 1 when a bound on all tools is reached, else 0 or negative errno. */
 static int add_tool(struct hub_tools *tools, yyjson_val *tool)
 {
@@ -244,12 +250,17 @@ static int add_tool(struct hub_tools *tools, yyjson_val *tool)
                 leave_out(tools, name, fault);
                 return 0;
         }
-        r = tools->n == HUB_TOOLS_MAX ? -EMSGSIZE : add_text(tools, &text);
+        size_t values = values_of(tool);
+        r = tools->n == HUB_TOOLS_MAX || tools->values + values > HUB_TOOLS_VALUES_MAX
+                    ? -EMSGSIZE
+                    : add_text(tools, &text);
         if (r == -EMSGSIZE) {
-                leave_out(tools, name,
-                          "only 10,000 tools of 16 MiB together are taken of a server");
+                leave_out(
+                        tools, name,
+                        "only 10,000 tools of 5 MiB and 200,000 values together are taken of a server");
                 return 1;
         }
+        tools->values += values;
         return r < 0 ? r : add_name(tools, name, text.length, is_task(tool));
 }
 
@@ -288,6 +299,11 @@ void hub_tools_seal(struct hub_tools *tools)
 size_t hub_tools_count(const struct hub_tools *tools)
 {
         return tools->n;
+}
+
+size_t hub_tools_values(const struct hub_tools *tools)
+{
+        return tools->values;
 }
 
 bool hub_tools_has(const struct hub_tools *tools, const char *name)

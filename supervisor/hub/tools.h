@@ -14,7 +14,8 @@
 
 enum {
         HUB_TOOLS_MAX = 10000,
-        HUB_TOOLS_BYTES_MAX = 16 * 1024 * 1024, /* of all tools of a server, as text */
+        HUB_TOOLS_BYTES_MAX = 5 * 1024 * 1024, /* of all tools of a server, as text */
+        HUB_TOOLS_VALUES_MAX = 200 * 1000,     /* of JSON, of all tools of a server */
         HUB_TOOL_BYTES_MAX = 1024 * 1024,
         HUB_TOOL_NAME_MAX = 256,
         HUB_TOOL_DEPTH_MAX = 100, /* less than JSON_DEPTH_MAX: the catalogue adds levels */
@@ -36,6 +37,8 @@ size_t hub_tools_left_out(const struct hub_tools *tools, const char **why);
 void hub_tools_seal(struct hub_tools *tools);
 
 size_t hub_tools_count(const struct hub_tools *tools);
+/* Values of JSON in all of them, as the server sent them. */
+size_t hub_tools_values(const struct hub_tools *tools);
 bool hub_tools_has(const struct hub_tools *tools, const char *name);
 /* Whether a tool must run as a task (execution.taskSupport is "required"). */
 bool hub_tools_needs_task(const struct hub_tools *tools, const char *name);

@@ -1,16 +1,36 @@
-/* Pending calls of run_python. */
+/*
+ * Pending calls of run_python.
+ *
+ * A large answer is made in the background (rpc/background.h) from the outcome, which the job owns; the
+ * call stays in its list until then.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "rpc/background.h"
 #include "supervisor/mcp/arguments.h"
 #include "supervisor/mcp/live.h"
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/tool.h"
+
+enum { LARGE_MIN = 256 * 1024 }; /* bytes that an answer is made from */
+
+/* An answer, made in the background. */
+struct answer_job {
+        struct background_job job; /* first */
+        struct mcp_call *call;
+        char session[SESSION_NAME_MAX + 1];
+        struct cell_outcome outcome;
+        struct resource_uri uris[CELL_STREAMS];
+        struct result_options options; /* points to members of the job */
+        struct buffer result;
+        int r;
+};
 
 struct mcp_call {
         struct mcp_call *next;
@@ -23,6 +43,7 @@ struct mcp_call {
         unsigned kinds; /* CONTENT_… that the client knows */
         bool cancelled; /* the client wants no answer any more */
         struct live live;
+        struct answer_job *answer; /* being made; the cell is gone */
 };
 
 static void call_free(struct mcp_call *call)
@@ -35,6 +56,8 @@ static void call_free(struct mcp_call *call)
         call->server->n_calls--;
         live_done(&call->live);
         reply_done(&call->reply);
+        if (call->answer)
+                background_cancel(&call->answer->job);
         free(call);
 }
 
@@ -57,6 +80,89 @@ static unsigned content_kinds(const struct mcp_request *request)
 }
 
 /* An output of which the result shows a part is kept whole after the call. */
+static void name_whole(const char *session, uint64_t cell, const struct cell_outcome *outcome,
+                       struct resource_uri uris[CELL_STREAMS], struct result_options *options)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                uris[i] = (struct resource_uri){
+                        .kind = RESOURCE_OUTPUT, .cell = cell, .stream = (enum cell_stream)i};
+                memcpy(uris[i].session, session, sizeof(uris[i].session));
+                if (outcome->streams[i].characters > options->max_output && cell != 0)
+                        options->whole[i] = &uris[i];
+        }
+}
+
+static void keep_whole(struct mcp_server *server, const char *session,
+                       const struct result_options *options, struct cell_outcome *outcome)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                if (options->whole[i])
+                        resources_keep(server, options->whole[i], &outcome->streams[i]);
+        }
+        resources_name_files(server, session, outcome);
+}
+
+/* How many bytes are rendered, about. */
+static size_t bytes_of(const struct cell_outcome *o, size_t max_output)
+{
+        size_t n = o->result ? yyjson_doc_get_read_size(o->result) : 0;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                n += o->streams[i].characters < max_output ? o->streams[i].characters : max_output;
+        for (size_t i = 0; i < o->n_displays; i++)
+                n += o->displays[i].data.length;
+        return n;
+}
+
+static void run_answer(struct background_job *job)
+{
+        struct answer_job *a = (void *)job;
+
+        a->r = result_render(&a->outcome, &a->options, &a->result);
+}
+
+static void free_answer(struct background_job *job)
+{
+        struct answer_job *a = (void *)job;
+
+        cell_outcome_done(&a->outcome);
+        background_free(a->result.data, a->result.allocated);
+        free(a);
+}
+
+static void on_answer(struct background_job *job)
+{
+        struct answer_job *a = (void *)job;
+        struct mcp_call *call = a->call;
+
+        call->answer = NULL;
+        mcp_answer_made(call->server, &call->reply, a->r, &a->result);
+        keep_whole(call->server, a->session, &a->options, &a->outcome);
+        free_answer(job);
+        call_free(call);
+}
+
+/* Takes the outcome, and frees the call later. Returns false when out of memory. */
+static bool answer_later(struct mcp_call *call, struct cell *cell)
+{
+        static const struct background_kind kind = {run_answer, on_answer, free_answer};
+        struct answer_job *a = calloc(1, sizeof(*a));
+
+        if (!a)
+                return false;
+        a->call = call;
+        memcpy(a->session, call->session, sizeof(a->session));
+        cell_outcome_move(&a->outcome, &cell->outcome);
+        a->options = (struct result_options){
+                .session = a->session, .max_output = call->max_output, .kinds = call->kinds};
+        name_whole(a->session, cell->number, &a->outcome, a->uris, &a->options);
+        buffer_init(&a->result, RESULT_MAX);
+        call->cell = NULL;
+        call->answer = a;
+        background_start(&a->job, &kind, call->server->base);
+        return true;
+}
+
 static void answer_outcome(struct mcp_call *call, struct cell *cell)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
@@ -66,23 +172,11 @@ static void answer_outcome(struct mcp_call *call, struct cell *cell)
                 .max_output = call->max_output,
                 .kinds = call->kinds,
         };
-        struct mcp_server *server = call->server;
 
-        for (int i = 0; i < CELL_STREAMS; i++) {
-                uris[i] = (struct resource_uri){.kind = RESOURCE_OUTPUT,
-                                                .cell = cell->number,
-                                                .stream = (enum cell_stream)i};
-                memcpy(uris[i].session, call->session, sizeof(uris[i].session));
-                if (cell->outcome.streams[i].characters > call->max_output && cell->number != 0)
-                        options.whole[i] = &uris[i];
-        }
+        name_whole(call->session, cell->number, &cell->outcome, uris, &options);
         int r = result_render(&cell->outcome, &options, &result);
-        mcp_answer_made(server, &call->reply, r, &result);
-        for (int i = 0; i < CELL_STREAMS; i++) {
-                if (options.whole[i])
-                        resources_keep(server, &uris[i], &cell->outcome.streams[i]);
-        }
-        resources_name_files(server, call->session, &cell->outcome);
+        mcp_answer_made(call->server, &call->reply, r, &result);
+        keep_whole(call->server, call->session, &options, &cell->outcome);
 }
 
 static void on_done(void *data, struct cell *cell)
@@ -91,6 +185,9 @@ static void on_done(void *data, struct cell *cell)
 
         if (!call->cancelled) {
                 live_finish(&call->live);
+                if (bytes_of(&cell->outcome, call->max_output) > LARGE_MIN &&
+                    answer_later(call, cell))
+                        return;
                 answer_outcome(call, cell);
         }
         call_free(call);
@@ -194,7 +291,10 @@ static void cancel(struct mcp_call *call)
         call->cancelled = true;
         mcp_answer_nothing(call->server, &call->reply);
         live_done(&call->live);
-        cell_cancel(call->cell);
+        if (call->cell)
+                cell_cancel(call->cell);
+        else
+                call_free(call);
 }
 
 static struct mcp_call *find_pending(const struct mcp_peer *peer, yyjson_val *id)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "rpc/background.h"
 #include "rpc/frame.h"
 
 static const char *const status_names[] = {
@@ -109,12 +110,26 @@ void cell_outcome_done(struct cell_outcome *outcome)
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_done(&outcome->streams[i]);
         for (size_t i = 0; i < outcome->n_displays; i++)
-                buffer_done(&outcome->displays[i].data);
+                background_free(outcome->displays[i].data.data,
+                                outcome->displays[i].data.allocated);
         free(outcome->displays);
         free(outcome->files);
         free(outcome->calls);
-        yyjson_doc_free(outcome->result);
+        background_free_json(outcome->result);
         *outcome = (struct cell_outcome){};
+}
+
+void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from)
+{
+        *to = *from;
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&from->streams[i]);
+        from->displays = NULL;
+        from->files = NULL;
+        from->calls = NULL;
+        from->n_displays = from->n_files = from->n_calls = 0;
+        from->result = NULL;
+        from->value = from->error = NULL;
 }
 
 struct cell *cell_free(struct cell *cell)

@@ -106,6 +106,8 @@ struct cell_outcome {
         uint64_t memory_peak; /* bytes, 0: unknown */
 };
 
+/* Moves what is owned; the numbers stay in `from` too. */
+void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from);
 void cell_outcome_done(struct cell_outcome *outcome);
 
 struct cell {

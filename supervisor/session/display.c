@@ -37,9 +37,9 @@ static size_t bytes_kept(const struct cell_outcome *outcome)
         return bytes;
 }
 
-/* Keeps the display if it is within the limits. */
+/* Keeps the display if it is within the limits. owned: the text in memory that may be taken, or NULL. */
 static int keep(struct cell_outcome *outcome, const char *mime, const char *text, size_t n,
-                bool is_text, struct error *err)
+                bool is_text, char **owned, struct error *err)
 {
         outcome->displays_total++;
         if (outcome->n_displays == CELL_DISPLAYS_MAX ||
@@ -52,14 +52,18 @@ static int keep(struct cell_outcome *outcome, const char *mime, const char *text
         struct cell_display *display = &outcome->displays[outcome->n_displays];
         *display = (struct cell_display){.data = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX),
                                          .is_text = is_text};
-        if (buffer_append(&display->data, text, n) < 0)
+        if (owned && *owned) {
+                display->data.data = take_ptr(*owned);
+                display->data.length = display->data.allocated = n;
+        } else if (buffer_append(&display->data, text, n) < 0) {
                 return error_errno(err, ENOMEM, "display");
+        }
         snprintf(display->mime_type, sizeof(display->mime_type), "%s", mime);
         outcome->n_displays++;
         return 0;
 }
 
-int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
+int display_check(yyjson_val *root, struct display_view *ret, struct error *err)
 {
         size_t n_mime = 0, n_text = 0, n_data = 0;
 
@@ -70,9 +74,26 @@ int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, struct err
                 return error_set(err, EBADMSG, "DISPLAY without a MIME type");
         if (!text == !data)
                 return error_set(err, EBADMSG, "DISPLAY needs one of text and data");
-        if (data && !base64_valid(data, n_data, NULL))
+        *ret = (struct display_view){mime, text ? text : data, text ? n_text : n_data, text};
+        return 0;
+}
+
+int display_check_data(const struct display_view *view, struct error *err)
+{
+        if (!view->is_text && !base64_valid(view->text, view->n, NULL))
                 return error_set(err, EBADMSG, "DISPLAY with data that is not base64");
-        return keep(outcome, mime, text ? text : data, text ? n_text : n_data, text, err);
+        return 0;
+}
+
+int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, char **checked,
+                      struct error *err)
+{
+        struct display_view view;
+
+        int r = display_check(root, &view, err);
+        if (r >= 0 && !(checked && *checked))
+                r = display_check_data(&view, err);
+        return r < 0 ? r : keep(outcome, view.mime, view.text, view.n, view.is_text, checked, err);
 }
 
 static int take_file(yyjson_val *item, struct cell_file *file, struct error *err)

@@ -12,9 +12,23 @@
 /* type/subtype in lower case, without parameters. */
 bool mime_type_valid(const char *text, size_t n);
 
-/* Takes a DISPLAY; beyond the limits in cell.h it is only counted. Returns 0,
+/* A DISPLAY, in its document. */
+struct display_view {
+        const char *mime;
+        const char *text; /* or base64 */
+        size_t n;
+        bool is_text;
+};
+
+/* Returns 0 or -EBADMSG; the second checks the data, which takes long if it is large. */
+int display_check(yyjson_val *root, struct display_view *ret, struct error *err);
+int display_check_data(const struct display_view *view, struct error *err);
+
+/* Takes a DISPLAY; beyond the limits in cell.h it is only counted. *checked: a copy of its text or data,
+ * of malloc(), which was checked and may be taken; checked, or *checked, may be NULL. Returns 0,
  * -EBADMSG if it is malformed, or -ENOMEM. */
-int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, struct error *err);
+int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, char **checked,
+                      struct error *err);
 
 /* Takes "files" (at most `most`) and "files_total" of an object; both are optional. The caller
  * frees *files, which has *n elements. Returns 0, -EBADMSG or -ENOMEM. */

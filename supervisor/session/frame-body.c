@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "supervisor/session/display.h"
+
 /* An object of a frame has a handful of members; each is looked up by going through all of them. */
 enum { MEMBERS_MAX = 64 };
 
@@ -69,6 +71,25 @@ static int write_arguments(struct frame_job *job, yyjson_val *root)
         return 0;
 }
 
+/* What a display shows is checked and copied here for the same reason. */
+static int copy_display(struct frame_job *job, yyjson_val *root)
+{
+        struct display_view view;
+
+        if (job->header.type != FRAME_DISPLAY)
+                return 0;
+        int r = display_check(root, &view, &job->err);
+        if (r >= 0)
+                r = display_check_data(&view, &job->err);
+        if (r < 0)
+                return r;
+        job->body.text = malloc(view.n + 1);
+        if (!job->body.text)
+                return error_errno(&job->err, ENOMEM, "DISPLAY");
+        memcpy(job->body.text, view.text, view.n);
+        return 0;
+}
+
 static void run(struct background_job *background)
 {
         struct frame_job *job = (void *)background;
@@ -77,6 +98,8 @@ static void run(struct background_job *background)
         job->r = frame_body_parse(&job->body, &job->header, &root, &job->err);
         if (job->r >= 0)
                 job->r = write_arguments(job, root);
+        if (job->r >= 0)
+                job->r = copy_display(job, root);
         job->body.values = 0;
         job->body.bytes = NULL;
         buffer_done(&job->payload);

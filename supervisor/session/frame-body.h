@@ -17,7 +17,7 @@ struct frame_body {
         size_t n;
         yyjson_doc *doc;      /* owned; NULL: not parsed yet. A handler may take it */
         yyjson_val arguments; /* of a large CALL: their text as a raw value */
-        char *text;           /* owned; that text */
+        char *text;           /* owned; that text, or of a large DISPLAY what it shows, checked */
         size_t values;        /* of the document, when it was parsed in the loop */
 };
 

@@ -159,7 +159,7 @@ int session_on_display(struct session *s, const struct frame_header *header,
         if (!cell || header->id != cell->number)
                 return 0;
         int r = frame_body_parse(body, header, &root, err);
-        return r < 0 ? r : cell_take_display(&cell->outcome, root, err);
+        return r < 0 ? r : cell_take_display(&cell->outcome, root, &body->text, err);
 }
 
 int session_on_log(struct session *s, const struct frame_header *header, struct frame_body *body,

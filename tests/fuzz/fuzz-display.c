@@ -41,7 +41,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         yyjson_val *root = NULL;
         int r = frame_body_parse(&body, &header, &root, &err);
         if (r >= 0)
-                r = cell_take_display(&outcome, root, &err);
+                r = cell_take_display(&outcome, root, NULL, &err);
         frame_body_done(&body);
         assert(r == 0 || error_is_set(&err));
         assert(outcome.n_displays == (r == 0));

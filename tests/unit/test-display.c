@@ -14,7 +14,7 @@ static int show(struct cell_outcome *o, const char *payload)
         struct error err = {};
 
         int r = json_parse(payload, strlen(payload), &doc, &err);
-        return r < 0 ? r : cell_take_display(o, yyjson_doc_get_root(doc), &err);
+        return r < 0 ? r : cell_take_display(o, yyjson_doc_get_root(doc), NULL, &err);
 }
 
 static void test_mime_types(void)

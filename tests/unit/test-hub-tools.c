@@ -118,7 +118,28 @@ static void test_bytes(void)
         check_eq_int(r, 1);
         check_eq_int(n, HUB_TOOLS_BYTES_MAX / 1000000 + 1);
         check_eq_int(hub_tools_left_out(tools, &why), 1);
-        check_has(why, "16 MiB");
+        check_has(why, "5 MiB");
+}
+
+static void test_values(void)
+{
+        static char one[1024 * 1024];
+        _cleanup_hub_tools_ struct hub_tools *tools = hub_tools_new();
+        int r = 0, n = 0;
+
+        check(tools);
+        for (; r == 0; n++) {
+                int at = snprintf(one, sizeof(one), "[{\"name\":\"t%d\",\"inputSchema\":{\"x\":[0",
+                                  n);
+                for (int i = 1; i < 50000; i++, at += 2)
+                        memcpy(one + at, ",0", 3);
+                strcpy(one + at, "]}}]");
+                r = add(tools, one);
+        }
+        check_eq_int(r, 1);
+        check_eq_int(n, 4);
+        check_eq_int(hub_tools_count(tools), 3);
+        check(hub_tools_values(tools) > 150000 && hub_tools_values(tools) < HUB_TOOLS_VALUES_MAX);
 }
 
 int main(void)
@@ -129,5 +150,6 @@ int main(void)
         run(test_equal);
         run(test_number);
         run(test_bytes);
+        run(test_values);
         return 0;
 }

@@ -191,7 +191,8 @@ static void test_lists_have_bounds(void)
         world_open(&w);
         wait_for_all(&w, 15000);
         check_eq_int(world_tools(&w, "loop"), world_tools(&w, "plain"));
-        check_eq_int(world_tools(&w, "crowd"), 10000);
+        /* The bytes of all end before their number does (test-hub-tools.c). */
+        check(world_tools(&w, "crowd") > 9000 && world_tools(&w, "crowd") < 10000);
         check_eq_int(world_tools(&w, "bad"), world_tools(&w, "plain") + 1);
         const char *log = world_log(&w);
         check_has(log, "server loop: its list of tools repeats itself");

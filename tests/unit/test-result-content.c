@@ -16,7 +16,7 @@ static void show(struct cell_outcome *o, const char *payload)
         struct error err = {};
 
         check_ok(json_parse(payload, strlen(payload), &doc, &err));
-        check_ok(cell_take_display(o, yyjson_doc_get_root(doc), &err));
+        check_ok(cell_take_display(o, yyjson_doc_get_root(doc), NULL, &err));
 }
 
 static yyjson_val *render(struct cell_outcome *o, size_t most, unsigned kinds)
