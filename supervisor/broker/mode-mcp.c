@@ -98,7 +98,11 @@ static void on_drained(void *data)
 
 static void on_broken(void *data, int code)
 {
-        if (code != EPIPE && code != ECONNRESET)
+        if (code == ENOBUFS)
+                log_error(
+                        "standard output: the client does not read, and %d MiB wait for it: the server ends",
+                        WRITER_MAX / (1024 * 1024));
+        else if (code != EPIPE && code != ECONNRESET)
                 log_error("standard output: %s", strerror(code));
         broker_end(data, code == EPIPE || code == ECONNRESET ? 0 : 1);
 }

@@ -127,7 +127,8 @@ void writer_write(struct writer *writer, const void *bytes, size_t n)
 {
         if (writer->broken || n == 0)
                 return;
-        int r = buffer_append(&writer->buffer, bytes, n);
+        int r = writer->buffer.length > WRITER_MAX ? -ENOBUFS
+                                                   : buffer_append(&writer->buffer, bytes, n);
         if (r < 0) {
                 fail(writer, -r);
                 return;
@@ -167,7 +168,7 @@ int writer_open(struct writer *writer, struct event_base *base, int fd,
                         : polls              ? WRITER_PIPE
                                              : WRITER_FILE,
                 .owner = *owner,
-                .buffer = BUFFER_INIT(WRITER_MAX),
+                .buffer = BUFFER_INIT(WRITER_MAX + WRITER_MESSAGE_MAX),
                 .has_nowait = S_ISFIFO(st.st_mode),
         };
         writer->writable = event_new(base, polls ? fd : -1, polls ? EV_WRITE | EV_PERSIST : 0,

@@ -16,15 +16,17 @@
 #include "base/error.h"
 
 enum {
-        WRITER_MAX = 1024 * 1024 *
-                     1024, /* bytes that wait; the owner stops its sources long before */
-        WRITER_HIGH = 4 * 1024 * 1024, /* above it writer_is_full() */
+        /* When so many bytes wait, the next message breaks the writer: its owner stops its sources at
+         * WRITER_HIGH, but what they have begun may still come. */
+        WRITER_MAX = 64 * 1024 * 1024,
+        WRITER_MESSAGE_MAX = 1024 * 1024 * 1024, /* of one message */
+        WRITER_HIGH = 4 * 1024 * 1024,           /* above it writer_is_full() */
 };
 
 struct writer_owner {
         void *data;
         void (*drained)(void *data);          /* the queue fell below WRITER_HIGH, or is empty */
-        void (*broken)(void *data, int code); /* positive errno; called once */
+        void (*broken)(void *data, int code); /* positive errno, ENOBUFS: WRITER_MAX; called once */
 };
 
 struct writer {

@@ -4,7 +4,9 @@ At level debug the broker logs each turn of its loop that took more than 5 ms of
 every other session waits.
 """
 
+import json
 import re
+import subprocess
 import sys
 import time
 
@@ -94,6 +96,44 @@ class Turns(rawmcp.ServerCase):
         self.assertEqual(cut["truncated"]["stdout_bytes"], 900001)
         whole = self.server.ask("resources/read", {"uri": cut["truncated"]["resource"]})
         self.assertEqual(len(whole["contents"][0]["text"]), 900001)
+
+
+class Unread(harness.Case):
+    """94. What a client does not read."""
+
+    def start(self, calls):
+        """A client that sends calls with answers of 16 MiB each."""
+        server = subprocess.Popen([harness.CLOISTER, "mcp", "--log-format", "text", "--config", self.config()], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=open(self.path("log"), "wb"), env=harness.environment(), cwd=self.dir)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.stdin.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "0"}}
+        lines = [{"id": 0, "method": "initialize", "params": hello}, {"method": "notifications/initialized"}]
+        for i in range(calls):
+            lines.append({"id": i + 1, "method": "tools/call", "params": {"name": "run_python", "arguments": {"code": SHOWN["pictures"]}}})
+        server.stdin.write(b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n" for line in lines))
+        server.stdin.flush()
+        return server
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8") as f:
+            return f.read()
+
+    def test_nothing(self):
+        """The server ends when more than 64 MiB wait, and says so."""
+        server = self.start(8)
+        self.assertEqual(server.wait(harness.PATIENCE * 3), 1)
+        self.assertIn("standard output: the client does not read, and 64 MiB wait for it: the server ends", self.log())
+
+    def test_control_late(self):
+        """The same calls, and a client that reads after a while: it gets all that is below the bound."""
+        server = self.start(3)
+        time.sleep(1)
+        self.assertEqual([json.loads(server.stdout.readline()).get("id") for _ in range(4)], [0, 1, 2, 3])
+        server.stdin.close()
+        self.assertEqual((server.wait(harness.PATIENCE), self.log()), (0, ""))
 
 
 if __name__ == "__main__":

@@ -139,6 +139,29 @@ static void test_writer_broken(void)
         close(fds[1]);
 }
 
+/* The other end reads nothing: what waits is bounded, and the writer breaks when more comes. */
+static void test_writer_bound(void)
+{
+        static char bytes[1024 * 1024];
+        const int most = WRITER_MAX / (int)sizeof(bytes);
+        struct writer writer;
+        int fds[2], n = 0;
+
+        check_eq_int(pipe2(fds, O_CLOEXEC), 0);
+        open_sink(&writer, fds[1]);
+        for (; broken == 0 && n < 2 * most; n++)
+                writer_write(&writer, bytes, sizeof(bytes));
+        check(n > most && n <= most + 3);
+        check_eq_int(broken, ENOBUFS);
+        check(writer_is_empty(&writer)); /* nothing is kept */
+        broken = 0;
+        writer_write(&writer, bytes, sizeof(bytes));
+        check_eq_int(broken, 0);
+        writer_close(&writer);
+        close(fds[0]);
+        close(fds[1]);
+}
+
 static void test_writer_flush(void)
 {
         struct writer writer;
@@ -290,6 +313,7 @@ int main(void)
         run(test_writer_pipe_by_polling);
         run(test_writer_socket);
         run(test_writer_file);
+        run(test_writer_bound);
         run(test_writer_broken);
         run(test_writer_flush);
         run(test_reader_pipe);
