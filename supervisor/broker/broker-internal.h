@@ -14,7 +14,7 @@
 
 struct broker;
 
-/* The functions of `cloister mcp`, `run` and `tools`. */
+/* The functions of `cloister mcp`, `serve`, `run` and `tools`. */
 struct broker_mode {
         int (*start)(struct broker *broker, struct error *err);
         void (*stop)(struct broker *broker); /* after the loop; the sessions still exist */
@@ -25,7 +25,8 @@ struct broker_mode {
         void (*config_changed)(struct broker *broker, const struct config *config);
         void (*free)(struct broker *broker); /* after the sessions were freed */
 };
-extern const struct broker_mode broker_mode_mcp, broker_mode_run, broker_mode_tools;
+extern const struct broker_mode broker_mode_mcp, broker_mode_run, broker_mode_tools,
+        broker_mode_serve;
 
 struct broker {
         const struct broker_mode *mode;

@@ -35,6 +35,7 @@ static const struct broker_mode *const modes[] = {
         [BROKER_MCP] = &broker_mode_mcp,
         [BROKER_RUN] = &broker_mode_run,
         [BROKER_TOOLS] = &broker_mode_tools,
+        [BROKER_SERVE] = &broker_mode_serve,
 };
 
 void broker_end(struct broker *broker, int status)
@@ -191,6 +192,11 @@ static void on_catalogue_changed(void *data)
                 broker->mode->catalogue_changed(broker);
 }
 
+static bool is_server(const struct broker *broker)
+{
+        return broker->options.what == BROKER_MCP || broker->options.what == BROKER_SERVE;
+}
+
 static void on_signal(evutil_socket_t number, short what, void *data)
 {
         struct broker *broker = data;
@@ -198,7 +204,7 @@ static void on_signal(evutil_socket_t number, short what, void *data)
         if (number == SIGINT && broker->mode->interrupted)
                 broker->mode->interrupted(broker);
         else
-                broker_end(broker, broker->options.what == BROKER_MCP ? 0 : 128 + (int)number);
+                broker_end(broker, is_server(broker) ? 0 : 128 + (int)number);
 }
 
 static int take_signals(struct broker *broker, struct error *err)
@@ -230,6 +236,8 @@ static void hold_signals(void)
 
 static int isolate(struct broker *broker, struct error *err)
 {
+        const int *listen = broker->options.listen_fds;
+        size_t n = broker->options.n_listen_fds;
         const struct isolation isolation = {
                 .filter_fd = broker->options.filter_fd,
                 .state_path = broker->options.state_path,
@@ -237,7 +245,8 @@ static int isolate(struct broker *broker, struct error *err)
                 .uid = broker->options.uid,
                 .keep = {broker->options.code_fd, broker->options.attestation_fd,
                          broker->options.control_fd, broker->options.log_fd, broker->options.in_fd,
-                         broker->options.out_fd},
+                         broker->options.out_fd, broker->options.tokens_fd, n > 0 ? listen[0] : -1,
+                         n > 1 ? listen[1] : -1, n > 2 ? listen[2] : -1, n > 3 ? listen[3] : -1},
         };
 
         int cache = -1, r = broker_isolate(&isolation, &broker->state_dir, &cache, err);

@@ -3,7 +3,7 @@
  * cloister-monitor starts it in its own namespaces, with a socket to the monitor at MONITOR_FD:
  *
  *     cloister-broker --filter-fd N [--uid N] [--state-path PATH] [--log-level L]
- *                     mcp | run --code-fd N --name FILENAME [--timeout S] | tools [--json]
+ *                     mcp | serve --listen-fd N | run --code-fd N --name FILENAME [--timeout S] | tools [--json]
  */
 #pragma once
 

@@ -66,7 +66,7 @@ static int command(struct control *control, yyjson_val *params, struct buffer *r
         size_t n = 0;
         const char *name = json_string(params, "name", &n);
 
-        if (!name || !session_name_valid(name, n))
+        if (!name || !session_key_valid(name, n))
                 return error_set(err, EINVAL, "name: a session's name is needed");
         int r = act(control->sessions, name, err);
         return r < 0 ? r : buffer_append(result, "{}", 2);

@@ -132,6 +132,7 @@ static int start(struct broker *broker, struct error *err)
         if (r < 0)
                 return r;
         const struct mcp_host host = {
+                .profile = broker->options.profile,
                 .attestation = mode->attestation,
                 .attestation_length = mode->attestation_length,
         };
@@ -139,8 +140,7 @@ static int start(struct broker *broker, struct error *err)
         r = mcp_server_new(&mode->server, broker->base, broker->config, &tools, broker->sessions,
                            &host, err);
         if (r >= 0)
-                r = mcp_peer_new(&mode->peer, mode->server, &mode->sink, broker->options.profile,
-                                 err);
+                r = mcp_peer_new(&mode->peer, mode->server, NULL, &mode->sink, err);
         if (r >= 0)
                 r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &writer_owner, err);
         if (r >= 0)

@@ -62,7 +62,41 @@ static int take_timeout(void *to, const char *value)
         return 0;
 }
 
+static int take_listen_fd(void *to, const char *value)
+{
+        struct broker_options *o = to;
+
+        if (o->n_listen_fds == BROKER_LISTENERS_MAX)
+                return -E2BIG;
+        if (strspn(value, "0123456789") != strlen(value) || strlen(value) > 5)
+                return -EINVAL;
+        o->listen_fds[o->n_listen_fds++] = atoi(value);
+        return 0;
+}
+
+static int take_host(void *to, const char *value)
+{
+        struct broker_options *o = to;
+
+        if (o->n_hosts == BROKER_NAMES_MAX)
+                return -E2BIG;
+        o->hosts[o->n_hosts++] = value;
+        return 0;
+}
+
+static int take_origin(void *to, const char *value)
+{
+        struct broker_options *o = to;
+
+        if (o->n_origins == BROKER_NAMES_MAX)
+                return -E2BIG;
+        o->origins[o->n_origins++] = value;
+        return 0;
+}
+
 static const struct argument arguments[] = {
+        {"--allow-host", ARGUMENT_CALL, .take = take_host},
+        {"--allow-origin", ARGUMENT_CALL, .take = take_origin},
         {"--attestation-fd", ARGUMENT_NUMBER,
          .offset = offsetof(struct broker_options, attestation_fd)},
         {"--code-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, code_fd)},
@@ -70,6 +104,7 @@ static const struct argument arguments[] = {
         {"--filter-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, filter_fd)},
         {"--in-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, in_fd)},
         {"--json", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, json)},
+        {"--listen-fd", ARGUMENT_CALL, .take = take_listen_fd},
         {"--log-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, log_fd)},
         {"--log-format", ARGUMENT_CALL, .take = take_log_format},
         {"--log-level", ARGUMENT_CALL, .take = take_log_level},
@@ -80,11 +115,14 @@ static const struct argument arguments[] = {
         {"--profile", ARGUMENT_TEXT, .offset = offsetof(struct broker_options, profile)},
         {"--state-path", ARGUMENT_CALL, .take = take_state_path},
         {"--timeout", ARGUMENT_CALL, .take = take_timeout},
+        {"--tokens-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, tokens_fd)},
         {"--uid", ARGUMENT_CALL, .take = take_uid},
 };
 
-static const char *const words[] = {
-        [BROKER_MCP] = "mcp", [BROKER_RUN] = "run", [BROKER_TOOLS] = "tools"};
+static const char *const words[] = {[BROKER_MCP] = "mcp",
+                                    [BROKER_RUN] = "run",
+                                    [BROKER_TOOLS] = "tools",
+                                    [BROKER_SERVE] = "serve"};
 
 static int take_word(struct broker_options *o, const char *word, struct error *err)
 {
@@ -107,6 +145,7 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
                                        .in_fd = -1,
                                        .out_fd = -1,
                                        .control_fd = -1,
+                                       .tokens_fd = -1,
                                        .log_fd = -1,
                                        .log_level = -1,
                                        .name = "<code>"};
@@ -125,7 +164,10 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
                         return used;
                 at += used;
         }
-        if (!has_word || (ret->what == BROKER_RUN && ret->code_fd < 0))
-                return error_set(err, EINVAL, "broker: mcp, run --code-fd N or tools is needed");
+        if (!has_word || (ret->what == BROKER_RUN && ret->code_fd < 0) ||
+            (ret->what == BROKER_SERVE && ret->n_listen_fds == 0))
+                return error_set(
+                        err, EINVAL,
+                        "broker: mcp, serve --listen-fd N, run --code-fd N or tools is needed");
         return 0;
 }

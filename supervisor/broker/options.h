@@ -3,12 +3,15 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
 
-enum broker_what { BROKER_MCP, BROKER_RUN, BROKER_TOOLS };
+enum broker_what { BROKER_MCP, BROKER_RUN, BROKER_TOOLS, BROKER_SERVE };
+
+enum { BROKER_LISTENERS_MAX = 4, BROKER_NAMES_MAX = 16 };
 
 struct broker_options {
         int filter_fd; /* -1: none */
@@ -23,10 +26,15 @@ struct broker_options {
         int control_fd;     /* listens for the owner; -1: none */
         int code_fd;        /* run; -1 else */
         int attestation_fd; /* mcp: a report for the resource cloister://attestation, or -1 */
-        const char *name;   /* run: what tracebacks call the code */
-        int in_fd;          /* run: a stream of files for /workspace (rpc/file-stream.h), or -1 */
-        int out_fd;         /* run: a socket that takes such a stream, or -1 */
-        bool out_hidden;    /* run: names with a leading dot too */
+        int listen_fds[BROKER_LISTENERS_MAX]; /* serve: listening sockets */
+        size_t n_listen_fds;
+        int tokens_fd; /* serve: a file of tokens (supervisor/http/access.h), or -1 */
+        const char *hosts[BROKER_NAMES_MAX], *origins[BROKER_NAMES_MAX]; /* serve: allowed ones */
+        size_t n_hosts, n_origins;
+        const char *name; /* run: what tracebacks call the code */
+        int in_fd;        /* run: a stream of files for /workspace (rpc/file-stream.h), or -1 */
+        int out_fd;       /* run: a socket that takes such a stream, or -1 */
+        bool out_hidden;  /* run: names with a leading dot too */
         bool has_timeout;
         uint32_t timeout_ms; /* run */
         bool json;           /* tools */

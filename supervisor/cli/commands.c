@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "policy/did-you-mean.h"
+#include "supervisor/cli/listen.h"
 
 enum {
         COMMON = CLI_LOG_LEVEL | CLI_VERBOSE | CLI_LOG_FILE | CLI_LOG_FORMAT,
@@ -67,6 +68,30 @@ const struct cli_command cli_commands[] = {
                         "Examples:\n"
                         "  claude mcp add cloister -- cloister mcp\n"
                         "  {\"mcpServers\": {\"cloister\": {\"command\": \"cloister\", \"args\": [\"mcp\"]}}}\n",
+        },
+        {
+                .name = "serve",
+                .arguments = "",
+                .summary = "serve the tool run_python to MCP clients over HTTP",
+                .options = SERVING | CLI_LISTEN | CLI_TOKENS | CLI_HOST | CLI_ORIGIN,
+                .run = cli_serve,
+                .help = "Streamable HTTP at /mcp, for the MCP versions 2025-03-26 to 2025-11-25 (with sessions) and\n"
+                        "2026-07-28, and the older transport at /sse. --listen may be given four times; without it,\n"
+                        "sockets that systemd passes are used, else " LISTEN_DEFAULT ".\n"
+                        "\n"
+                        "Without --tokens, everybody who can open the socket can call your tools: on 127.0.0.1 that\n"
+                        "is every user of this machine. unix:PATH is for you alone (mode 0600). Any other address\n"
+                        "needs --tokens. Each line of that file, which only you may read, is\n"
+                        "NAME TOKEN [profile=NAME] [calls=N] [sessions=N]: clients with different names share\n"
+                        "neither sessions nor files.\n"
+                        "\n"
+                        "Requests of web pages are refused unless their origin, and the host that they ask for, are\n"
+                        "those of this machine or allowed. TLS is a reverse proxy's: docs/http.md.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister serve\n"
+                        "  cloister serve --listen unix:$XDG_RUNTIME_DIR/cloister.sock\n"
+                        "  cloister serve --listen 0.0.0.0:8808 --tokens ~/.config/cloister/tokens --allow-host box.lan\n",
         },
         {
                 .name = "tools",
@@ -343,6 +368,12 @@ const struct cli_option_text cli_option_texts[] = {
          "only this server, by the process id that 'cloister sessions' shows"},
         {CLI_ATTACK, "--attack",
          "try attacks in a sandbox, and look at its processes from outside"},
+        {CLI_LISTEN, "--listen ADDRESS", "HOST:PORT, with port 0 for a free one, or unix:PATH"},
+        {CLI_TOKENS, "--tokens FILE", "take only requests with one of these bearer tokens"},
+        {CLI_HOST, "--allow-host NAME",
+         "serve requests with this Host too: the name at the reverse proxy"},
+        {CLI_ORIGIN, "--allow-origin ORIGIN",
+         "serve requests of pages of this origin, such as https://example.org"},
         {CLI_ATTEST, "--attest", "serve only if 'cloister doctor --attack' finds nothing open"},
         {CLI_ROUNDS, "--rounds N", "number of rounds (10; with --quick, 1)"},
         {CLI_QUICK, "--quick", "few calls: shows that it works, not how fast it is"},

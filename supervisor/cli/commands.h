@@ -49,6 +49,7 @@ bool cli_help_group(const char *word);
 /* The commands. Each returns the exit status. */
 int cli_run(const struct cli_options *o, const char *const *words, size_t n);
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n);
+int cli_serve(const struct cli_options *o, const char *const *words, size_t n);
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n);
 int cli_bench(const struct cli_options *o, const char *const *words, size_t n);
 int cli_doctor(const struct cli_options *o, const char *const *words, size_t n);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,22 @@ void monitor_command_add_option(struct monitor_command *command, const char *opt
                 return;
         monitor_command_add(command, option);
         monitor_command_add(command, value);
+}
+
+int monitor_command_fd(int fd, struct error *err)
+{
+        if (fd < 0)
+                return fd;
+        int high = fcntl(fd, F_DUPFD, MONITOR_COMMAND_FD_FIRST);
+        close(fd);
+        return high < 0 ? error_errno(err, errno, "pass a descriptor on") : high;
+}
+
+void monitor_command_pass(struct monitor_command *command, int fd, char number[16])
+{
+        snprintf(number, 16, "%d", fd);
+        if (fd >= 0)
+                monitor_command_add_option(command, "--pass-fd", number);
 }
 
 static int add_configs(struct monitor_command *h, const struct cli_options *options,

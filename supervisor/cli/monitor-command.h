@@ -8,6 +8,7 @@
 #include "supervisor/cli/options.h"
 
 enum {
+        MONITOR_COMMAND_FD_FIRST = 64, /* low numbers are reserved for the monitor and the broker */
         MONITOR_COMMAND_WORDS_MAX = 2 * CONFIG_PATHS_MAX + 160,
         MONITOR_COMMAND_OWNED_MAX = CONFIG_PATHS_MAX + 32
 };
@@ -30,6 +31,11 @@ void monitor_command_add(struct monitor_command *command, const char *word);
 /* Adds "--option value" unless value is NULL. */
 void monitor_command_add_option(struct monitor_command *command, const char *option,
                                 const char *value);
+
+/* Returns a copy of a descriptor that survives the exec, or fd if that is negative; closes fd. */
+int monitor_command_fd(int fd, struct error *err);
+/* Adds "--pass-fd N", unless fd is negative: the monitor passes it to the broker. number: N. */
+void monitor_command_pass(struct monitor_command *command, int fd, char number[16]);
 
 /* Execs the program; returns only if that fails. */
 int monitor_command_exec(struct monitor_command *command, struct error *err);

@@ -52,6 +52,10 @@ static const struct option {
         {CLI_QUICK, 0, "--quick", NULL},
         {CLI_ATTACK, 0, "--attack", NULL},
         {CLI_ATTEST, 0, "--attest", NULL},
+        {CLI_LISTEN, 0, "--listen", "ADDRESS"},
+        {CLI_TOKENS, 0, "--tokens", "FILE"},
+        {CLI_HOST, 0, "--allow-host", "NAME"},
+        {CLI_ORIGIN, 0, "--allow-origin", "ORIGIN"},
 };
 
 const char *cli_option_name(uint64_t option)
@@ -169,6 +173,33 @@ static int check_installer(const char *text, struct error *err)
 }
 
 /* Options about packages. */
+static int add_name(const char *option, const char *value, const char **list, size_t *n,
+                    size_t most, struct error *err)
+{
+        if (*n == most)
+                return error_set(err, EINVAL, "%s %s: at most %zu are taken", option, value, most);
+        list[(*n)++] = value;
+        return 0;
+}
+
+static int take_http(struct cli_options *o, uint64_t option, const char *value, struct error *err)
+{
+        switch (option) {
+        case CLI_LISTEN:
+                return add_name("--listen", value, o->listen, &o->n_listen, CLI_LISTEN_MAX, err);
+        case CLI_HOST:
+                return add_name("--allow-host", value, o->hosts, &o->n_hosts, CLI_NAMES_MAX, err);
+        case CLI_ORIGIN:
+                return add_name("--allow-origin", value, o->origins, &o->n_origins, CLI_NAMES_MAX,
+                                err);
+        case CLI_TOKENS:
+                o->tokens = value;
+                return 0;
+        default:
+                return 0;
+        }
+}
+
 static int take_package(struct cli_options *o, uint64_t option, const char *value,
                         struct error *err)
 {
@@ -199,7 +230,7 @@ static int take_package(struct cli_options *o, uint64_t option, const char *valu
                 o->rootfs = value;
                 return 0;
         default:
-                return 0;
+                return take_http(o, option, value, err);
         }
 }
 

@@ -48,12 +48,21 @@ enum cli_option {
 /* The bits that an int does not have. */
 #define CLI_OUT_HIDDEN (UINT64_C(1) << 32)
 #define CLI_ATTEST     (UINT64_C(1) << 33)
+#define CLI_LISTEN     (UINT64_C(1) << 34)
+#define CLI_TOKENS     (UINT64_C(1) << 35)
+#define CLI_HOST       (UINT64_C(1) << 36)
+#define CLI_ORIGIN     (UINT64_C(1) << 37)
+
+enum { CLI_LISTEN_MAX = 4, CLI_NAMES_MAX = 8 };
 
 /* The parsed command line; all strings are borrowed from argv. */
 struct cli_options {
         uint64_t given;                   /* CLI_… */
         const char *words[CLI_WORDS_MAX]; /* the command and its arguments */
         size_t n_words;
+        const char *listen[CLI_LISTEN_MAX], *hosts[CLI_NAMES_MAX], *origins[CLI_NAMES_MAX];
+        size_t n_listen, n_hosts, n_origins;
+        const char *tokens;
         const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
         const char *code;

@@ -24,29 +24,7 @@ static int leave(struct monitor_command *command, int status)
         return cli_fail(status, &error);
 }
 
-enum {
-        MONITOR_COMMAND_FD_FIRST = 64,
-        STATUS_FAILED = 125, /* of run: Cloister failed, not the code */
-};
-
-/* Returns a copy that survives the exec; closes fd. Low numbers are reserved for the monitor and
- * the broker. */
-static int prepare_fd(int fd, struct error *err)
-{
-        if (fd < 0)
-                return fd;
-        int high = fcntl(fd, F_DUPFD, MONITOR_COMMAND_FD_FIRST);
-        close(fd);
-        return high < 0 ? error_errno(err, errno, "pass a descriptor on") : high;
-}
-
-/* Adds "--pass-fd N": the monitor passes the descriptor to the broker. */
-static void pass(struct monitor_command *command, int fd, char number[16])
-{
-        snprintf(number, 16, "%d", fd);
-        if (fd >= 0)
-                monitor_command_add_option(command, "--pass-fd", number);
-}
+enum { STATUS_FAILED = 125 /* of run: Cloister failed, not the code */ };
 
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
 {
@@ -57,13 +35,14 @@ int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)
         int status = 1;
 
         _cleanup_close_ int report = o->given & CLI_ATTEST
-                                             ? prepare_fd(attest_run(o, &status, &error), &error)
+                                             ? monitor_command_fd(attest_run(o, &status, &error),
+                                                                  &error)
                                              : -1;
         if ((o->given & CLI_ATTEST) && report < 0)
                 return cli_fail(status, &error);
         if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(1, &error);
-        pass(&command, report, number);
+        monitor_command_pass(&command, report, number);
         monitor_command_add(&command, "--");
         monitor_command_add(&command, "mcp");
         monitor_command_add_option(&command, "--attestation-fd", report >= 0 ? number : NULL);
@@ -128,7 +107,7 @@ static int prepare_code(const struct cli_options *o, const char *path, const cha
         int fd = fd_sealed("code", o->code ? o->code : text, length, err);
         if (fd < 0)
                 *status = EXIT_NO_SANDBOX;
-        return prepare_fd(fd, err);
+        return monitor_command_fd(fd, err);
 }
 
 /* The descriptors that the broker gets. */
@@ -144,9 +123,9 @@ static int run_code(const struct cli_options *o, const struct run_fds *fds, cons
 
         if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(STATUS_FAILED, &error);
-        pass(&command, fds->code, code);
-        pass(&command, fds->in, in);
-        pass(&command, fds->out, out);
+        monitor_command_pass(&command, fds->code, code);
+        monitor_command_pass(&command, fds->in, in);
+        monitor_command_pass(&command, fds->out, out);
         monitor_command_add(&command, "--");
         monitor_command_add(&command, "run");
         monitor_command_add_option(&command, "--code-fd", code);
@@ -189,14 +168,15 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
         _cleanup_close_ int fd = prepare_code(o, n > 0 ? words[0] : NULL, &name, &status, &error);
         if (fd < 0)
                 return cli_fail(status, &error);
-        _cleanup_close_ int in = o->n_ins ? prepare_fd(inputs_collect(o->ins, o->n_ins, &error),
-                                                       &error)
-                                          : -1;
+        _cleanup_close_ int in = o->n_ins
+                                         ? monitor_command_fd(
+                                                   inputs_collect(o->ins, o->n_ins, &error), &error)
+                                         : -1;
         if (o->n_ins && in < 0)
                 return cli_fail(STATUS_FAILED, &error);
         bool hidden = o->given & CLI_OUT_HIDDEN;
-        _cleanup_close_ int out = o->out ? prepare_fd(receiver_start(o->out, hidden, &error),
-                                                      &error)
+        _cleanup_close_ int out = o->out ? monitor_command_fd(
+                                                   receiver_start(o->out, hidden, &error), &error)
                                          : -1;
         if (o->out && out < 0)
                 return cli_fail(STATUS_FAILED, &error);

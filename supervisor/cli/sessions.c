@@ -377,8 +377,8 @@ static int find_session(const struct servers *servers, const char *name, const s
 /* Accepts only characters that need no escaping in JSON. */
 static bool name_is_plain(const char *name)
 {
-        return *name && strlen(name) <= 64 &&
-               strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
+        return *name && strlen(name) <= 129 &&
+               strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-") ==
                        strlen(name);
 }
 

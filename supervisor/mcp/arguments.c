@@ -69,6 +69,7 @@ static int take_session(yyjson_val *value, const struct config *config, struct r
                                  "session must be 1 to %d of the characters A-Z a-z 0-9 _ . -",
                                  SESSION_NAME_MAX);
         memcpy(ret->session, name, n + 1);
+        ret->session_given = true;
         return 0;
 }
 

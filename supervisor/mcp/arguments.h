@@ -15,6 +15,7 @@ struct run_arguments {
         const char *code; /* in the parsed document */
         size_t code_length;
         char session[SESSION_NAME_MAX + 1];
+        bool session_given;
         uint32_t timeout_ms;
         bool reset;
         const char *profile; /* in the parsed document; NULL: none was named */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/log.h"
 #include "rpc/background.h"
@@ -36,6 +37,7 @@ struct mcp_call {
         struct mcp_call *next;
         struct mcp_server *server;
         struct mcp_peer *peer; /* NULL: it has ended */
+        struct mcp_principal *principal;
         struct reply reply;
         struct cell *cell;
         char session[SESSION_NAME_MAX + 1];
@@ -54,6 +56,7 @@ static void call_free(struct mcp_call *call)
                 at = &(*at)->next;
         *at = call->next;
         call->server->n_calls--;
+        call->principal->n_calls--;
         live_done(&call->live);
         reply_done(&call->reply);
         if (call->answer)
@@ -92,14 +95,15 @@ static void name_whole(const char *session, uint64_t cell, const struct cell_out
         }
 }
 
-static void keep_whole(struct mcp_server *server, const char *session,
-                       const struct result_options *options, struct cell_outcome *outcome)
+static void keep_whole(const struct mcp_call *call, const struct result_options *options,
+                       struct cell_outcome *outcome)
 {
         for (int i = 0; i < CELL_STREAMS; i++) {
                 if (options->whole[i])
-                        resources_keep(server, options->whole[i], &outcome->streams[i]);
+                        resources_keep(call->server, call->principal, options->whole[i],
+                                       &outcome->streams[i]);
         }
-        resources_name_files(server, session, outcome);
+        resources_name_files(call->server, call->principal, call->session, outcome);
 }
 
 /* How many bytes are rendered, about. */
@@ -137,7 +141,7 @@ static void on_answer(struct background_job *job)
 
         call->answer = NULL;
         mcp_answer_made(call->server, &call->reply, a->r, &a->result);
-        keep_whole(call->server, a->session, &a->options, &a->outcome);
+        keep_whole(call, &a->options, &a->outcome);
         free_answer(job);
         call_free(call);
 }
@@ -176,7 +180,7 @@ static void answer_outcome(struct mcp_call *call, struct cell *cell)
         name_whole(call->session, cell->number, &cell->outcome, uris, &options);
         int r = result_render(&cell->outcome, &options, &result);
         mcp_answer_made(call->server, &call->reply, r, &result);
-        keep_whole(call->server, call->session, &options, &cell->outcome);
+        keep_whole(call, &options, &cell->outcome);
 }
 
 static void on_done(void *data, struct cell *cell)
@@ -200,14 +204,18 @@ static void on_output(void *data, enum cell_stream stream, const char *bytes, si
         live_output(&call->live, stream, bytes, n);
 }
 
-static struct mcp_call *call_new(struct mcp_server *server, const struct run_arguments *arguments,
+static struct mcp_call *call_new(struct mcp_peer *peer, const struct run_arguments *arguments,
                                  struct reply *reply)
 {
+        struct mcp_server *server = peer->server;
         struct mcp_call *call = calloc(1, sizeof(*call));
 
         if (!call)
                 return NULL;
         call->server = server;
+        call->peer = peer;
+        call->principal = peer->principal;
+        call->principal->n_calls++;
         call->reply = *reply;
         *reply = (struct reply){};
         memcpy(call->session, arguments->session, sizeof(call->session));
@@ -218,12 +226,47 @@ static struct mcp_call *call_new(struct mcp_server *server, const struct run_arg
         return call;
 }
 
+/* A name that nobody can guess: 128 bits. */
+static void name_fresh(char session[SESSION_NAME_MAX + 1])
+{
+        static const char digits[] = "0123456789abcdef";
+        unsigned char random[16];
+        size_t n = 2;
+
+        if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+                abort();
+        memcpy(session, "s-", 2);
+        for (size_t i = 0; i < sizeof(random); i++) {
+                session[n++] = digits[random[i] >> 4];
+                session[n++] = digits[random[i] & 15];
+        }
+        session[n] = '\0';
+}
+
+/* Returns why the principal may start no call in this session now, or NULL. */
+static const char *quota(const struct mcp_peer *peer, const char *session)
+{
+        const struct mcp_principal *principal = peer->principal;
+        struct sessions *sessions = peer->server->sessions;
+        char key[SESSION_KEY_MAX + 1];
+
+        if (peer->server->n_calls >= MCP_CALLS_MAX ||
+            (principal->calls_max > 0 && principal->n_calls >= principal->calls_max))
+                return "too many calls are under way: wait for some to end";
+        session_key_make(principal->name, session, key);
+        if (principal->sessions_max > 0 && !sessions_is_live(sessions, key) &&
+            sessions_live_of(sessions, principal->name) >= principal->sessions_max)
+                return "you have as many live sessions as your quota allows: use one of them";
+        return NULL;
+}
+
 static void run_cell(struct mcp_server *server, const struct mcp_request *request,
                      const struct run_arguments *arguments, struct reply *reply)
 {
         const struct config_profile *own = mcp_profile(request->peer, request->era);
+        char key[SESSION_KEY_MAX + 1];
         struct error err = {};
-        struct mcp_call *call = call_new(server, arguments, reply);
+        struct mcp_call *call = call_new(request->peer, arguments, reply);
 
         if (!call) {
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
@@ -243,10 +286,10 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                 .watch = on_output,
                 .data = call,
         };
-        call->peer = request->peer;
         call->kinds = content_kinds(request);
+        session_key_make(call->principal->name, arguments->session, key);
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
-        if (sessions_run(server->sessions, arguments->session, &cell, &call->cell, &err) < 0) {
+        if (sessions_run(server->sessions, key, &cell, &call->cell, &err) < 0) {
                 answer_refusal(server, &call->reply, "SandboxError", err.text, arguments->session);
                 call_free(call);
                 return;
@@ -277,10 +320,11 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                 answer_refusal(server, reply, "ArgumentError", err.text, arguments.session);
                 return;
         }
-        if (server->n_calls >= MCP_CALLS_MAX) {
-                answer_refusal(server, reply, "SandboxError",
-                               "too many calls are under way: wait for some to end",
-                               arguments.session);
+        if (request->peer->fresh_sessions && !arguments.session_given)
+                name_fresh(arguments.session);
+        const char *why = quota(request->peer, arguments.session);
+        if (why) {
+                answer_refusal(server, reply, "SandboxError", why, arguments.session);
                 return;
         }
         run_cell(server, request, &arguments, reply);

@@ -7,8 +7,8 @@
 #include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/server-internal.h"
 
-int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_sink *sink,
-                 const char *profile, struct error *err)
+int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_principal *principal,
+                 struct mcp_sink *sink, struct error *err)
 {
         struct mcp_peer *peer = calloc(1, sizeof(*peer));
 
@@ -16,7 +16,7 @@ int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_si
                 return error_errno(err, ENOMEM, "MCP client");
         *peer = (struct mcp_peer){
                 .server = server,
-                .profile = profile,
+                .principal = principal ? principal : &server->owner,
                 .version = MCP_2025_11_25,
                 .log_level = MCP_LOG_OFF,
                 .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},

@@ -15,6 +15,7 @@
 #include "supervisor/mcp/sink.h"
 #include "supervisor/mcp/subscriptions.h"
 
+struct mcp_principal;
 struct mcp_server;
 
 enum mcp_version {
@@ -28,7 +29,8 @@ enum mcp_version {
 struct mcp_peer {
         LIST_ENTRY(mcp_peer) link;
         struct mcp_server *server;
-        const char *profile; /* borrowed: the one that this client gets; NULL: see profile.h */
+        struct mcp_principal *principal; /* borrowed */
+        bool fresh_sessions; /* a call that names no session gets a new one, and not "default" */
 
         /* The legacy connection. */
         char client[128]; /* clientInfo.name of initialize, or "" */
@@ -38,9 +40,10 @@ struct mcp_peer {
         struct subscription legacy; /* its reply has no id; its sink gets the notifications */
 };
 
-/* sink: gets notifications that belong to no request. profile: borrowed, or NULL. */
-int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_sink *sink,
-                 const char *profile, struct error *err);
+/* principal: borrowed; NULL: the server's own. sink: gets notifications that belong to no request, or
+ * NULL. */
+int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_principal *principal,
+                 struct mcp_sink *sink, struct error *err);
 /* Cancels what is under way: no message follows. */
 struct mcp_peer *mcp_peer_free(struct mcp_peer *peer);
 

@@ -17,10 +17,10 @@ const struct config_profile *mcp_profile(const struct mcp_peer *peer, enum mcp_e
 
         if (config->n_profiles == 0)
                 return NULL;
-        if (!peer->profile)
+        if (!peer->principal->profile)
                 return &config->profiles[config_profile_of_client(config, client)];
         /* The monitor refuses a config without it. */
-        int i = config_find_profile(config, peer->profile, NULL);
+        int i = config_find_profile(config, peer->principal->profile, NULL);
         return &config->profiles[i < 0 ? config->profile : (size_t)i];
 }
 

@@ -17,6 +17,7 @@ struct resource_read {
         struct resource_read *next;
         struct mcp_server *server;
         struct mcp_peer *peer; /* NULL: it has ended */
+        struct mcp_principal *principal;
         struct reply reply;
         struct resource_uri uri;
         bool cancelled;
@@ -35,7 +36,7 @@ static void read_free(struct resource_read *read)
 
 static const char *mime_type_of(const struct resource_read *read)
 {
-        const struct resource *known = resource_store_find(&read->server->store, &read->uri);
+        const struct resource *known = resource_store_find(&read->principal->store, &read->uri);
 
         return known ? known->mime_type : "application/octet-stream";
 }
@@ -120,6 +121,7 @@ void resource_read_file(struct mcp_server *server, const struct mcp_request *req
                         const struct resource_uri *uri, struct reply *reply)
 {
         struct resource_read *read = calloc(1, sizeof(*read));
+        char key[SESSION_KEY_MAX + 1];
         struct error err = {};
 
         if (!read) {
@@ -129,12 +131,14 @@ void resource_read_file(struct mcp_server *server, const struct mcp_request *req
         *read = (struct resource_read){.next = server->reads,
                                        .server = server,
                                        .peer = request->peer,
+                                       .principal = request->peer->principal,
                                        .reply = *reply,
                                        .uri = *uri};
         *reply = (struct reply){};
         server->reads = read;
-        if (session_file_read(server->sessions, uri->session, uri->path, RESOURCE_FILE_MAX, on_read,
-                              read, &err) < 0) {
+        session_key_make(read->principal->name, uri->session, key);
+        if (session_file_read(server->sessions, key, uri->path, RESOURCE_FILE_MAX, on_read, read,
+                              &err) < 0) {
                 answer_error(read, &err);
                 read_free(read);
         }

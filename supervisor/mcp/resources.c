@@ -99,9 +99,10 @@ static bool asks_for_attestation(const struct mcp_server *server, yyjson_val *pa
 }
 
 /* Newest first. The cursor is the serial of the last one of the page before. */
-static int append_page(const struct mcp_server *server, uint64_t below, struct buffer *to)
+static int append_page(const struct mcp_peer *peer, uint64_t below, struct buffer *to)
 {
-        const struct resource_store *store = &server->store;
+        const struct mcp_server *server = peer->server;
+        const struct resource_store *store = &peer->principal->store;
         const struct resource *resource = resource_store_before(store, below);
         uint64_t last = below;
         int r = buffer_printf(to, "{\"resources\":[");
@@ -156,10 +157,10 @@ void resources_list(struct mcp_server *server, const struct mcp_request *request
         }
         if (request->era == ERA_LEGACY) {
                 request->peer->legacy.resources = true;
-                request->peer->legacy.resources_seen = server->resources_serial;
+                request->peer->legacy.resources_seen = request->peer->principal->resources_serial;
         }
         reply->caching = &list_caching;
-        int r = append_page(server, below, &result);
+        int r = append_page(request->peer, below, &result);
         mcp_answer_made(server, reply, r, &result);
 }
 
@@ -261,7 +262,8 @@ static void read_output(struct mcp_server *server, const struct mcp_request *req
                         const struct resource_uri *uri, struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
-        const struct resource *resource = resource_store_find(&server->store, uri);
+        const struct resource *resource = resource_store_find(&request->peer->principal->store,
+                                                              uri);
         char why[200];
 
         if (!resource || resource->dropped) {
@@ -321,32 +323,35 @@ void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *
         mcp_answer_empty(server, reply);
 }
 
-void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
-                    struct capture *capture)
+void resources_keep(struct mcp_server *server, struct mcp_principal *principal,
+                    const struct resource_uri *uri, struct capture *capture)
 {
-        if (resource_store_keep(&server->store, uri, capture) < 0)
+        if (resource_store_keep(&principal->store, uri, capture) < 0)
                 return;
-        subscriptions_resources_changed(server, ++server->resources_serial);
-        subscriptions_updated(server, uri);
+        principal->resources_serial++;
+        subscriptions_resources_changed(server, principal);
+        subscriptions_updated(server, principal, uri);
 }
 
-void resources_name_files(struct mcp_server *server, const char *session,
-                          const struct cell_outcome *outcome)
+void resources_name_files(struct mcp_server *server, struct mcp_principal *principal,
+                          const char *session, const struct cell_outcome *outcome)
 {
         bool changed = false;
 
         /* A new sandbox starts with an empty directory; a lost one leaves no files. */
         if (outcome->state != CELL_STATE_KEPT)
-                changed = resource_store_forget_files(&server->store, session);
+                changed = resource_store_forget_files(&principal->store, session);
         for (size_t i = 0; i < outcome->n_files && outcome->state != CELL_STATE_LOST; i++) {
                 struct resource_uri uri = {.kind = RESOURCE_FILE};
 
                 snprintf(uri.session, sizeof(uri.session), "%s", session);
                 snprintf(uri.path, sizeof(uri.path), "%s", outcome->files[i].path);
-                if (resource_store_name_file(&server->store, &uri, &outcome->files[i]) > 0)
+                if (resource_store_name_file(&principal->store, &uri, &outcome->files[i]) > 0)
                         changed = true;
-                subscriptions_updated(server, &uri);
+                subscriptions_updated(server, principal, &uri);
         }
-        if (changed)
-                subscriptions_resources_changed(server, ++server->resources_serial);
+        if (changed) {
+                principal->resources_serial++;
+                subscriptions_resources_changed(server, principal);
+        }
 }

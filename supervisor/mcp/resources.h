@@ -28,11 +28,11 @@ void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *
                            struct reply *reply);
 
 /* Keeps an output that the result shows in part only; moves the bytes out of the capture. */
-void resources_keep(struct mcp_server *server, const struct resource_uri *uri,
-                    struct capture *capture);
+void resources_keep(struct mcp_server *server, struct mcp_principal *principal,
+                    const struct resource_uri *uri, struct capture *capture);
 /* Adds the files that a call made or changed. */
-void resources_name_files(struct mcp_server *server, const char *session,
-                          const struct cell_outcome *outcome);
+void resources_name_files(struct mcp_server *server, struct mcp_principal *principal,
+                          const char *session, const struct cell_outcome *outcome);
 
 /* params: of the request, or with its "uri" alone. */
 void resources_answer_not_found(struct mcp_server *server, yyjson_val *params, struct reply *reply,

@@ -3,6 +3,7 @@
 
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/peer.h"
+#include "supervisor/mcp/principal.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
@@ -25,9 +26,8 @@ struct mcp_server {
 
         struct subscription *subscriptions; /* streams of modern clients */
         struct tool_list *lists;            /* one for each profile whose tools were listed */
-        struct resource_store store;
-        uint64_t resources_serial;   /* grows when the list of resources changes */
-        struct resource_read *reads; /* pending reads of files */
+        struct mcp_principal owner;         /* of standard input and output */
+        struct resource_read *reads;        /* pending reads of files */
         struct mcp_call *calls;
         size_t n_calls;
 };

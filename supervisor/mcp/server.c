@@ -440,6 +440,7 @@ int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struc
                 .sessions = sessions,
                 .host = *host,
         };
+        server->owner.profile = host->profile;
         LIST_INIT(&server->peers);
         *ret = server;
         return 0;
@@ -450,7 +451,7 @@ struct mcp_server *mcp_server_free(struct mcp_server *server)
         if (!server)
                 return NULL;
         subscriptions_free(server);
-        resource_store_done(&server->store);
+        mcp_principal_done(&server->owner);
         tool_lists_free(server);
         free(server);
         return NULL;

@@ -26,6 +26,7 @@ enum {
 extern const char mcp_server_info[];
 
 struct mcp_host {
+        const char *profile; /* of the server's own principal; NULL: by the client's name */
         /* JSON for the resource cloister://attestation, borrowed; NULL: there is none. */
         const char *attestation;
         size_t attestation_length;

@@ -181,12 +181,12 @@ static bool refuse_filter(struct mcp_server *server, yyjson_val *filter, struct 
         return true;
 }
 
-static size_t count(const struct mcp_server *server)
+static size_t count(const struct mcp_server *server, const struct mcp_principal *principal)
 {
         size_t n = 0;
 
         for (const struct subscription *s = server->subscriptions; s; s = s->next)
-                n++;
+                n += s->peer->principal == principal;
         return n;
 }
 
@@ -202,7 +202,7 @@ static struct subscription *open_stream(struct mcp_peer *peer, yyjson_val *filte
         s->tools = yyjson_is_true(yyjson_obj_get(filter, "toolsListChanged"));
         s->resources = yyjson_is_true(yyjson_obj_get(filter, "resourcesListChanged"));
         s->tools_seen = tool_list_serial(peer, ERA_MODERN);
-        s->resources_seen = server->resources_serial;
+        s->resources_seen = peer->principal->resources_serial;
         if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0) {
                 subscription_done(s);
                 free(s);
@@ -224,7 +224,7 @@ void subscriptions_listen(struct mcp_server *server, const struct mcp_request *r
 
         if (refuse_filter(server, filter, reply))
                 return;
-        if (count(server) >= SUBSCRIPTIONS_MAX) {
+        if (count(server, request->peer->principal) >= SUBSCRIPTIONS_MAX) {
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
                                  "too many subscriptions are open: cancel one first");
                 return;
@@ -300,17 +300,21 @@ void subscriptions_free(struct mcp_server *server)
                 close_stream(&server->subscriptions);
 }
 
-/* Calls for the legacy part of each peer, and for each stream. */
-static void for_each(struct mcp_server *server,
+/* Calls for the legacy part of each peer, and for each stream, of one principal (NULL: of all). */
+static void for_each(struct mcp_server *server, const struct mcp_principal *principal,
                      void (*act)(struct subscription *s, const void *argument),
                      const void *argument)
 {
         struct mcp_peer *peer;
 
-        LIST_FOREACH (peer, &server->peers, link)
-                act(&peer->legacy, argument);
-        for (struct subscription *s = server->subscriptions; s; s = s->next)
-                act(s, argument);
+        LIST_FOREACH (peer, &server->peers, link) {
+                if (!principal || peer->principal == principal)
+                        act(&peer->legacy, argument);
+        }
+        for (struct subscription *s = server->subscriptions; s; s = s->next) {
+                if (!principal || s->peer->principal == principal)
+                        act(s, argument);
+        }
 }
 
 static void tools_changed(struct subscription *s, const void *argument)
@@ -324,21 +328,22 @@ static void tools_changed(struct subscription *s, const void *argument)
 
 void subscriptions_tools_changed(struct mcp_server *server)
 {
-        for_each(server, tools_changed, NULL);
+        for_each(server, NULL, tools_changed, NULL);
 }
 
 static void resources_changed(struct subscription *s, const void *argument)
 {
-        uint64_t serial = *(const uint64_t *)argument;
+        uint64_t serial = s->peer->principal->resources_serial;
 
         if (s->resources && s->resources_seen != serial)
                 tell_list(s, "notifications/resources/list_changed");
         s->resources_seen = serial;
 }
 
-void subscriptions_resources_changed(struct mcp_server *server, uint64_t serial)
+void subscriptions_resources_changed(struct mcp_server *server,
+                                     const struct mcp_principal *principal)
 {
-        for_each(server, resources_changed, &serial);
+        for_each(server, principal, resources_changed, NULL);
 }
 
 static void updated(struct subscription *s, const void *argument)
@@ -347,7 +352,8 @@ static void updated(struct subscription *s, const void *argument)
                 tell_updated(s, argument);
 }
 
-void subscriptions_updated(struct mcp_server *server, const struct resource_uri *uri)
+void subscriptions_updated(struct mcp_server *server, const struct mcp_principal *principal,
+                           const struct resource_uri *uri)
 {
-        for_each(server, updated, uri);
+        for_each(server, principal, updated, uri);
 }

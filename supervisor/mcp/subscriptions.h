@@ -12,11 +12,11 @@
 #include "supervisor/mcp/resource-uri.h"
 
 struct mcp_peer;
+struct mcp_principal;
 struct mcp_server;
-struct tool_list;
 
 enum {
-        SUBSCRIPTIONS_MAX = 64,  /* streams at once */
+        SUBSCRIPTIONS_MAX = 64,  /* streams of a principal at once */
         WATCHED_URIS_MAX = 1024, /* of one stream, or of the legacy connection */
 };
 
@@ -51,7 +51,9 @@ void subscription_unwatch(struct subscription *subscription, const struct resour
 
 /* Notifies those that do not know the list of their profile and era as it is now. */
 void subscriptions_tools_changed(struct mcp_server *server);
-/* Notifies those that do not know the list with this serial. */
-void subscriptions_resources_changed(struct mcp_server *server, uint64_t serial);
+/* The list of this principal has a new serial. */
+void subscriptions_resources_changed(struct mcp_server *server,
+                                     const struct mcp_principal *principal);
 /* A resource has changed or was removed. */
-void subscriptions_updated(struct mcp_server *server, const struct resource_uri *uri);
+void subscriptions_updated(struct mcp_server *server, const struct mcp_principal *principal,
+                           const struct resource_uri *uri);

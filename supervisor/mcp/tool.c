@@ -276,23 +276,23 @@ static int append_profile_argument(const struct config *config, const struct con
 
 static int append_arguments(const struct config *config, struct buffer *to)
 {
-        return buffer_printf(to,
-                             "{\"type\":\"object\",\"properties\":{"
-                             "\"code\":{\"type\":\"string\",\"description\":\"Python source. "
-                             "Top-level await works.\"},"
-                             "\"session\":{\"type\":\"string\",\"description\":\"Sessions have "
-                             "variables of their own; an "
-                             "unknown name makes one. Default: default\"},"
-                             "\"timeout\":{\"type\":\"number\",\"description\":\"Seconds, at most "
-                             "%g. Default: %g\"},"
-                             "\"reset\":{\"type\":\"boolean\",\"description\":\"Begin with a fresh "
-                             "interpreter\"},"
-                             "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of "
-                             "stdout and of stderr, at "
-                             "most %d. Default: %u\"}",
-                             (double)config->cell_timeout_max_ms / 1000,
-                             (double)config->cell_timeout_ms / 1000, OUTPUT_CHARACTERS_MAX,
-                             config->output_characters);
+        return buffer_printf(
+                to,
+                "{\"type\":\"object\",\"properties\":{"
+                "\"code\":{\"type\":\"string\",\"description\":\"Python source. "
+                "Top-level await works.\"},"
+                "\"session\":{\"type\":\"string\",\"description\":\"Sessions have "
+                "variables of their own; an "
+                "unknown name makes one. Default: default\",\"x-mcp-header\":\"Session\"},"
+                "\"timeout\":{\"type\":\"number\",\"description\":\"Seconds, at most "
+                "%g. Default: %g\"},"
+                "\"reset\":{\"type\":\"boolean\",\"description\":\"Begin with a fresh "
+                "interpreter\"},"
+                "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of "
+                "stdout and of stderr, at "
+                "most %d. Default: %u\"}",
+                (double)config->cell_timeout_max_ms / 1000, (double)config->cell_timeout_ms / 1000,
+                OUTPUT_CHARACTERS_MAX, config->output_characters);
 }
 
 static int append_input_schema(const struct config *config, const struct config_profile *own,

@@ -138,7 +138,7 @@ static enum log_format choose_format(const struct monitor_options *o)
 {
         if (o->log_format >= 0)
                 return (enum log_format)o->log_format;
-        bool server = o->broker[0] && strcmp(o->broker[0], "mcp") == 0;
+        bool server = monitor_is_server(o);
         return o->log_file || (server && isatty(STDERR_FILENO) != 1) ? LOG_FORMAT_JSON
                                                                      : LOG_FORMAT_TEXT;
 }

@@ -124,8 +124,7 @@ static void choose_control(struct monitor *m)
 {
         struct error why = {};
 
-        if (strcmp(m->options->broker[0], "mcp") == 0 &&
-            control_socket_choose(&m->control, &why) < 0)
+        if (monitor_is_server(m->options) && control_socket_choose(&m->control, &why) < 0)
                 log_info("'cloister sessions' will not see this server: %s", why.text);
 }
 
@@ -251,10 +250,10 @@ static int watch(struct monitor *m, struct error *err)
         if (r < 0)
                 return r;
         /* `run` reads its config once. */
-        if (strcmp(m->options->broker[0], "mcp") == 0)
+        if (monitor_is_server(m->options))
                 event_base_once(m->base, -1, EV_TIMEOUT, on_watch_time, m, &later);
         /* `tools` starts no session, and `run` has asked for its template already. */
-        if (strcmp(m->options->broker[0], "mcp") == 0)
+        if (monitor_is_server(m->options))
                 event_add(m->early, &early);
         return 0;
 }

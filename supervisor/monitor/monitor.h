@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "policy/package-set.h"
@@ -30,6 +31,14 @@ struct monitor_options {
         bool quiet;
         char **broker; /* its arguments, NULL-terminated */
 };
+
+/* Whether the broker serves clients (mcp, serve): it gets a control socket. */
+static inline bool monitor_is_server(const struct monitor_options *options)
+{
+        const char *mode = options->broker[0];
+
+        return mode && (strcmp(mode, "mcp") == 0 || strcmp(mode, "serve") == 0);
+}
 
 /* Serves until the broker ends. Returns the exit status of the program. */
 int monitor_serve(const struct monitor_options *options);

@@ -57,7 +57,7 @@ static void on_timeout(evutil_socket_t fd, short what, void *data)
         error_set(
                 &error, EBUSY,
                 "session \"%s\" is busy: it did not answer within %d s; try again when its code has ended",
-                request->session->name, FILES_WAIT_MS / 1000);
+                session_key_name(request->session->name), FILES_WAIT_MS / 1000);
         finish(request, NULL, &error);
 }
 
@@ -65,10 +65,10 @@ static int check_alive(const struct session *s, struct error *err)
 {
         if (!session_is_usable(s))
                 return error_set(err, ENOENT, "session \"%s\" is gone, and its files with it",
-                                 s->name);
+                                 session_key_name(s->name));
         if (s->files.n >= FILES_REQUESTS_MAX)
                 return error_set(err, EBUSY, "session \"%s\": too many files are read at once",
-                                 s->name);
+                                 session_key_name(s->name));
         return 0;
 }
 
@@ -92,7 +92,8 @@ static int send_request(struct session *s, const struct file_request *template,
                                : -ENOMEM;
         if (r < 0) {
                 request_free(request);
-                return error_errno(err, -r, "session \"%s\": ask for a file", s->name);
+                return error_errno(err, -r, "session \"%s\": ask for a file",
+                                   session_key_name(s->name));
         }
         s->files.last_number++;
         evtimer_add(request->timer, &wait);
@@ -262,7 +263,7 @@ int files_on_data(struct session *s, const struct frame_header *header, struct f
         if (r < 0)
                 return r;
         if (r == 0) {
-                error_context(&refusal, "session \"%s\"", s->name);
+                error_context(&refusal, "session \"%s\"", session_key_name(s->name));
                 finish(request, NULL, &refusal);
                 return 0;
         }
@@ -275,8 +276,8 @@ void files_fail_all(struct session *s, const char *why)
 {
         struct error error = {};
 
-        error_set(&error, ENOENT, "session \"%s\" is gone, and its files with it%s%s", s->name,
-                  why[0] ? ": " : "", why);
+        error_set(&error, ENOENT, "session \"%s\" is gone, and its files with it%s%s",
+                  session_key_name(s->name), why[0] ? ": " : "", why);
         while (s->files.first)
                 finish(s->files.first, NULL, &error);
         s->files.last_number = 0;

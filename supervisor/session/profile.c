@@ -63,5 +63,6 @@ void session_profile_refusal(const struct session *s, char why[CELL_WHY_MAX])
         snprintf(
                 why, CELL_WHY_MAX,
                 "session \"%s\" lives under profile \"%s\", not \"%s\": reset: true begins it anew there, or use another session",
-                s->name, s->profile ? s->profile->name : "default", s->cells->profile);
+                session_key_name(s->name), s->profile ? s->profile->name : "default",
+                s->cells->profile);
 }

@@ -56,7 +56,7 @@ struct session_stream {
 
 struct session {
         const struct session_context *context;
-        char name[SESSION_NAME_MAX + 1];
+        char name[SESSION_KEY_MAX + 1]; /* its key (session-name.h) */
         enum session_state state;
         uint32_t serial; /* of the request, while CREATING or DISCARDING */
         uint32_t target; /* the monitor's number of the sandbox, from IDLE on */

@@ -1,6 +1,9 @@
 /* Names of sessions. */
 #include "supervisor/session/session-name.h"
 
+#include <stdio.h>
+#include <string.h>
+
 bool session_name_valid(const char *name, size_t n)
 {
         if (n == 0 || n > SESSION_NAME_MAX)
@@ -12,4 +15,34 @@ bool session_name_valid(const char *name, size_t n)
                         return false;
         }
         return true;
+}
+
+bool session_key_valid(const char *key, size_t n)
+{
+        const char *colon = memchr(key, ':', n);
+        size_t before = colon ? (size_t)(colon - key) : 0;
+
+        if (!colon)
+                return session_name_valid(key, n);
+        return session_name_valid(key, before) && session_name_valid(colon + 1, n - before - 1);
+}
+
+void session_key_make(const char *principal, const char *name, char ret[SESSION_KEY_MAX + 1])
+{
+        snprintf(ret, SESSION_KEY_MAX + 1, "%s%s%s", principal, *principal ? ":" : "", name);
+}
+
+const char *session_key_name(const char *key)
+{
+        const char *colon = strchr(key, ':');
+
+        return colon ? colon + 1 : key;
+}
+
+bool session_key_is_of(const char *key, const char *principal)
+{
+        const char *name = session_key_name(key);
+        size_t n = strlen(principal);
+
+        return n == 0 ? name == key : name == key + n + 1 && strncmp(key, principal, n) == 0;
 }

@@ -197,6 +197,26 @@ struct session *sessions_find(struct sessions *sessions, const char *name)
         return entry ? entry->session : NULL;
 }
 
+bool sessions_is_live(struct sessions *sessions, const char *key)
+{
+        struct session *session = sessions_find(sessions, key);
+
+        return session && session_state(session) != SESSION_NONE;
+}
+
+size_t sessions_live_of(const struct sessions *sessions, const char *principal)
+{
+        const struct entry *entry;
+        size_t n = 0;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (session_state(entry->session) != SESSION_NONE &&
+                    session_key_is_of(session_name(entry->session), principal))
+                        n++;
+        }
+        return n;
+}
+
 static int find_or_make(struct sessions *sessions, const char *name, struct session **ret,
                         struct error *err)
 {
@@ -235,7 +255,7 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
                 return error_set(
                         err, EBUSY,
                         "%d calls wait in session \"%s\" already: wait for one to end, or use another session",
-                        SESSION_CELLS_MAX, name);
+                        SESSION_CELLS_MAX, session_key_name(name));
         r = cell_new(&cell, request, err);
         if (r < 0)
                 return r;

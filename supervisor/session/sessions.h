@@ -1,5 +1,5 @@
 /*
- * All sessions of one client, by name.
+ * All sessions, by key: name, or principal and name (session-name.h).
  *
  * A name comes into being when it is first used. The number of sandboxes is limited
  * (monitor_hello.sessions_max) and idle ones are ended; the reason why a sandbox was lost is kept
@@ -28,13 +28,17 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
 /* Frees waiting cells without calling their done(). */
 struct sessions *sessions_free(struct sessions *sessions);
 
-/* Queues a cell in the session of this name, which is made if there is none. *ret is valid until
+/* Queues a cell in the session of this key, which is made if there is none. *ret is valid until
  * done(). */
 int sessions_run(struct sessions *sessions, const char *name, const struct cell_request *request,
                  struct cell **ret, struct error *err);
 
-/* The session of this name, or NULL. */
+/* The session of this key, or NULL. */
 struct session *sessions_find(struct sessions *sessions, const char *name);
+
+bool sessions_is_live(struct sessions *sessions, const char *key);
+/* How many sessions of this principal have a sandbox or wait for one. */
+size_t sessions_live_of(const struct sessions *sessions, const char *principal);
 
 /* The monitor's answers. A failure with ESTALE means that the config was reloaded meanwhile: the
  * sandbox is requested again. Return -ENOENT for an unknown serial or target. sessions_started()

@@ -16,7 +16,7 @@ static void keep_something(void)
         capture_init(&capture);
         for (int i = 0; i < 100; i++)
                 assert(capture_append(&capture, "\xc3\xa9", 2) == 0);
-        assert(resource_store_keep(&server->store, &uri, &capture) == 0);
+        assert(resource_store_keep(&server->owner.store, &uri, &capture) == 0);
 }
 
 /* Returns whether none of them is an error. */

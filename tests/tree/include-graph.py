@@ -54,12 +54,16 @@ RULES = [
     ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/session/"]),
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
     ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/"]),
-    ("supervisor/broker", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/hub/", "supervisor/mcp/", "supervisor/broker/"]),
+    ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
+    (
+        "supervisor/broker",
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("session/", "hub/", "mcp/", "http/", "broker/")],
+    ),
     ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
 # Modules of a folder include each other downwards only, but in these folders.
-WITH_CIRCLES = ("supervisor/doctor", "supervisor/mcp", "supervisor/monitor/upstream")
+WITH_CIRCLES = ("supervisor/doctor", "supervisor/http", "supervisor/mcp", "supervisor/monitor/upstream")
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
 SHARED_INTERNALS = ("supervisor/hub", "supervisor/session")
 # Uses of an internal header from another folder.

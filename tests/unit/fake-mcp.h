@@ -30,7 +30,7 @@ static inline void open_server(void)
         buffer_init(&sent, 256 * 1024 * 1024);
         check_ok(mcp_server_new(&server, f.base, f.config, &fake_tool_provider, f.sessions, &host,
                                 &err));
-        check_ok(mcp_peer_new(&peer, server, &sink, NULL, &err));
+        check_ok(mcp_peer_new(&peer, server, NULL, &sink, &err));
 }
 
 static inline void close_server(void)

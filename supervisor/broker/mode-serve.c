@@ -1,0 +1,129 @@
+/* `cloister serve`: the MCP server over HTTP. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "cloister-config.h"
+#include "supervisor/broker/broker-internal.h"
+#include "supervisor/mcp/server.h"
+
+#if HAVE_LLHTTP
+
+#include "supervisor/http/server.h"
+
+static_assert((int)BROKER_LISTENERS_MAX == (int)HTTP_LISTENERS_MAX, "one limit");
+static_assert((int)BROKER_NAMES_MAX == (int)ACCESS_NAMES_MAX, "one limit");
+
+struct mode_serve {
+        struct mcp_server *mcp;
+        struct http_server *http;
+};
+
+static int open_http(struct broker *broker, struct mode_serve *mode, struct error *err)
+{
+        const struct broker_options *o = &broker->options;
+        _cleanup_free_ char *tokens = NULL;
+        struct http_options options = {
+                .n_fds = o->n_listen_fds,
+                .hosts = o->hosts,
+                .n_hosts = o->n_hosts,
+                .origins = o->origins,
+                .n_origins = o->n_origins,
+                .profile = o->profile,
+        };
+        int r = 0;
+
+        for (size_t i = 0; i < o->n_listen_fds; i++)
+                options.fds[i] = o->listen_fds[i];
+        if (o->tokens_fd >= 0) {
+                r = fd_read_whole(o->tokens_fd, ACCESS_FILE_MAX, &tokens, &options.tokens_length,
+                                  err);
+                close(o->tokens_fd);
+        }
+        options.tokens = tokens;
+        if (r >= 0)
+                r = http_server_new(&mode->http, broker->base, mode->mcp, &options, err);
+        if (tokens)
+                explicit_bzero(tokens, options.tokens_length);
+        return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;
+}
+
+static int start(struct broker *broker, struct error *err)
+{
+        struct mode_serve *mode = calloc(1, sizeof(*mode));
+        const struct mcp_host host = {.profile = broker->options.profile};
+        const struct tool_provider tools = broker_tool_provider(broker->hub);
+
+        if (!mode)
+                return error_errno(err, ENOMEM, "serve");
+        broker->data = mode;
+        int r = mcp_server_new(&mode->mcp, broker->base, broker->config, &tools, broker->sessions,
+                               &host, err);
+        return r < 0 ? r : open_http(broker, mode, err);
+}
+
+static void stop(struct broker *broker)
+{
+        struct mode_serve *mode = broker->data;
+
+        mcp_server_closing(mode->mcp);
+}
+
+static void catalogue_changed(struct broker *broker)
+{
+        struct mode_serve *mode = broker->data;
+
+        mcp_server_catalogue_changed(mode->mcp);
+}
+
+static void config_changed(struct broker *broker, const struct config *config)
+{
+        struct mode_serve *mode = broker->data;
+
+        mcp_server_set_config(mode->mcp, config);
+}
+
+static void mode_free(struct broker *broker)
+{
+        struct mode_serve *mode = broker->data;
+
+        if (!mode)
+                return;
+        if (mode->mcp)
+                mcp_server_drop_calls(mode->mcp);
+        http_server_free(mode->http);
+        mcp_server_free(mode->mcp);
+        free(mode);
+}
+
+#else
+
+static int start(struct broker *broker, struct error *err)
+{
+        return error_set(err, ENOSYS,
+                         "serve: this Cloister was built without llhttp, and so without HTTP");
+}
+
+static void stop(struct broker *broker)
+{
+}
+
+static void mode_free(struct broker *broker)
+{
+}
+
+#define catalogue_changed NULL
+#define config_changed    NULL
+
+#endif
+
+const struct broker_mode broker_mode_serve = {
+        .start = start,
+        .stop = stop,
+        .catalogue_changed = catalogue_changed,
+        .config_changed = config_changed,
+        .free = mode_free,
+};

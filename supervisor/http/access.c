@@ -1,0 +1,201 @@
+/* Tokens, hosts and origins. */
+#include "supervisor/http/access.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+
+static const char *const loopback[] = {"localhost", "127.0.0.1", "[::1]"};
+
+void access_init(struct access *access, const char *profile)
+{
+        *access = (struct access){.everybody = {.profile = profile, .calls_max = ACCESS_CALLS}};
+}
+
+void access_done(struct access *access)
+{
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                mcp_principal_done(&access->tokens[i].principal);
+                explicit_bzero(access->tokens[i].token, sizeof(access->tokens[i].token));
+        }
+        free(access->tokens);
+        mcp_principal_done(&access->everybody);
+        *access = (struct access){};
+}
+
+/* RFC 6750, section 2.1. */
+static bool is_token(const char *text)
+{
+        size_t n = strlen(text);
+        size_t plain = strspn(
+                text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/");
+
+        return n >= ACCESS_TOKEN_MIN && n <= ACCESS_TOKEN_MAX && plain > 0 &&
+               strspn(text + plain, "=") == n - plain;
+}
+
+static int take_number(const char *text, size_t *ret)
+{
+        if (strspn(text, "0123456789") != strlen(text) || strlen(text) > 5 || atoi(text) < 1)
+                return -EINVAL;
+        *ret = (size_t)atoi(text);
+        return 0;
+}
+
+static int take_setting(struct access_token *t, const char *word, unsigned line, struct error *err)
+{
+        int r = -EINVAL;
+
+        if (strncmp(word, "profile=", 8) == 0 && session_name_valid(word + 8, strlen(word + 8))) {
+                memcpy(t->profile, word + 8, strlen(word + 8) + 1);
+                t->principal.profile = t->profile;
+                return 0;
+        }
+        if (strncmp(word, "calls=", 6) == 0)
+                r = take_number(word + 6, &t->principal.calls_max);
+        else if (strncmp(word, "sessions=", 9) == 0)
+                r = take_number(word + 9, &t->principal.sessions_max);
+        return r < 0 ? error_set(
+                               err, EINVAL,
+                               "line %u: profile=NAME, calls=N or sessions=N is needed behind the token",
+                               line)
+                     : 0;
+}
+
+static int check_new(const struct access *access, const char *name, const char *token,
+                     unsigned line, struct error *err)
+{
+        if (!session_name_valid(name, strlen(name)))
+                return error_set(err, EINVAL,
+                                 "line %u: a name has letters, digits, _ . and -, 64 at most",
+                                 line);
+        if (!token || !is_token(token))
+                return error_set(err, EINVAL,
+                                 "line %u: a token has %d to %d letters, digits, - . _ ~ + or /",
+                                 line, ACCESS_TOKEN_MIN, ACCESS_TOKEN_MAX);
+        if (access->n_tokens == ACCESS_TOKENS_MAX)
+                return error_set(err, E2BIG, "line %u: at most %d tokens are taken", line,
+                                 ACCESS_TOKENS_MAX);
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                if (strcmp(access->tokens[i].principal.name, name) == 0 ||
+                    strcmp(access->tokens[i].token, token) == 0)
+                        return error_set(err, EINVAL,
+                                         "line %u: the name or the token is there twice", line);
+        }
+        return 0;
+}
+
+static int take_line(struct access *access, char *text, unsigned line, struct error *err)
+{
+        char *rest = NULL, *name = strtok_r(text, " \t\r", &rest);
+
+        if (!name || *name == '#')
+                return 0;
+        char *token = strtok_r(NULL, " \t\r", &rest);
+        int r = check_new(access, name, token, line, err);
+        if (r < 0)
+                return r;
+        struct access_token *t = &access->tokens[access->n_tokens++];
+        *t = (struct access_token){};
+        t->principal.profile = access->everybody.profile;
+        t->principal.calls_max = ACCESS_CALLS;
+        memcpy(t->principal.name, name, strlen(name) + 1);
+        memcpy(t->token, token, strlen(token) + 1);
+        for (char *word; r >= 0 && (word = strtok_r(NULL, " \t\r", &rest)) && *word != '#';)
+                r = take_setting(t, word, line, err);
+        return r;
+}
+
+int access_read_tokens(struct access *access, const char *text, size_t n, struct error *err)
+{
+        _cleanup_free_ char *copy = strndup(text, n);
+        char *rest = copy;
+        unsigned line = 0;
+
+        /* All of them at once: principals may not move. */
+        access->tokens = calloc(ACCESS_TOKENS_MAX, sizeof(*access->tokens));
+        if (!copy || !access->tokens)
+                return error_errno(err, ENOMEM, "tokens");
+        for (char *at; (at = strsep(&rest, "\n"));) {
+                int r = take_line(access, at, ++line, err);
+                if (r < 0)
+                        return r;
+        }
+        return access->n_tokens > 0 ? 0 : error_set(err, EINVAL, "there is no token in it");
+}
+
+/* The length of the name in "name:port"; 0: it is malformed. */
+static size_t name_length(const char *host)
+{
+        size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+        const char *port = host + n;
+
+        if (n > strlen(host) ||
+            (*port && (*port != ':' || strspn(port + 1, "0123456789") != strlen(port + 1))))
+                return 0;
+        return n;
+}
+
+static bool is_one_of(const char *name, size_t n, const char *const *list, size_t n_list)
+{
+        for (size_t i = 0; i < n_list; i++) {
+                if (strlen(list[i]) == n && strncasecmp(list[i], name, n) == 0)
+                        return true;
+        }
+        return false;
+}
+
+bool access_host_allowed(const struct access *access, const char *host)
+{
+        size_t n = name_length(host);
+
+        return n > 0 && (is_one_of(host, n, loopback, ARRAY_SIZE(loopback)) ||
+                         is_one_of(host, n, access->hosts, access->n_hosts));
+}
+
+bool access_origin_allowed(const struct access *access, const char *origin)
+{
+        const char *host = strstr(origin, "://");
+
+        if (is_one_of(origin, strlen(origin), access->origins, access->n_origins))
+                return true;
+        if (!host || (strncmp(origin, "http://", 7) != 0 && strncmp(origin, "https://", 8) != 0))
+                return false;
+        size_t n = name_length(host + 3);
+        return n > 0 && is_one_of(host + 3, n, loopback, ARRAY_SIZE(loopback));
+}
+
+/* Compares all bytes of both arrays, whatever differs. */
+static bool same_token(const char a[ACCESS_TOKEN_MAX + 1], const char b[ACCESS_TOKEN_MAX + 1])
+{
+        volatile unsigned char differ = 0;
+
+        for (size_t i = 0; i <= ACCESS_TOKEN_MAX; i++)
+                differ |= (unsigned char)a[i] ^ (unsigned char)b[i];
+        return differ == 0;
+}
+
+struct mcp_principal *access_principal(struct access *access, const char *authorization)
+{
+        char given[ACCESS_TOKEN_MAX + 1] = "";
+        struct mcp_principal *found = NULL;
+
+        if (access->n_tokens == 0)
+                return &access->everybody;
+        if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+                return NULL;
+        authorization += 7 + strspn(authorization + 7, " ");
+        if (strlen(authorization) > ACCESS_TOKEN_MAX)
+                return NULL;
+        memcpy(given, authorization, strlen(authorization));
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                if (same_token(given, access->tokens[i].token))
+                        found = &access->tokens[i].principal;
+        }
+        explicit_bzero(given, sizeof(given));
+        return found;
+}

@@ -1,0 +1,42 @@
+/*
+ * The MCP server over HTTP: listening sockets, connections and what they may cost.
+ *
+ * Streamable HTTP is at /mcp, for clients of both eras; 2024-11-05's transport at /sse; /healthz
+ * answers 200. No socket is made here: the listening ones are passed.
+ */
+#pragma once
+
+#include <event2/event.h>
+
+#include "base/error.h"
+#include "supervisor/http/access.h"
+
+struct http_server;
+struct mcp_server;
+
+enum {
+        HTTP_LISTENERS_MAX = 4,
+        HTTP_CONNECTIONS_MAX = 2048,      /* more wait in the backlog */
+        HTTP_BODY_MAX = 24 * 1024 * 1024, /* code of 16 MiB, escaped as JSON usually is */
+        HTTP_IDLE_MS = 60 * 1000,         /* between requests, and before the first */
+        HTTP_HEAD_MS = 10 * 1000,         /* of the whole head */
+        HTTP_BODY_MS = 60 * 1000,         /* of the whole body */
+        HTTP_TICK_MS = 15 * 1000,   /* a comment on a quiet stream; a client that reads less */
+        HTTP_TICK_BYTES = 4 * 1024, /* than this between two ticks is dropped */
+        HTTP_LINGER_MS = 2 * 1000,
+};
+
+struct http_options {
+        int fds[HTTP_LISTENERS_MAX]; /* listening, not blocking; the server takes ownership */
+        size_t n_fds;
+        const char *const *hosts, *const *origins; /* borrowed */
+        size_t n_hosts, n_origins;
+        const char *profile; /* borrowed; or NULL */
+        const char *tokens;  /* text of a file, or NULL */
+        size_t tokens_length;
+};
+
+/* mcp: borrowed; freed after this server. */
+int http_server_new(struct http_server **ret, struct event_base *base, struct mcp_server *mcp,
+                    const struct http_options *options, struct error *err);
+struct http_server *http_server_free(struct http_server *server);

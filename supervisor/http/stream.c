@@ -1,0 +1,230 @@
+/*
+ * Streams.
+ *
+ * Theory of operation. What answers a POST is decided at its first message: if that is the answer,
+ * the response is JSON, else a stream of events. A modern request belongs to its connection: when
+ * that is gone, the request is cancelled. A legacy request goes on; its events have ids and are kept
+ * in the session, within limits, and a client that comes back with Last-Event-ID gets those that it
+ * missed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "rpc/http/response.h"
+#include "supervisor/http/http-internal.h"
+
+enum { NUMBER_SIZE = 48 };
+
+static struct http_stream *stream_of(const struct mcp_sink *sink)
+{
+        return (struct http_stream *)(uintptr_t)sink;
+}
+
+static void drop_oldest(struct http_stream *s)
+{
+        struct http_event *event = TAILQ_FIRST(&s->events);
+
+        TAILQ_REMOVE(&s->events, event, link);
+        s->n_events--;
+        s->event_bytes -= event->bytes.length;
+        buffer_done(&event->bytes);
+        free(event);
+}
+
+static void release(struct mcp_sink *sink)
+{
+        struct http_stream *s = stream_of(sink);
+
+        while (!TAILQ_EMPTY(&s->events))
+                drop_oldest(s);
+        free(s);
+}
+
+static void begin(struct http_stream *s)
+{
+        char header[64 + HTTP_SESSION_ID] = "";
+
+        s->began = true;
+        if (s->session && !s->session->sse)
+                snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", s->session->id);
+        if (s->connection)
+                http_begin_events(s->connection, header);
+}
+
+static int format_event(struct http_stream *s, const char *bytes, size_t n, bool first,
+                        struct buffer *to)
+{
+        char id[NUMBER_SIZE];
+
+        snprintf(id, sizeof(id), "%llu-%llu", (unsigned long long)s->number,
+                 (unsigned long long)s->last);
+        return sse_append_event(to, s->session && !s->named_events ? id : NULL,
+                                s->named_events ? "message" : NULL, first ? STREAM_RETRY_MS : 0,
+                                bytes, n);
+}
+
+/* Takes ownership of the bytes. */
+static void keep(struct http_stream *s, struct buffer *bytes)
+{
+        struct http_event *event = calloc(1, sizeof(*event));
+
+        if (!event) {
+                buffer_done(bytes);
+                return;
+        }
+        event->number = s->last;
+        event->bytes = *bytes;
+        TAILQ_INSERT_TAIL(&s->events, event, link);
+        s->n_events++;
+        s->event_bytes += bytes->length;
+        while (s->n_events > 1 &&
+               (s->n_events > STREAM_EVENTS_MAX || s->event_bytes > STREAM_BYTES_MAX))
+                drop_oldest(s);
+}
+
+/* The first event of a resumable stream has no data: from then on the client has an id. */
+static void send_event(struct http_stream *s, const char *message, size_t n, bool first)
+{
+        struct buffer bytes = BUFFER_INIT(MESSAGE_MAX);
+
+        s->last++;
+        if (format_event(s, message, n, first, &bytes) < 0) {
+                log_warning("an event was dropped: out of memory");
+                buffer_done(&bytes);
+                return;
+        }
+        if (s->connection)
+                http_send_events(s->connection, &bytes);
+        if (s->session && !s->named_events && !first)
+                keep(s, &bytes);
+        else
+                buffer_done(&bytes);
+}
+
+static bool is_resumable(const struct http_stream *s)
+{
+        return s->session && !s->named_events;
+}
+
+void http_stream_begin(struct http_stream *s)
+{
+        if (s->began || !s->takes_events)
+                return;
+        begin(s);
+        if (is_resumable(s))
+                send_event(s, "", 0, true);
+}
+
+static void answer_json(struct http_stream *s, const struct mcp_message *message)
+{
+        char header[64 + HTTP_SESSION_ID] = "";
+        int status = 200;
+
+        if (s->session)
+                snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", s->session->id);
+        else if (message->code == JSONRPC_METHOD_NOT_FOUND)
+                status = 404;
+        else if (message->code != 0 && s->error_status != 0)
+                status = s->error_status;
+        http_respond(s->connection, status, header, "application/json", message->bytes, message->n);
+}
+
+static void send_message(struct mcp_sink *sink, const struct mcp_message *message)
+{
+        struct http_stream *s = stream_of(sink);
+
+        if (s->answered || (!s->connection && !s->session))
+                return;
+        s->answered = message->answers && !s->main;
+        if (!s->began && !s->main && message->answers && s->takes_json && s->connection) {
+                answer_json(s, message);
+                return;
+        }
+        if (!s->takes_events && !message->answers)
+                return;
+        if (!s->main)
+                http_stream_begin(s);
+        send_event(s, message->bytes, message->n, false);
+        if (s->answered && s->connection)
+                http_end_events(s->connection);
+}
+
+static bool is_congested(const struct mcp_sink *sink)
+{
+        const struct http_stream *s = stream_of(sink);
+
+        return s->connection ? http_is_congested(s->connection)
+                             : s->n_events >= STREAM_EVENTS_MAX / 2;
+}
+
+static const struct mcp_sink_calls calls = {
+        .send = send_message,
+        .congested = is_congested,
+        .release = release,
+};
+
+struct http_stream *http_stream_new(struct http_connection *connection)
+{
+        struct http_stream *s = calloc(1, sizeof(*s));
+
+        if (!s)
+                return NULL;
+        *s = (struct http_stream){.sink = {&calls, 1}, .connection = connection};
+        TAILQ_INIT(&s->events);
+        if (connection)
+                connection->stream = s;
+        return s;
+}
+
+/* Runs from the loop, never from inside the MCP server, which may use the peer. */
+void http_stream_detach(struct http_stream *s)
+{
+        struct http_session *session = s->session;
+
+        s->connection->stream = NULL;
+        s->connection = NULL;
+        s->peer = mcp_peer_free(s->peer);
+        bool ends = session && session->sse && s->main;
+        mcp_sink_unref(&s->sink);
+        if (ends)
+                http_session_free(session);
+}
+
+bool http_stream_is_over(const struct http_stream *s)
+{
+        unsigned own = (s->connection ? 1 : 0) + (s->session ? 1 : 0);
+
+        return !s->main && !s->answered && s->sink.refs <= own;
+}
+
+void http_stream_end(struct http_stream *s)
+{
+        s->answered = true;
+        if (!s->began)
+                begin(s);
+        if (s->connection)
+                http_end_events(s->connection);
+}
+
+void http_stream_attach(struct http_stream *s, struct http_connection *connection, uint64_t after)
+{
+        struct http_event *event;
+        bool was_new = s->last == 0;
+
+        mcp_sink_ref(&s->sink);
+        s->connection = connection;
+        connection->stream = s;
+        s->takes_events = true;
+        begin(s);
+        if (was_new)
+                send_event(s, "", 0, true);
+        TAILQ_FOREACH (event, &s->events, link) {
+                if (event->number > after)
+                        http_send_events(connection, &event->bytes);
+        }
+        if (s->answered)
+                http_end_events(connection);
+}

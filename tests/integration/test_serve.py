@@ -1,0 +1,421 @@
+"""`cloister serve` over raw sockets: both eras, who may ask, limits and hostile clients."""
+
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import harness
+
+MODERN = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+}
+LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+
+
+# Two thousand connections
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+
+class Response:
+    """One HTTP response, read from a file object."""
+
+    def __init__(self, stream):
+        line = stream.readline()
+        self.status = int(line.split()[1]) if line else 0
+        self.headers = {}
+        while (line := stream.readline().decode()) not in ("\r\n", ""):
+            name, value = line.split(":", 1)
+            self.headers[name.lower()] = value.strip()
+        self.stream = stream
+        self.chunked = self.headers.get("transfer-encoding") == "chunked"
+        self.body = b"" if self.chunked else stream.read(int(self.headers.get("content-length", 0)))
+        self.rest = b""
+
+    def json(self):
+        return json.loads(self.body)
+
+    def chunk(self):
+        """The next chunk of a stream, or b"" at its end."""
+        size = self.stream.readline()
+        if not size:
+            return b""
+        data = self.stream.read(int(size, 16))
+        self.stream.readline()
+        return data
+
+    def events(self):
+        """(id, message) of each event; message is None where data is empty."""
+        while data := self.chunk():
+            self.rest += data
+            while b"\n\n" in self.rest:
+                block, self.rest = self.rest.split(b"\n\n", 1)
+                fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if ": " in line)
+                if "data" in fields:
+                    yield fields.get("id"), json.loads(fields["data"]) if fields["data"].startswith("{") else fields["data"] or None
+
+
+class Connection:
+    def __init__(self, address):
+        self.socket = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+        self.socket.settimeout(harness.PATIENCE)
+        self.socket.connect(address)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, data):
+        self.socket.sendall(data.encode() if isinstance(data, str) else data)
+
+    def response(self):
+        return Response(self.file)
+
+    def request(self, method, path, headers=(), body=None, host="localhost"):
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *(f"{k}: {v}" for k, v in dict(headers).items())]
+        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        if body is not None:
+            lines.append(f"Content-Length: {len(data)}")
+        self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
+        return self
+
+    def post(self, body, path="/mcp", **headers):
+        named = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        named.update({k.replace("_", "-"): v for k, v in headers.items()})
+        return self.request("POST", path, {k: v for k, v in named.items() if v is not None}, body)
+
+    def modern(self, method, params=None, id=1, meta=(), **headers):
+        params = {**(params or {}), "_meta": {**META, **dict(meta)}}
+        named = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method}
+        if name := params.get("name") or params.get("uri"):
+            named["Mcp_Name"] = name
+        if session := params.get("arguments", {}).get("session"):
+            named["Mcp_Param_Session"] = session
+        return self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, **{**named, **headers})
+
+    def call(self, code, **arguments):
+        return self.modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}})
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+class Serve(harness.Case):
+    ARGUMENTS = ("--listen", "127.0.0.1:0")
+
+    def setUp(self):
+        super().setUp()
+        self.server = self.start(*self.ARGUMENTS)
+
+    def start(self, *arguments, **options):
+        process = subprocess.Popen([harness.CLOISTER, "serve", "--config", self.config(), *arguments], stdin=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, env=harness.environment(), cwd=self.dir, **options)
+        self.addCleanup(self.stop, process)
+        line = process.stderr.readline().decode()
+        found = re.search(r"serving MCP at (?:http://([^/]*):(\d+)/mcp|unix:(.*))", line)
+        self.assertTrue(found, line + (process.stderr.read().decode() if not found else ""))
+        self.address = found[3] or ("127.0.0.1", int(found[2]))
+        return process
+
+    def stop(self, process):
+        process.terminate()
+        # It may have had no time to handle the signal.
+        self.assertIn(process.wait(harness.PATIENCE), (0, -signal.SIGTERM, -signal.SIGKILL))
+        process.stderr.close()
+
+    def connect(self, address=None):
+        connection = Connection(address or self.address)
+        self.addCleanup(connection.close)
+        return connection
+
+    def initialize(self, connection, **headers):
+        answer = connection.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": LEGACY}, **headers).response()
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.headers["mcp-session-id"]
+
+    def status(self, method="GET", path="/healthz", headers=(), body=None, host="localhost"):
+        return self.connect().request(method, path, headers, body, host).response().status
+
+
+class Eras(Serve):
+    def test_modern(self):
+        c = self.connect()
+        discover = c.modern("server/discover").response()
+        self.assertEqual((discover.status, discover.json()["result"]["supportedVersions"]), (200, [MODERN]))
+        tools = c.modern("tools/list").response().json()["result"]["tools"]
+        self.assertEqual(tools[0]["inputSchema"]["properties"]["session"]["x-mcp-header"], "Session")
+        first = c.call("x = 20").response().json()["result"]["structuredContent"]
+        self.assertRegex(first["session"], r"^s-[0-9a-f]{32}$")
+        again = c.call("x + 1", session=first["session"]).response().json()["result"]["structuredContent"]
+        self.assertEqual(again["value"]["json"], 21)
+        other = c.call("x").response().json()["result"]["structuredContent"]
+        self.assertNotEqual(other["session"], first["session"])
+        self.assertEqual(other["status"], "error")
+
+    def test_modern_refusals(self):
+        c = self.connect()
+
+        def check(status, code, sent):
+            answer = sent.response()
+            self.assertEqual((answer.status, answer.json()["error"]["code"], answer.json()["id"]), (status, code, 1), answer.body)
+
+        check(400, -32020, c.modern("tools/list", MCP_Protocol_Version="2025-11-25"))
+        check(400, -32020, c.modern("tools/list", MCP_Protocol_Version=None))
+        check(400, -32020, c.modern("tools/list", Mcp_Method="tools/call"))
+        check(400, -32020, c.modern("tools/list", Mcp_Method=None))
+        call = {"name": "run_python", "arguments": {"code": "1", "session": "a"}}
+        check(400, -32020, c.modern("tools/call", call, Mcp_Name="other"))
+        check(400, -32020, c.modern("tools/call", call, Mcp_Param_Session="b"))
+        check(400, -32020, c.modern("tools/call", call, Mcp_Param_Session=None))
+        check(400, -32020, c.modern("tools/call", call, Mcp_Param_Session="=?base64?!!!?="))
+        unknown = {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
+        check(400, -32022, c.modern("tools/list", meta=unknown, MCP_Protocol_Version="2099-01-01"))
+        check(400, -32602, c.modern("tools/list", meta={"io.modelcontextprotocol/clientCapabilities": 1}))
+        check(404, -32601, c.modern("no/such"))
+        check(404, -32601, c.modern("ping"))
+        self.assertEqual(c.modern("tools/call", call, Mcp_Param_Session="=?base64?YQ==?=").response().status, 200)
+        for method in ("GET", "DELETE"):
+            self.assertEqual(self.status(method, "/mcp", {"MCP-Protocol-Version": MODERN}), 405)
+
+    def test_progress_and_disconnect(self):
+        c = self.connect()
+        params = {"name": "run_python", "arguments": {"code": "import time\nprint('one')\ntime.sleep(1.3)\nprint('two')\n7", "session": "p"}}
+        answer = c.modern("tools/call", params, meta={"progressToken": "t", "io.modelcontextprotocol/logLevel": "info"}).response()
+        self.assertEqual(answer.headers["content-type"], "text/event-stream")
+        messages = [message for _, message in answer.events()]
+        self.assertEqual(messages[-1]["result"]["structuredContent"]["value"]["json"], 7)
+        self.assertIn("notifications/message", {m.get("method") for m in messages[:-1]})
+        # The connection goes on.
+        self.assertEqual(c.call("1", session="p").response().status, 200)
+        # Closing it cancels.
+        gone = self.connect().call("done = 1\nimport time\ntime.sleep(50)\ndone = 2", session="p")
+        time.sleep(0.3)
+        gone.close()
+        began = time.monotonic()
+        after = c.call("done", session="p").response().json()["result"]["structuredContent"]
+        self.assertEqual(after["value"]["json"], 1)
+        self.assertLess(time.monotonic() - began, 10 * harness.SLOW)
+
+    def test_listen(self):
+        c = self.connect()
+        answer = c.modern("subscriptions/listen", {"notifications": {"resourcesListChanged": True}}).response()
+        events = answer.events()
+        self.assertEqual(next(events)[1]["method"], "notifications/subscriptions/acknowledged")
+        self.connect().call("print('x' * 100000)").response()
+        self.assertEqual(next(events)[1]["method"], "notifications/resources/list_changed")
+
+    def test_legacy(self):
+        c = self.connect()
+        session = self.initialize(c)
+        self.assertRegex(session, r"^[0-9a-f]{32}$")
+        h = {"Mcp_Session_Id": session, "MCP_Protocol_Version": "2025-11-25"}
+        ready = c.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **h).response()
+        self.assertEqual((ready.status, ready.body), (202, b""))
+
+        def call(connection, code, id=1, **meta):
+            return connection.post({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+                "name": "run_python", "arguments": {"code": code}, "_meta": meta}}, **h)
+
+        self.assertEqual(call(c, "x = 5\nx").response().json()["result"]["structuredContent"]["session"], "default")
+        # Several at once, and each has its own answers.
+        others = [self.connect() for _ in range(3)]
+        for i, other in enumerate(others):
+            call(other, f"{i}", id=70 + i, progressToken=i)
+        self.assertEqual([o.response().json()["result"]["structuredContent"]["value"]["json"] for o in others], [0, 1, 2])
+        # The end of a connection is no cancellation, and the answer can be fetched.
+        gone = self.connect()
+        answer = call(gone, "import time\nprint('a')\ntime.sleep(1.5)\nx + 1", id=9, progressToken=1).response()
+        number = next(answer.events())[0]
+        self.assertTrue(number)
+        gone.close()
+        time.sleep(0.2)
+        resumed = self.connect().request("GET", "/mcp", {"Accept": "text/event-stream", "Mcp-Session-Id": session,
+                                                          "Last-Event-ID": number}).response()
+        self.assertEqual([m for _, m in resumed.events() if m][-1]["result"]["structuredContent"]["value"]["json"], 6)
+        # Notifications of the session have a stream.
+        stream = self.connect().request("GET", "/mcp", {"Accept": "text/event-stream", "Mcp-Session-Id": session}).response()
+        events = stream.events()
+        self.assertEqual(next(events)[1], None)
+        self.assertEqual(self.status("GET", "/mcp", {"Accept": "text/event-stream", "Mcp-Session-Id": session}), 409)
+        c.post({"jsonrpc": "2.0", "id": 3, "method": "resources/list"}, **h).response()
+        call(c, "print('y' * 100000)").response()
+        self.assertEqual(next(events)[1]["method"], "notifications/resources/list_changed")
+        # Its end
+        self.assertEqual(self.status("DELETE", "/mcp", {"Mcp-Session-Id": session}), 204)
+        self.assertEqual(list(events), [])
+        self.assertEqual(call(c, "1").response().status, 404)
+        self.assertEqual(c.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).response().status, 400)
+
+    def test_legacy_sse(self):
+        stream = self.connect().request("GET", "/sse", {"Accept": "text/event-stream"}).response()
+        events = stream.events()
+        path = next(events)[1]
+        c = self.connect()
+        self.assertEqual(c.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": LEGACY}, path=path).response().status, 202)
+        self.assertIn("serverInfo", next(events)[1]["result"])
+        stream.stream.close()
+
+
+class Access(Serve):
+    def test_hosts_and_origins(self):
+        for host in ("localhost", "127.0.0.1:80", "[::1]:8808", "LOCALHOST:1"):
+            self.assertEqual(self.status(host=host), 200, host)
+        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil", "localhost:80:80", "localhost:x", "", "[::1", "0.0.0.0"):
+            self.assertIn(self.status(host=host), (400, 403), host)
+        for origin, expected in (("http://localhost:3000", 200), ("http://evil.example", 403), ("null", 403), ("http://localhost.evil", 403),
+                                 ("file://", 403), ("http://localhost@evil", 403)):
+            self.assertEqual(self.status(headers={"Origin": origin}), expected, origin)
+        self.assertEqual(self.status("OPTIONS", "/mcp"), 405)
+        self.assertEqual(self.status("POST", "/mcp", {"Content-Type": "text/plain"}, {}), 415)
+        self.assertEqual(self.status("POST", "/mcp", {"Content-Type": "application/json", "Accept": "text/html"}, {}), 406)
+        self.assertEqual(self.status("GET", "/other"), 404)
+
+    def test_other_addresses_need_tokens(self):
+        for address in ("0.0.0.0:0", "[::]:0"):
+            r = self.run_cloister("serve", "--listen", address)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn(b"--tokens FILE is needed", r.stderr)
+
+    def test_unix_socket(self):
+        path = self.path("mcp.sock")
+        server = self.start("--listen", f"unix:{path}")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        self.assertEqual(self.connect(path).call("1 + 1").response().json()["result"]["structuredContent"]["value"]["json"], 2)
+        self.assertIn(b"bind", self.run_cloister("serve", "--listen", f"unix:{path}").stderr)
+        server.kill()
+        server.wait()
+        # A socket that a killed server has left is replaced.
+        self.start("--listen", f"unix:{path}")
+        self.assertEqual(self.connect(path).request("GET", "/healthz").response().status, 200)
+
+
+class Tokens(Serve):
+    ALICE, BOB = "alice-alice-alice-1", "bob-bob-bob-bob-bob-2"
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.write("tokens", f"# ours\nalice {self.ALICE}\nbob {self.BOB} calls=1 sessions=1\n")
+        os.chmod(self.tokens, 0o600)
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens)
+
+    def call(self, token, code, c=None, **arguments):
+        return (c or self.connect()).modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}},
+                                            Authorization=f"Bearer {token}")
+
+    def result(self, *args, **rest):
+        return self.call(*args, **rest).response().json()["result"]["structuredContent"]
+
+    def test_principals(self):
+        for header in (None, "Bearer wrong-wrong-wrong-wrong", "Bearer ", "Basic YTpi", f"Bearer {self.ALICE}x", f"Bearer {self.ALICE[:-1]}"):
+            answer = self.connect().modern("tools/list", Authorization=header).response()
+            self.assertEqual(answer.status, 401, header)
+            self.assertIn("resource_metadata=", answer.headers["www-authenticate"])
+        self.assertEqual(self.status(), 200)
+        metadata = self.connect().request("GET", "/.well-known/oauth-protected-resource").response().json()
+        self.assertTrue(metadata["resource"].endswith("/mcp"))
+        # The same name is another session for another principal, and nobody reads another's output.
+        alice = self.result(self.ALICE, "secret = 1\nprint('z' * 50000)", session="work")
+        self.assertEqual(alice["status"], "ok")
+        self.assertEqual(self.result(self.BOB, "secret", session="work")["status"], "error")
+        uri = alice["truncated"]["resource"]
+        read = lambda token: self.connect().modern("resources/read", {"uri": uri}, Authorization=f"Bearer {token}").response().json()
+        self.assertIn("result", read(self.ALICE))
+        self.assertIn("error", read(self.BOB))
+        listed = self.connect().modern("resources/list", Authorization=f"Bearer {self.BOB}").response().json()
+        self.assertEqual(listed["result"]["resources"], [])
+        # Nor another's HTTP session.
+        c = self.connect()
+        session = self.initialize(c, Authorization=f"Bearer {self.ALICE}")
+        answer = c.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, Mcp_Session_Id=session, Authorization=f"Bearer {self.BOB}").response()
+        self.assertEqual(answer.status, 404)
+
+    def test_quota(self):
+        slow = self.connect()
+        self.result(self.BOB, "1", session="one")
+        self.call(self.BOB, "import time\ntime.sleep(1)", c=slow, session="one")
+        time.sleep(0.3)
+        refused = self.result(self.BOB, "1", session="one")
+        self.assertIn("too many calls", json.dumps(refused))
+        self.assertEqual(self.result(self.ALICE, "1")["status"], "ok")
+        slow.response()
+        self.assertIn("quota", json.dumps(self.result(self.BOB, "1", session="two")))
+        self.assertEqual(self.result(self.BOB, "1", session="one")["status"], "ok")
+
+    def test_the_file(self):
+        for text, mode, part in (("a b\n", 0o600, "line 1: a token has"), (f"alice {self.ALICE}\n", 0o644, "others can read it"),
+                                 (f"a {self.ALICE}\na {self.BOB}\n", 0o600, "line 2"), ("# none\n", 0o600, "no token"),
+                                 (f"a {self.ALICE} x=1\n", 0o600, "profile=NAME")):
+            path = self.write("bad", text)
+            os.chmod(path, mode)
+            r = self.run_cloister("serve", "--listen", "127.0.0.1:0", "--tokens", path)
+            self.assertNotEqual(r.returncode, 0)
+            self.assertIn(part.encode(), r.stderr)
+            self.assertNotIn(self.ALICE.encode(), r.stderr)
+
+
+@unittest.skipUnless(harness.ROOT, "the parser is the same for all users")
+class Hostile(Serve):
+    def test_smuggling(self):
+        head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        hidden = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for form in ("Content-Length: 0\r\nContent-Length: 5\r\n\r\n", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                     "Content-Length: +0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n0;x\r\n\r\n", "X: y\n\r\n", "Host: x\r\n\r\n",
+                     "X: a\0b\r\n\r\n", "X: a\r\n b\r\n\r\n"):
+            c = self.connect()
+            c.send(head + form + hidden)
+            self.assertEqual(c.response().status, 400, form)
+            self.assertEqual(c.file.read(), b"", form)  # it is closed, and what is hidden has no answer
+
+    def test_floods(self):
+        c = self.connect()
+        with contextlib.suppress(ConnectionError):
+            c.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + "".join(f"X{i}: y\r\n" for i in range(5000)) + "\r\n")
+        self.assertEqual(c.response().status, 431)
+        c = self.connect()
+        c.send("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n")
+        self.assertEqual(c.response().status, 413)
+        # Pipelined requests are answered in their order.
+        c = self.connect()
+        c.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
+        self.assertEqual({c.response().status for _ in range(500)}, {200})
+
+    def test_idle_connections(self):
+        idle = [self.connect() for _ in range(1000)]
+        for c in idle[::100]:
+            c.send("POST /mcp HT")  # half a request
+        self.assertEqual(self.connect().call("1 + 1").response().json()["result"]["structuredContent"]["value"]["json"], 2)
+        self.assertEqual(idle[1].request("GET", "/healthz").response().status, 200)
+        # Above the limit the longest idle ones give way.
+        more = [self.connect() for _ in range(1100)]
+        self.assertEqual(more[-1].request("GET", "/healthz").response().status, 200)
+        self.assertEqual(idle[2].socket.recv(1), b"")
+
+    @unittest.skipUnless(os.environ.get("CLOISTER_TEST_LONG"), "takes 12 s: CLOISTER_TEST_LONG=1")
+    def test_slowloris(self):
+        c = self.connect()
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            for byte in "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + "y" * 1000:
+                c.send(byte)
+                time.sleep(0.5)
+        self.assertLess(time.monotonic() - began, 14 * harness.SLOW)
+
+    def test_http_sessions_are_bounded(self):
+        c = self.connect()
+        first = self.initialize(c)
+        for _ in range(256):
+            last = self.initialize(c)
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        self.assertEqual(c.post(ping, Mcp_Session_Id=first).response().status, 404)
+        self.assertEqual(c.post(ping, Mcp_Session_Id=last).response().status, 200)
+
+
+if __name__ == "__main__":
+    harness.main()
