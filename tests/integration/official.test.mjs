@@ -2,6 +2,7 @@
 // and @modelcontextprotocol/client 2.x, in each way that it has to agree on a protocol version.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -318,4 +319,54 @@ g["entities"][0]["observations"][0]`);
     const cell = await ok('sorted({t["server"] for t in _discover()})');
     assert.deepEqual(cell.value.json, ['everything', 'files', 'memory']);
   });
+});
+
+describe('over HTTP', () => {
+  let folder, server, url;
+
+  before(async () => {
+    folder = mkdtempSync(path.join(tmpdir(), 'cloister-test-'));
+    writeFileSync(path.join(folder, 'config.json'), '{}');
+    server = spawn(cloister, ['serve', '--listen', '127.0.0.1:0', '--config', path.join(folder, 'config.json')],
+      { env, cwd: folder, stdio: ['ignore', 'inherit', 'pipe'] });
+    const line = await new Promise((resolve) => server.stderr.once('data', (data) => resolve(String(data))));
+    url = new URL(line.match(/http:\S+/)[0]);
+  });
+  after(async () => {
+    const ended = new Promise((resolve) => server.once('exit', resolve));
+    server.kill();
+    await ended;
+    rmSync(folder, { recursive: true });
+  });
+
+  for (const [name, make] of [
+    ['Streamable HTTP', () => new (require('@modelcontextprotocol/sdk/client/streamableHttp.js').StreamableHTTPClientTransport)(url)],
+    ['SSE', () => new (require('@modelcontextprotocol/sdk/client/sse.js').SSEClientTransport)(new URL('/sse', url))],
+  ]) {
+    test(`a client of 1.x: ${name}`, async () => {
+      const client = new Client({ name: 'official', version: '1' });
+      await client.connect(make());
+      await client.listTools();
+      const run = (code) => client.callTool({ name: 'run_python', arguments: { code, session: name.split(' ')[0] } });
+      await run('x = 6 * 7');
+      const seen = [];
+      const result = await client.callTool({ name: 'run_python', arguments: { code: 'import time\nprint(1)\ntime.sleep(1.2)\nx', session: name.split(' ')[0] } },
+        undefined, { onprogress: (progress) => seen.push(progress) });
+      assert.equal(result.structuredContent.value.json, 42);
+      assert.ok(seen.length > 0);
+      await client.close();
+    });
+  }
+
+  for (const mode of ['legacy', 'auto', { pin: '2026-07-28' }]) {
+    test(`a client of 2.x: ${JSON.stringify(mode)}`, async () => {
+      const client = new v2.Client({ name: 'official', version: '1' }, { versionNegotiation: { mode } });
+      await client.connect(new v2.StreamableHTTPClientTransport(url));
+      const { tools } = await client.listTools();
+      assert.deepEqual(tools.map((tool) => tool.name), ['run_python']);
+      const result = await client.callTool({ name: 'run_python', arguments: { code: '6 * 7', session: 'v2' } });
+      assert.equal(result.structuredContent.value.json, 42);
+      await client.close();
+    });
+  }
 });
