@@ -111,12 +111,17 @@ static void stop(struct broker *broker)
 {
 }
 
-static void mode_free(struct broker *broker)
+static void catalogue_changed(struct broker *broker)
 {
 }
 
-#define catalogue_changed NULL
-#define config_changed    NULL
+static void config_changed(struct broker *broker, const struct config *config)
+{
+}
+
+static void mode_free(struct broker *broker)
+{
+}
 
 #endif
 
