@@ -1,6 +1,7 @@
 """`cloister serve` over raw sockets: both eras, who may ask, limits and hostile clients."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -283,6 +284,11 @@ class Access(Serve):
             self.assertEqual(r.returncode, 1)
             self.assertIn(b"--tokens FILE is needed", r.stderr)
 
+    @staticmethod
+    def is_refused(path):
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(path) == errno.ECONNREFUSED
+
     def test_unix_socket(self):
         path = self.path("mcp.sock")
         server = self.start("--listen", f"unix:{path}")
@@ -291,7 +297,8 @@ class Access(Serve):
         self.assertIn(b"bind", self.run_cloister("serve", "--listen", f"unix:{path}").stderr)
         server.kill()
         server.wait()
-        # A socket that a killed server has left is replaced.
+        # A socket that a killed server has left is replaced, once its broker has ended as well.
+        self.assertTrue(harness.wait_until(lambda: self.is_refused(path)))
         self.start("--listen", f"unix:{path}")
         self.assertEqual(self.connect(path).request("GET", "/healthz").response().status, 200)
 
