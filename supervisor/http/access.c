@@ -191,7 +191,7 @@ struct mcp_principal *access_principal(struct access *access, const char *author
         authorization += 7 + strspn(authorization + 7, " ");
         if (strlen(authorization) > ACCESS_TOKEN_MAX)
                 return NULL;
-        memcpy(given, authorization, strlen(authorization));
+        memcpy(given, authorization, strlen(authorization) + 1);
         for (size_t i = 0; i < access->n_tokens; i++) {
                 if (same_token(given, access->tokens[i].token))
                         found = &access->tokens[i].principal;
