@@ -32,6 +32,28 @@ static struct http_connections *list_of(struct http_connection *c)
         return c->state == CONNECTION_IDLE ? &c->server->idle : &c->server->busy;
 }
 
+static size_t waiting(const struct http_connection *c)
+{
+        return evbuffer_get_length(bufferevent_get_output(c->io));
+}
+
+/* The body has grown or is gone. */
+static void hold_body(struct http_connection *c)
+{
+        size_t n = c->reader.request.body.length;
+
+        c->server->held += n - c->held;
+        c->held = n;
+}
+
+static void on_output(struct evbuffer *output, const struct evbuffer_cb_info *info, void *data)
+{
+        struct http_connection *c = data;
+
+        c->written += info->n_deleted;
+        c->server->held += info->n_added - info->n_deleted;
+}
+
 static void set_deadline(struct http_connection *c, uint64_t ms)
 {
         struct timeval t = clock_timeval_ms(ms);
@@ -65,6 +87,8 @@ void http_connection_free(struct http_connection *c)
         server->n_connections--;
         event_free(c->timer);
         event_free(c->step);
+        evbuffer_remove_cb(bufferevent_get_output(c->io), on_output, c);
+        server->held -= waiting(c) + c->held;
         bufferevent_free(c->io);
         http_reader_done(&c->reader);
         free(c);
@@ -73,15 +97,25 @@ void http_connection_free(struct http_connection *c)
 
 /* ---- writing ---- */
 
-static size_t waiting(const struct http_connection *c)
+/* A response may be larger than all of the memory if nobody else has any. */
+static bool is_too_much(const struct http_connection *c)
 {
-        return evbuffer_get_length(bufferevent_get_output(c->io));
+        size_t own = waiting(c);
+
+        return http_is_full(c->server) && own > HTTP_HELD_SMALL &&
+               c->server->held - own > HTTP_HELD_SMALL;
 }
 
 static void write_bytes(struct http_connection *c, const void *bytes, size_t n)
 {
         if (!c->broken && bufferevent_write(c->io, bytes, n) < 0)
                 c->broken = true;
+        if (!c->broken && is_too_much(c)) {
+                log_warning(
+                        "a connection ends: clients are slow to read, and %zu bytes wait for them",
+                        c->server->held);
+                c->broken = true;
+        }
         if (c->broken)
                 event_active(c->step, EV_TIMEOUT, 0);
 }
@@ -231,6 +265,12 @@ static bool read_some(struct http_connection *c)
                 return false;
         }
         evbuffer_drain(input, (size_t)used);
+        hold_body(c);
+        if (c->held > HTTP_HELD_SMALL && http_is_full(c->server)) {
+                c->keep_alive = false;
+                http_respond_text(c, 503, "too much is being sent at once: try again later");
+                return false;
+        }
         if (c->reader.state == HTTP_READER_HEADERS)
                 head_complete(c);
         else if (c->reader.state == HTTP_READER_DONE) {
@@ -276,6 +316,7 @@ static void go_on(struct http_connection *c)
                 return;
         }
         http_reader_next(&c->reader, HTTP_BODY_MAX);
+        hold_body(c);
         c->began_events = c->chunked = false;
         c->principal = NULL;
         set_state(c, CONNECTION_IDLE);
@@ -290,13 +331,6 @@ static void on_step(evutil_socket_t fd, short what, void *data)
 static void on_written(struct bufferevent *io, void *data)
 {
         go_on(data);
-}
-
-static void on_output(struct evbuffer *output, const struct evbuffer_cb_info *info, void *data)
-{
-        struct http_connection *c = data;
-
-        c->written += info->n_deleted;
 }
 
 static void on_event(struct bufferevent *io, short what, void *data)

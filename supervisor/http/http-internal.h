@@ -44,6 +44,7 @@ struct http_connection {
         bool chunked, keep_alive, broken, began_events;
         uint64_t deadline_us;
         uint64_t written, written_before;
+        size_t held; /* of the body, in the server's sum */
 };
 
 /* A whole response. type: of the body, or NULL for none. headers: whole lines, or NULL. */
@@ -103,6 +104,8 @@ enum {
 
 /* Returns a stream with one reference, for the connection if there is one, or NULL. */
 struct http_stream *http_stream_new(struct http_connection *connection);
+/* No client can come back for its events: drops them. */
+void http_stream_forget(struct http_stream *stream);
 /* The connection does not read it any more: drops its reference. A modern request is cancelled. */
 void http_stream_detach(struct http_stream *stream);
 /* A connection reads on behind this event. */
@@ -169,7 +172,13 @@ struct http_server {
         TAILQ_HEAD(, http_session) sessions;
         size_t n_sessions;
         struct event *sweep;
+        size_t held; /* bytes: see HTTP_HELD_MAX */
 };
+
+static inline bool http_is_full(const struct http_server *server)
+{
+        return server->held > HTTP_HELD_MAX;
+}
 
 /* A place for a connection is free. */
 void http_server_resume(struct http_server *server);

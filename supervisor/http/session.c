@@ -115,6 +115,7 @@ static void leave(struct http_stream *s)
 {
         struct http_connection *connection = s->connection;
 
+        http_stream_forget(s);
         s->session = NULL;
         if (connection && s->answered)
                 ; /* its response has ended */
@@ -156,6 +157,7 @@ void http_session_keep(struct http_session *session, struct http_stream *stream)
                         continue;
                 TAILQ_REMOVE(&session->streams, s, link);
                 session->n_streams--;
+                http_stream_forget(s);
                 s->session = NULL;
                 mcp_sink_unref(&s->sink);
         }

@@ -30,17 +30,20 @@ static void drop_oldest(struct http_stream *s)
         TAILQ_REMOVE(&s->events, event, link);
         s->n_events--;
         s->event_bytes -= event->bytes.length;
+        s->session->server->held -= event->bytes.length;
         buffer_done(&event->bytes);
         free(event);
 }
 
 static void release(struct mcp_sink *sink)
 {
-        struct http_stream *s = stream_of(sink);
+        free(stream_of(sink));
+}
 
+void http_stream_forget(struct http_stream *s)
+{
         while (!TAILQ_EMPTY(&s->events))
                 drop_oldest(s);
-        free(s);
 }
 
 static void begin(struct http_stream *s)
@@ -69,6 +72,7 @@ static int format_event(struct http_stream *s, const char *bytes, size_t n, bool
 /* Takes ownership of the bytes. */
 static void keep(struct http_stream *s, struct buffer *bytes)
 {
+        struct http_server *server = s->session->server;
         struct http_event *event = calloc(1, sizeof(*event));
 
         if (!event) {
@@ -80,8 +84,11 @@ static void keep(struct http_stream *s, struct buffer *bytes)
         TAILQ_INSERT_TAIL(&s->events, event, link);
         s->n_events++;
         s->event_bytes += bytes->length;
-        while (s->n_events > 1 &&
-               (s->n_events > STREAM_EVENTS_MAX || s->event_bytes > STREAM_BYTES_MAX))
+        server->held += bytes->length;
+        while (s->n_events > 1 && (s->n_events > STREAM_EVENTS_MAX ||
+                                   s->event_bytes > STREAM_BYTES_MAX || http_is_full(server)))
+                drop_oldest(s);
+        if (http_is_full(server) && bytes->length > HTTP_HELD_SMALL)
                 drop_oldest(s);
 }
 

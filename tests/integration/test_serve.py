@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -103,6 +104,14 @@ class Connection:
     def call(self, code, **arguments):
         return self.modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}})
 
+    def read_all(self):
+        """What comes until 0.3 s pass without anything, or the connection ends."""
+        data = b""
+        with contextlib.suppress(ConnectionError):
+            while select.select([self.socket], [], [], 0.3)[0] and (piece := self.socket.recv(1 << 20)):
+                data += piece
+        return data
+
     def close(self):
         self.file.close()
         self.socket.close()
@@ -140,6 +149,11 @@ class Serve(harness.Case):
         answer = connection.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": LEGACY}, **headers).response()
         self.assertEqual(answer.status, 200, answer.body)
         return answer.headers["mcp-session-id"]
+
+    @staticmethod
+    def value(sent):
+        """Of the last expression of a call."""
+        return sent.response().json()["result"]["structuredContent"]["value"]["json"]
 
     def status(self, method="GET", path="/healthz", headers=(), body=None, host="localhost"):
         return self.connect().request(method, path, headers, body, host).response().status
@@ -404,7 +418,7 @@ class Hostile(Serve):
         self.assertEqual(more[-1].request("GET", "/healthz").response().status, 200)
         self.assertEqual(idle[2].socket.recv(1), b"")
 
-    @unittest.skipUnless(os.environ.get("CLOISTER_TEST_LONG"), "takes 12 s: CLOISTER_TEST_LONG=1")
+    @unittest.skipUnless(harness.WHOLE, "takes 12 s: suite slow")
     def test_slowloris(self):
         c = self.connect()
         began = time.monotonic()
@@ -413,6 +427,38 @@ class Hostile(Serve):
                 c.send(byte)
                 time.sleep(0.5)
         self.assertLess(time.monotonic() - began, 14 * harness.SLOW)
+
+    def broker_memory(self):
+        """The most that the broker has had so far, in MiB."""
+        broker = next(pid for pid, name in harness.descendants(self.server.pid).items() if name == "cloister-broker")
+        with open(f"/proc/{broker}/status", encoding="ascii") as f:
+            return int(next(line for line in f if line.startswith("VmHWM:")).split()[1]) >> 10
+
+    def test_bodies_together_are_bounded(self):
+        head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 24000000\r\n\r\n"
+        clients = [self.connect() for _ in range(12)]
+        for c in clients:
+            with contextlib.suppress(ConnectionError):
+                c.send(head.encode() + b"x" * (20 << 20))
+        refused = [c for c in clients if select.select([c.socket], [], [], 0.2)[0]]
+        self.assertGreater(len(refused), 6)
+        self.assertEqual({c.response().status for c in refused}, {503})
+        # A small request goes on, and when the others have gone, so does a large one.
+        self.assertEqual(self.value(self.connect().call("1 + 1")), 2)
+        for c in clients:
+            c.close()
+        self.assertEqual(self.value(self.connect().call(f"# {'x' * (10 << 20)}\n1 + 1")), 2)
+        self.assertLess(self.broker_memory(), 256)
+
+    def test_answers_that_nobody_reads_are_bounded(self):
+        code = "class P:\n    def _repr_mimebundle_(self, *_):\n        return {'image/png': bytes(3 << 20)}\nfor _ in range(4): display(P())"
+        clients = [self.connect().call(code, session="s") for _ in range(16)]
+        self.assertEqual(self.value(self.connect().call("1 + 1", session="s")), 2)  # behind all of them
+        # Those that are still there have their whole answer.
+        sizes = [len(c.read_all()) for c in clients]
+        self.assertLess(sum(size > 14 << 20 for size in sizes), 12, sizes)
+        self.assertGreater(sum(size > 14 << 20 for size in sizes), 3, sizes)
+        self.assertLess(self.broker_memory(), 256)
 
     def test_http_sessions_are_bounded(self):
         c = self.connect()
