@@ -119,8 +119,9 @@ class RawServer:
 
     def start_call(self, code, meta=None, **arguments):
         # A timeout of this size is to let the code end, not to end it.
-        if arguments.get("timeout", 0) >= 30:
-            arguments["timeout"] = max(arguments["timeout"], min(int(arguments["timeout"] * harness.SLOW), 600))
+        timeout = arguments.get("timeout")
+        if isinstance(timeout, (int, float)) and timeout >= 30:
+            arguments["timeout"] = max(timeout, min(int(timeout * harness.SLOW), 600))
         params = {"name": "run_python", "arguments": {"code": code, **arguments}}
         if meta:
             params["_meta"] = meta
