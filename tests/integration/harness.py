@@ -33,11 +33,11 @@ DEEP_TREE = """
 import os, sys
 os.chdir(sys.argv[1])
 for i in range(int(sys.argv[2])):
-    os.mkdir("d")
-    if i % 1000 == 0:
+    os.mkdir("deep")
+    if i % 400 == 0:
         os.mkdir(".deep-0")
         open(".deep-1", "w").close()
-    os.chdir("d")
+    os.chdir("deep")
 """
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -253,7 +253,7 @@ class Case(unittest.TestCase):
         could want to use."""
         os.makedirs(place, exist_ok=True)
         self.addCleanup(subprocess.run, ["rm", "-rf", place], check=True)
-        subprocess.run([PYTHON, "-c", DEEP_TREE, place, "100000" if WHOLE else "3000"], check=True, timeout=300)
+        subprocess.run([PYTHON, "-c", DEEP_TREE, place, "100000" if WHOLE else "1100"], check=True, timeout=300)
 
     def run_cloister(self, *args, timeout=60, env=None, cwd=None, **options):
         return subprocess.run(

@@ -1,6 +1,7 @@
 """Sessions that compute without end do not delay the supervisor: the 99th percentile of its answer to `ping` beside eight
 of them is at most three times that without them."""
 
+import itertools
 import json
 import os
 import statistics
@@ -33,6 +34,7 @@ class Spin(harness.Case):
         self.server = subprocess.Popen([harness.CLOISTER, "mcp", "--config", self.config(), "--log-level", "warning"], cwd=self.dir,
                                        env=harness.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(self.close)
+        self.ids = itertools.count()
         client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "spin", "version": "0"}}
         self.send("initialize", client)
         self.answer()
@@ -47,7 +49,7 @@ class Spin(harness.Case):
 
     # Without the threads of rawmcp.py, which wait for each other.
     def send(self, method, params):
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        message = {"jsonrpc": "2.0", "id": next(self.ids), "method": method, "params": params}
         self.server.stdin.write(json.dumps(message).encode() + b"\n")
         self.server.stdin.flush()
 
