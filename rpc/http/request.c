@@ -110,9 +110,15 @@ static int on_value(llhttp_t *parser, const char *at, size_t n)
         return add_text(reader, at, n);
 }
 
+/* The parser takes the blanks before a value away, but not those behind it. */
 static int on_value_complete(llhttp_t *parser)
 {
-        reader_of(parser)->n_headers++;
+        struct http_reader *reader = reader_of(parser);
+        struct buffer *head = &reader->head;
+        size_t begin = reader->headers[reader->n_headers++].value;
+
+        while (head->length > begin && strchr("\t ", buffer_tail(head)[-1]))
+                head->length--;
         return end_text(parser);
 }
 

@@ -171,6 +171,30 @@ static void test_limits(void)
         check_read(chunks, sizeof(chunks) - 1, -413);
 }
 
+/* Blanks around a value are not part of it (RFC 9110, section 5.5), in pieces of any size. */
+static void test_blanks(void)
+{
+        const char text[] = "GET / HTTP/1.1\r\nHost: a \r\nA: \t b  c \t \r\nB: \t \r\nC:d\r\n\r\n";
+        size_t n = sizeof(text) - 1;
+        struct error err = {};
+
+        for (size_t piece = 1; piece <= n; piece++) {
+                struct http_reader reader;
+                http_reader_init(&reader, BODY_MAX);
+                for (size_t at = 0; at < n; at += piece) {
+                        size_t length = n - at < piece ? n - at : piece;
+                        check_eq_int(http_reader_feed(&reader, text + at, length, &err),
+                                     (ssize_t)length);
+                }
+                check_eq_int(reader.state, HTTP_READER_HEADERS);
+                check_eq_str(http_request_header(&reader, "host"), "a");
+                check_eq_str(http_request_header(&reader, "a"), "b  c");
+                check_eq_str(http_request_header(&reader, "b"), "");
+                check_eq_str(http_request_header(&reader, "c"), "d");
+                http_reader_done(&reader);
+        }
+}
+
 static void test_head(void)
 {
         const char text[] =
@@ -203,6 +227,7 @@ int main(void)
 {
         run(test_forms);
         run(test_limits);
+        run(test_blanks);
         run(test_head);
         return 0;
 }
