@@ -6,6 +6,7 @@
 #include <sys/queue.h>
 
 #include "base/buffer.h"
+#include "base/unguessable.h"
 #include "rpc/http/request.h"
 #include "supervisor/http/access.h"
 #include "supervisor/http/server.h"
@@ -124,7 +125,7 @@ enum {
         HTTP_SESSIONS_OF_ONE = 256, /* of a principal */
         HTTP_SESSION_STREAMS = 16,  /* streams of POSTs that are kept; the oldest goes first */
         HTTP_SESSION_IDLE_S = 1800,
-        HTTP_SESSION_ID = 32, /* characters: 128 bits */
+        HTTP_SESSION_ID = UNGUESSABLE_LENGTH,
 };
 
 struct http_session {

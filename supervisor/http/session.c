@@ -3,21 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/unguessable.h"
 #include "supervisor/http/http-internal.h"
-
-static void make_id(char id[HTTP_SESSION_ID + 1])
-{
-        unsigned char random[HTTP_SESSION_ID / 2];
-
-        if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-                abort();
-        for (size_t i = 0; i < sizeof(random); i++)
-                snprintf(id + 2 * i, 3, "%02x", random[i]);
-}
 
 /* Somebody reads it. */
 static bool is_read(const struct http_session *session)
@@ -79,7 +69,7 @@ struct http_session *http_session_new(struct http_server *server, struct mcp_pri
         }
         *session = (struct http_session){
                 .server = server, .principal = principal, .main = main, .used_us = clock_us()};
-        make_id(session->id);
+        unguessable(session->id);
         TAILQ_INIT(&session->streams);
         main->main = main->takes_events = true;
         main->session = session;

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/log.h"
+#include "base/unguessable.h"
 #include "rpc/background.h"
 #include "supervisor/mcp/arguments.h"
 #include "supervisor/mcp/live.h"
@@ -226,21 +226,10 @@ static struct mcp_call *call_new(struct mcp_peer *peer, const struct run_argumen
         return call;
 }
 
-/* A name that nobody can guess: 128 bits. */
 static void name_fresh(char session[SESSION_NAME_MAX + 1])
 {
-        static const char digits[] = "0123456789abcdef";
-        unsigned char random[16];
-        size_t n = 2;
-
-        if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-                abort();
-        memcpy(session, "s-", 2);
-        for (size_t i = 0; i < sizeof(random); i++) {
-                session[n++] = digits[random[i] >> 4];
-                session[n++] = digits[random[i] & 15];
-        }
-        session[n] = '\0';
+        memcpy(session, "s-", 3);
+        unguessable(session + 2);
 }
 
 /* Returns why the principal may start no call in this session now, or NULL. */
