@@ -109,11 +109,15 @@ void background_start(struct background_job *job, const struct background_kind *
                 job->finished = event_new(base, job->fd, EV_READ, on_finished, job);
         if (job->finished && event_add(job->finished, NULL) == 0 && hand_over(job))
                 return;
-        /* Neither a descriptor nor a thread is to be had. */
+        /* Neither a descriptor nor a thread is to be had. Callers rely on done() coming later. */
+        close_event(job);
         kind->run(job);
         job->state = BACKGROUND_RUN;
-        close_event(job);
-        kind->done(job);
+        job->finished = event_new(base, -1, 0, on_finished, job);
+        if (job->finished)
+                event_active(job->finished, EV_TIMEOUT, 0);
+        else
+                kind->done(job);
 }
 
 void background_cancel(struct background_job *job)

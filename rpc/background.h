@@ -3,7 +3,7 @@
  * thread of the broker, one after the other.
  *
  * The thread is started with the first job. It inherits the filter and the Landlock domain of the
- * loop's thread. Where no thread can be started, the job runs in the loop.
+ * loop's thread. Where no thread can be started, or no descriptor is left, the job runs in the loop.
  */
 #pragma once
 
