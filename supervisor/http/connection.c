@@ -37,8 +37,7 @@ static size_t waiting(const struct http_connection *c)
         return evbuffer_get_length(bufferevent_get_output(c->io));
 }
 
-/* The body has grown or is gone. */
-static void hold_body(struct http_connection *c)
+void http_hold_body(struct http_connection *c)
 {
         size_t n = c->reader.request.body.length;
 
@@ -83,6 +82,7 @@ void http_connection_free(struct http_connection *c)
 
         if (c->stream)
                 http_stream_detach(c->stream);
+        c->parsing = large_line_cancel(c->parsing);
         TAILQ_REMOVE(list_of(c), c, link);
         server->n_connections--;
         event_free(c->timer);
@@ -265,7 +265,7 @@ static bool read_some(struct http_connection *c)
                 return false;
         }
         evbuffer_drain(input, (size_t)used);
-        hold_body(c);
+        http_hold_body(c);
         if (c->held > HTTP_HELD_SMALL && http_is_full(c->server)) {
                 c->keep_alive = false;
                 http_respond_text(c, 503, "too much is being sent at once: try again later");
@@ -316,7 +316,7 @@ static void go_on(struct http_connection *c)
                 return;
         }
         http_reader_next(&c->reader, HTTP_BODY_MAX);
-        hold_body(c);
+        http_hold_body(c);
         c->began_events = c->chunked = false;
         c->principal = NULL;
         set_state(c, CONNECTION_IDLE);
@@ -366,7 +366,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         set_deadline(c, HTTP_TICK_MS);
 }
 
-void http_connection_new(struct http_server *server, int fd)
+void http_connection_new(struct http_server *server, int fd, struct mcp_principal *user)
 {
         struct http_connection *c = calloc(1, sizeof(*c));
         struct bufferevent *io = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
@@ -375,6 +375,7 @@ void http_connection_new(struct http_server *server, int fd)
                 *c = (struct http_connection){
                         .server = server,
                         .io = io,
+                        .user = user,
                         .timer = evtimer_new(server->base, on_timer, c),
                         .step = event_new(server->base, -1, 0, on_step, c),
                 };

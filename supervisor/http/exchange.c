@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "rpc/claim.h"
 #include "rpc/http/response.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/http/http-internal.h"
@@ -35,7 +36,7 @@ static void on_metadata(struct http_connection *c)
         _cleanup_buffer_ struct buffer body = BUFFER_INIT(HEADER_SIZE);
         const struct access *access = &c->server->access;
 
-        if (access->n_tokens == 0) {
+        if (!access->needs_token) {
                 http_respond_text(c, 404, "no tokens are needed");
                 return;
         }
@@ -182,37 +183,32 @@ static void take_initialize(struct http_connection *c, const struct jsonrpc_mess
                 http_session_free(session);
 }
 
-static void on_post(struct http_connection *c)
+static void on_post(struct http_connection *c, const struct jsonrpc_message *message, int r,
+                    const struct error *err)
 {
-        const struct buffer *body = &c->reader.request.body;
-        _cleanup_jsonrpc_ struct jsonrpc_message message;
-        struct error err = {};
-
-        int r = jsonrpc_parse(body->length > 0 ? buffer_bytes(body) : "", body->length, &message,
-                              &err);
         if (r < 0) {
-                http_respond_error(c, 400, message.id,
+                http_respond_error(c, 400, message->id,
                                    r == -EBADMSG ? JSONRPC_PARSE_ERROR : JSONRPC_INVALID_REQUEST,
-                                   err.text);
+                                   err->text);
                 return;
         }
-        yyjson_val *meta = yyjson_obj_get(message.params, "_meta");
-        if (is_initialize(&message) && !yyjson_obj_get(meta, META_VERSION)) {
-                take_initialize(c, &message);
+        yyjson_val *meta = yyjson_obj_get(message->params, "_meta");
+        if (is_initialize(message) && !yyjson_obj_get(meta, META_VERSION)) {
+                take_initialize(c, message);
                 return;
         }
-        if (standard_headers_modern(&c->reader, &message)) {
-                take_modern(c, &message);
+        if (standard_headers_modern(&c->reader, message)) {
+                take_modern(c, message);
                 return;
         }
-        struct http_session *session = need_session(c, message.id);
+        struct http_session *session = need_session(c, message->id);
         if (!session)
                 return;
         if (!version_known(header(c, "mcp-protocol-version")))
-                http_respond_error(c, 400, message.id, JSONRPC_INVALID_REQUEST,
+                http_respond_error(c, 400, message->id, JSONRPC_INVALID_REQUEST,
                                    "MCP-Protocol-Version is not supported");
         else
-                take_legacy(c, session, &message);
+                take_legacy(c, session, message);
 }
 
 static bool is_modern_header(const struct http_connection *c)
@@ -270,19 +266,10 @@ static void on_delete(struct http_connection *c)
 
 static void on_mcp(struct http_connection *c)
 {
-        switch (c->reader.request.method) {
-        case HTTP_METHOD_POST:
-                on_post(c);
-                break;
-        case HTTP_METHOD_GET:
-                on_get(c);
-                break;
-        case HTTP_METHOD_DELETE:
+        if (c->reader.request.method == HTTP_METHOD_DELETE)
                 on_delete(c);
-                break;
-        default:
-                refuse_method(c);
-        }
+        else
+                on_get(c);
 }
 
 /* ---- 2024-11-05: /sse and /messages?session=… ---- */
@@ -314,23 +301,20 @@ static void on_sse(struct http_connection *c)
         http_send_events(c, &event);
 }
 
-static void on_messages(struct http_connection *c)
+static void on_messages(struct http_connection *c, const struct jsonrpc_message *message, int r,
+                        const struct error *err)
 {
         const char *query = c->reader.request.query;
-        const struct buffer *body = &c->reader.request.body;
         struct http_session *session = query && strncmp(query, "session=", 8) == 0
                                                ? find_session(c, query + 8)
                                                : NULL;
 
-        if (c->reader.request.method != HTTP_METHOD_POST) {
-                refuse_method(c);
-        } else if (!session || !session->sse) {
+        if (!session || !session->sse) {
                 http_respond_text(c, 404, "there is no such session");
-        } else {
-                mcp_peer_line(session->peer, &session->main->sink,
-                              body->length > 0 ? buffer_bytes(body) : "", body->length);
-                http_respond(c, 202, NULL, NULL, NULL, 0);
+                return;
         }
+        mcp_peer_parsed(session->peer, &session->main->sink, message, r, err);
+        http_respond(c, 202, NULL, NULL, NULL, 0);
 }
 
 /* ---- all requests ---- */
@@ -339,13 +323,16 @@ static const struct route {
         const char *path;
         bool open; /* for everybody */
         void (*take)(struct http_connection *c);
+        /* A POST: what jsonrpc_parse() says of its body. NULL: take() */
+        void (*posted)(struct http_connection *c, const struct jsonrpc_message *message, int r,
+                       const struct error *err);
 } routes[] = {
-        {"/mcp", false, on_mcp},
-        {"/sse", false, on_sse},
-        {"/messages", false, on_messages},
-        {"/healthz", true, on_health},
-        {METADATA_PATH, true, on_metadata},
-        {METADATA_PATH "/mcp", true, on_metadata},
+        {"/mcp", false, on_mcp, on_post},
+        {"/sse", false, on_sse, NULL},
+        {"/messages", false, refuse_method, on_messages},
+        {"/healthz", true, on_health, NULL},
+        {METADATA_PATH, true, on_metadata, NULL},
+        {METADATA_PATH "/mcp", true, on_metadata, NULL},
 };
 
 static const struct route *find_route(const char *path)
@@ -385,8 +372,8 @@ bool http_exchange_head(struct http_connection *c)
                                    "this Origin is not allowed (--allow-origin)");
         else if (!route)
                 http_respond_text(c, 404, "there is only /mcp, /sse and /healthz");
-        else if (!(c->principal = access_principal(&c->server->access,
-                                                   header(c, "authorization"))) &&
+        else if (!(c->principal = access_principal(&c->server->access, header(c, "authorization"),
+                                                   c->user)) &&
                  !route->open)
                 ask_for_token(c);
         else if (request->method == HTTP_METHOD_OTHER ||
@@ -404,7 +391,40 @@ bool http_exchange_head(struct http_connection *c)
         return false;
 }
 
+static void on_parsed(void *data, struct large_line *line)
+{
+        struct http_connection *c = data;
+
+        c->parsing = NULL;
+        http_hold_body(c);
+        find_route(c->reader.request.path)->posted(c, &line->message, line->r, &line->err);
+}
+
+/* A large body is parsed in the background: nobody else waits for it. It counts as held until then. */
+static void take_body(struct http_connection *c, const struct route *route)
+{
+        struct buffer *body = &c->reader.request.body;
+        _cleanup_jsonrpc_ struct jsonrpc_message message;
+        struct error err = {};
+
+        if (body->length > CLAIM_MIN) {
+                message = (struct jsonrpc_message){};
+                c->parsing = large_line_start(c->server->base, body, false, on_parsed, c);
+                if (!c->parsing)
+                        http_respond_text(c, 503, "out of memory");
+                return;
+        }
+        int r = jsonrpc_parse(body->length > 0 ? buffer_bytes(body) : "", body->length, &message,
+                              &err);
+        route->posted(c, &message, r, &err);
+}
+
 void http_exchange_take(struct http_connection *c)
 {
-        find_route(c->reader.request.path)->take(c);
+        const struct route *route = find_route(c->reader.request.path);
+
+        if (c->reader.request.method == HTTP_METHOD_POST && route->posted)
+                take_body(c, route);
+        else
+                route->take(c);
 }

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/unguessable.h"
 #include "rpc/http/request.h"
+#include "rpc/large-line.h"
 #include "supervisor/http/access.h"
 #include "supervisor/http/server.h"
 #include "supervisor/mcp/peer.h"
@@ -40,12 +41,14 @@ struct http_connection {
         struct event *step; /* to go on from the loop, and not from inside a callback */
         enum http_connection_state state;
         struct http_reader reader;
+        struct mcp_principal *user;      /* of a unix socket, or NULL */
         struct mcp_principal *principal; /* of the request */
         struct http_stream *stream;      /* a reference: it answers the request, or NULL */
         bool chunked, keep_alive, broken, began_events;
         uint64_t deadline_us;
         uint64_t written, written_before;
-        size_t held; /* of the body, in the server's sum */
+        size_t held;                /* of the body, in the server's sum */
+        struct large_line *parsing; /* the body, or NULL */
 };
 
 /* A whole response. type: of the body, or NULL for none. headers: whole lines, or NULL. */
@@ -67,9 +70,11 @@ bool http_is_congested(const struct http_connection *connection);
 bool http_exchange_head(struct http_connection *connection);
 /* Takes a whole request. */
 void http_exchange_take(struct http_connection *connection);
+/* The body has grown, or is gone. */
+void http_hold_body(struct http_connection *connection);
 
-/* Accepted descriptor; takes ownership. */
-void http_connection_new(struct http_server *server, int fd);
+/* Accepted descriptor; takes ownership. user: of a unix socket, or NULL. */
+void http_connection_new(struct http_server *server, int fd, struct mcp_principal *user);
 void http_connection_free(struct http_connection *connection);
 
 /* ---- streams: where the messages go that answer one POST, or that belong to a session ---- */
@@ -139,7 +144,8 @@ struct http_session {
         size_t n_streams;
         uint64_t last_number; /* of a stream */
         uint64_t used_us;
-        bool sse; /* 2024-11-05: it ends with its stream */
+        bool sse;    /* 2024-11-05: it ends with its stream */
+        bool ending; /* by http_session_free() */
 };
 
 /* NULL: too many, or out of memory. */
@@ -159,6 +165,7 @@ void http_sessions_expire(struct http_server *server);
 /* ---- the server ---- */
 
 TAILQ_HEAD(http_connections, http_connection);
+TAILQ_HEAD(http_sessions, http_session);
 
 struct http_server {
         struct event_base *base;
@@ -167,10 +174,14 @@ struct http_server {
         struct event *listeners[HTTP_LISTENERS_MAX];
         int fds[HTTP_LISTENERS_MAX];
         size_t n_listeners;
+        struct event *helper; /* tells of connections or, where tokens are needed, of those */
+        int helper_fd;
+        void (*failed)(void *data);
+        void *data;
         bool paused;                        /* no connection is accepted */
         struct http_connections idle, busy; /* the longest first */
         size_t n_connections;
-        TAILQ_HEAD(, http_session) sessions;
+        struct http_sessions sessions;
         size_t n_sessions;
         struct event *sweep;
         size_t held; /* bytes: see HTTP_HELD_MAX */

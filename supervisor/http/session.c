@@ -119,6 +119,7 @@ static void leave(struct http_stream *s)
 
 void http_session_free(struct http_session *session)
 {
+        session->ending = true;
         session->peer = mcp_peer_free(session->peer);
         TAILQ_REMOVE(&session->server->sessions, session, link);
         session->server->n_sessions--;

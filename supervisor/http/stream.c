@@ -167,8 +167,18 @@ static bool is_congested(const struct mcp_sink *sink)
                              : s->n_events >= STREAM_EVENTS_MAX / 2;
 }
 
+/* A session that ends answers what is open itself. */
+static void end_unanswered(struct mcp_sink *sink)
+{
+        struct http_stream *s = stream_of(sink);
+
+        if (!s->main && !s->answered && !(s->session && s->session->ending))
+                http_stream_end(s);
+}
+
 static const struct mcp_sink_calls calls = {
         .send = send_message,
+        .unanswered = end_unanswered,
         .congested = is_congested,
         .release = release,
 };
@@ -210,10 +220,15 @@ bool http_stream_is_over(const struct http_stream *s)
 void http_stream_end(struct http_stream *s)
 {
         s->answered = true;
+        if (!s->connection)
+                return;
+        if (!s->began && !s->takes_events) {
+                http_respond(s->connection, 202, NULL, NULL, NULL, 0);
+                return;
+        }
         if (!s->began)
                 begin(s);
-        if (s->connection)
-                http_end_events(s->connection);
+        http_end_events(s->connection);
 }
 
 void http_stream_attach(struct http_stream *s, struct http_connection *connection, uint64_t after)

@@ -29,12 +29,20 @@ static void send_answer(const struct reply *reply, int code, const struct buffer
                 log_warning("an answer of a batch was dropped: out of memory");
 }
 
+static void leave_unanswered(struct mcp_sink *sink)
+{
+        if (sink && sink->calls->unanswered)
+                sink->calls->unanswered(sink);
+}
+
 void mcp_batch_step(struct mcp_server *server, struct batch *batch)
 {
         if (!batch || --batch->waiting > 0)
                 return;
         if (batch_close(batch) >= 0 && batch->out.length > 0)
                 send_to(batch->sink, &batch->out, true, 0);
+        else if (batch->has_requests)
+                leave_unanswered(batch->sink);
         batch_free(batch);
 }
 
@@ -43,7 +51,10 @@ void mcp_answer_nothing(struct mcp_server *server, struct reply *reply)
         struct batch *batch = reply->batch;
 
         reply->batch = NULL;
-        mcp_batch_step(server, batch);
+        if (batch)
+                mcp_batch_step(server, batch);
+        else
+                leave_unanswered(reply->sink);
 }
 
 void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buffer *result)

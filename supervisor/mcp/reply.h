@@ -12,6 +12,7 @@ struct batch {
         struct mcp_sink *sink; /* a reference */
         struct buffer out;
         size_t waiting;
+        bool has_requests;
 };
 
 /* How long a modern client may cache a result, and whether it may share it. */

@@ -16,6 +16,8 @@
 
 enum { SMALL_MAX = 1024 * 1024, VERSION_SHOWN = 64 };
 
+#define ID_IN_USE "the id is in use by another request"
+
 static const char *const version_names[] = {
         [MCP_2024_11_05] = "2024-11-05",
         [MCP_2025_03_26] = "2025-03-26",
@@ -266,8 +268,7 @@ static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
         request.peer = peer;
         reply.modern = request.era == ERA_MODERN;
         if (is_id_in_use(peer, reply_id(&reply)))
-                mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST,
-                                 "the id is in use by another request");
+                mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST, ID_IN_USE);
         else if (batch && reply.modern)
                 mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST,
                                  "batches are not part of this protocol version");
@@ -314,8 +315,10 @@ static void take_message(struct mcp_peer *peer, struct mcp_sink *sink,
                          const struct jsonrpc_message *message, struct batch *batch)
 {
         if (message->kind == JSONRPC_REQUEST) {
-                if (batch)
+                if (batch) {
                         batch->waiting++;
+                        batch->has_requests = true;
+                }
                 take_request(peer, sink, message, batch);
         } else if (message->kind == JSONRPC_NOTIFICATION) {
                 take_notification(peer, message);
@@ -324,10 +327,29 @@ static void take_message(struct mcp_peer *peer, struct mcp_sink *sink,
         }
 }
 
+/* The requests of a batch are answered together: their ids are in use until all of it was read. */
+struct batch_ids {
+        size_t n;
+        yyjson_val *ids[JSONRPC_BATCH_MAX];
+};
+
+static bool is_repeated(struct batch_ids *seen, const struct jsonrpc_message *message)
+{
+        if (message->kind != JSONRPC_REQUEST)
+                return false;
+        for (size_t i = 0; i < seen->n; i++) {
+                if (reply_id_equals(seen->ids[i], message->id))
+                        return true;
+        }
+        seen->ids[seen->n++] = message->id;
+        return false;
+}
+
 /* The count begins at 1, so that the batch is not sent before its last element was read. */
 static void take_batch(struct mcp_peer *peer, struct mcp_sink *sink,
                        const struct jsonrpc_message *message)
 {
+        struct batch_ids seen = {};
         size_t i, n;
         yyjson_val *element;
         struct batch *batch;
@@ -345,7 +367,9 @@ static void take_batch(struct mcp_peer *peer, struct mcp_sink *sink,
                 struct jsonrpc_message one;
                 struct error err = {};
 
-                if (jsonrpc_classify(element, &one, &err) < 0) {
+                if (jsonrpc_classify(element, &one, &err) >= 0 && is_repeated(&seen, &one))
+                        error_set(&err, EEXIST, ID_IN_USE);
+                if (error_is_set(&err)) {
                         batch->waiting++;
                         answer_invalid(peer, sink, one.id, JSONRPC_INVALID_REQUEST, err.text,
                                        batch);
@@ -413,6 +437,13 @@ void mcp_server_catalogue_changed(struct mcp_server *server)
 void mcp_server_closing(struct mcp_server *server)
 {
         subscriptions_close(server);
+}
+
+void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal)
+{
+        sessions_end_of(server->sessions, principal->name);
+        mcp_principal_done(principal);
+        principal->store = (struct resource_store){};
 }
 
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)

@@ -16,6 +16,7 @@
 #include "policy/config.h"
 #include "supervisor/session/sessions.h"
 
+struct mcp_principal;
 struct mcp_server;
 
 enum {
@@ -42,6 +43,9 @@ struct mcp_server *mcp_server_free(struct mcp_server *server);
 
 /* The server is about to end: ends the streams of notifications. */
 void mcp_server_closing(struct mcp_server *server);
+
+/* Ends the sandboxes of a principal without peers, and drops its outputs. */
+void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal);
 
 /* Uses another config, borrowed, from now on. Running calls keep theirs. */
 void mcp_server_set_config(struct mcp_server *server, const struct config *config);

@@ -416,6 +416,18 @@ int sessions_end(struct sessions *sessions, const char *name, struct error *err)
         return end(sessions, name, false, err);
 }
 
+void sessions_end_of(struct sessions *sessions, const char *principal)
+{
+        struct entry *entry, *next;
+
+        for (entry = TAILQ_FIRST(&sessions->entries); entry; entry = next) {
+                next = TAILQ_NEXT(entry, link);
+                if (session_state(entry->session) != SESSION_NONE &&
+                    session_key_is_of(session_name(entry->session), principal))
+                        session_end_by_owner(entry->session, false);
+        }
+}
+
 int sessions_reset(struct sessions *sessions, const char *name, struct error *err)
 {
         return end(sessions, name, true, err);

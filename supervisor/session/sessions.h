@@ -87,5 +87,8 @@ int sessions_append_list(const struct sessions *sessions, struct buffer *to);
  * -ENOENT: no live session has this name. */
 int sessions_end(struct sessions *sessions, const char *name, struct error *err);
 
+/* The same for all sessions of a principal. */
+void sessions_end_of(struct sessions *sessions, const char *principal);
+
 /* The same; a new sandbox is made at once. */
 int sessions_reset(struct sessions *sessions, const char *name, struct error *err);

@@ -128,6 +128,27 @@ static void test_ids_in_use(void)
         close_server();
 }
 
+/* Also where the first request has its answer already: both answers would be in one array. */
+static void test_ids_of_a_batch(void)
+{
+        open_server();
+        initialize(INITIALIZE("2025-03-26"));
+        send_line("[" REQUEST("4", "ping", "{}") "," REQUEST("\"4\"", "ping", "{}") "," REQUEST(
+                "4", "ping", "{}") "," REQUEST("5", "ping", "{}") "]");
+        check_message("[{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}},"
+                      "{\"jsonrpc\":\"2.0\",\"id\":\"4\",\"result\":{}},"
+                      "{\"jsonrpc\":\"2.0\",\"id\":4,\"error\":{\"code\":-32600,\"message\":"
+                      "\"the id is in use by another request\"}},"
+                      "{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}]");
+        send_line("[" CALL("4", "{\"code\":\"1\"}") "," CALL("4", "{\"code\":\"1\"}") "," CANCEL(
+                "4") "]");
+        check_message("[{\"jsonrpc\":\"2.0\",\"id\":4,\"error\":{\"code\":-32600,\"message\":"
+                      "\"the id is in use by another request\"}}]");
+        send_line(REQUEST("4", "ping", "{}")); /* free again */
+        check_message("{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}");
+        close_server();
+}
+
 static void test_a_duplicated_stream(void)
 {
         open_server();
@@ -273,6 +294,7 @@ int main(void)
         run(test_progress_tokens);
         run(test_cancelled_in_a_batch);
         run(test_ids_in_use);
+        run(test_ids_of_a_batch);
         run(test_a_duplicated_stream);
         run(test_filters);
         run(test_initialize);

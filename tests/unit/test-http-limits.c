@@ -1,0 +1,268 @@
+/* The time limits of connections and HTTP sessions, each beside a client that is a little quicker. */
+#include "tests/unit/http-rig.h"
+
+enum { SECOND = 1000 };
+
+static void test_idle(void)
+{
+        open_http(NULL);
+        int quiet = dial(), used = dial();
+        fake_run_ms(&f, HTTP_IDLE_MS - SECOND);
+        say(used, GET_HEALTH);
+        check_status(used, 200);
+        check(!is_over(quiet));
+        fake_run_ms(&f, 2 * SECOND);
+        check(is_over(quiet));
+        check(!is_over(used));
+        /* It counts from the end of the response. */
+        fake_run_ms(&f, HTTP_IDLE_MS - 3 * SECOND);
+        check(!is_over(used));
+        fake_run_ms(&f, 2 * SECOND);
+        check(is_over(used));
+        check_eq_int(http->n_connections, 0);
+        close(quiet);
+        close(used);
+        close_http();
+}
+
+/* A byte now and then does not give a client more time for its head. */
+static void test_slow_head(void)
+{
+        open_http(NULL);
+        int slow = dial(), quick = dial();
+        fake_run_ms(&f, 5 * SECOND); /* idle: does not count */
+        say(slow, "GET /healthz HTTP/1.1\r\nX: ");
+        say(quick, "GET /healthz HTTP/1.1\r\n");
+        for (int i = 0; i < HTTP_HEAD_MS / SECOND - 1; i++) {
+                fake_run_ms(&f, SECOND);
+                say(slow, "y");
+        }
+        say(quick, "Host: localhost\r\n\r\n");
+        check_status(quick, 200);
+        check(!is_over(slow));
+        fake_run_ms(&f, SECOND);
+        check(is_over(slow));
+        check(!is_over(quick));
+        close(slow);
+        close(quick);
+        close_http();
+}
+
+static void test_slow_body(void)
+{
+        open_http(NULL);
+        int slow = dial(), quick = dial();
+        say(slow, POST_HEAD "Content-Length: 1000\r\n\r\n");
+        say(quick, POST_HEAD "Content-Length: 62\r\n\r\n");
+        for (int i = 0; i < HTTP_BODY_MS / SECOND - 1; i++) {
+                fake_run_ms(&f, SECOND);
+                say(slow, " ");
+                say(quick, " ");
+        }
+        say(quick, "{} ");
+        check_status(quick, 400);
+        check(!is_over(slow));
+        fake_run_ms(&f, SECOND);
+        check(is_over(slow));
+        close(slow);
+        close(quick);
+        close_http();
+}
+
+/* The time of a head and of a body begin anew with each request of a connection. */
+static void test_limits_of_each_request(void)
+{
+        open_http(NULL);
+        int fd = dial();
+        for (int i = 0; i < 4; i++) {
+                say(fd, POST_HEAD "Content-Length: 2\r\n");
+                fake_run_ms(&f, HTTP_HEAD_MS - SECOND);
+                say(fd, "\r\n");
+                fake_run_ms(&f, HTTP_BODY_MS - SECOND);
+                say(fd, "{}");
+                check_status(fd, 400);
+        }
+        close(fd);
+        close_http();
+}
+
+/* After a refusal what comes is read and dropped for a while, then the connection ends. */
+static void test_linger(void)
+{
+        open_http(NULL);
+        int fd = dial();
+        say(fd, "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+        check_status(fd, 400);
+        fake_run_ms(&f, HTTP_LINGER_MS - 500);
+        check_eq_int(send(fd, "more", 4, MSG_NOSIGNAL), 4);
+        fake_spin(&f);
+        check_eq_int(http->n_connections, 1);
+        fake_run_ms(&f, SECOND);
+        check_eq_int(http->n_connections, 0);
+        check(send(fd, "more", 4, MSG_NOSIGNAL) < 0);
+        close(fd);
+        close_http();
+}
+
+static void test_quiet_stream(void)
+{
+        char id[HTTP_SESSION_ID + 1];
+
+        open_http(NULL);
+        int fd = dial();
+        initialize_http(fd, "", id);
+        get_stream(fd, id, NULL);
+        check_has(hear(fd), "id: 0-1\n");
+        fake_run_ms(&f, HTTP_TICK_MS - SECOND);
+        check_eq_str(hear(fd), "");
+        fake_run_ms(&f, 2 * SECOND);
+        check_eq_str(hear(fd), "3\r\n:\n\n\r\n");
+        /* A stream lives as long as its client reads. */
+        fake_run_ms(&f, 20 * HTTP_TICK_MS);
+        check(!is_over(fd));
+        close(fd);
+        close_http();
+}
+
+/* A call that takes long answers with a stream, although it has said nothing. */
+static void test_quiet_call(void)
+{
+        open_http(NULL);
+        int fd = dial();
+        post(fd,
+             "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: run_python\r\n",
+             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":"
+             "\"run_python\",\"arguments\":{\"code\":\"1\"},\"_meta\":{"
+             "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+             "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+        fake_start(&f);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_run_ms(&f, HTTP_TICK_MS - SECOND);
+        check_eq_str(hear(fd), "");
+        fake_run_ms(&f, 2 * SECOND);
+        check_has(hear(fd), "Content-Type: text/event-stream\r\n");
+        fake_run_ms(&f, HTTP_TICK_MS);
+        check_eq_str(hear(fd), "3\r\n:\n\n\r\n");
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        check_has(hear(fd), "\"resultType\":\"complete\"");
+        close(fd);
+        close_http();
+}
+
+static void read_bytes(int fd, size_t n)
+{
+        char text[4096];
+
+        while (n > 0) {
+                ssize_t got = recv(fd, text, n < sizeof(text) ? n : sizeof(text), 0);
+                fake_spin(&f);
+                if (got <= 0)
+                        return;
+                n -= (size_t)got;
+        }
+}
+
+/* Of two clients for whom bytes wait, the one that takes some of them is kept. */
+static void test_slow_reader(void)
+{
+        static char message[64 * 1024];
+        char id[2][HTTP_SESSION_ID + 1];
+        int fds[2];
+
+        open_http(NULL);
+        memset(message, 'x', sizeof(message));
+        message[sizeof(message) - 1] = '\n';
+        for (int i = 0; i < 2; i++) {
+                fds[i] = dial();
+                struct http_session *session = initialize_http(fds[i], "", id[i]);
+                get_stream(fds[i], id[i], NULL);
+                hear(fds[i]);
+                for (int k = 0; k < 40; k++)
+                        notify(session, message, sizeof(message));
+        }
+        check_eq_int(http->n_connections, 2);
+        for (int i = 0; i < 6; i++) {
+                fake_run_ms(&f, HTTP_TICK_MS / 2);
+                read_bytes(fds[0], 64 * 1024);
+        }
+        check_eq_int(http->n_connections, 1);
+        check(!is_over(fds[0]));
+        check(is_over(fds[1]));
+        close(fds[0]);
+        close(fds[1]);
+        close_http();
+}
+
+static void ping(int fd, const char *id, int status)
+{
+        char header[64 + HTTP_SESSION_ID];
+
+        snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", id);
+        post(fd, header, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}");
+        check_status(fd, status);
+        close(fd);
+}
+
+/* A session that nobody uses ends; one with requests, or whose stream is read, does not. */
+static void test_sessions_expire(void)
+{
+        char unused[HTTP_SESSION_ID + 1], used[HTTP_SESSION_ID + 1], read[HTTP_SESSION_ID + 1];
+        const int half = HTTP_SESSION_IDLE_S * SECOND / 2;
+
+        open_http(NULL);
+        int fd = dial();
+        initialize_http(fd, "", unused);
+        initialize_http(fd, "", used);
+        initialize_http(fd, "", read);
+        get_stream(fd, read, NULL);
+        for (int i = 0; i < 3; i++) {
+                for (int ms = 0; ms < half; ms += 10 * SECOND) {
+                        fake_clock_advance_ms(10 * SECOND);
+                        hear(fd);
+                }
+                if (i < 2) /* late enough that the third one is not after the limit */
+                        ping(dial(), used, 200);
+        }
+        fake_run_ms(&f, 60 * SECOND);
+        check_eq_int(http->n_sessions, 2);
+        ping(dial(), unused, 404);
+        ping(dial(), used, 200);
+        check(!is_over(fd));
+        close(fd);
+        close_http();
+}
+
+/* All principals together: the fifth one gets nothing while the others have everything. */
+static void test_sessions_of_all(void)
+{
+        struct mcp_principal principals[5] = {};
+
+        open_http(NULL);
+        for (int p = 0; p < 4; p++) {
+                for (int i = 0; i < HTTP_SESSIONS_OF_ONE; i++)
+                        check(http_session_new(http, &principals[p]));
+        }
+        check_eq_int(http->n_sessions, HTTP_SESSIONS_MAX);
+        check(!http_session_new(http, &principals[4]));
+        /* Who has some gives up his own. */
+        check(http_session_new(http, &principals[0]));
+        check_eq_int(http->n_sessions, HTTP_SESSIONS_MAX);
+        http_session_free(TAILQ_FIRST(&http->sessions));
+        check(http_session_new(http, &principals[4]));
+        close_http();
+}
+
+int main(void)
+{
+        run(test_idle);
+        run(test_slow_head);
+        run(test_slow_body);
+        run(test_limits_of_each_request);
+        run(test_linger);
+        run(test_quiet_stream);
+        run(test_quiet_call);
+        run(test_slow_reader);
+        run(test_sessions_expire);
+        run(test_sessions_of_all);
+        return 0;
+}
