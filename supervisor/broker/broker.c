@@ -26,7 +26,7 @@
 #include "supervisor/broker/config-text.h"
 #include "supervisor/broker/isolate.h"
 
-enum { LONG_TURN_US = 5000 };
+enum { LONG_TURN_US = 5000, ATTESTATION_MAX = 4 * 1024 * 1024 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
@@ -192,6 +192,15 @@ static void on_catalogue_changed(void *data)
                 broker->mode->catalogue_changed(broker);
 }
 
+int attestation_read(struct attestation *attestation, int fd, struct error *err)
+{
+        if (fd < 0)
+                return 0;
+        int r = fd_read_whole(fd, ATTESTATION_MAX, &attestation->text, &attestation->length, err);
+        close(fd);
+        return r < 0 ? error_context(err, "read the attestation") : 0;
+}
+
 static bool is_server(const struct broker *broker)
 {
         return broker->options.what == BROKER_MCP || broker->options.what == BROKER_SERVE;
@@ -246,7 +255,8 @@ static int isolate(struct broker *broker, struct error *err)
                 .keep = {broker->options.code_fd, broker->options.attestation_fd,
                          broker->options.control_fd, broker->options.log_fd, broker->options.in_fd,
                          broker->options.out_fd, broker->options.tokens_fd, n > 0 ? listen[0] : -1,
-                         n > 1 ? listen[1] : -1, n > 2 ? listen[2] : -1, n > 3 ? listen[3] : -1},
+                         n > 1 ? listen[1] : -1, n > 2 ? listen[2] : -1, n > 3 ? listen[3] : -1,
+                         broker->options.helper_fd},
         };
 
         int cache = -1, r = broker_isolate(&isolation, &broker->state_dir, &cache, err);

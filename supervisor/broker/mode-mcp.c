@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/exit-status.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/reader.h"
@@ -18,7 +17,6 @@
 enum {
         LINE_MAX_BYTES = LINES_MAX + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
         LAST_FLUSH_MS = 100,
-        ATTESTATION_MAX = 4 * 1024 * 1024,
 };
 
 struct mode_mcp {
@@ -28,8 +26,7 @@ struct mode_mcp {
         struct reader in;
         struct mcp_server *server;
         struct mcp_peer *peer;
-        char *attestation; /* or NULL */
-        size_t attestation_length;
+        struct attestation attestation;
 };
 
 /* While the client does not read, nothing is read from it, so that memory does not grow. */
@@ -107,16 +104,6 @@ static void on_broken(void *data, int code)
         broker_end(data, code == EPIPE || code == ECONNRESET ? 0 : 1);
 }
 
-static int read_attestation(struct mode_mcp *mode, int fd, struct error *err)
-{
-        if (fd < 0)
-                return 0;
-        int r = fd_read_whole(fd, ATTESTATION_MAX, &mode->attestation, &mode->attestation_length,
-                              err);
-        close(fd);
-        return r < 0 ? error_context(err, "read the attestation") : 0;
-}
-
 static int start(struct broker *broker, struct error *err)
 {
         const struct writer_owner writer_owner = {broker, on_drained, on_broken};
@@ -128,13 +115,13 @@ static int start(struct broker *broker, struct error *err)
                 return error_errno(err, ENOMEM, "mcp");
         *mode = (struct mode_mcp){.broker = broker, .sink = {&sink_calls, 1}};
         broker->data = mode;
-        int r = read_attestation(mode, broker->options.attestation_fd, err);
+        int r = attestation_read(&mode->attestation, broker->options.attestation_fd, err);
         if (r < 0)
                 return r;
         const struct mcp_host host = {
                 .profile = broker->options.profile,
-                .attestation = mode->attestation,
-                .attestation_length = mode->attestation_length,
+                .attestation = mode->attestation.text,
+                .attestation_length = mode->attestation.length,
         };
         const struct tool_provider tools = broker_tool_provider(broker->hub);
         r = mcp_server_new(&mode->server, broker->base, broker->config, &tools, broker->sessions,
@@ -183,7 +170,7 @@ static void mode_free(struct broker *broker)
         mcp_server_free(mode->server);
         writer_close(&mode->out);
         reader_close(&mode->in);
-        free(mode->attestation);
+        free(mode->attestation.text);
         free(mode);
 }
 

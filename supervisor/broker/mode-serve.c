@@ -20,7 +20,13 @@ static_assert((int)BROKER_NAMES_MAX == (int)ACCESS_NAMES_MAX, "one limit");
 struct mode_serve {
         struct mcp_server *mcp;
         struct http_server *http;
+        struct attestation attestation;
 };
+
+static void on_failed(void *data)
+{
+        broker_end(data, 1);
+}
 
 static int open_http(struct broker *broker, struct mode_serve *mode, struct error *err)
 {
@@ -33,6 +39,9 @@ static int open_http(struct broker *broker, struct mode_serve *mode, struct erro
                 .origins = o->origins,
                 .n_origins = o->n_origins,
                 .profile = o->profile,
+                .helper = o->helper_fd,
+                .failed = on_failed,
+                .data = broker,
         };
         int r = 0;
 
@@ -54,14 +63,21 @@ static int open_http(struct broker *broker, struct mode_serve *mode, struct erro
 static int start(struct broker *broker, struct error *err)
 {
         struct mode_serve *mode = calloc(1, sizeof(*mode));
-        const struct mcp_host host = {.profile = broker->options.profile};
         const struct tool_provider tools = broker_tool_provider(broker->hub);
 
         if (!mode)
                 return error_errno(err, ENOMEM, "serve");
         broker->data = mode;
-        int r = mcp_server_new(&mode->mcp, broker->base, broker->config, &tools, broker->sessions,
-                               &host, err);
+        int r = attestation_read(&mode->attestation, broker->options.attestation_fd, err);
+        if (r < 0)
+                return r;
+        const struct mcp_host host = {
+                .profile = broker->options.profile,
+                .attestation = mode->attestation.text,
+                .attestation_length = mode->attestation.length,
+        };
+        r = mcp_server_new(&mode->mcp, broker->base, broker->config, &tools, broker->sessions,
+                           &host, err);
         return r < 0 ? r : open_http(broker, mode, err);
 }
 
@@ -96,6 +112,7 @@ static void mode_free(struct broker *broker)
                 mcp_server_drop_calls(mode->mcp);
         http_server_free(mode->http);
         mcp_server_free(mode->mcp);
+        free(mode->attestation.text);
         free(mode);
 }
 

@@ -102,6 +102,7 @@ static const struct argument arguments[] = {
         {"--code-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, code_fd)},
         {"--control-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, control_fd)},
         {"--filter-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, filter_fd)},
+        {"--helper-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, helper_fd)},
         {"--in-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, in_fd)},
         {"--json", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, json)},
         {"--listen-fd", ARGUMENT_CALL, .take = take_listen_fd},
@@ -145,6 +146,7 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
                                        .in_fd = -1,
                                        .out_fd = -1,
                                        .control_fd = -1,
+                                       .helper_fd = -1,
                                        .tokens_fd = -1,
                                        .log_fd = -1,
                                        .log_level = -1,
@@ -165,7 +167,7 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
                 at += used;
         }
         if (!has_word || (ret->what == BROKER_RUN && ret->code_fd < 0) ||
-            (ret->what == BROKER_SERVE && ret->n_listen_fds == 0))
+            (ret->what == BROKER_SERVE && ret->n_listen_fds == 0 && ret->helper_fd < 0))
                 return error_set(
                         err, EINVAL,
                         "broker: mcp, serve --listen-fd N, run --code-fd N or tools is needed");

@@ -25,9 +25,10 @@ struct broker_options {
         enum broker_what what;
         int control_fd;     /* listens for the owner; -1: none */
         int code_fd;        /* run; -1 else */
-        int attestation_fd; /* mcp: a report for the resource cloister://attestation, or -1 */
+        int attestation_fd; /* mcp, serve: a report for the resource cloister://attestation, or -1 */
         int listen_fds[BROKER_LISTENERS_MAX]; /* serve: listening sockets */
         size_t n_listen_fds;
+        int helper_fd; /* serve: rpc/serve-messages.h, or -1 */
         int tokens_fd; /* serve: a file of tokens (supervisor/http/access.h), or -1 */
         const char *hosts[BROKER_NAMES_MAX], *origins[BROKER_NAMES_MAX]; /* serve: allowed ones */
         size_t n_hosts, n_origins;

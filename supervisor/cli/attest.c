@@ -55,7 +55,7 @@ static int refuse(yyjson_val *report, struct error *err)
         }
         return error_set(
                 err, EPERM,
-                "mcp --attest: not serving, because %lld attacks succeed (%.*s); see 'cloister doctor --attack'",
+                "--attest: not serving, because %lld attacks succeed (%.*s); see 'cloister doctor --attack'",
                 (long long)open, (int)names.length, names.length > 0 ? buffer_bytes(&names) : "");
 }
 
@@ -67,7 +67,7 @@ static int judge(const char *text, size_t n, int status, struct error *err)
         if (json_parse(text, n, &doc, NULL) < 0)
                 return error_set(
                         err, EPERM,
-                        "mcp --attest: not serving, because no sandbox could be attacked (see 'cloister doctor --attack')");
+                        "--attest: not serving, because no sandbox could be attacked (see 'cloister doctor --attack')");
         return status == 0 ? 0 : refuse(yyjson_doc_get_root(doc), err);
 }
 
@@ -80,14 +80,14 @@ int attest_run(const struct cli_options *options, int *status, struct error *err
         *status = 1;
 
         if (pipe2(ends, O_CLOEXEC) < 0)
-                return error_errno(err, errno, "mcp --attest");
+                return error_errno(err, errno, "--attest");
         pid_t pid = fork();
         if (pid == 0)
                 exec_doctor(options, ends[1]);
         close(ends[1]);
         _cleanup_close_ int output = ends[0];
         if (pid < 0)
-                return error_errno(err, errno, "mcp --attest");
+                return error_errno(err, errno, "--attest");
         int r = fd_read_whole(output, REPORT_MAX, &text, &n, err);
         while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
                 ;

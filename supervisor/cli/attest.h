@@ -1,4 +1,4 @@
-/* `cloister mcp --attest`: has the doctor attack a sandbox before anything is served. */
+/* `--attest` of `cloister mcp` and `cloister serve`: has the doctor attack a sandbox before anything is served. */
 #pragma once
 
 #include "base/error.h"

@@ -73,17 +73,18 @@ const struct cli_command cli_commands[] = {
                 .name = "serve",
                 .arguments = "",
                 .summary = "serve the tool run_python to MCP clients over HTTP",
-                .options = SERVING | CLI_LISTEN | CLI_TOKENS | CLI_HOST | CLI_ORIGIN,
+                .options = SERVING | CLI_LISTEN | CLI_TOKENS | CLI_HOST | CLI_ORIGIN | CLI_ATTEST,
                 .run = cli_serve,
                 .help = "Streamable HTTP at /mcp, for the MCP versions 2025-03-26 to 2025-11-25 (with sessions) and\n"
                         "2026-07-28, and the older transport at /sse. --listen may be given four times; without it,\n"
                         "sockets that systemd passes are used, else " LISTEN_DEFAULT ".\n"
                         "\n"
                         "Without --tokens, everybody who can open the socket can call your tools: on 127.0.0.1 that\n"
-                        "is every user of this machine. unix:PATH is for you alone (mode 0600). Any other address\n"
-                        "needs --tokens. Each line of that file, which only you may read, is\n"
-                        "NAME TOKEN [profile=NAME] [calls=N] [sessions=N]: clients with different names share\n"
-                        "neither sessions nor files.\n"
+                        "is every user of this machine. unix:PATH is for you alone (mode 0600), and if you open it to\n"
+                        "others, each user has sessions of its own. Any other address needs --tokens. Each line of\n"
+                        "that file, which only you may read, is NAME TOKEN [profile=NAME] [calls=N] [sessions=N]:\n"
+                        "clients with different names share neither sessions nor files. It is read again when it\n"
+                        "changes. --attest is as for 'cloister mcp'.\n"
                         "\n"
                         "Requests of web pages are refused unless their origin, and the host that they ask for, are\n"
                         "those of this machine or allowed. TLS is a reverse proxy's: docs/http.md.\n"

@@ -34,15 +34,6 @@ static bool is_loopback(const union address *a)
         return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
 }
 
-/* A socket file that others may open does not name who connects. */
-static bool is_private(const struct sockaddr_un *address)
-{
-        struct stat st;
-
-        return address->sun_path[0] == '/' && lstat(address->sun_path, &st) == 0 &&
-               S_ISSOCK(st.st_mode) && (st.st_mode & 077) == 0;
-}
-
 static int describe(struct listener *l, struct error *err)
 {
         char host[64], port[16];
@@ -52,7 +43,7 @@ static int describe(struct listener *l, struct error *err)
         if (getsockname(l->fd, &a.any, &n) < 0)
                 return error_errno(err, errno, "listen");
         if (a.any.sa_family == AF_UNIX) {
-                l->guarded = is_private(&a.local);
+                l->guarded = l->is_unix = true;
                 snprintf(l->text, sizeof(l->text), "unix:%.*s", (int)sizeof(a.local.sun_path),
                          a.local.sun_path);
                 return 0;

@@ -10,7 +10,8 @@ enum { LISTEN_MAX = 4, LISTEN_TEXT_SIZE = 160 };
 
 struct listener {
         int fd;       /* owned; not blocking */
-        bool guarded; /* only this machine (TCP), or only the owner (unix), reaches it */
+        bool is_unix; /* the kernel tells who connects */
+        bool guarded; /* only this machine reaches it (TCP), or it is a unix socket */
         char text[LISTEN_TEXT_SIZE]; /* where it listens: "http://127.0.0.1:8808/mcp" */
 };
 

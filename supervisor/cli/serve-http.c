@@ -1,16 +1,19 @@
 /* `cloister serve`: opens the sockets and the file of tokens, which the broker cannot. */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "supervisor/cli/attest.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/listen.h"
 #include "supervisor/cli/monitor-command.h"
+#include "supervisor/cli/serve-helper.h"
 
 struct listeners {
         struct listener all[LISTEN_MAX];
@@ -44,42 +47,70 @@ static int open_listeners(const struct cli_options *o, struct listeners *l, stru
         return r;
 }
 
-static int open_tokens(const char *path, struct error *err)
+/* The name stays: it may be a symbolic link that is changed later. */
+static char *realpath_of_name(const char *path)
 {
-        struct stat st;
+        const char *slash = strrchr(path, '/');
+        char directory[PATH_MAX], real[PATH_MAX];
+        char *ret = NULL;
 
-        if (!path)
-                return -1;
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-        if (fd < 0 || fstat(fd, &st) < 0)
-                return error_errno(err, errno, "--tokens %s", path);
-        if (!S_ISREG(st.st_mode) || (st.st_mode & 077))
-                return error_set(
-                        err, EPERM,
-                        "--tokens %s: others can read it: 'chmod 600' it, and use new tokens",
-                        path);
-        return monitor_command_fd(take_fd(fd), err);
+        if (snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path + 1) : 1,
+                     slash ? path : ".") >= (int)sizeof(directory) ||
+            !realpath(directory, real))
+                return NULL;
+        return asprintf(&ret, "%s/%s", strcmp(real, "/") == 0 ? "" : real,
+                        slash ? slash + 1 : path) < 0
+                       ? NULL
+                       : ret;
 }
 
-static int add_arguments(struct monitor_command *command, const struct cli_options *o,
-                         struct listeners *l, int tokens, char numbers[LISTEN_MAX + 1][16],
-                         struct error *err)
+/* The descriptors that the broker gets; -1: none. The first ones listen. */
+enum { TOKENS = LISTEN_MAX, HELPER, ATTESTATION, FDS };
+
+static const char *const fd_options[FDS] = {
+        "--listen-fd", "--listen-fd", "--listen-fd",      "--listen-fd",
+        "--tokens-fd", "--helper-fd", "--attestation-fd",
+};
+
+/* With tokens, they name who asks. Else the users of unix sockets are told apart by their uids, and all
+ * others are one. */
+static int start_helper(const struct cli_options *o, struct listeners *l, int fds[FDS],
+                        struct error *err)
 {
-        int fds[LISTEN_MAX];
+        int local[LISTEN_MAX];
+        struct serve_helper work = {.listeners = local};
+        _cleanup_free_ char *path = o->tokens ? realpath_of_name(o->tokens) : NULL;
 
         for (size_t i = 0; i < l->n; i++) {
-                fds[i] = monitor_command_fd(l->all[i].fd, err);
+                if (l->all[i].is_unix && !o->tokens)
+                        local[work.n_listeners++] = l->all[i].fd;
+                else
+                        fds[i] = l->all[i].fd;
+        }
+        if (o->tokens && !path)
+                return error_errno(err, errno, "--tokens %s", o->tokens);
+        work.tokens = path;
+        if (!work.tokens && work.n_listeners == 0)
+                return 0;
+        fds[HELPER] = serve_helper_start(&work, err);
+        return fds[HELPER] < 0 ? fds[HELPER] : 0;
+}
+
+static int add_arguments(struct monitor_command *command, const struct cli_options *o, int fds[FDS],
+                         char numbers[FDS][16], struct error *err)
+{
+        for (size_t i = 0; i < FDS; i++) {
+                if (fds[i] < 0)
+                        continue;
+                fds[i] = monitor_command_fd(fds[i], err);
                 if (fds[i] < 0)
                         return fds[i];
                 monitor_command_pass(command, fds[i], numbers[i]);
         }
-        monitor_command_pass(command, tokens, numbers[LISTEN_MAX]);
         monitor_command_add(command, "--");
         monitor_command_add(command, "serve");
-        for (size_t i = 0; i < l->n; i++)
-                monitor_command_add_option(command, "--listen-fd", numbers[i]);
-        monitor_command_add_option(command, "--tokens-fd",
-                                   tokens >= 0 ? numbers[LISTEN_MAX] : NULL);
+        for (size_t i = 0; i < FDS; i++)
+                monitor_command_add_option(command, fd_options[i], fds[i] >= 0 ? numbers[i] : NULL);
         for (size_t i = 0; i < o->n_hosts; i++)
                 monitor_command_add_option(command, "--allow-host", o->hosts[i]);
         for (size_t i = 0; i < o->n_origins; i++)
@@ -88,21 +119,35 @@ static int add_arguments(struct monitor_command *command, const struct cli_optio
         return 0;
 }
 
+static int open_all(const struct cli_options *o, struct listeners *l, int fds[FDS], int *status,
+                    struct error *err)
+{
+        int r = 0;
+
+        for (size_t i = 0; i < FDS; i++)
+                fds[i] = -1;
+        if (o->tokens)
+                r = fds[TOKENS] = serve_tokens_open(o->tokens, err);
+        if (r >= 0 && (o->given & CLI_ATTEST))
+                r = fds[ATTESTATION] = attest_run(o, status, err);
+        if (r >= 0)
+                r = open_listeners(o, l, err);
+        return r < 0 ? r : start_helper(o, l, fds, err);
+}
+
 int cli_serve(const struct cli_options *o, const char *const *words, size_t n)
 {
-        char numbers[LISTEN_MAX + 1][16];
+        char numbers[FDS][16];
+        int fds[FDS], status = 1;
         struct monitor_command command;
         struct listeners listeners = {};
         struct error error = {};
 
-        int tokens = open_tokens(o->tokens, &error);
-        if (o->tokens && tokens < 0)
-                return cli_fail(1, &error);
-        if (open_listeners(o, &listeners, &error) < 0)
-                return cli_fail(1, &error);
+        if (open_all(o, &listeners, fds, &status, &error) < 0)
+                return cli_fail(status, &error);
         if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
                 return cli_fail(1, &error);
-        if (add_arguments(&command, o, &listeners, tokens, numbers, &error) < 0)
+        if (add_arguments(&command, o, fds, numbers, &error) < 0)
                 return cli_fail(1, &error);
         for (size_t i = 0; i < listeners.n; i++)
                 fprintf(stderr, "cloister: serving MCP at %s\n", listeners.all[i].text);

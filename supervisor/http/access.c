@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -19,10 +20,14 @@ void access_init(struct access *access, const char *profile)
 void access_done(struct access *access)
 {
         for (size_t i = 0; i < access->n_tokens; i++) {
-                mcp_principal_done(&access->tokens[i].principal);
-                explicit_bzero(access->tokens[i].token, sizeof(access->tokens[i].token));
+                mcp_principal_done(&access->tokens[i]->principal);
+                explicit_bzero(access->tokens[i]->token, sizeof(access->tokens[i]->token));
+                free(access->tokens[i]);
         }
-        free(access->tokens);
+        for (size_t i = 0; i < access->n_users; i++) {
+                mcp_principal_done(&access->users[i]->principal);
+                free(access->users[i]);
+        }
         mcp_principal_done(&access->everybody);
         *access = (struct access){};
 }
@@ -52,7 +57,6 @@ static int take_setting(struct access_token *t, const char *word, unsigned line,
 
         if (strncmp(word, "profile=", 8) == 0 && session_name_valid(word + 8, strlen(word + 8))) {
                 memcpy(t->profile, word + 8, strlen(word + 8) + 1);
-                t->principal.profile = t->profile;
                 return 0;
         }
         if (strncmp(word, "calls=", 6) == 0)
@@ -81,8 +85,8 @@ static int check_new(const struct access *access, const char *name, const char *
                 return error_set(err, E2BIG, "line %u: at most %d tokens are taken", line,
                                  ACCESS_TOKENS_MAX);
         for (size_t i = 0; i < access->n_tokens; i++) {
-                if (strcmp(access->tokens[i].principal.name, name) == 0 ||
-                    strcmp(access->tokens[i].token, token) == 0)
+                if (strcmp(access->tokens[i]->principal.name, name) == 0 ||
+                    strcmp(access->tokens[i]->token, token) == 0)
                         return error_set(err, EINVAL,
                                          "line %u: the name or the token is there twice", line);
         }
@@ -99,33 +103,127 @@ static int take_line(struct access *access, char *text, unsigned line, struct er
         int r = check_new(access, name, token, line, err);
         if (r < 0)
                 return r;
-        struct access_token *t = &access->tokens[access->n_tokens++];
-        *t = (struct access_token){};
-        t->principal.profile = access->everybody.profile;
+        struct access_token *t = calloc(1, sizeof(*t));
+        if (!t)
+                return error_errno(err, ENOMEM, "tokens");
+        access->tokens[access->n_tokens++] = t;
         t->principal.calls_max = ACCESS_CALLS;
         memcpy(t->principal.name, name, strlen(name) + 1);
         memcpy(t->token, token, strlen(token) + 1);
         for (char *word; r >= 0 && (word = strtok_r(NULL, " \t\r", &rest)) && *word != '#';)
                 r = take_setting(t, word, line, err);
+        t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
+        return r;
+}
+
+static int read_lines(struct access *access, const char *text, size_t n, struct error *err)
+{
+        _cleanup_free_ char *copy = strndup(text, n);
+        char *rest = copy;
+        unsigned line = 0;
+        int r = 0;
+
+        if (!copy)
+                return error_errno(err, ENOMEM, "tokens");
+        for (char *at; r >= 0 && (at = strsep(&rest, "\n"));)
+                r = take_line(access, at, ++line, err);
+        explicit_bzero(copy, strlen(copy));
         return r;
 }
 
 int access_read_tokens(struct access *access, const char *text, size_t n, struct error *err)
 {
-        _cleanup_free_ char *copy = strndup(text, n);
-        char *rest = copy;
-        unsigned line = 0;
+        int r = read_lines(access, text, n, err);
 
-        /* All of them at once: principals may not move. */
-        access->tokens = calloc(ACCESS_TOKENS_MAX, sizeof(*access->tokens));
-        if (!copy || !access->tokens)
-                return error_errno(err, ENOMEM, "tokens");
-        for (char *at; (at = strsep(&rest, "\n"));) {
-                int r = take_line(access, at, ++line, err);
-                if (r < 0)
-                        return r;
+        access->needs_token = true;
+        return r < 0 || access->n_tokens > 0 ? r
+                                             : error_set(err, EINVAL, "there is no token in it");
+}
+
+static struct access_token *find_name(const struct access *access, const char *name)
+{
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                if (strcmp(access->tokens[i]->principal.name, name) == 0)
+                        return access->tokens[i];
         }
-        return access->n_tokens > 0 ? 0 : error_set(err, EINVAL, "there is no token in it");
+        return NULL;
+}
+
+/* Takes what the line says now. Returns whether the token is another one. */
+static bool take_changes(const struct access *access, struct access_token *t,
+                         const struct access_token *now)
+{
+        bool other = t->removed || strcmp(t->token, now->token) != 0;
+
+        memcpy(t->token, now->token, sizeof(t->token));
+        memcpy(t->profile, now->profile, sizeof(t->profile));
+        t->removed = false;
+        t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
+        t->principal.calls_max = now->principal.calls_max;
+        t->principal.sessions_max = now->principal.sessions_max;
+        return other;
+}
+
+/* Moves the tokens of new names to the others. */
+static void take_new(struct access *access, struct access *now)
+{
+        size_t kept = 0;
+
+        for (size_t i = 0; i < now->n_tokens; i++) {
+                struct access_token *t = now->tokens[i];
+                if (find_name(access, t->principal.name)) {
+                        now->tokens[kept++] = t;
+                        continue;
+                }
+                t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
+                access->tokens[access->n_tokens++] = t;
+        }
+        now->n_tokens = kept;
+}
+
+int access_replace_tokens(struct access *access, const char *text, size_t n,
+                          void (*changed)(void *data, struct mcp_principal *principal,
+                                          bool removed),
+                          void *data, struct error *err)
+{
+        struct access now;
+
+        access_init(&now, access->everybody.profile);
+        int r = read_lines(&now, text, n, err);
+        if (r >= 0 && access->n_tokens + now.n_tokens > ACCESS_NAMES_EVER)
+                r = error_set(err, E2BIG, "too many names were there since the start: restart");
+        for (size_t i = 0; i < access->n_tokens && r >= 0; i++) {
+                struct access_token *t = access->tokens[i];
+                const struct access_token *line = find_name(&now, t->principal.name);
+                bool was_there = !t->removed;
+                if (line ? !take_changes(access, t, line) : !was_there)
+                        continue;
+                t->removed = !line;
+                if (was_there)
+                        changed(data, &t->principal, t->removed);
+        }
+        if (r >= 0)
+                take_new(access, &now);
+        access_done(&now);
+        return r;
+}
+
+struct mcp_principal *access_user(struct access *access, uint32_t uid)
+{
+        for (size_t i = 0; i < access->n_users; i++) {
+                if (access->users[i]->uid == uid)
+                        return &access->users[i]->principal;
+        }
+        struct access_user *user = access->n_users < ACCESS_USERS_MAX ? calloc(1, sizeof(*user))
+                                                                      : NULL;
+        if (!user)
+                return NULL;
+        user->uid = uid;
+        user->principal.profile = access->everybody.profile;
+        user->principal.calls_max = ACCESS_CALLS;
+        snprintf(user->principal.name, sizeof(user->principal.name), "uid-%u", uid);
+        access->users[access->n_users++] = user;
+        return &user->principal;
 }
 
 /* The length of the name in "name:port"; 0: it is malformed. */
@@ -179,13 +277,14 @@ static bool same_token(const char a[ACCESS_TOKEN_MAX + 1], const char b[ACCESS_T
         return differ == 0;
 }
 
-struct mcp_principal *access_principal(struct access *access, const char *authorization)
+struct mcp_principal *access_principal(struct access *access, const char *authorization,
+                                       struct mcp_principal *user)
 {
         char given[ACCESS_TOKEN_MAX + 1] = "";
         struct mcp_principal *found = NULL;
 
-        if (access->n_tokens == 0)
-                return &access->everybody;
+        if (!access->needs_token)
+                return user ? user : &access->everybody;
         if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
                 return NULL;
         authorization += 7 + strspn(authorization + 7, " ");
@@ -193,8 +292,9 @@ struct mcp_principal *access_principal(struct access *access, const char *author
                 return NULL;
         memcpy(given, authorization, strlen(authorization) + 1);
         for (size_t i = 0; i < access->n_tokens; i++) {
-                if (same_token(given, access->tokens[i].token))
-                        found = &access->tokens[i].principal;
+                const struct access_token *t = access->tokens[i];
+                if (same_token(given, t->token) && !t->removed)
+                        found = &access->tokens[i]->principal;
         }
         explicit_bzero(given, sizeof(given));
         return found;

@@ -3,14 +3,16 @@
  *
  * A web page must not reach the server: its requests have an Origin, which has to be allowed, and
  * after DNS rebinding the Host is the page's, which has to be ours. A bearer token names the
- * principal. Without tokens everybody who can open the socket is the same principal.
+ * principal. Without tokens a user of a unix socket is a principal, and everybody else is one.
  *
- * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N]; # begins a comment.
+ * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N]; # begins a comment. They can
+ * be replaced; a principal lives as long as the server, because calls that are ending refer to it.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "supervisor/mcp/principal.h"
@@ -22,20 +24,31 @@ enum {
         ACCESS_NAMES_MAX = 16, /* of allowed hosts, and of allowed origins */
         ACCESS_CALLS = 64,     /* calls of a principal at once, unless the line says else */
         ACCESS_FILE_MAX = 64 * 1024,
+        ACCESS_NAMES_EVER = 1024, /* of tokens that were replaced, and of those in use */
+        ACCESS_USERS_MAX = 64,
 };
 
 struct access_token {
         struct mcp_principal principal;
         char token[ACCESS_TOKEN_MAX + 1];
-        char profile[SESSION_NAME_MAX + 1];
+        char profile[SESSION_NAME_MAX + 1]; /* "": the default */
+        bool removed;
+};
+
+struct access_user {
+        struct mcp_principal principal;
+        uint32_t uid;
 };
 
 struct access {
         const char *hosts[ACCESS_NAMES_MAX];   /* borrowed: besides those of the loopback */
         const char *origins[ACCESS_NAMES_MAX]; /* borrowed; the same */
         size_t n_hosts, n_origins;
-        struct access_token *tokens; /* owned */
+        bool needs_token;
+        struct access_token *tokens[ACCESS_NAMES_EVER]; /* owned */
         size_t n_tokens;
+        struct access_user *users[ACCESS_USERS_MAX]; /* owned */
+        size_t n_users;
         struct mcp_principal everybody; /* without tokens */
 };
 
@@ -46,11 +59,22 @@ void access_done(struct access *access);
 /* Adds the tokens of a file's text. The error names the line, never the token. */
 int access_read_tokens(struct access *access, const char *text, size_t n, struct error *err);
 
+/* Replaces the tokens by those of a text, which may have none: then nobody may ask. Calls changed() for
+ * each principal whose token is gone (removed) or is another one. On failure nothing changes. */
+int access_replace_tokens(struct access *access, const char *text, size_t n,
+                          void (*changed)(void *data, struct mcp_principal *principal,
+                                          bool removed),
+                          void *data, struct error *err);
+
+/* The user of a unix socket: "uid-N". NULL: there are too many. */
+struct mcp_principal *access_user(struct access *access, uint32_t uid);
+
 /* The value of Host: a name or an address, with or without a port. */
 bool access_host_allowed(const struct access *access, const char *host);
 /* The value of Origin. */
 bool access_origin_allowed(const struct access *access, const char *origin);
 
-/* authorization: the header's value, or NULL. Returns NULL if it is refused. Takes the same time for
- * every wrong token. */
-struct mcp_principal *access_principal(struct access *access, const char *authorization);
+/* authorization: the header's value, or NULL. user: of the connection, or NULL. Returns NULL if it is
+ * refused. Takes the same time for every wrong token. */
+struct mcp_principal *access_principal(struct access *access, const char *authorization,
+                                       struct mcp_principal *user);

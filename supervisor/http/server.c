@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/log.h"
+#include "rpc/serve-messages.h"
 #include "supervisor/http/http-internal.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
@@ -18,6 +20,9 @@ static void pause_listeners(struct http_server *server)
         server->paused = true;
         for (size_t i = 0; i < server->n_listeners; i++)
                 event_del(server->listeners[i]);
+        /* A token that is gone does not wait for a place. */
+        if (server->helper && !server->access.needs_token)
+                event_del(server->helper);
 }
 
 void http_server_resume(struct http_server *server)
@@ -27,6 +32,8 @@ void http_server_resume(struct http_server *server)
         server->paused = false;
         for (size_t i = 0; i < server->n_listeners; i++)
                 event_add(server->listeners[i], NULL);
+        if (server->helper)
+                event_add(server->helper, NULL);
 }
 
 /* An idle connection gives its place to a new one. Returns whether there is a place. */
@@ -58,7 +65,113 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
                 }
                 if (fd < 0)
                         return;
-                http_connection_new(server, fd);
+                http_connection_new(server, fd, NULL);
+        }
+}
+
+/* ---- the helper ---- */
+
+static void take_client(struct http_server *server, int fd, uint32_t uid)
+{
+        struct mcp_principal *user = access_user(&server->access, uid);
+
+        if (user) {
+                http_connection_new(server, fd, user);
+                return;
+        }
+        log_warning("uid %u was refused: %d other users were here", uid, ACCESS_USERS_MAX);
+        close(fd);
+}
+
+static void end_connections_of(struct http_server *server, const struct mcp_principal *principal)
+{
+        struct http_connection *c = TAILQ_FIRST(&server->busy), *next;
+
+        for (; c; c = next) {
+                next = TAILQ_NEXT(c, link);
+                if (c->principal != principal)
+                        continue;
+                c->keep_alive = false;
+                if (c->state != CONNECTION_FLUSHING && c->state != CONNECTION_CLOSING)
+                        http_connection_free(c);
+        }
+}
+
+/* What a client does with a token ends with the token. */
+static void on_token_changed(void *data, struct mcp_principal *principal, bool removed)
+{
+        struct http_server *server = data;
+        struct http_session *session = TAILQ_FIRST(&server->sessions), *next;
+
+        for (; session && removed; session = next) {
+                next = TAILQ_NEXT(session, link);
+                if (session->principal == principal)
+                        http_session_free(session);
+        }
+        end_connections_of(server, principal);
+        if (removed)
+                mcp_server_forget(server->mcp, principal);
+        log_info("%s: the token %s", principal->name, removed ? "is gone" : "is another one");
+}
+
+static void take_tokens(struct http_server *server, int fd)
+{
+        _cleanup_free_ char *text = NULL;
+        struct error err = {};
+        size_t n = 0;
+
+        int r = fd_read_whole(fd, ACCESS_FILE_MAX, &text, &n, &err);
+        if (r >= 0)
+                r = access_replace_tokens(&server->access, text, n, on_token_changed, server, &err);
+        if (r < 0)
+                log_error("the file of tokens: %s; the previous ones stay in use", err.text);
+        if (text)
+                explicit_bzero(text, n);
+        close(fd);
+}
+
+static int take_message(struct http_server *server, struct serve_message *message, int *fds,
+                        size_t n)
+{
+        if (n != (message->kind != SERVE_PROBLEM)) {
+                fd_close_many(fds, n);
+                return -EPROTO;
+        }
+        error_sanitize(&message->error);
+        if (message->kind == SERVE_CLIENT)
+                take_client(server, fds[0], message->uid);
+        else if (message->kind == SERVE_TOKENS)
+                take_tokens(server, fds[0]);
+        else if (message->kind == SERVE_PROBLEM)
+                log_error("%s; the previous tokens stay in use", message->error.text);
+        return 0;
+}
+
+/* It ends with the monitor only. */
+static void on_helper(evutil_socket_t socket, short what, void *data)
+{
+        struct http_server *server = data;
+        struct serve_message message;
+
+        for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+                int fds[1];
+                size_t n = ARRAY_SIZE(fds);
+                if (!server->access.needs_token && !make_place(server)) {
+                        pause_listeners(server);
+                        return;
+                }
+                ssize_t r = fd_receive((int)socket, &message, sizeof(message), fds, &n, NULL,
+                                       MSG_DONTWAIT);
+                if (r == -EAGAIN || r == -EINTR)
+                        return;
+                if (r == sizeof(message) && take_message(server, &message, fds, n) == 0)
+                        continue;
+                if (r > 0 && r != sizeof(message))
+                        fd_close_many(fds, n);
+                log_error("the helper of 'cloister serve' has ended");
+                event_del(server->helper);
+                server->failed(server->data);
+                return;
         }
 }
 
@@ -82,6 +195,13 @@ static int listen_on(struct http_server *server, const struct http_options *opti
                 server->fds[server->n_listeners] = options->fds[i];
                 server->listeners[server->n_listeners++] = event;
         }
+        if (options->helper >= 0) {
+                server->helper_fd = options->helper;
+                server->helper = event_new(server->base, options->helper, EV_READ | EV_PERSIST,
+                                           on_helper, server);
+                if (!server->helper || event_add(server->helper, NULL) < 0)
+                        return -ENOMEM;
+        }
         server->sweep = event_new(server->base, -1, EV_PERSIST, on_sweep, server);
         return server->sweep && event_add(server->sweep, &every) == 0 ? 0 : -ENOMEM;
 }
@@ -93,7 +213,8 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
 
         if (!server)
                 return error_errno(err, ENOMEM, "HTTP server");
-        *server = (struct http_server){.base = base, .mcp = mcp};
+        *server = (struct http_server){
+                .base = base, .mcp = mcp, .failed = options->failed, .data = options->data};
         TAILQ_INIT(&server->idle);
         TAILQ_INIT(&server->busy);
         TAILQ_INIT(&server->sessions);
@@ -130,6 +251,11 @@ struct http_server *http_server_free(struct http_server *server)
                 close(server->fds[i]);
         }
         server->n_listeners = 0;
+        if (server->helper) {
+                event_free(server->helper);
+                close(server->helper_fd);
+                server->helper = NULL;
+        }
         if (server->sweep)
                 event_free(server->sweep);
         free_all(&server->idle);

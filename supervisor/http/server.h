@@ -39,6 +39,9 @@ struct http_options {
         const char *profile; /* borrowed; or NULL */
         const char *tokens;  /* text of a file, or NULL */
         size_t tokens_length;
+        int helper;                 /* rpc/serve-messages.h; owned; -1: none */
+        void (*failed)(void *data); /* the helper has ended */
+        void *data;
 };
 
 /* mcp: borrowed; freed after this server. */

@@ -116,7 +116,6 @@ class Mutations(harness.Case):
 
     def test_rows_that_are_missing(self):
         self.assertIn("incomplete", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\nend\\t2\\n'; exec sleep 5"))
-        shutil.rmtree(self.path("programs"))
         self.assertIn("ended before the probe", self.attack_with("printf 'row\\t1\\ta\\tb\\tc\\td\\theld\\n'"))
 
     def test_where_no_sandbox_can_be_created(self):
@@ -155,15 +154,16 @@ class Attest(harness.Case):
             self.assertEqual(server.ask("resources/list")["resources"], [])
             self.assertRaises(rawmcp.RpcError, server.ask, "resources/read", {"uri": self.URI})
 
-    def refused(self, doctor, status=1):
+    def refused(self, doctor, status=1, command=("mcp",)):
         """What `cloister mcp --attest` says, with this doctor beside it."""
         folder = self.path("programs")
+        shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         harness.copy_programs(folder, "cloister")
         with open(f"{folder}/cloister-doctor", "w", encoding="utf-8") as f:
             f.write(f"#!/bin/sh\n{doctor}\n")
         os.chmod(f"{folder}/cloister-doctor", 0o755)
-        done = subprocess.run([f"{folder}/cloister", "mcp", "--attest", "--config", self.config()], env=harness.environment(), capture_output=True,
+        done = subprocess.run([f"{folder}/cloister", *command, "--attest", "--config", self.config()], env=harness.environment(), capture_output=True,
                               stdin=subprocess.DEVNULL, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout), (status, b""))
         return done.stderr.decode()
@@ -171,7 +171,10 @@ class Attest(harness.Case):
     def test_something_open_is_not_served(self):
         row = '{"group": "files", "item": "/etc/shadow", "verdict": "open"}'
         said = self.refused(f"echo '{{\"open\": 1, \"rows\": [{row}]}}'; exit 1")
-        self.assertEqual(said, "cloister: mcp --attest: not serving, because 1 attacks succeed (files: /etc/shadow); see 'cloister doctor --attack'\n")
+        self.assertEqual(said, "cloister: --attest: not serving, because 1 attacks succeed (files: /etc/shadow); see 'cloister doctor --attack'\n")
+        listen = self.path("socket")
+        self.assertEqual(self.refused(f"echo '{{\"open\": 1, \"rows\": [{row}]}}'; exit 1", command=("serve", "--listen", f"unix:{listen}")), said)
+        self.assertFalse(os.path.exists(listen))
 
     def test_a_doctor_that_fails_is_not_served(self):
         self.assertIn("no sandbox could be attacked", self.refused("exit 1"))

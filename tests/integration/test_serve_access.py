@@ -1,0 +1,351 @@
+"""Who may use `cloister serve`: hosts and origins that are allowed, sockets of systemd, users of a unix socket, tokens that change,
+--attest."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import harness
+from test_serve import Connection, Serve
+
+URI = "cloister://attestation"
+
+
+def value(answer):
+    return answer.json()["result"]["structuredContent"]
+
+
+def sessions(case):
+    listed = json.loads(case.run_cloister("sessions", "--json").stdout)
+    return [s["name"] for server in listed for s in server["sessions"]]
+
+
+class Names(Serve):
+    ARGUMENTS = ("--listen", "127.0.0.1:0", "--allow-host", "mcp.example.org", "--allow-host", "[2001:db8::1]",
+                 "--allow-origin", "https://app.example.org")
+
+    def test_hosts(self):
+        for host in ("mcp.example.org", "mcp.example.org:443", "MCP.Example.ORG", "[2001:db8::1]:8808", "localhost"):
+            self.assertEqual(self.status(host=host), 200, host)
+        for host in ("example.org", "mcp.example.org.evil.example", "x.mcp.example.org", "2001:db8::1"):
+            self.assertEqual(self.status(host=host), 403, host)
+
+    def test_origins(self):
+        for origin in ("https://app.example.org", "http://localhost:1"):
+            self.assertEqual(self.status(headers={"Origin": origin}), 200, origin)
+        for origin in ("http://app.example.org", "https://app.example.org:444", "https://mcp.example.org", "https://app.example.org.evil.example"):
+            self.assertEqual(self.status(headers={"Origin": origin}), 403, origin)
+        # An allowed origin opens no other host.
+        self.assertEqual(self.status(headers={"Origin": "https://app.example.org"}, host="app.example.org"), 403)
+
+    def test_control(self):
+        """Without the options neither is served."""
+        self.start("--listen", "127.0.0.1:0")
+        self.assertEqual(self.status(host="mcp.example.org"), 403)
+        self.assertEqual(self.status(headers={"Origin": "https://app.example.org"}), 403)
+        self.assertEqual(self.status(), 200)
+
+
+class Inherited(Serve):
+    """Sockets that systemd passes."""
+
+    def setUp(self):
+        harness.Case.setUp(self)
+
+    def inherit(self, *sockets, check=True):
+        """Starts a server with these as descriptors 3 and up."""
+        def prepare():
+            high = [fcntl.fcntl(s.fileno(), fcntl.F_DUPFD, 50) for s in sockets]
+            for i, fd in enumerate(high):
+                os.dup2(fd, 3 + i, inheritable=True)
+        process = subprocess.Popen(["/bin/sh", "-c", 'export LISTEN_PID=$$; exec "$@"', "sh", harness.CLOISTER, "serve", "--config", self.config()],
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=harness.environment(LISTEN_FDS=str(len(sockets))),
+                                   cwd=self.dir, close_fds=False, preexec_fn=prepare)
+        if not check:
+            return process
+        self.addCleanup(self.stop, process)
+        for _ in sockets:
+            self.assertIn(b"serving MCP at", process.stderr.readline())
+        return process
+
+    def test_tcp_and_unix(self):
+        path = self.path("inherited.sock")
+        with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
+            local.bind(path)
+            os.chmod(path, 0o666)
+            local.listen()
+            self.inherit(tcp, local)
+            for address in (tcp.getsockname(), path):
+                self.assertEqual(self.value(self.connect(address).call("6 * 7")), 42)
+
+    def test_what_is_refused(self):
+        with socket.create_server(("0.0.0.0", 0)) as others, socket.socket() as closed:
+            for one, part in ((others, b"--tokens FILE is needed"), (closed, b"is not a listening socket")):
+                process = self.inherit(one, check=False)
+                self.assertIn(part, process.communicate(timeout=harness.PATIENCE)[1])
+                self.assertEqual(process.returncode, 1)
+
+    @unittest.skipUnless(shutil.which("systemd-socket-activate"), "systemd-socket-activate is not installed")
+    def test_systemd(self):
+        path = self.path("systemd.sock")
+        process = subprocess.Popen(["systemd-socket-activate", "-l", path, harness.CLOISTER, "serve", "--config", self.config()],
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=harness.environment(), cwd=self.dir)
+        process.stderr = open(os.devnull, "rb")
+        self.addCleanup(self.stop, process)
+        self.assertTrue(harness.wait_until(lambda: os.path.exists(path)))
+        self.assertEqual(self.value(self.connect(path).call("6 * 7")), 42)
+
+
+class Users(Serve):
+    """The users of a unix socket."""
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.place = tempfile.mkdtemp(dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.place)
+        os.chmod(self.place, 0o755)
+        self.socket = f"{self.place}/mcp.sock"
+        self.server = self.start("--listen", f"unix:{self.socket}")
+
+    def connect_as(self, uid, address=None):
+        """A connection that another user has made."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            pid = os.fork()
+            if pid == 0:
+                with contextlib.suppress(OSError):
+                    os.setgroups([])
+                    os.setresgid(uid, uid, uid)
+                    os.setresuid(uid, uid, uid)
+                    mine = socket.socket(socket.AF_UNIX if isinstance(address or "", str) else socket.AF_INET)
+                    mine.connect(address or self.socket)
+                    socket.send_fds(theirs, [b"x"], [mine.fileno()])
+                os._exit(0)
+            theirs.close()
+            _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+            os.waitpid(pid, 0)
+        if not fds:
+            return None
+        connection = Connection.__new__(Connection)
+        connection.socket = socket.socket(fileno=fds[0])
+        connection.socket.settimeout(harness.PATIENCE)
+        connection.file = connection.socket.makefile("rb")
+        self.addCleanup(connection.close)
+        return connection
+
+    def test_own_user(self):
+        c = self.connect(self.socket)
+        self.assertEqual(self.value(c.call("x = 5\nx", session="work")), 5)
+        self.assertEqual(self.value(self.connect(self.socket).call("x + 1", session="work")), 6)
+        self.assertIn(f"uid-{os.getuid()}:work", sessions(self))
+
+    @unittest.skipUnless(harness.ROOT, "needs other uids")
+    def test_two_users(self):
+        self.assertIsNone(self.connect_as(4301))  # mode 0600
+        os.chmod(self.socket, 0o666)
+        first, second = self.connect_as(4301), self.connect_as(4302)
+        whole = value(first.call("secret = 1\nprint('z' * 50000)", session="work").response())
+        self.assertEqual(whole["status"], "ok")
+        self.assertEqual(value(second.call("secret", session="work").response())["status"], "error")
+        self.assertEqual(value(self.connect(self.socket).call("secret", session="work").response())["status"], "error")
+        # The user, and not the connection, has the session.
+        self.assertEqual(self.value(self.connect_as(4301).call("secret", session="work")), 1)
+        uri = whole["truncated"]["resource"]
+        self.assertIn("result", self.connect_as(4301).modern("resources/read", {"uri": uri}).response().json())
+        self.assertIn("error", second.modern("resources/read", {"uri": uri}).response().json())
+        # Nor a session of the legacy protocol.
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        session = self.initialize(first)
+        self.assertEqual(second.post(ping, Mcp_Session_Id=session).response().status, 404)
+        self.assertEqual(self.connect_as(4301).post(ping, Mcp_Session_Id=session).response().status, 200)
+
+    @unittest.skipUnless(harness.ROOT, "needs other uids")
+    def test_control_tcp(self):
+        """On TCP nobody tells the users of a machine apart: they are one principal."""
+        self.start("--listen", "127.0.0.1:0")
+        address = self.address
+        self.assertEqual(self.value(self.connect_as(4301, address).call("x = 7\nx", session="work")), 7)
+        self.assertEqual(self.value(self.connect_as(4302, address).call("x", session="work")), 7)
+
+    @unittest.skipUnless(harness.ROOT, "needs other uids")
+    def test_unknown_users(self):
+        """All uids that a user namespace does not have are one number there: such a client is refused."""
+        os.chmod(self.socket, 0o666)
+        c = self.connect_as(65534)
+        with contextlib.suppress(ConnectionError):
+            c.call("1")
+            self.assertEqual(c.file.read(), b"")
+        self.assertEqual(self.value(self.connect_as(65533).call("1")), 1)
+
+    @unittest.skipUnless(harness.ROOT, "needs other uids")
+    def test_many_users(self):
+        os.chmod(self.socket, 0o666)
+        own = self.connect(self.socket)
+        self.assertEqual(own.request("GET", "/healthz").response().status, 200)
+        for uid in range(5000, 5063):
+            self.assertEqual(self.connect_as(uid).request("GET", "/healthz").response().status, 200)
+        c = self.connect_as(5063)
+        with contextlib.suppress(ConnectionError):
+            c.request("GET", "/healthz")
+            self.assertEqual(c.file.read(), b"")
+        self.assertEqual(self.connect_as(5000).request("GET", "/healthz").response().status, 200)
+
+    def test_with_tokens_the_token_counts(self):
+        tokens = self.write("tokens", "alice alice-alice-alice-1\n")
+        os.chmod(tokens, 0o600)
+        path = f"{self.place}/tokens.sock"
+        self.start("--listen", f"unix:{path}", "--tokens", tokens)
+        self.assertEqual(self.connect(path).modern("tools/list").response().status, 401)
+        self.assertEqual(self.connect(path).modern("tools/list", Authorization="Bearer alice-alice-alice-1").response().status, 200)
+
+    def test_the_helper_ends(self):
+        """With its server, and the server with it."""
+        helper = next(pid for pid, name in harness.descendants(self.server.pid).items() if name == "cloister")
+        os.kill(helper, signal.SIGKILL)
+        self.assertEqual(self.server.wait(harness.PATIENCE), 1)
+        server = self.start("--listen", f"unix:{self.socket}")
+        helper = next(pid for pid, name in harness.descendants(server.pid).items() if name == "cloister")
+        status = open(f"/proc/{helper}/status", encoding="ascii").read()
+        self.assertRegex(status, r"CapEff:\t0{16}\n")
+        self.assertRegex(status, r"NoNewPrivs:\t1\n")
+        server.kill()
+        server.wait()
+        self.assertTrue(harness.wait_until(lambda: not harness.alive(helper)))
+
+    def stop(self, process):
+        if process.poll() is None:
+            super().stop(process)
+        else:
+            process.stderr.close()
+
+
+class Tokens(Serve):
+    """The file of tokens, changed while the server runs."""
+    ALICE, BOB, LATER = "alice-alice-alice-1", "bob-bob-bob-bob-bob-2", "later-later-later-3"
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.path("tokens")
+        self.put(f"alice {self.ALICE}\nbob {self.BOB}\n")
+        self.log = self.path("log")
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--log-file", self.log, "--log-level", "info")
+
+    def put(self, text, mode=0o600):
+        """As editors do: another file in its place."""
+        new = self.write("new", text)
+        os.chmod(new, mode)
+        os.rename(new, self.tokens)
+
+    def logged(self, part):
+        def there():
+            with contextlib.suppress(FileNotFoundError), open(self.log, encoding="utf-8") as f:
+                return part in f.read()
+            return False
+        self.assertTrue(harness.wait_until(there), part)
+
+    def call(self, token, code, **arguments):
+        return self.connect().modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}}, Authorization=f"Bearer {token}")
+
+    def status_of(self, token):
+        return self.connect().modern("tools/list", Authorization=f"Bearer {token}").response().status
+
+    def listen(self, token):
+        """A stream of notifications."""
+        answer = self.connect().modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, Authorization=f"Bearer {token}").response()
+        events = answer.events()
+        self.assertEqual(next(events)[1]["method"], "notifications/subscriptions/acknowledged")
+        return events, answer
+
+    def is_open(self, answer):
+        answer.stream.raw._sock.setblocking(False)
+        try:
+            return answer.stream.raw._sock.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            return False
+
+    def test_a_token_that_is_gone(self):
+        self.assertEqual(self.value(self.call(self.BOB, "x = 1\nx", session="work")), 1)
+        self.assertEqual(self.value(self.call(self.ALICE, "x = 2\nx", session="work")), 2)
+        _, alice = self.listen(self.ALICE)
+        _, bob = self.listen(self.BOB)
+        legacy = self.connect()
+        session = self.initialize(legacy, Authorization=f"Bearer {self.BOB}")
+        stream = self.connect().request("GET", "/mcp", {"Accept": "text/event-stream", "Mcp-Session-Id": session,
+                                                         "Authorization": f"Bearer {self.BOB}"}).response()
+        next(stream.events())
+        running = self.call(self.BOB, "import time\ntime.sleep(60)", session="long")
+        half = self.connect()
+        half.send(f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer {self.BOB}\r\n"
+                  "Content-Length: 1000\r\n\r\n{")
+        self.put(f"alice {self.ALICE}\nlater {self.LATER}\n")
+        self.logged("bob: the token is gone")
+        self.assertEqual(self.status_of(self.BOB), 401)
+        self.assertEqual(self.status_of(self.LATER), 200)
+        # What bob had open has ended; alice's goes on.
+        for c in (bob.stream, running.file, half.file):
+            with contextlib.suppress(ConnectionError):
+                self.assertEqual(c.read(), b"")
+        self.assertEqual(list(stream.events()), [])
+        self.assertTrue(self.is_open(alice))
+        self.assertEqual(self.value(self.call(self.ALICE, "x", session="work")), 2)
+        self.assertTrue(harness.wait_until(lambda: [n for n in sessions(self) if n.startswith("bob:")] == []), sessions(self))
+        self.assertIn("alice:work", sessions(self))
+        # Another bob has nothing of the first one.
+        self.put(f"alice {self.ALICE}\nbob {self.LATER}\n")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.BOB) == 401 and self.status_of(self.LATER) == 200))
+        self.assertEqual(value(self.call(self.LATER, "x", session="work").response())["status"], "error")
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        self.assertEqual(self.connect().post(ping, Mcp_Session_Id=session, Authorization=f"Bearer {self.LATER}").response().status, 404)
+
+    def test_another_token_for_a_name(self):
+        self.assertEqual(self.value(self.call(self.BOB, "x = 1\nx", session="work")), 1)
+        _, bob = self.listen(self.BOB)
+        self.put(f"alice {self.ALICE}\nbob {self.LATER} calls=1\n")
+        self.logged("bob: the token is another one")
+        with contextlib.suppress(ConnectionError):
+            self.assertEqual(bob.stream.read(), b"")
+        self.assertEqual(self.status_of(self.BOB), 401)
+        self.assertEqual(self.value(self.call(self.LATER, "x", session="work")), 1)
+
+    def test_files_that_are_refused(self):
+        for text, mode, part in ((f"alice {self.ALICE}\nbob\n", 0o600, "line 2: a token has"), (f"later {self.LATER}\n", 0o644, "others can read it")):
+            self.put(text, mode)
+            self.logged(part)
+            self.assertEqual((self.status_of(self.ALICE), self.status_of(self.BOB), self.status_of(self.LATER)), (200, 200, 401))
+        os.unlink(self.tokens)
+        self.logged("No such file")
+        self.assertEqual(self.status_of(self.BOB), 200)
+        with open(self.log, encoding="utf-8") as f:
+            text = f.read()
+        self.assertNotIn(self.ALICE, text)
+        # Written again, in place.
+        self.put("# nobody\n")
+        self.logged("alice: the token is gone")
+        self.assertEqual((self.status_of(self.ALICE), self.status_of(self.BOB)), (401, 401))
+        with open(self.tokens, "a", encoding="ascii") as f:
+            f.write(f"alice {self.ALICE}\n")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.ALICE) == 200))
+
+
+class Attest(Serve):
+    ARGUMENTS = ("--listen", "127.0.0.1:0", "--attest")
+
+    def test_the_report_is_a_resource(self):
+        c = self.connect()
+        (content,) = c.modern("resources/read", {"uri": URI}).response().json()["result"]["contents"]
+        self.assertEqual(json.loads(content["text"])["open"], 0)
+        self.start("--listen", "127.0.0.1:0")
+        self.assertEqual(self.connect().modern("resources/read", {"uri": URI}).response().json()["error"]["code"], -32602)
+
+
+if __name__ == "__main__":
+    harness.main()
