@@ -118,19 +118,34 @@ def settle():
     gc.freeze()
 
 
+def limit_threads():
+    """Call before code of the image can import a library. Returns the variables that it set."""
+    alone = [name for name in SINGLE_THREADED.split() if name not in os.environ]
+    os.environ.update(dict.fromkeys(alone, "1"))
+    return alone
+
+
+def unlimit_threads(alone):
+    """Sessions do not have the variables. What a .pth file has set to another value stays."""
+    for name in alone:
+        if os.environ.get(name) == "1":
+            del os.environ[name]
+
+
+def check_threads(who):
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise PreloadError("%s: it starts threads, which no session would have: start them in the code of a session"
+                           " (a numeric library starts none with OMP_NUM_THREADS=1)" % who)
+
+
 def preload_wanted(names):
     """Imports the modules that the profile names. If one fails, the template fails: its sessions rely on them."""
-    alone = [name for name in SINGLE_THREADED.split() if name not in os.environ] if names else []
-    os.environ.update(dict.fromkeys(alone, "1"))
     for name in names:
         try:
             __import__(name)
         except BaseException as e:
             raise PreloadError("%s: %s: %s" % (name, type(e).__name__, e)) from None
-        if len(os.listdir("/proc/self/task")) > 1:
-            raise PreloadError("%s: it starts threads, which no session would have" % name)
-    for name in alone:
-        del os.environ[name]
+        check_threads(name)
     os.chdir("/")
 
 
@@ -164,10 +179,13 @@ def reseed():
 
 def main():
     shared = Shared()
+    alone = limit_threads()
     enable_site(shared)
+    check_threads("a .pth file or sitecustomize of the image")
     from cloister import session
 
     preload_wanted(_cloister.preload().split())
+    unlimit_threads(alone)
     worker = session.Session(_cloister)
     os.register_at_fork(after_in_child=_cloister.forked)
     sys.modules.pop("_cloister", None)

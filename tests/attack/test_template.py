@@ -166,6 +166,12 @@ def thread():
     threading.Thread(target=signal.pause, daemon=True).start()
 
 
+def numeric():
+    """As OpenBLAS does when numpy is imported."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        thread()
+
+
 def close():
     os.closerange(0, 65536)
 
@@ -456,7 +462,14 @@ class Leftovers(Template):
 
     def test_threads_are_refused(self):
         server = self.serve("thread")
-        self.assertRegex(self.refused(server, "thread"), "thread")
+        self.assertRegex(self.refused(server, "thread"), r"a \.pth file or sitecustomize.*starts threads.*OMP_NUM_THREADS=1")
+        self.others_go_on(server)
+
+    def test_a_numeric_library_in_a_pth_file_starts_none(self):
+        """Its variable is set before any code of the image runs, and no session has it."""
+        server = self.serve("numeric")
+        code = "import os\n[name for name in os.environ if name.endswith('_NUM_THREADS')]"
+        self.assertEqual(self.ok(server, code, profile="numeric", session="a"), [])
         self.others_go_on(server)
 
 
@@ -482,11 +495,17 @@ class Hostile(Template):
         self.others_go_on(server)
 
     def test_one_that_is_never_ready(self):
-        server = self.serve("silent", "stop")
-        calls = [server.start_call("1", profile=way, session=way) for way in ("silent", "stop")]
+        """Requests wait for it, and those of other profiles do not, nor does a template that is started meanwhile."""
+        server = self.serve("silent", "stop", "harmless")
+        calls = [server.start_call("1", profile=way, session=f"{way}-{n}") for way in ("silent", "stop") for n in range(12)]
         for _ in range(3):
             self.others_go_on(server)
+        start = time.monotonic()
+        self.assertEqual(self.ok(server, "6 * 7", profile="harmless", session="harmless"), 42)
+        self.others_go_on(server)
+        took = time.monotonic() - start
         self.assertFalse(any(call.done() for call in calls))
+        self.assertLess(took, harness.PATIENCE / 2)
         self.assertEqual(server.close(), 0)
 
     def test_a_flood_of_messages(self):
