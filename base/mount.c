@@ -192,14 +192,35 @@ int mount_proc_new(bool restricted, struct error *err)
         return create(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
 }
 
+/* What may be wrong with the place: openat2(2) returns a link itself, if it is the last component. */
+static const char *fault_of(int mount, int target)
+{
+        struct stat of_mount, of_target;
+
+        if (fstat(mount, &of_mount) < 0 || fstat(target, &of_target) < 0)
+                return NULL;
+        if (S_ISLNK(of_target.st_mode))
+                return "is a symbolic link";
+        if (S_ISDIR(of_mount.st_mode) != S_ISDIR(of_target.st_mode))
+                return S_ISDIR(of_mount.st_mode) ? "is no directory" : "is a directory";
+        return of_target.st_nlink == 0 ? "was removed" : NULL;
+}
+
 int mount_attach(int mount, int root, const char *path, struct error *err)
 {
         _cleanup_close_ int target = mount_point_open(root, path, err);
-        if (target < 0)
+        if (target < 0) {
+                if (target == -ENOENT && err)
+                        err->code = MOUNT_CODE_TREE;
                 return target;
+        }
         if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
-            0)
-                return error_errno(err, errno, "mount on /%s", path);
+            0) {
+                int code = errno;
+                const char *fault = fault_of(mount, target);
+                return fault ? error_set(err, MOUNT_CODE_TREE, "mount point /%s %s", path, fault)
+                             : error_errno(err, code, "mount on /%s", path);
+        }
         return 0;
 }
 

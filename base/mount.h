@@ -4,10 +4,14 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
+
+/* The code of an error that is about what stands in a tree, and not about this machine. */
+enum { MOUNT_CODE_TREE = EUCLEAN };
 
 /* Opens a directory or file below root as a place to mount on, following no link. Returns an O_PATH
  * descriptor. */
@@ -26,7 +30,8 @@ int mount_tmpfs_new(uint64_t size, uint32_t inodes, uint32_t mode, uint64_t attr
                     struct error *err);
 int mount_proc_new(bool restricted, struct error *err);
 
-/* Attaches a detached mount at path below root. */
+/* Attaches a detached mount at path below root. MOUNT_CODE_TREE if nothing is there, or a link, or a file
+ * where a directory is to be mounted. */
 int mount_attach(int mount, int root, const char *path, struct error *err);
 
 /* Attaches a detached mount over "/", where others can be attached below it, and makes it the root:

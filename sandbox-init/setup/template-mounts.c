@@ -50,12 +50,15 @@ static int copy_tree(void *data)
 {
         struct copying *c = data;
 
-        if (fchdir(c->source) < 0)
-                error_errno(&c->error, errno, "enter the directory as the uid of sandboxes");
-        else if (unshare(CLONE_NEWNS) < 0)
+        if (fchdir(c->source) < 0) {
+                int code = errno;
+                error_errno(&c->error, code, "enter the directory as the uid of sandboxes");
+                c->error.code = code == EACCES ? MOUNT_CODE_TREE : code;
+        } else if (unshare(CLONE_NEWNS) < 0) {
                 error_errno(&c->error, errno, "unshare the mount namespace");
-        else
+        } else {
                 c->tree = mount_clone_tree(AT_FDCWD, "", c->attributes, &c->error);
+        }
         _exit(0);
 }
 

@@ -41,10 +41,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "rpc/monitor-messages.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"
+#include "supervisor/monitor/template/template-errors.h"
 #include "supervisor/monitor/template/template-launch.h"
 #include "supervisor/monitor/template/template-limits.h"
 #include "supervisor/monitor/template/template-messages.h"
@@ -325,31 +325,12 @@ static int handle_session_end(struct template *t, const struct error *error)
         return 0;
 }
 
-/* Whether this machine refuses a step for good, or lacks something at the moment. */
-static void mark_refusal(struct error *error)
-{
-        static const int passing[] = {EAGAIN, ENOMEM, EMFILE, ENFILE, ECANCELED, EINTR};
-
-        for (size_t i = 0; i < ARRAY_SIZE(passing); i++)
-                if (error->code == passing[i])
-                        return;
-        error->code = MONITOR_CODE_NO_SANDBOX;
-}
-
-/* ESTALE would tell the owner that this template has ended. */
-static void sanitize(struct error *error)
-{
-        error_sanitize(error);
-        if (error->code == ESTALE || error->code == 0)
-                error->code = EIO;
-}
-
 static int handle(struct template *t, struct template_message *message, pid_t pid)
 {
         int r;
 
         if (message->kind == TEMPLATE_FAILED || message->kind == SESSION_FAILED)
-                sanitize(&message->error);
+                template_error_sanitize(&message->error);
 
         switch (message->kind) {
         case TEMPLATE_READY:
@@ -363,7 +344,7 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
                 if (t->state != TEMPLATE_STARTING)
                         break;
                 t->error = message->error;
-                mark_refusal(&t->error);
+                template_error_mark(&t->error);
                 return -EIO;
         case SESSION_HERE:
                 if (t->state != TEMPLATE_ASKED)
@@ -376,7 +357,7 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
         case SESSION_FAILED:
                 if (t->state != TEMPLATE_ASKED && t->state != TEMPLATE_HERE)
                         break;
-                mark_refusal(&message->error);
+                template_error_mark(&message->error);
                 return handle_session_end(t, &message->error);
         default:
                 break;
@@ -550,7 +531,7 @@ int template_start(const struct template_host *host, const struct template_parts
         t->limits = template_limits_fit(parts->limits);
         int r = launch(t, parts, err);
         if (r < 0) {
-                mark_refusal(err);
+                template_error_mark(err);
                 template_free(t);
                 return r;
         }
