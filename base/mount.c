@@ -192,18 +192,17 @@ int mount_proc_new(bool restricted, struct error *err)
         return create(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
 }
 
-/* What may be wrong with the place: openat2(2) returns a link itself, if it is the last component. */
+/* What may be wrong with a place for a directory: openat2(2) returns a link itself, if it is the last
+ * component. */
 static const char *fault_of(int mount, int target)
 {
-        struct stat of_mount, of_target;
+        char byte[1];
 
-        if (fstat(mount, &of_mount) < 0 || fstat(target, &of_target) < 0)
-                return NULL;
-        if (S_ISLNK(of_target.st_mode))
+        if (syscall(SYS_readlinkat, target, "", byte, sizeof(byte)) >= 0)
                 return "is a symbolic link";
-        if (S_ISDIR(of_mount.st_mode) != S_ISDIR(of_target.st_mode))
-                return S_ISDIR(of_mount.st_mode) ? "is no directory" : "is a directory";
-        return of_target.st_nlink == 0 ? "was removed" : NULL;
+        _cleanup_close_ int from = openat(mount, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_close_ int to = openat(target, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return from >= 0 && to < 0 && errno == ENOTDIR ? "is no directory" : NULL;
 }
 
 int mount_attach(int mount, int root, const char *path, struct error *err)
