@@ -66,6 +66,9 @@ enum template_message_kind {
 
 enum init_command { INIT_INTERRUPT = 'i' };
 
+/* Exit status of a worker that could not enter its sandbox; its stderr says why. */
+enum { SANDBOX_EXIT_SETUP = 114 };
+
 struct init_report {
         int32_t wait_status; /* of the worker, as waitpid() gives it */
 };

@@ -237,7 +237,7 @@ static void complain_and_exit(const struct error *err)
 {
         fd_write_all(STDERR_FILENO, err->text, strlen(err->text));
         fd_write_all(STDERR_FILENO, "\n", 1);
-        _exit(127);
+        _exit(SANDBOX_EXIT_SETUP);
 }
 
 static int place_init_descriptors(struct session *s, int release, int *init, struct error *err)

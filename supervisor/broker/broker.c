@@ -22,6 +22,7 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/config-text.h"
 #include "supervisor/broker/isolate.h"
@@ -309,7 +310,7 @@ static int make_parts(struct broker *broker, struct error *err)
         const struct sandbox_requests requests = {broker, ask_create, ask_interrupt, ask_kill,
                                                   ask_freeze};
 
-        broker->base = event_base_new();
+        broker->base = loop_new();
         if (!broker->base)
                 return error_set(err, ENOMEM, "event loop");
         int r = take_signals(broker, err);
@@ -359,22 +360,21 @@ static uint64_t processor_us(void)
 }
 
 /* Runs the loop. At level debug, a turn that takes long is logged: nobody else is served in it. */
-static void run_loop(struct broker *broker)
+static int run_loop(struct broker *broker)
 {
         uint64_t before = processor_us();
+        int r;
 
-        if (log_get_level() < LOG_LEVEL_DEBUG) {
-                event_base_dispatch(broker->base);
-                return;
-        }
-        while (event_base_loop(broker->base, EVLOOP_ONCE) == 0 &&
-               !event_base_got_break(broker->base)) {
+        if (log_get_level() < LOG_LEVEL_DEBUG)
+                return loop_run(broker->base);
+        while ((r = loop_turn(broker->base)) > 0) {
                 uint64_t now = processor_us();
                 if (now - before >= LONG_TURN_US)
                         log_debug("a turn of the loop took %llu us of processor time",
                                   (unsigned long long)(now - before));
                 before = now;
         }
+        return r;
 }
 
 static int run(struct broker *broker, int argc, char **argv, struct error *err)
@@ -392,9 +392,9 @@ static int run(struct broker *broker, int argc, char **argv, struct error *err)
                 r = make_parts(broker, err);
         if (r < 0)
                 return r;
-        run_loop(broker);
+        r = run_loop(broker);
         broker->mode->stop(broker);
-        return 0;
+        return r < 0 ? error_set(err, EIO, "the broker cannot go on without its event loop") : 0;
 }
 
 int broker_main(int argc, char **argv)

@@ -15,6 +15,7 @@
 #include "base/capabilities.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/loop.h"
 #include "rpc/serve-messages.h"
 #include "supervisor/config/config-watch.h"
 
@@ -210,10 +211,10 @@ static _Noreturn void run(int broker, const struct serve_helper *work, pid_t par
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         h.broker = broker;
         h.unknown = unknown_uid();
-        h.base = event_base_new();
+        h.base = loop_new();
         if (!h.base || watch(&h, &inside, &err) < 0)
                 _exit(1);
-        event_base_dispatch(h.base);
+        loop_run(h.base);
         _exit(1);
 }
 

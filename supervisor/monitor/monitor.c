@@ -40,6 +40,7 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/path.h"
 #include "base/program.h"
 #include "policy/seccomp/filter.h"
@@ -260,7 +261,7 @@ static int watch(struct monitor *m, struct error *err)
 
 static int set_up(struct monitor *m, struct error *err)
 {
-        m->base = event_base_new();
+        m->base = loop_new();
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
         int r = child_tasks_new(m->base, m->children, &m->tasks, err);
@@ -396,8 +397,8 @@ int monitor_serve(const struct monitor_options *options)
         monitor_init(&m, options);
         if (start(&m, &error) < 0)
                 log_error("%s", error.text);
-        else
-                event_base_dispatch(m.base);
+        else if (loop_run(m.base) < 0)
+                m.exit_status = 1;
         done(&m);
         return explain(m.exit_status);
 }
@@ -429,8 +430,8 @@ int monitor_build_image(const struct monitor_options *options)
                                     options->quiet, on_built, &m, &m.image_job, &error);
         if (r < 0)
                 log_error("%s", error.text);
-        else
-                event_base_dispatch(m.base);
+        else if (loop_run(m.base) < 0)
+                m.exit_status = 1;
         done(&m);
         return m.exit_status;
 }

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "rpc/sandbox-messages.h"
 #include "supervisor/session/usage.h"
 
 const char *outcome_seconds(uint64_t ms, char to[32])
@@ -51,6 +52,11 @@ static void describe_death(const struct session *s, const struct monitor_ended *
         if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == FRAME_EXIT_LOST) {
                 o->status = CELL_KILLED;
                 snprintf(o->why, sizeof(o->why), "%s", OUTCOME_CLOSED);
+                return;
+        }
+        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == SANDBOX_EXIT_SETUP) {
+                o->status = CELL_KILLED;
+                snprintf(o->why, sizeof(o->why), "%s", OUTCOME_SETUP);
                 return;
         }
         if (status != -1 && WIFEXITED(status)) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "rpc/sandbox-messages.h"
 #include "tests/unit/fake-client.h"
 
 static void test_ok(void)
@@ -107,6 +108,7 @@ static void test_deaths(void)
                 {-1, 1, CELL_OOM, 0, "out of memory"},
                 {-1, 0, CELL_KILLED, 0, "the sandbox was killed"},
                 {0, 0, CELL_EXIT, 0, "exit code 0"},
+                {SANDBOX_EXIT_SETUP << 8, 0, CELL_KILLED, 0, "could not be set up"},
                 {FRAME_EXIT_LOST << 8, 0, CELL_KILLED, 0, "the code closed Cloister's channel"},
         };
         struct fake f;

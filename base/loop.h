@@ -1,0 +1,15 @@
+/*
+ * The process's event loop. It stops when libevent warns: then something is not watched (epoll_ctl
+ * or epoll_wait failed, for want of memory), and who waits for it would wait for ever.
+ */
+#pragma once
+
+#include <event2/event.h>
+
+/* One in a process. NULL: no memory. */
+struct event_base *loop_new(void);
+
+/* Until event_base_loopbreak(). Returns 0, or -EIO after a warning, which was logged. */
+int loop_run(struct event_base *base);
+/* One turn: 1 when there is to be another. */
+int loop_turn(struct event_base *base);
