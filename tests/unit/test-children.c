@@ -135,6 +135,34 @@ static void test_child_of_a_request_that_failed(void)
         children_free(c);
 }
 
+static bool is_this(const void *data, pid_t pid)
+{
+        return *(const pid_t *)data == pid;
+}
+
+/* With one reading of the kernel's list, and none of a list that was read before some were killed. */
+static void test_some_and_unknown(void)
+{
+        struct children *c = make();
+        uint64_t request = children_request(c);
+        pid_t of_template = make_child(), unknown = make_child(), known = make_child();
+        const pid_t nobody = 0;
+
+        check_eq_int(children_add(c, known), 0);
+        /* Whatever is requested; the unknown one may be the requested one. */
+        check_eq_int(children_kill_others(c, is_this, &of_template), 1);
+        check(!lives(of_template));
+        check(lives(unknown));
+        check_eq_int(children_kill_others(c, is_this, &nobody), 0);
+        check(lives(unknown));
+        children_request_close(c, &request, true);
+        check_eq_int(children_kill_others(c, is_this, &nobody), 0);
+        check(!lives(unknown));
+        check(lives(known));
+        end(known);
+        children_free(c);
+}
+
 static void test_reap(void)
 {
         struct children *c = make();
@@ -199,6 +227,7 @@ int main(void)
         run(test_child_of_another_open_request_lives);
         run(test_later_requests_do_not_protect_a_child);
         run(test_child_of_a_request_that_failed);
+        run(test_some_and_unknown);
         run(test_reap);
         return 0;
 }

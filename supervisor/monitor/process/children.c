@@ -28,6 +28,7 @@ struct seen {
 };
 
 struct children {
+        int list; /* the kernel's list of our children */
         pid_t *pids;
         size_t n, allocated;
         uint64_t last_request;
@@ -46,16 +47,22 @@ static void forget_seen(struct children *c, pid_t pid)
         }
 }
 
-static int read_list(char **ret, struct error *err)
+static int open_list(struct error *err)
 {
         char path[64];
-        size_t length;
 
         snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-                return error_errno(err, errno, "open %s", path);
-        return fd_read_whole(fd, LIST_SIZE_MAX, ret, &length, err);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
+}
+
+static int read_list(const struct children *c, char **ret, struct error *err)
+{
+        size_t length;
+
+        if (lseek(c->list, 0, SEEK_SET) < 0)
+                return error_errno(err, errno, "list of children");
+        return fd_read_whole(c->list, LIST_SIZE_MAX, ret, &length, err);
 }
 
 /* The next pid of a list; 0 at its end. */
@@ -75,7 +82,7 @@ static int add_existing(struct children *c, struct error *err)
         _cleanup_free_ char *list = NULL;
         pid_t pid;
 
-        int r = read_list(&list, err);
+        int r = read_list(c, &list, err);
         for (const char *p = list; r >= 0 && (pid = next_pid(&p)) > 0;) {
                 r = children_add(c, pid);
                 if (r < 0)
@@ -89,7 +96,8 @@ int children_new(struct children **ret, struct error *err)
         struct children *c = calloc(1, sizeof(*c));
         if (!c)
                 return error_errno(err, ENOMEM, "list of children");
-        int r = add_existing(c, err);
+        c->list = open_list(err);
+        int r = c->list < 0 ? c->list : add_existing(c, err);
         if (r < 0) {
                 children_free(c);
                 return r;
@@ -100,8 +108,10 @@ int children_new(struct children **ret, struct error *err)
 
 struct children *children_free(struct children *c)
 {
-        if (c)
-                free(c->pids);
+        if (!c)
+                return NULL;
+        fd_close_many(&c->list, 1);
+        free(c->pids);
         free(c);
         return NULL;
 }
@@ -203,54 +213,48 @@ static bool take_abandoned(struct children *c)
         return true;
 }
 
-/* Returns how many were never requested. With WNOHANG none is killed. */
-static int end_unknown(struct children *c, int options)
+/* Whether it was never requested, and has ended now. With WNOHANG it is not killed. */
+static bool end_one(struct children *c, pid_t pid, int options)
 {
-        _cleanup_free_ char *list = NULL;
-        struct error error = {};
+        /* It has not been reaped, so that its pid cannot be another process. */
+        if (!(options & WNOHANG))
+                child_kill(pid);
+        else if (waitpid(pid, NULL, WNOHANG) != pid)
+                return false;
+        forget_seen(c, pid);
+        if (take_abandoned(c))
+                return false;
+        if (!(options & WNOHANG))
+                log_warning("killed process %d, which the monitor did not ask for", (int)pid);
+        return true;
+}
+
+/* Returns how many were never requested. With WNOHANG none is killed. */
+static int end_unknown(struct children *c, const char *list, int options)
+{
         bool all = true;
         int unasked = 0;
         pid_t pid;
 
-        int r = read_list(&list, &error);
-        if (r < 0)
-                return r;
         for (const char *p = list; (pid = next_pid(&p)) > 0;) {
                 if (find(c, pid) >= 0)
                         continue;
                 bool spared = !(options & WNOHANG) && may_be_requested(c, pid);
                 all = all && !spared;
-                if (spared)
-                        continue;
-                /* It has not been reaped, so that its pid cannot be another process. */
-                if (!(options & WNOHANG))
-                        child_kill(pid);
-                else if (waitpid(pid, NULL, WNOHANG) != pid)
-                        continue;
-                forget_seen(c, pid);
-                if (take_abandoned(c))
-                        continue;
-                if (!(options & WNOHANG))
-                        log_warning("killed process %d, which the monitor did not ask for",
-                                    (int)pid);
-                unasked++;
+                if (!spared)
+                        unasked += end_one(c, pid, options);
         }
         if (all && !(options & WNOHANG))
                 c->abandoned = 0;
         return unasked;
 }
 
-int children_kill_some(struct children *c, bool (*is_of)(const void *data, pid_t pid),
-                       const void *data)
+static int end_some(struct children *c, const char *list,
+                    bool (*is_of)(const void *data, pid_t pid), const void *data)
 {
-        _cleanup_free_ char *list = NULL;
-        struct error error = {};
         int n = 0;
         pid_t pid;
 
-        int r = read_list(&list, &error);
-        if (r < 0)
-                return r;
         for (const char *p = list; (pid = next_pid(&p)) > 0;) {
                 if (find(c, pid) >= 0 || !is_of(data, pid))
                         continue;
@@ -261,12 +265,46 @@ int children_kill_some(struct children *c, bool (*is_of)(const void *data, pid_t
         return n;
 }
 
+int children_kill_some(struct children *c, bool (*is_of)(const void *data, pid_t pid),
+                       const void *data)
+{
+        _cleanup_free_ char *list = NULL;
+        struct error error = {};
+
+        int r = read_list(c, &list, &error);
+        return r < 0 ? r : end_some(c, list, is_of, data);
+}
+
+int children_kill_others(struct children *c, bool (*is_of)(const void *data, pid_t pid),
+                         const void *data)
+{
+        _cleanup_free_ char *list = NULL;
+        struct error error = {};
+
+        int r = read_list(c, &list, &error);
+        if (r < 0)
+                return r;
+        int n = end_some(c, list, is_of, data);
+        /* Those are gone: what has their pids now is in no list that was read before. */
+        if (n == 0)
+                end_unknown(c, list, 0);
+        return n;
+}
+
 int children_kill_unknown(struct children *c)
 {
-        return end_unknown(c, 0);
+        _cleanup_free_ char *list = NULL;
+        struct error error = {};
+
+        int r = read_list(c, &list, &error);
+        return r < 0 ? r : end_unknown(c, list, 0);
 }
 
 int children_reap_unknown(struct children *c)
 {
-        return end_unknown(c, WNOHANG);
+        _cleanup_free_ char *list = NULL;
+        struct error error = {};
+
+        int r = read_list(c, &list, &error);
+        return r < 0 ? r : end_unknown(c, list, WNOHANG);
 }

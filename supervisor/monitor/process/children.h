@@ -44,5 +44,9 @@ int children_kill_unknown(struct children *children);
 int children_kill_some(struct children *children, bool (*is_of)(const void *data, pid_t pid),
                        const void *data);
 
+/* The same; if there are none of them, children_kill_unknown() too, with one reading of the kernel's list. */
+int children_kill_others(struct children *children, bool (*is_of)(const void *data, pid_t pid),
+                         const void *data);
+
 /* Reaps the children that are not known and have ended. Returns how many, or negative errno. */
 int children_reap_unknown(struct children *children);

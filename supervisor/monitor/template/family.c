@@ -38,15 +38,42 @@ static ssize_t read_children(pid_t pid, pid_t thread, char *text, size_t size)
         return read_file(pid, name, text, size);
 }
 
-static int check_children(pid_t pid, const char *whose, struct error *err)
+int family_open(pid_t stub, pid_t template, struct family *ret, struct error *err)
+{
+        const pid_t pids[] = {template, stub};
+        char path[64];
+
+        *ret = FAMILY_INIT;
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)template);
+        ret->threads = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        int code = ret->threads < 0 ? errno : 0;
+        for (size_t i = 0; i < ARRAY_SIZE(pids) && code == 0; i++) {
+                snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pids[i],
+                         (int)pids[i]);
+                ret->children[i] = open(path, O_RDONLY | O_CLOEXEC);
+                code = ret->children[i] < 0 ? errno : 0;
+        }
+        return code ? error_errno(err, code, "open %s", path) : 0;
+}
+
+void family_close(struct family *f)
+{
+        int fds[] = {f->threads, f->children[0], f->children[1]};
+
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        *f = FAMILY_INIT;
+}
+
+static int check_children(int list, const char *whose, struct error *err)
 {
         char text[32], name[NAME_SIZE] = "";
 
-        ssize_t n = read_children(pid, pid, text, sizeof(text));
+        ssize_t n = pread(list, text, sizeof(text) - 1, 0);
         if (n < 0)
-                return error_errno(err, (int)-n, "list the children of the %s", whose);
+                return error_errno(err, errno, "list the children of the %s", whose);
         if (n == 0)
                 return 0;
+        text[n] = '\0';
         ssize_t length = read_file((pid_t)strtol(text, NULL, 10), "comm", name, sizeof(name));
         if (length > 0)
                 name[length - 1] = '\0';
@@ -56,30 +83,31 @@ static int check_children(pid_t pid, const char *whose, struct error *err)
                 name);
 }
 
-/* The directory has one link for each thread, besides two of its own. */
-static int check_threads(pid_t pid, struct error *err)
+/* The directory has one link for each thread, besides two of its own. It has these two only when the
+ * process is gone, whose lists of children are empty then. */
+static int check_threads(int threads, struct error *err)
 {
-        char path[64];
         struct stat st;
 
-        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-        if (stat(path, &st) < 0)
+        if (fstat(threads, &st) < 0)
                 return error_errno(err, errno, "count the threads of the template");
         if (st.st_nlink == 3)
                 return 0;
+        if (st.st_nlink < 3)
+                return error_errno(err, ESRCH, "count the threads of the template");
         return error_set(
                 err, EPERM,
-                "code of the image has started %d threads in its template, which no session would have: the template is ended with all of its sessions",
+                "code of the image has started %d threads in its template, which no session would have: the template is ended with all of its sessions (start them in the code of a session)",
                 (int)st.st_nlink - 3);
 }
 
-int family_check(pid_t stub, pid_t template, struct error *err)
+int family_check(const struct family *f, struct error *err)
 {
-        int r = check_threads(template, err);
+        int r = check_threads(f->threads, err);
 
         if (r >= 0)
-                r = check_children(template, "template", err);
-        return r < 0 ? r : check_children(stub, "stub", err);
+                r = check_children(f->children[0], "template", err);
+        return r < 0 ? r : check_children(f->children[1], "stub", err);
 }
 
 /* ---- what it uses ---- */

@@ -15,9 +15,21 @@ struct family_usage {
         uint32_t processes; /* and further threads */
 };
 
+/* What family_check() reads. Each descriptor is of this process for good: a later process with the same
+ * pid is another one. */
+struct family {
+        int threads;     /* the template's directory of threads */
+        int children[2]; /* the lists of the template and of the stub */
+};
+#define FAMILY_INIT ((struct family){-1, {-1, -1}})
+
+/* On failure too, family_close() is due. */
+int family_open(pid_t stub, pid_t template, struct family *ret, struct error *err);
+void family_close(struct family *family);
+
 /* Whether stub and template have one thread each and no children. -EPERM, with a message that says
- * what is left, if not. */
-int family_check(pid_t stub, pid_t template, struct error *err);
+ * what is left, if not; -ESRCH when the template is gone. */
+int family_check(const struct family *family, struct error *err);
 
 /* What the template and all that it has forked use. Processes beyond `most` are not counted. */
 void family_measure(pid_t stub, pid_t template, uint32_t most, struct family_usage *ret);

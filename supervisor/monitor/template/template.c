@@ -93,6 +93,7 @@ struct template
         uint64_t request; /* of children_request(), until the session is here; or 0 */
         bool lends;       /* sessions are cloned into their groups: not refused so far */
         pid_t pid;
+        struct family family;
         int control;
         struct template_messages *messages;
         struct limits limits;
@@ -182,16 +183,16 @@ static int refuse_processes(struct template *t)
 
 static int handle_end(struct template *t);
 
-/* Call while no session is being made. */
-static int check_family(struct template *t)
+/* Call while no session is being made. kill: children_kill_some() or children_kill_others(). */
+static int check_family(struct template *t, typeof(children_kill_some) *kill)
 {
-        int r = family_check(stub_pid(t->stub), t->pid, &t->error);
+        int r = family_check(&t->family, &t->error);
 
         if (r == -EPERM)
                 return condemn(t);
         if (r < 0)
                 return handle_end(t);
-        if (children_kill_some(t->host->children, is_of_stub, t->stub) <= 0)
+        if (kill(t->host->children, is_of_stub, t->stub) <= 0)
                 return 0;
         error_set(
                 &t->error, EPERM,
@@ -232,7 +233,7 @@ static void on_measure(evutil_socket_t fd, short what, void *data)
         else if (t->n_over >= OVER_MAX)
                 r = refuse_memory(t);
         else if (t->state == TEMPLATE_IDLE)
-                r = check_family(t);
+                r = check_family(t, children_kill_some);
         if (r < 0)
                 give_up(t);
         else
@@ -245,7 +246,7 @@ static int handle_ready(struct template *t)
                 return refuse_processes(t);
         if (t->cgroup && cgroup_oom_kills(t->cgroup) > 0)
                 return refuse_memory(t);
-        int r = check_family(t);
+        int r = check_family(t, children_kill_some);
         if (r < 0)
                 return r;
         let_processes(t, 1);
@@ -263,7 +264,7 @@ static void next(struct template *t)
 
         if (t->state != TEMPLATE_IDLE || t->n_line == 0)
                 return;
-        if (check_family(t) < 0) {
+        if (check_family(t, children_kill_some) < 0) {
                 give_up(t);
                 return;
         }
@@ -316,10 +317,9 @@ static int handle_session_end(struct template *t, const struct error *error)
         /* What is left of a session that failed is no fault. */
         if (error)
                 children_kill_some(t->host->children, is_of_stub, t->stub);
-        int r = check_family(t);
+        int r = check_family(t, children_kill_others);
         if (r < 0)
                 return r;
-        children_kill_unknown(t->host->children);
         finish_first(t, error);
         next(t);
         return 0;
@@ -515,6 +515,8 @@ static int launch(struct template *t, const struct template_parts *parts, struct
                 return take_launch_error(t, err);
         r = enter_group(t, err);
         if (r >= 0)
+                r = family_open(stub_pid(t->stub), t->pid, &t->family, err);
+        if (r >= 0)
                 r = template_plan_send(t->control, t->host->ids->mode, parts, err);
         return r < 0 ? r : watch(t, measure, err);
 }
@@ -526,6 +528,7 @@ int template_start(const struct template_host *host, const struct template_parts
         if (!t)
                 return error_errno(err, ENOMEM, "template");
         t->host = host;
+        t->family = FAMILY_INIT;
         t->control = -1;
         t->start_seconds = host->start_seconds > 0 ? host->start_seconds : START_SECONDS;
         t->limits = template_limits_fit(parts->limits);
@@ -551,6 +554,7 @@ struct template *template_free(struct template *t)
                 event_free(t->deadline);
         template_messages_free(t->messages);
         fd_close_many(&t->control, 1);
+        family_close(&t->family);
         if (t->pid > 0) {
                 child_kill(t->pid);
                 children_remove(t->host->children, t->pid);
