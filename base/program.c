@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,20 @@ static int try_path(const char *directory, const char *name, char *ret, size_t s
         if ((size_t)snprintf(ret, size, "%s/%s", directory, name) >= size)
                 return -ENAMETOOLONG;
         return access(ret, X_OK) < 0 ? -errno : 0;
+}
+
+/* Neither call gives such an error for a path. */
+static bool is_refused(int code)
+{
+        return code == EPERM || code == ENOSYS || code == EINVAL;
+}
+
+static int refuse(const char *call, int code, struct error *err)
+{
+        return error_set(
+                err, code,
+                "a seccomp filter around this process refuses %s (%s), without which Cloister does not find its own programs",
+                call, strerrorname_np(code));
 }
 
 static int try_relative(const char *from, const char *to, const char *name, char *ret, size_t size)
@@ -31,9 +46,13 @@ int program_path(const char *name, char *ret, size_t size, struct error *err)
         char self[PATH_MAX];
 
         ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        if (n < 0 && is_refused(errno))
+                return refuse("readlink", errno, err);
         if (n < 0)
                 return error_errno(err, errno, "read /proc/self/exe");
         self[n] = '\0';
+        if (access(self, F_OK) < 0 && is_refused(errno))
+                return refuse("access", errno, err);
         *strrchr(self, '/') = '\0';
         /* All are in one folder of a build tree. Installed, `cloister` is in bin and the others are
          * in libexec; the tree may have been moved since it was installed. */

@@ -50,14 +50,19 @@ const struct template_plan *template_plan(void)
 /* kill(-1) reaches all of the pid namespace but PID 1 and the caller; it fails when there are none.
  * The kernel reaps orphans, whose parent is the stub. A process cloned with CLONE_PARENT stays as a
  * zombie until the monitor reaps it. */
-void template_end_others(void)
+int template_end_others(struct error *err)
 {
-        for (int tries = 0; tries < END_OTHERS_TRIES && syscall(SYS_kill, -1, SIGKILL) == 0;) {
+        int tries = 0;
+
+        while (tries < END_OTHERS_TRIES && syscall(SYS_kill, -1, SIGKILL) == 0) {
                 if (syscall(SYS_wait4, -1, NULL, WNOHANG | __WALL, NULL) > 0)
                         continue;
                 poll(NULL, 0, END_OTHERS_MS);
                 tries++;
         }
+        return tries < END_OTHERS_TRIES && errno != ESRCH
+                       ? error_errno(err, errno, "end what code of the image has left: kill")
+                       : 0;
 }
 
 int template_ready(struct error *err)

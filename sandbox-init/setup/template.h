@@ -34,7 +34,7 @@ const struct template_plan *template_plan(void);
 
 /* Kills and reaps whatever code of the image has forked. Call before template_ready(): the monitor
  * refuses a template that has left a process. */
-void template_end_others(void);
+int template_end_others(struct error *err);
 
 /* Report to the monitor that the interpreter is initialized, or why not. */
 int template_ready(struct error *err);

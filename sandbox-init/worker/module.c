@@ -264,8 +264,11 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
         if (!py.PyArg_ParseTuple(args, "O", &idle))
                 return NULL;
         reported = true;
-        template_end_others();
-        int r = template_ready(&error);
+        int r = template_end_others(&error);
+        if (r < 0)
+                template_failed(&error);
+        else
+                r = template_ready(&error);
         if (r >= 0)
                 r = template_serve(&hooks, &session, &error);
         if (r < 0)

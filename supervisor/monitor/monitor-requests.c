@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/process/child.h"
 
 static const struct {
         const char *name;
@@ -29,7 +30,7 @@ static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "one handler per verb");
 static void end_broker(struct monitor *m, const char *why)
 {
         log_error("the broker %s; killing it", why);
-        kill(m->broker, SIGKILL);
+        child_signal(m->broker, SIGKILL);
         /* The config is sent before requests are read. */
         if (m->request)
                 event_del(m->request);

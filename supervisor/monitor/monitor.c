@@ -196,7 +196,7 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *data)
         (void)what;
         if (!event_pending(m->request, EV_READ, NULL))
                 log_error("the broker has closed its link and has not ended; killing it");
-        kill(m->broker, SIGKILL);
+        child_signal(m->broker, SIGKILL);
 }
 
 /* The event of its pidfd follows, unless it has only closed the link or sent an empty message. */
@@ -215,7 +215,7 @@ static void on_signal(evutil_socket_t number, short what, void *data)
         int signal = number == SIGINT ? SIGINT : SIGTERM;
 
         (void)what;
-        kill(m->broker, signal);
+        child_signal(m->broker, signal);
         if (signal == SIGTERM)
                 event_add(m->kill_timer, &after);
 }

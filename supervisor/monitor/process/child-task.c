@@ -144,7 +144,7 @@ static void finish(struct child_task *t, const struct error *error, void *reply,
 
         stop_watching(t);
         /* An answer is the last thing that it sends. */
-        kill(t->pid, SIGKILL);
+        child_signal(t->pid, SIGKILL);
         done(data, error, reply, fds, n);
         fd_close_many(fds, n);
 }
@@ -235,7 +235,7 @@ struct child_task *child_task_cancel(struct child_task *t)
 {
         if (t && t->done) {
                 stop_watching(t);
-                kill(t->pid, SIGKILL);
+                child_signal(t->pid, SIGKILL);
         }
         return NULL;
 }
@@ -245,7 +245,7 @@ static bool end_child(pid_t pid, int pidfd)
 {
         struct pollfd end = {.fd = pidfd, .events = POLLIN};
 
-        kill(pid, SIGKILL);
+        child_signal(pid, SIGKILL);
         return poll(&end, 1, END_MS) == 1 && waitpid(pid, NULL, WNOHANG) == pid;
 }
 
@@ -266,7 +266,7 @@ struct child_tasks *child_tasks_free(struct child_tasks *tasks)
         if (!tasks)
                 return NULL;
         for (struct child_task *t = tasks->first; t; t = t->next)
-                kill(t->pid, SIGKILL);
+                child_signal(t->pid, SIGKILL);
         while (tasks->first) {
                 struct child_task *t = tasks->first;
                 if (end_child(t->pid, t->pidfd))

@@ -107,13 +107,22 @@ static int await_end(pid_t pid, int pidfd, unsigned int milliseconds, int *statu
         }
 }
 
+int child_signal(pid_t pid, int number)
+{
+        if (kill(pid, number) == 0)
+                return 0;
+        int code = errno;
+        _cleanup_close_ int pidfd = code == ESRCH ? -1 : pidfd_open(pid, 0);
+        return pidfd >= 0 && pidfd_send_signal(pidfd, number, NULL, 0) == 0 ? 0 : -code;
+}
+
 int child_wait_in_time(pid_t pid, unsigned int milliseconds, int *status)
 {
         _cleanup_close_ int pidfd = pidfd_open(pid, 0);
         int r = await_end(pid, pidfd, milliseconds, status);
 
         if (r == -ETIMEDOUT) {
-                kill(pid, SIGKILL);
+                child_signal(pid, SIGKILL);
                 await_end(pid, pidfd, END_MS, NULL);
         }
         return r;
@@ -121,6 +130,6 @@ int child_wait_in_time(pid_t pid, unsigned int milliseconds, int *status)
 
 void child_kill(pid_t pid)
 {
-        kill(pid, SIGKILL);
+        child_signal(pid, SIGKILL);
         child_wait_in_time(pid, END_MS, NULL);
 }

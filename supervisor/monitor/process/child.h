@@ -32,5 +32,8 @@ ssize_t child_read_in_time(int fd, void *data, size_t n, unsigned int millisecon
  */
 int child_wait_in_time(pid_t pid, unsigned int milliseconds, int *status);
 
+/* kill(2) of a child that has not been reaped, or where a filter refuses that, the same by a pidfd. */
+int child_signal(pid_t pid, int number);
+
 /* Kills a child, and reaps it as above. */
 void child_kill(pid_t pid);

@@ -84,6 +84,7 @@ static const struct call {
         {"getrandom", SYS_getrandom, NEEDED_FOR_PYTHON, {0}},
         {"wait4", SYS_wait4, NEEDED, {0}},
         {"waitid", SYS_waitid, NEEDED, {P_PIDFD}},
+        {"kill", SYS_kill, NEEDED, {0}},
         {"pipe2", SYS_pipe2, NEEDED, {0, O_CLOEXEC}},
         {"dup3", SYS_dup3, NEEDED, {0}},
         {"socketpair", SYS_socketpair, NEEDED, {AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC}},

@@ -203,7 +203,7 @@ struct stub *stub_unref(struct stub *s)
         if (!s || --s->holders > 0)
                 return NULL;
         if (s->pid > 0) {
-                kill(s->pid, SIGKILL);
+                child_signal(s->pid, SIGKILL);
                 wait_for_end(s);
                 children_remove(s->children, s->pid);
         }
@@ -216,7 +216,7 @@ struct stub *stub_unref(struct stub *s)
 void stub_kill(const struct stub *s)
 {
         if (s->pid > 0)
-                kill(s->pid, SIGKILL);
+                child_signal(s->pid, SIGKILL);
 }
 
 pid_t stub_pid(const struct stub *s)

@@ -372,7 +372,7 @@ static bool was_killed(const struct template *t)
 {
         siginfo_t how = {};
 
-        kill(t->pid, SIGKILL);
+        child_signal(t->pid, SIGKILL);
         return waitid(P_PID, (id_t)t->pid, &how, WEXITED | WNOWAIT) == 0 &&
                how.si_code == CLD_KILLED && how.si_status == SIGKILL;
 }
