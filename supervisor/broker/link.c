@@ -39,6 +39,7 @@ struct link {
         struct outstanding *outstanding;
         size_t n_outstanding, allocated;
         struct buffer unsent; /* whole requests */
+        int send_error;       /* negative errno: the link ends with the next turn of the loop */
         struct reload reload;
         bool closed;
 };
@@ -291,6 +292,11 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         struct error err = {};
         struct received received;
 
+        if (link->send_error < 0) {
+                error_errno(&err, -link->send_error, "write to the monitor");
+                end(link, &err);
+                return;
+        }
         for (int i = 0; i < EVENTS_AT_ONCE && !link->closed; i++) {
                 int r = receive(link->fd, &received);
                 if (r == -EAGAIN)
@@ -310,14 +316,20 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         }
 }
 
-/* Sends what is queued. Reading notices the end of the monitor. */
+/* Sends what is queued. Reading notices the end of the monitor. Callers are in the middle of
+ * something, so that an error ends the link later. */
 static void flush(struct link *link)
 {
-        while (link->unsent.length >= sizeof(struct monitor_request)) {
+        while (link->send_error == 0 && link->unsent.length >= sizeof(struct monitor_request)) {
                 int r = fd_send(link->fd, buffer_bytes(&link->unsent),
                                 sizeof(struct monitor_request), NULL, 0, MSG_DONTWAIT);
                 if (r == -EAGAIN) {
                         event_add(link->writable, NULL);
+                        return;
+                }
+                if (r < 0 && r != -EPIPE && r != -ECONNRESET) {
+                        link->send_error = r;
+                        event_active(link->readable, EV_READ, 0);
                         return;
                 }
                 buffer_consume(&link->unsent, sizeof(struct monitor_request));
