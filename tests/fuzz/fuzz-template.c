@@ -139,7 +139,17 @@ pid_t template_launch(const struct stub *stub, struct children *children,
         return pid;
 }
 
-int family_check(pid_t stub, pid_t template, struct error *err)
+int family_open(pid_t stub, pid_t template, struct family *ret, struct error *err)
+{
+        *ret = FAMILY_INIT;
+        return 0;
+}
+
+void family_close(struct family *family)
+{
+}
+
+int family_check(const struct family *family, struct error *err)
 {
         return f.left == 0 ? 0 : error_set(err, f.left, "left");
 }
