@@ -30,8 +30,9 @@ const struct template_plan *template_plan(void)
         return &plan;
 }
 
-void template_end_others(void)
+int template_end_others(struct error *err)
 {
+        return 0;
 }
 
 int template_ready(struct error *err)
