@@ -3,6 +3,7 @@
 from cloister.errors import (
     ToolArgumentError,
     ToolError,
+    ToolInputRequired,
     ToolNotFound,
     ToolProtocolError,
     ToolTimeout,
@@ -12,6 +13,7 @@ from cloister.errors import (
 __all__ = [
     "ToolArgumentError",
     "ToolError",
+    "ToolInputRequired",
     "ToolNotFound",
     "ToolProtocolError",
     "ToolTimeout",

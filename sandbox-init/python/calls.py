@@ -8,6 +8,7 @@ from cloister.channel import CALL
 from cloister.errors import ToolArgumentError, ToolNotFound
 from cloister.exact import Unfit, encode_guest
 from cloister.names import by_identifier, did_you_mean, identifier
+from cloister.offers import OFFERS, Offer
 from cloister.results import read_answer, read_text, unwrap
 
 MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker's own timeout is shorter
@@ -301,7 +302,11 @@ def _document(entry):
 
 
 class ServerTools:
-    """The tools of one server: mcp_calendar.list_events(…), mcp_calendar["list-events"](…)."""
+    """The tools of one server: mcp_calendar.list_events(…), mcp_calendar["list-events"](…).
+
+    Besides them, unless a tool has that name: await .resources(), .resource_templates(), .read_resource(uri), .prompts()
+    and .get_prompt(name, …); help(mcp_calendar.resources) says what they return.
+    """
 
     def __init__(self, library, channel, name):
         self._library = library
@@ -332,7 +337,15 @@ class ServerTools:
             server = self._server()
             if server is None or name not in server.names:
                 raise AttributeError(name)
+        if name in OFFERS and not self._has_tool(name):
+            return Offer(self._channel, self._name, name)
         return self._find(name, True)
+
+    def _has_tool(self, name):
+        """Waits for a server that is starting."""
+        self._settled()
+        server = self._server()
+        return server is not None and name in server.names
 
     def __getitem__(self, name):
         return self._find(name, False)
@@ -354,7 +367,7 @@ class ServerTools:
 
     def __dir__(self):
         server = self._server()
-        return sorted(server.names) if server is not None else []
+        return sorted({*server.names, *OFFERS}) if server is not None else []
 
     def _ipython_key_completions_(self):
         return list(self)

@@ -58,6 +58,21 @@ class ToolProtocolError(ToolError):
         self.data = data
 
 
+class ToolInputRequired(ToolError):
+    """The server wants something before it goes on that the client cannot give: input of a person, or an address that a
+    person has to open.
+
+    request         what the server asks: {"method", "params"}, or None
+    url             the address, or None
+    """
+
+    def __init__(self, message="", *, request=None, **of):
+        super().__init__(message, **of)
+        self.request = request
+        params = request.get("params") if isinstance(request, dict) else None
+        self.url = params.get("url") if isinstance(params, dict) else None
+
+
 KINDS = {
     kind.__name__: kind
     for kind in (
@@ -67,6 +82,7 @@ KINDS = {
         ToolUnavailable,
         ToolTimeout,
         ToolProtocolError,
+        ToolInputRequired,
     )
 }
 

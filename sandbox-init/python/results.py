@@ -6,7 +6,7 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64
 
 from cloister import schema as schemas
-from cloister.errors import KINDS, ToolError, ToolProtocolError
+from cloister.errors import KINDS, ToolError, ToolInputRequired, ToolProtocolError
 from cloister.exact import decode, decode_text
 from cloister.signature import is_wrapped
 
@@ -121,6 +121,8 @@ def read_answer(payload, server, tool):
     extra = {}
     if kind is ToolProtocolError:
         extra = {"code": error.get("code"), "data": error.get("data")}
+    elif kind is ToolInputRequired:
+        extra = {"request": error.get("data")}
     raise kind(error.get("message") or kind.__name__, server=server, tool=tool, **extra)
 
 
@@ -188,6 +190,19 @@ def _error_text(content, tool):
     texts = [block.get("text") for block in content if isinstance(block, dict)]
     text = "\n".join(text for text in texts if isinstance(text, str) and text)
     return text or "%s failed and does not say why" % tool
+
+
+def file_value(resource):
+    """A File of a resource's content, or the content itself if it has no text and no bytes."""
+    try:
+        return _file(resource)
+    except (KeyError, TypeError, AttributeError, ValueError, Base64Error):
+        return resource
+
+
+def block_value(block):
+    """The value of a content block; a str is returned as it is."""
+    return _block(block)
 
 
 def _block(block):

@@ -23,6 +23,8 @@ struct broker_mode {
         void (*catalogue_changed)(struct broker *broker);
         /* After hub and sessions have taken another config. */
         void (*config_changed)(struct broker *broker, const struct config *config);
+        /* A server asks the owner's client for something; NULL: there is none (hub.h). */
+        int (*ask)(struct broker *broker, struct client_ask *ask, struct error *err);
         void (*free)(struct broker *broker); /* after the sessions were freed */
 };
 extern const struct broker_mode broker_mode_mcp, broker_mode_run, broker_mode_tools,

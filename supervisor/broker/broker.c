@@ -106,6 +106,15 @@ static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
         hub_upstream_ended(broker->hub, instance, wait_status);
 }
 
+static int on_owner_asked(void *data, struct client_ask *ask, struct error *err)
+{
+        struct broker *broker = data;
+
+        if (!broker->mode->ask)
+                return error_set(err, EOPNOTSUPP, "there is no client that could be asked");
+        return broker->mode->ask(broker, ask, err);
+}
+
 static void on_link_closed(void *data, const struct error *error)
 {
         if (error_is_set(error))
@@ -306,7 +315,7 @@ static int make_parts(struct broker *broker, struct error *err)
                 .closed = on_link_closed,
         };
         const struct hub_host hub_host = {broker, ask_upstream_start, ask_upstream_stop,
-                                          on_catalogue_changed};
+                                          on_catalogue_changed, on_owner_asked};
         const struct sandbox_requests requests = {broker, ask_create, ask_interrupt, ask_kill,
                                                   ask_freeze};
 

@@ -11,6 +11,7 @@
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
+#include "supervisor/mcp/ask.h"
 #include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/server.h"
 
@@ -158,6 +159,13 @@ static void config_changed(struct broker *broker, const struct config *config)
         mcp_server_set_config(mode->server, config);
 }
 
+static int ask(struct broker *broker, struct client_ask *client_ask, struct error *err)
+{
+        struct mode_mcp *mode = broker->data;
+
+        return mcp_ask_peer(mode->peer, client_ask, err);
+}
+
 static void mode_free(struct broker *broker)
 {
         struct mode_mcp *mode = broker->data;
@@ -179,5 +187,6 @@ const struct broker_mode broker_mode_mcp = {
         .stop = stop,
         .catalogue_changed = catalogue_changed,
         .config_changed = config_changed,
+        .ask = ask,
         .free = mode_free,
 };

@@ -1,6 +1,8 @@
 /* The hub behind the table of supervisor/session/tool-provider.h. */
 #include "supervisor/broker/tool-provider.h"
 
+#include <errno.h>
+
 static void start(void *data, const struct config_profile *profile, enum tool_servers which)
 {
         hub_start(data, profile, which == TOOL_SERVERS_ALL ? HUB_ALL : HUB_UNKNOWN);
@@ -30,17 +32,67 @@ static void on_result(void *data, const struct hub_result *result)
         tool_call_done(data, &tool_result);
 }
 
-static int call(void *data, const struct config_profile *profile, const char *server,
-                const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
-                struct tool_call *tool_call, void **handle, struct error *err)
+static bool client(void *data, struct hub_client *ret)
 {
+        struct cell_client of_cell = {};
+
+        if (!tool_call_client(data, &of_cell, &ret->id))
+                return false;
+        ret->can = of_cell.can;
+        ret->log_level = of_cell.log_level;
+        return true;
+}
+
+static int ask(void *data, struct client_ask *client_ask, struct error *err)
+{
+        return tool_call_ask(data, client_ask, err);
+}
+
+static void progress(void *data, const struct hub_progress *p)
+{
+        const struct cell_progress of_cell = {p->value, p->total, p->message, p->length};
+
+        tool_call_progress(data, &of_cell);
+}
+
+static void log_message(void *data, yyjson_val *params)
+{
+        tool_call_log(data, params);
+}
+
+static int call(void *data, const struct tool_request *request, void **handle, struct error *err)
+{
+        static const struct hub_caller caller = {
+                .done = on_result,
+                .client = client,
+                .ask = ask,
+                .progress = progress,
+                .log = log_message,
+        };
+        const struct hub_request hub_request = {
+                .profile = request->profile,
+                .server = request->server,
+                .method = request->method ? hub_method_find(request->method) : NULL,
+                .tool = request->tool,
+                .arguments = request->arguments,
+                .timeout_ms = request->timeout_ms,
+                .caller = &caller,
+                .data = request->call,
+        };
         struct hub_call *hub_call_handle;
 
-        int r = hub_call(data, profile, server, tool, arguments, timeout_ms, on_result, tool_call,
-                         &hub_call_handle, err);
+        if (!request->tool && !hub_request.method)
+                return error_set(err, EINVAL, "%.60s is no method that code can call",
+                                 request->method);
+        int r = hub_call(data, &hub_request, &hub_call_handle, err);
         if (r >= 0)
                 *handle = hub_call_handle;
         return r;
+}
+
+static void add_client(void *data, unsigned can)
+{
+        hub_add_client(data, can);
 }
 
 static void drop(void *handle)
@@ -76,6 +128,7 @@ struct tool_provider broker_tool_provider(struct hub *hub)
                 .start = start,
                 .catalogue = catalogue,
                 .call = call,
+                .add_client = add_client,
                 .drop = drop,
                 .is_sent = is_sent,
                 .wait = wait_for_servers,

@@ -176,10 +176,19 @@ static void end_unanswered(struct mcp_sink *sink)
                 http_stream_end(s);
 }
 
+/* A stream of events can carry a request; a legacy client that is away may come back for it. */
+static bool takes_requests(const struct mcp_sink *sink)
+{
+        const struct http_stream *s = stream_of(sink);
+
+        return s->takes_events && !s->answered && (s->connection || s->session);
+}
+
 static const struct mcp_sink_calls calls = {
         .send = send_message,
         .unanswered = end_unanswered,
         .congested = is_congested,
+        .takes_requests = takes_requests,
         .release = release,
 };
 

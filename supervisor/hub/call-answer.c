@@ -1,10 +1,9 @@
 /*
  * What a server answers to a call: a result, an error, or something that the call has to go on from.
  *
- * A result of MCP 2026-07-28 may ask for input. Cloister has nobody to ask, but a server that only
- * wants its state back (requestState) is called again with it, at most CALL_ROUNDS_MAX times. A tool
- * that must run as a task (2025-11-25) answers with the task's id; its result is the answer to
- * tasks/result, which the server gives when the task has ended.
+ * A result of MCP 2026-07-28 may ask for input (call-ask.c) or want its state back (requestState): the
+ * server is called again with these, at most CALL_ROUNDS_MAX times. A result may also name a task, which
+ * is then looked at until it has ended (call-task.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,100 +18,99 @@ void hub_call_answer_invalid(struct hub_call *call, const char *why)
                         "server \"%s\" gave no valid answer: %s", hub_call_server(call), why);
 }
 
-/* The first thing that the server wants to know before it goes on; "" when it does not say. */
-static const char *first_request(yyjson_val *result)
+/* Whether it may be sent once more; else it has failed. */
+static bool may_repeat(struct hub_call *call)
 {
-        yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(result, "inputRequests"));
-        yyjson_val *key = yyjson_obj_iter_next(&iter);
-        const char *method = key ? json_string(yyjson_obj_iter_get_val(key), "method", NULL) : NULL;
-
-        return method ? method : "";
-}
-
-/* Sends the call again with the server's state, exactly as it was written ("Multi Round-Trip
- * Requests", "Client Requirements"). The call's deadline is for all rounds. */
-static void call_again(struct hub_call *call, yyjson_val *state)
-{
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(LINES_MAX);
-
         if (call->rounds == CALL_ROUNDS_MAX) {
                 hub_call_finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
                                 "server \"%s\" asks to be called again more than %d times",
                                 hub_call_server(call), CALL_ROUNDS_MAX);
-                return;
+                return false;
         }
         if (call->params.length == 0) {
                 hub_call_finish(
                         call, EVENT_ANSWERED, HUB_PROTOCOL,
                         "server \"%s\" asks to be called again, and the arguments of other calls left no room to keep these",
                         hub_call_server(call));
-                return;
+                return false;
         }
         call->rounds++;
+        return true;
+}
+
+static int append_member(struct buffer *b, const char *before, const struct buffer *value,
+                         const char *after)
+{
+        if (value->length == 0)
+                return 0;
+        int r = buffer_append_text(b, before);
+        if (r >= 0)
+                r = buffer_append(b, buffer_bytes(value), value->length);
+        return r < 0 ? r : buffer_append_text(b, after);
+}
+
+/* The server's state goes back exactly as it was written ("Multi Round-Trip Requests", "Client
+ * Requirements"). The call's deadline is for all rounds. */
+void hub_call_again(struct hub_call *call)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(LINES_MAX);
+        bool is_empty = call->params.length <= 2;
+
         int r = buffer_append(&params, buffer_bytes(&call->params), call->params.length - 1);
         if (r >= 0)
-                r = buffer_append_text(&params, ",\"requestState\":");
+                r = append_member(&params,
+                                  is_empty ? "\"inputResponses\":{" : ",\"inputResponses\":{",
+                                  &call->answers, "}");
         if (r >= 0)
-                r = json_append(&params, state);
+                r = append_member(&params,
+                                  params.length > 1 ? ",\"requestState\":" : "\"requestState\":",
+                                  &call->server_state, "");
         if (r >= 0)
                 r = buffer_append(&params, "}", 1);
+        buffer_consume(&call->answers, call->answers.length);
         if (r >= 0)
-                hub_call_go_on(call, "tools/call", &params);
+                hub_call_go_on(call, call->method, &params);
         else
                 hub_call_finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
                                 "cannot call server \"%s\" again with its state: %s",
                                 hub_call_server(call), strerrordesc_np(-r));
 }
 
-/* MCP 2026-07-28: a result may also ask for input, or name a task. Returns whether the call does not
- * end with it as a result. */
+static void take_input_required(struct hub_call *call, yyjson_val *result)
+{
+        yyjson_val *requests = yyjson_obj_get(result, "inputRequests"),
+                   *state = yyjson_obj_get(result, "requestState");
+
+        if (!yyjson_is_str(state) && yyjson_obj_size(requests) == 0) {
+                hub_call_answer_invalid(call, "it asks for input, and does not say which");
+                return;
+        }
+        if (!may_repeat(call))
+                return;
+        buffer_consume(&call->server_state, call->server_state.length);
+        if (yyjson_is_str(state) && json_append(&call->server_state, state) < 0)
+                hub_call_answer_invalid(call, "its requestState cannot be kept");
+        else if (yyjson_obj_size(requests) > 0)
+                hub_call_ask_all(call, requests);
+        else
+                hub_call_again(call);
+}
+
+/* MCP 2026-07-28: a result may also ask for input. Returns whether the call does not end with it as a
+ * result. */
 static bool take_incomplete(struct hub_call *call, yyjson_val *result)
 {
         const char *type = json_string(result, "resultType", NULL);
-        yyjson_val *state = yyjson_obj_get(result, "requestState");
-        bool is_asked = yyjson_obj_size(yyjson_obj_get(result, "inputRequests")) > 0;
 
         if (!type || strcmp(type, "complete") == 0)
                 return false;
-        if (strcmp(type, "input_required") != 0)
+        if (strcmp(type, "input_required") == 0)
+                take_input_required(call, result);
+        else
                 hub_call_finish(
                         call, EVENT_ANSWERED, HUB_PROTOCOL,
                         "server \"%s\" answered with a result of type \"%.40s\", which Cloister does not support",
                         hub_call_server(call), type);
-        else if (yyjson_is_str(state) && !is_asked)
-                call_again(call, state);
-        else
-                hub_call_finish(
-                        call, EVENT_ANSWERED, HUB_PROTOCOL,
-                        "server \"%s\" asks for input before it goes on (%.60s), and Cloister has nobody to ask",
-                        hub_call_server(call), first_request(result));
-        return true;
-}
-
-/* The first answer to a call that is a task names the task. A server may ignore that it was told to
- * make one, and answer with the result. Returns whether the call goes on. */
-static bool take_task(struct hub_call *call, yyjson_val *result)
-{
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(8 * CALL_TASK_ID_MAX);
-        yyjson_val *task = yyjson_obj_get(result, "task"), *id = yyjson_obj_get(task, "taskId");
-
-        if (!call->is_task || call->task || !task)
-                return false;
-        if (!yyjson_is_str(id) || yyjson_get_len(id) > CALL_TASK_ID_MAX) {
-                hub_call_answer_invalid(call, "the task has no usable id");
-                return true;
-        }
-        int r = buffer_append_text(&params, "{\"taskId\":");
-        if (r >= 0)
-                r = json_append(&params, id);
-        if (r >= 0)
-                r = buffer_append(&params, "}", 1);
-        if (r >= 0)
-                call->task = strndup(buffer_bytes(&params), params.length);
-        if (call->task)
-                hub_call_go_on(call, "tasks/result", &params);
-        else
-                hub_call_answer_invalid(call, "the task's id cannot be kept");
         return true;
 }
 
@@ -137,33 +135,88 @@ static void keep_large(struct hub_call *call, struct large_line *large)
         }
 }
 
-void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern,
-                     struct large_line *large)
+static void keep_answer(struct hub_call *call, struct jsonrpc_message *answer)
 {
-        bool is_result = answer->kind == JSONRPC_RESPONSE;
-        const char *fault = is_result ? hub_result_fault(answer->result) : NULL;
+        call->answer = *answer;
+        *answer = (struct jsonrpc_message){};
+}
+
+static const char *fault_of(const struct hub_call *call, yyjson_val *result)
+{
+        if (call->tool)
+                return hub_result_fault(result);
+        return yyjson_is_obj(result) ? NULL : "the result is not an object";
+}
+
+void hub_call_take_result(struct hub_call *call, struct jsonrpc_message *answer, yyjson_val *result)
+{
+        const char *fault = fault_of(call, result);
 
         if (fault) {
                 hub_call_answer_invalid(call, fault);
                 return;
         }
-        if (is_result && (take_task(call, answer->result) ||
-                          (is_modern && take_incomplete(call, answer->result))))
-                return;
-        call->answer = *answer;
-        *answer = (struct jsonrpc_message){};
-        if (is_result) {
-                call->result.outcome = HUB_OK;
-                call->result.result = call->answer.result;
-                keep_text(call, call->answer.text, call->answer.text_length);
-                if (large)
-                        keep_large(call, large);
-                call->answer.text = NULL;
-        } else {
-                call->result.outcome = HUB_PROTOCOL;
-                call->result.rpc_code = call->answer.error_code;
-                call->result.rpc_data = call->answer.error_data;
-                call->result.message = call->answer.error_message;
-        }
+        keep_answer(call, answer);
+        call->answer.text = NULL;
+        call->result.outcome = HUB_OK;
+        call->result.result = result;
         hub_call_step(call, EVENT_ANSWERED);
+}
+
+static void fail_by(struct hub_call *call, struct jsonrpc_message *answer, int64_t code,
+                    const char *message, yyjson_val *data)
+{
+        keep_answer(call, answer);
+        call->result.outcome = HUB_PROTOCOL;
+        call->result.rpc_code = code;
+        call->result.rpc_data = data;
+        call->result.message = message;
+        hub_call_step(call, EVENT_ANSWERED);
+}
+
+void hub_call_take_error(struct hub_call *call, struct jsonrpc_message *answer, yyjson_val *error)
+{
+        const char *message = json_string(error, "message", NULL);
+        int64_t code = 0;
+
+        if (json_int64(yyjson_obj_get(error, "code"), &code) < 0)
+                hub_call_answer_invalid(call, "the error of the task has no code");
+        else
+                fail_by(call, answer, code, message ? message : "", yyjson_obj_get(error, "data"));
+}
+
+static void take_whole(struct hub_call *call, struct jsonrpc_message *answer,
+                       struct large_line *large)
+{
+        const char *fault = fault_of(call, answer->result);
+
+        if (fault) {
+                hub_call_answer_invalid(call, fault);
+                return;
+        }
+        keep_answer(call, answer);
+        call->result.outcome = HUB_OK;
+        call->result.result = call->answer.result;
+        keep_text(call, call->answer.text, call->answer.text_length);
+        if (large)
+                keep_large(call, large);
+        call->answer.text = NULL;
+        hub_call_step(call, EVENT_ANSWERED);
+}
+
+void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern,
+                     struct large_line *large)
+{
+        bool is_about_task = call->step == STEP_GET || call->step == STEP_UPDATE;
+
+        if (answer->kind == JSONRPC_RESPONSE) {
+                if (is_about_task)
+                        hub_call_task_answer(call, answer);
+                else if (!hub_call_begin_task(call, answer, is_modern) &&
+                         !(is_modern && take_incomplete(call, answer->result)))
+                        take_whole(call, answer, large);
+        } else if (!hub_call_ask_urls(call, answer)) {
+                fail_by(call, answer, answer->error_code, answer->error_message,
+                        answer->error_data);
+        }
 }

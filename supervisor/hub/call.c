@@ -10,9 +10,10 @@
  *     sent       -         -      finished   finished   cancel, finished    cancel, freed  -
  *     finished   -         -      -          -          -                   freed          delivered
  *
- * Cancel: the server is sent notifications/cancelled; what it answers nevertheless is ignored. A
- * request is never sent twice, unless the server asks for it (call-answer.c): the call stays sent,
- * with the id of the newest request.
+ * ABANDONED is as TIMED_OUT, of a sent call. Cancel: the server is sent notifications/cancelled, or
+ * tasks/cancel; what it answers nevertheless is ignored. A request is never sent twice, unless the server
+ * asks for it (call-answer.c): the call stays sent, with the id of the newest request. Between two
+ * requests it has the id 0: it waits for the next look at its task, or for the client.
  */
 #include "supervisor/hub/call.h"
 
@@ -31,11 +32,15 @@
 static void call_free(struct hub_call *call)
 {
         event_del(&call->deadline);
+        event_del(&call->poll);
         background_free_json(call->answer.doc);
         free(call->text);
         if (call->memfd >= 0)
                 close(call->memfd);
         buffer_done(&call->params);
+        buffer_done(&call->answers);
+        buffer_done(&call->server_state);
+        buffer_done(&call->asked_keys);
         free(call->task);
         free(call->tool);
         free(call);
@@ -45,12 +50,22 @@ static void call_free(struct hub_call *call)
 
 static void cancel(struct hub_call *call, const char *reason)
 {
-        call->calls->host->cancel(call->calls->data, call->id, call->task, reason);
+        struct hub_calls *calls = call->calls;
+
+        /* The server may make the task before it reads that nobody wants it. */
+        if (!call->task && (call->is_task || calls->host->is_modern(calls->data)))
+                calls->orphans[calls->n_orphans++ % ORPHANS] = call->id;
+        calls->host->cancel(calls->data, call->id, call->task, reason);
 }
 
 static void cancel_timed_out(struct hub_call *call)
 {
         cancel(call, "timeout");
+}
+
+static void cancel_abandoned(struct hub_call *call)
+{
+        cancel(call, "the client cannot be asked");
 }
 
 static void cancel_dropped(struct hub_call *call)
@@ -75,6 +90,7 @@ static const struct transition {
         [CALL_SENT][EVENT_ANSWERED] = {CALL_FINISHED},
         [CALL_SENT][EVENT_FAILED] = {CALL_FINISHED},
         [CALL_SENT][EVENT_TIMED_OUT] = {CALL_FINISHED, cancel_timed_out},
+        [CALL_SENT][EVENT_ABANDONED] = {CALL_FINISHED, cancel_abandoned},
         [CALL_SENT][EVENT_DROPPED] = {CALL_FREED, cancel_dropped},
 
         [CALL_FINISHED][EVENT_DROPPED] = {CALL_FREED},
@@ -85,8 +101,26 @@ static void set_deadline(struct hub_call *call)
 {
         struct timeval in = clock_timeval_ms(call->timeout_ms);
 
-        if (!evtimer_pending(&call->deadline, NULL))
-                evtimer_add(&call->deadline, &in);
+        if (evtimer_pending(&call->deadline, NULL))
+                return;
+        call->due_us = clock_us() + call->timeout_ms * UINT64_C(1000);
+        evtimer_add(&call->deadline, &in);
+}
+
+void hub_call_hold(struct hub_call *call)
+{
+        uint64_t now = clock_us();
+
+        call->left_us = call->due_us > now ? call->due_us - now : 0;
+        event_del(&call->deadline);
+}
+
+void hub_call_release(struct hub_call *call)
+{
+        struct timeval in = clock_timeval_ms(call->left_us / 1000);
+
+        call->due_us = clock_us() + call->left_us;
+        evtimer_add(&call->deadline, &in);
 }
 
 /* A server of MCP 2026-07-28 may have to be sent the arguments again. */
@@ -100,11 +134,6 @@ static void keep_params(struct hub_call *call)
         calls->kept_bytes += call->params.length;
 }
 
-static struct call_list *bucket(struct hub_calls *calls, int64_t id)
-{
-        return &calls->sent[(uint64_t)id % BUCKETS];
-}
-
 static void leave(struct hub_call *call)
 {
         switch (call->state) {
@@ -114,8 +143,11 @@ static void leave(struct hub_call *call)
                 call->calls->count--;
                 break;
         case CALL_SENT:
+                hub_call_drop_asks(call);
+                event_del(&call->poll);
                 TAILQ_REMOVE(bucket(call->calls, call->id), call, link);
                 call->calls->kept_bytes -= call->params.length;
+                call->calls->n_tasks -= call->task != NULL;
                 call->calls->count--;
                 break;
         case CALL_FINISHED:
@@ -258,7 +290,7 @@ void call_outbox_deliver(struct call_outbox *outbox)
 
         /* In no list from now on: the callback may free the outbox with all calls in it. */
         hub_call_step(call, EVENT_DELIVERED);
-        call->fn(call->data, &call->result);
+        call->caller->done(call->data, &call->result);
         call_free(call);
 }
 
@@ -335,38 +367,78 @@ static int make_task(struct hub_calls *calls, struct hub_call *call)
         return r;
 }
 
+bool hub_call_client(const struct hub_call *call, struct hub_client *ret)
+{
+        *ret = (struct hub_client){};
+        return call->caller->client && call->caller->client(call->data, ret);
+}
+
+static int64_t send_params(struct hub_calls *calls, const struct hub_call *call, const char *method,
+                           const struct buffer *params)
+{
+        struct hub_client client;
+        bool has_client = hub_call_client(call, &client);
+
+        return calls->host->send(calls->data, method, has_client ? &client : NULL,
+                                 buffer_bytes(params), params->length);
+}
+
+static void set_id(struct hub_call *call, int64_t id)
+{
+        TAILQ_REMOVE(bucket(call->calls, call->id), call, link);
+        call->id = id;
+        TAILQ_INSERT_TAIL(bucket(call->calls, id), call, link);
+}
+
+void hub_call_wait(struct hub_call *call)
+{
+        set_id(call, 0);
+}
+
 void hub_call_go_on(struct hub_call *call, const char *method, const struct buffer *params)
 {
-        struct hub_calls *calls = call->calls;
-        int64_t r = calls->host->send(calls->data, method, buffer_bytes(params), params->length);
+        int64_t r = send_params(call->calls, call, method, params);
 
-        if (r < 0) {
+        if (r < 0)
                 fail_to_send(call, EVENT_ANSWERED, hub_call_server(call), (int)r);
-                return;
-        }
-        TAILQ_REMOVE(bucket(calls, call->id), call, link);
-        call->id = r;
-        TAILQ_INSERT_TAIL(bucket(calls, call->id), call, link);
+        else
+                set_id(call, r);
+}
+
+/* Whether the server knows what is called; else the call fails. */
+static bool is_known(struct hub_calls *calls, struct hub_call *call, const char *name)
+{
+        const struct hub_calls_host *host = calls->host;
+        bool is_tool = call->tool;
+
+        if (is_tool ? host->has_tool(calls->data, call->tool)
+                    : host->has_method(calls->data, call->method))
+                return true;
+        if (is_tool)
+                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no tool \"%.200s\"", name,
+                              call->tool);
+        else
+                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no %.*s", name,
+                              (int)strcspn(call->method, "/"), call->method);
+        return false;
 }
 
 void hub_calls_send(struct hub_calls *calls, struct hub_call *call)
 {
         const char *name = calls->host->name(calls->data);
+        int64_t r = 0;
 
-        if (!calls->host->has_tool(calls->data, call->tool)) {
-                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no tool \"%.200s\"", name,
-                              call->tool);
+        if (!is_known(calls, call, name))
                 return;
-        }
-        int64_t r = calls->host->needs_task(calls->data, call->tool) ? make_task(calls, call) : 0;
+        if (call->tool && calls->host->needs_task(calls->data, call->tool))
+                r = make_task(calls, call);
         if (r >= 0)
-                r = calls->host->send(calls->data, "tools/call", buffer_bytes(&call->params),
-                                      call->params.length);
+                r = send_params(calls, call, call->method, &call->params);
         if (r < 0) {
                 fail_to_send(call, EVENT_FAILED, name, (int)r);
         } else {
                 call->calls = calls;
-                call->id = r;
+                call->id = call->token = r;
                 hub_call_step(call, EVENT_SENT);
         }
 }
@@ -397,6 +469,8 @@ void hub_calls_send_waiting(struct hub_calls *calls)
 
 static int write_params(struct buffer *b, const char *tool, yyjson_val *arguments)
 {
+        if (!tool)
+                return arguments ? json_append(b, arguments) : buffer_append(b, "{}", 2);
         int r = buffer_append_text(b, "{\"name\":");
 
         if (r >= 0)
@@ -419,19 +493,27 @@ int hub_call_new(struct event_base *base, struct call_outbox *outbox,
         call->memfd = -1;
         call->outbox = outbox;
         call->since = clock_us();
-        call->fn = request->fn;
+        call->caller = request->caller;
         call->data = request->data;
+        call->method = request->method;
         /* The server's own timeout is for the answer; its start has another. */
         call->timeout_ms = request->timeout_ms ? request->timeout_ms : own;
         call->limits_all = request->timeout_ms != 0;
+        TAILQ_INIT(&call->asks);
         buffer_init(&call->params, LINES_MAX);
+        buffer_init(&call->answers, LINES_MAX);
+        buffer_init(&call->server_state, LINES_MAX);
+        buffer_init(&call->asked_keys, CALL_ASKS_MAX * (CALL_ASK_KEY_MAX + 1));
         evtimer_assign(&call->deadline, base, on_deadline, call);
-        call->tool = strdup(request->tool);
-        int r = call->tool ? write_params(&call->params, request->tool, request->arguments)
-                           : -ENOMEM;
+        hub_call_poll_init(call, base);
+        call->tool = request->tool ? strdup(request->tool) : NULL;
+        int r = request->tool && !call->tool
+                        ? -ENOMEM
+                        : write_params(&call->params, request->tool, request->arguments);
         if (r < 0) {
                 call_free(call);
-                return error_errno(err, -r, "write the arguments of %.100s", request->tool);
+                return error_errno(err, -r, "write the arguments of %.100s",
+                                   request->tool ? request->tool : request->method);
         }
         *ret = call;
         return 0;
@@ -454,48 +536,4 @@ void hub_calls_fail_sent(struct hub_calls *calls, const char *message)
 void hub_calls_fail_waiting(struct hub_calls *calls, const char *message)
 {
         fail_all(&calls->waiting, message);
-}
-
-/* ---- answers ---- */
-
-struct hub_call *hub_calls_by_id(struct hub_calls *calls, int64_t n)
-{
-        struct hub_call *call;
-
-        TAILQ_FOREACH (call, bucket(calls, n), link) {
-                if (call->id == n)
-                        return call;
-        }
-        return NULL;
-}
-
-struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id)
-{
-        int64_t n;
-
-        return json_int64(id, &n) < 0 ? NULL : hub_calls_by_id(calls, n);
-}
-
-/* The one call that was sent; NULL when there are none or several. */
-static struct hub_call *find_only(struct hub_calls *calls)
-{
-        struct hub_call *only = NULL;
-
-        if (calls->count != 1)
-                return NULL;
-        for (size_t i = 0; i < BUCKETS && !only; i++)
-                only = TAILQ_FIRST(&calls->sent[i]);
-        return only;
-}
-
-struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n)
-{
-        int64_t id;
-
-        if (calls->count == 0 || n == 0 || line[0] != '{')
-                return NULL;
-        if (jsonrpc_guess_id(line, n, &id))
-                return hub_calls_by_id(calls, id);
-        /* Many servers write the id last: a line that was cut does not have it. */
-        return n == LINES_MAX ? find_only(calls) : NULL;
 }

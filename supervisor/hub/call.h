@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/large-line.h"
-#include "supervisor/hub/outcome.h"
+#include "supervisor/hub/caller.h"
 
 enum {
         CALLS_MAX = 65536,                 /* of one server, waiting or sent */
@@ -24,6 +24,14 @@ enum {
         CALL_KEPT_BYTES_MAX = 64 << 20,    /* of the arguments that a server may ask for again */
         CALL_ROUNDS_MAX = 16,              /* how often it may */
         CALL_TASK_ID_MAX = 1024,
+        CALL_POLL_MS =
+                500, /* of a task whose server does not say how often; the bounds of what it says: */
+        CALL_POLL_MIN_MS = 50,
+        CALL_POLL_MAX_MS = 30000,
+        CALL_ASKS_MAX = 16,      /* what one call may ask of the client, in all */
+        CALL_ASKS_OPEN = 4,      /* and at once; a modern server may ask for all together */
+        CALL_ASK_KEY_MAX = 256,  /* bytes of the name that a modern server gives to what it asks */
+        CALL_ASK_MS = 5 * 60000, /* for a person to answer; the call's own time stands still */
         CALL_TIMEOUT_MS = 60000, /* where neither the caller nor the config says */
 };
 
@@ -34,14 +42,19 @@ struct hub_calls_host {
         /* For messages. */
         const char *(*name)(void *data);
         bool (*has_tool)(void *data, const char *tool);
+        /* Whether it declares what a method other than tools/call needs. */
+        bool (*has_method)(void *data, const char *method);
         /* Whether the server must run the tool as a task; whether it speaks MCP 2026-07-28. */
         bool (*needs_task)(void *data, const char *tool);
         bool (*is_modern)(void *data);
-        /* Sends a request and returns its id. -EMSGSIZE: too much waits to be read by the server; or
-         * another negative errno. */
-        int64_t (*send)(void *data, const char *method, const char *params, size_t n);
-        /* Cancels a request, and the task that it is about: its params, or NULL. */
+        /* Sends a request and returns its id. client: for whom, or NULL. -EMSGSIZE: too much waits to be
+         * read by the server; or another negative errno. */
+        int64_t (*send)(void *data, const char *method, const struct hub_client *client,
+                        const char *params, size_t n);
+        /* Cancels a request (id 0: none is open), or the task that it is about: its params, or NULL. */
         void (*cancel)(void *data, int64_t id, const char *task, const char *reason);
+        /* Answers a request of the server: a result, or NULL and why there is none. */
+        void (*respond)(void *data, yyjson_val *id, const char *result, const char *why);
 };
 
 /* Calls with an outcome, in order of delivery. The owner embeds it. */
@@ -59,11 +72,12 @@ void call_outbox_deliver(struct call_outbox *outbox);
 
 /* What a call is about. */
 struct call_request {
-        const char *tool;
+        const char *method;    /* a constant */
+        const char *tool;      /* of tools/call, else NULL */
         yyjson_val *arguments; /* an object, or NULL */
         uint32_t timeout_ms;   /* for all of it; 0: server_timeout_ms for the answer */
         uint32_t server_timeout_ms;
-        void (*fn)(void *data, const struct hub_result *result);
+        const struct hub_caller *caller; /* borrowed */
         void *data;
 };
 
@@ -100,6 +114,23 @@ bool hub_call_is_sent(const struct hub_call *call);
 
 /* The call that was sent with this id, or NULL. */
 struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id);
+/* The server says how far a call is; token: of its first request. Returns whether it is one. */
+bool hub_calls_progress(struct hub_calls *calls, yyjson_val *params);
+/*
+ * The call on behalf of which the server sends a message that does not belong to an answer: the one whose
+ * task it names, or else the one that has asked for least, if all calls are of one client. Returns NULL
+ * and why there is none.
+ */
+struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params, const char **why);
+/* The server sends a log message. */
+void hub_calls_log(struct hub_calls *calls, yyjson_val *params);
+/* The server asks the call's client for something. Takes what the request owns, answers it, now or later. */
+void hub_call_ask(struct hub_call *call, struct client_request *request, yyjson_val *id);
+/* The server does not want the answer any more. */
+void hub_calls_unask(struct hub_calls *calls, yyjson_val *id);
+/* A late answer to a request that was given up: names the task that it has made, if any. Returns the params
+ * of a request to cancel that, or NULL; the caller frees it. */
+char *hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result);
 struct hub_call *hub_calls_by_id(struct hub_calls *calls, int64_t id);
 /* The call that a line answers which cannot be parsed, or NULL. */
 struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n);

@@ -21,15 +21,20 @@
 #include "base/log.h"
 #include "cloister-config.h"
 #include "rpc/claim.h"
+#include "rpc/client-request.h"
 #include "rpc/lines.h"
 #include "supervisor/hub/rate.h"
 
 enum { RESPONSES_QUEUED_MAX = 1024 * 1024 };
 
-/* What every request of MCP 2026-07-28 carries, as members of _meta. */
-static const char client_fields[] =
-        "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},\"io.modelcontextprotocol/clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
-        "\"}";
+/* What every request of MCP 2026-07-28 carries, as members of _meta, before and behind the capabilities. */
+#define META "io.modelcontextprotocol/"
+static const char fields_before[] = "\"" META "protocolVersion\":\"2026-07-28\",\"" META
+                                    "clientCapabilities\":{";
+static const char fields_behind[] =
+        "},\"" META "clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
+static const char tasks[] = "\"extensions\":{\"" META "tasks\":{}}";
+enum { META_MAX = 2048 };
 
 struct connection {
         struct event_base *base;
@@ -360,20 +365,48 @@ static int may_queue(const struct connection *c, size_t n)
         return 0;
 }
 
-static int64_t send_request(struct connection *c, const char *method, bool has_token,
-                            const char *params, size_t n)
+static int append_modern(const struct connection_call *call, struct buffer *to)
 {
-        char meta[sizeof(client_fields) + 64], token[40] = "";
+        int r = buffer_append_text(to, fields_before);
+
+        if (r >= 0 && call)
+                r = client_can_append(call->can, to);
+        if (r >= 0 && call && call->takes_tasks)
+                r = buffer_printf(to, "%s%s", call->can ? "," : "", tasks);
+        if (r >= 0)
+                r = buffer_append_text(to, fields_behind);
+        if (r >= 0 && call && call->log_level)
+                r = buffer_printf(to, ",\"" META "logLevel\":\"%s\"", call->log_level);
+        return r;
+}
+
+/* The member _meta and a NUL. call: NULL, or of a call. */
+static int append_meta(const struct connection *c, const struct connection_call *call, int64_t id,
+                       struct buffer *to)
+{
+        int r = buffer_append_text(to, "\"_meta\":{");
+
+        if (r >= 0 && c->is_modern)
+                r = append_modern(call, to);
+        if (r >= 0 && call)
+                r = buffer_printf(to, "%s\"progressToken\":%lld", c->is_modern ? "," : "",
+                                  (long long)id);
+        return r < 0 ? r : buffer_append(to, "}", 2);
+}
+
+static int64_t send_request(struct connection *c, const char *method,
+                            const struct connection_call *call, const char *params, size_t n)
+{
+        _cleanup_buffer_ struct buffer meta = BUFFER_INIT(META_MAX);
+        bool has_meta = c->is_modern || call;
         int64_t id = ++c->last_id;
         int r = may_queue(c, n);
 
-        if (has_token)
-                snprintf(token, sizeof(token), "%s\"progressToken\":%lld", c->is_modern ? "," : "",
-                         (long long)id);
-        snprintf(meta, sizeof(meta), "\"_meta\":{%s%s}", c->is_modern ? client_fields : "", token);
+        if (r >= 0 && has_meta)
+                r = append_meta(c, call, id, &meta);
         if (r >= 0)
                 r = jsonrpc_append_request_with(&c->queue, id, method,
-                                                c->is_modern || has_token ? meta : NULL, params, n);
+                                                has_meta ? buffer_bytes(&meta) : NULL, params, n);
         if (r < 0)
                 return r;
         write_soon(c);
@@ -382,12 +415,13 @@ static int64_t send_request(struct connection *c, const char *method, bool has_t
 
 int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n)
 {
-        return send_request(c, method, false, params, n);
+        return send_request(c, method, NULL, params, n);
 }
 
-int64_t connection_call(struct connection *c, const char *params, size_t n)
+int64_t connection_call(struct connection *c, const char *method,
+                        const struct connection_call *call, const char *params, size_t n)
 {
-        return send_request(c, "tools/call", true, params, n);
+        return send_request(c, method, call, params, n);
 }
 
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n)
@@ -411,6 +445,14 @@ void connection_respond(struct connection *c, yyjson_val *id, const char *result
         else
                 jsonrpc_append_error(&c->queue, id, JSONRPC_METHOD_NOT_FOUND, "Method not found",
                                      NULL, 0);
+        write_soon(c);
+}
+
+void connection_refuse(struct connection *c, yyjson_val *id, int code, const char *why)
+{
+        if (c->fds[0] < 0 || c->queue.length > RESPONSES_QUEUED_MAX)
+                return;
+        jsonrpc_append_error(&c->queue, id, code, why, NULL, 0);
         write_soon(c);
 }
 

@@ -64,11 +64,18 @@ void connection_set_modern(struct connection *c, bool is_modern);
 /* Returns the request's id (> 0), or -EMSGSIZE (too much is queued), -EPIPE, -ENOMEM, -EINVAL. It is
  * written from the event loop. */
 int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n);
-/* The same for tools/call, whose id is its progress token too. */
-int64_t connection_call(struct connection *c, const char *params, size_t n);
+/* The same for a call, whose id is its progress token too. */
+struct connection_call {
+        unsigned can; /* what the server may ask for: bits of client_can, for a modern one */
+        const char *log_level; /* the same for its log messages, or NULL */
+        bool takes_tasks;      /* and whether the answer may be a task */
+};
+int64_t connection_call(struct connection *c, const char *method,
+                        const struct connection_call *call, const char *params, size_t n);
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n);
 /* Answers a request: result is JSON, or NULL: there is no such method. */
 void connection_respond(struct connection *c, yyjson_val *id, const char *result);
+void connection_refuse(struct connection *c, yyjson_val *id, int code, const char *why);
 /* The last id that a request got. */
 int64_t connection_last_id(const struct connection *c);
 

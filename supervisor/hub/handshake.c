@@ -27,6 +27,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cloister-config.h"
+#include "rpc/client-request.h"
 
 enum phase { PHASE_NONE, PHASE_PROBING, PHASE_INITIALIZING, PHASE_DONE };
 
@@ -59,10 +60,10 @@ static const char modern[] = "2026-07-28";
 /* The revisions that begin with initialize. */
 static const char *const revisions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
-/* After the revision. */
+/* After the capabilities. */
 static const char initialize[] =
-        "\"capabilities\":{},\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION
-        "\"}}";
+        "},\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}}";
+enum { INITIALIZE_MAX = 1024 };
 
 static const char *const era_names[] = {
         [HUB_ERA_UNKNOWN] = "unknown",
@@ -114,12 +115,16 @@ static int64_t request(struct handshake *h, const char *method, const char *para
 
 static void send_initialize(struct handshake *h, const char *revision)
 {
-        char params[sizeof(initialize) + 64];
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(INITIALIZE_MAX);
 
-        snprintf(params, sizeof(params), "{\"protocolVersion\":\"%s\",%s", revision, initialize);
+        int r = buffer_printf(&params, "{\"protocolVersion\":\"%s\",\"capabilities\":{", revision);
+        if (r >= 0)
+                r = client_can_append(h->host->can(h->data), &params);
+        if (r >= 0)
+                r = buffer_append(&params, initialize, sizeof(initialize));
         h->phase = PHASE_INITIALIZING;
         h->asked = revision;
-        h->initialize_id = request(h, "initialize", params);
+        h->initialize_id = r < 0 ? 0 : request(h, "initialize", buffer_bytes(&params));
 }
 
 void handshake_begin(struct handshake *h)

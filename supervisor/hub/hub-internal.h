@@ -21,6 +21,7 @@ struct hub {
         size_t n_servers;
 
         bool is_in_use; /* servers have been started */
+        unsigned can;   /* what any client so far can be asked for */
 
         struct catalogue_views views;
         uint64_t reported; /* the version of the complete catalogue that the owner knows of */

@@ -167,6 +167,27 @@ static void stop_server(void *data, uint32_t instance)
         hub->host.stop(hub->host.data, instance);
 }
 
+static unsigned any_can(void *data)
+{
+        const struct hub *hub = data;
+
+        return hub->can;
+}
+
+static int ask_owner(void *data, struct client_ask *ask, struct error *err)
+{
+        const struct hub *hub = data;
+
+        if (!hub->host.ask)
+                return error_set(err, EOPNOTSUPP, "there is no client that could be asked");
+        return hub->host.ask(hub->host.data, ask, err);
+}
+
+void hub_add_client(struct hub *hub, unsigned can)
+{
+        hub->can |= can;
+}
+
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,
             const struct hub_host *host, struct error *err)
 {
@@ -195,6 +216,8 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
                 .start = start_server,
                 .stop = stop_server,
                 .changed = on_server_changed,
+                .can = any_can,
+                .ask = ask_owner,
         };
         if (add_servers(hub) < 0) {
                 hub_free(hub);
@@ -302,31 +325,34 @@ static void refuse(struct hub_call *call, const struct config_profile *profile,
                               server->name);
 }
 
-int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
-             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
-             void (*fn)(void *data, const struct hub_result *result), void *data,
-             struct hub_call **ret, struct error *err)
+int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,
+             struct error *err)
 {
-        struct call_request request = {.tool = tool,
-                                       .arguments = arguments,
-                                       .timeout_ms = timeout_ms,
-                                       .fn = fn,
-                                       .data = data};
-        struct hub_server *s = find_server(hub, server);
+        yyjson_val *arguments = request->arguments;
+        const char *what = request->tool ? request->tool : request->method;
+        struct call_request call = {.method = request->method ? request->method : "tools/call",
+                                    .tool = request->tool,
+                                    .arguments = arguments,
+                                    .timeout_ms = request->timeout_ms,
+                                    .caller = request->caller,
+                                    .data = request->data};
+        struct hub_server *s = find_server(hub, request->server);
 
         if (arguments && !yyjson_is_obj(arguments) && !yyjson_is_raw(arguments))
-                return error_set(err, EINVAL, "the arguments of %.100s are not an object", tool);
+                return error_set(err, EINVAL, "the arguments of %.100s are not an object", what);
         if (s)
-                request.server_timeout_ms = hub_server_config(s)->timeout_ms;
+                call.server_timeout_ms = hub_server_config(s)->timeout_ms;
         else
-                request.arguments = NULL; /* not sent, so not copied */
-        int r = hub_call_new(hub->base, &hub->outbox, &request, ret, err);
+                call.arguments = NULL; /* not sent, so not copied */
+        int r = hub_call_new(hub->base, &hub->outbox, &call, ret, err);
         if (r < 0)
                 return r;
+        /* The rules for tools hold for other methods by their names. */
         if (!s)
-                hub_call_fail(*ret, HUB_NOT_FOUND, "there is no server \"%.200s\"", server);
-        else if (!hub_access_tool(profile, hub_server_config(s), tool))
-                refuse(*ret, profile, hub_server_config(s), tool);
+                hub_call_fail(*ret, HUB_NOT_FOUND, "there is no server \"%.200s\"",
+                              request->server);
+        else if (!hub_access_tool(request->profile, hub_server_config(s), what))
+                refuse(*ret, request->profile, hub_server_config(s), what);
         else
                 hub_server_call(s, *ret);
         return 0;

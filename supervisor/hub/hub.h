@@ -17,7 +17,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/config.h"
-#include "supervisor/hub/outcome.h"
+#include "rpc/client-ask.h"
+#include "supervisor/hub/caller.h"
 
 struct hub;
 struct hub_call;
@@ -33,6 +34,9 @@ struct hub_host {
         void (*stop)(void *data, uint32_t instance);
         /* The catalogue has changed; several changes within 20 ms are reported once. */
         void (*changed)(void *data);
+        /* A server asks the owner's client for something while it works on no call. As the function of
+         * struct hub_caller; NULL: there is no such client. */
+        int (*ask)(void *data, struct client_ask *ask, struct error *err);
 };
 
 /* state_dir: descriptor of the directory for the cache (borrowed), or -1: no cache. config is
@@ -80,15 +84,26 @@ struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
                           uint32_t timeout_ms, void (*fn)(void *data), void *data);
 void hub_wait_cancel(struct hub_wait *wait);
 
-/*
- * Calls a tool; the server is started when it must be. arguments is an object, or the text of one as a raw value, serialised before
- * this returns. timeout_ms 0: the server's own. fn is called exactly once unless the call is
- * dropped first. *ret is valid until then.
- */
-int hub_call(struct hub *hub, const struct config_profile *profile, const char *server,
-             const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
-             void (*fn)(void *data, const struct hub_result *result), void *data,
-             struct hub_call **ret, struct error *err);
+/* What a client can be asked for (bits of client_can), of one more client: servers that start from now
+ * on are told what any client can do. */
+void hub_add_client(struct hub *hub, unsigned can);
+
+struct hub_request {
+        const struct config_profile *profile;
+        const char *server;
+        const char *method; /* NULL: tools/call; else one that hub_method_find() knows */
+        const char *tool;   /* tools/call: its name */
+        /* Of tools/call the arguments, else the params: an object, or the text of one as a raw value,
+         * serialised before hub_call() returns. NULL: none. */
+        yyjson_val *arguments;
+        uint32_t timeout_ms; /* 0: the server's own */
+        const struct hub_caller *caller;
+        void *data; /* for its functions */
+};
+
+/* Sends a request; the server is started when it must be. *ret is valid until the caller's done(). */
+int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,
+             struct error *err);
 
 /* Cancels the call: the server is sent notifications/cancelled, and fn is not called. */
 void hub_call_drop(struct hub_call *call);

@@ -6,8 +6,11 @@
 
 static const char *const outcome_kinds[] = {
         [HUB_OK] = "ToolError", /* with isError; the tool itself says that it failed */
-        [HUB_NOT_FOUND] = "ToolNotFound", [HUB_UNAVAILABLE] = "ToolUnavailable",
-        [HUB_TIMEOUT] = "ToolTimeout",    [HUB_PROTOCOL] = "ToolProtocolError",
+        [HUB_NOT_FOUND] = "ToolNotFound",
+        [HUB_UNAVAILABLE] = "ToolUnavailable",
+        [HUB_TIMEOUT] = "ToolTimeout",
+        [HUB_PROTOCOL] = "ToolProtocolError",
+        [HUB_INPUT] = "ToolInputRequired",
 };
 static_assert(ARRAY_SIZE(outcome_kinds) == HUB_OUTCOME_MAX, "a kind for each outcome");
 

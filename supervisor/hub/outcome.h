@@ -12,6 +12,7 @@ enum hub_outcome {
         HUB_UNAVAILABLE, /* the server cannot start, or has ended */
         HUB_TIMEOUT,
         HUB_PROTOCOL, /* a JSON-RPC error: rpc_code, rpc_data; or an invalid answer */
+        HUB_INPUT,    /* it asks for what the client cannot give; rpc_data: {"method", "params"} */
         HUB_OUTCOME_MAX,
 };
 

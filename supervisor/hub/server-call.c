@@ -22,13 +22,68 @@ static bool is_modern(void *data)
         return handshake_speaks(((struct hub_server *)data)->handshake) == HUB_ERA_MODERN;
 }
 
-static int64_t send_request(void *data, const char *method, const char *params, size_t n)
-{
-        struct connection *connection = ((struct hub_server *)data)->connection;
+/* The methods that code can call besides tools/call, and the capability that each needs. */
+static const struct {
+        const char *name;
+        bool needs_prompts; /* else resources */
+} methods[] = {
+        {"resources/list", false}, {"resources/templates/list", false},
+        {"resources/read", false}, {"prompts/list", true},
+        {"prompts/get", true},
+};
 
-        if (strcmp(method, "tools/call") == 0)
-                return connection_call(connection, params, n);
-        return connection_request(connection, method, params, n);
+const char *hub_method_find(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (strcmp(methods[i].name, name) == 0)
+                        return methods[i].name;
+        }
+        return NULL;
+}
+
+static bool has_method(void *data, const char *method)
+{
+        const struct hub_server *s = data;
+
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (strcmp(methods[i].name, method) == 0)
+                        return methods[i].needs_prompts ? s->has_prompts : s->has_resources;
+        }
+        return false;
+}
+
+/* A legacy server is told once which messages are wanted, and again when a client wants more. */
+static void set_log_level(struct hub_server *s, const char *level)
+{
+        static const char *const levels[] = {"emergency", "alert",  "critical", "error",
+                                             "warning",   "notice", "info",     "debug"};
+        char params[64];
+
+        for (int i = 0; i < (int)ARRAY_SIZE(levels); i++) {
+                if (strcmp(levels[i], level) != 0 || i < s->log_level)
+                        continue;
+                s->log_level = i + 1;
+                int n = snprintf(params, sizeof(params), "{\"level\":\"%s\"}", level);
+                connection_request(s->connection, "logging/setLevel", params, (size_t)n);
+        }
+}
+
+static int64_t send_request(void *data, const char *method, const struct hub_client *client,
+                            const char *params, size_t n)
+{
+        struct hub_server *s = data;
+        bool is_tool = strcmp(method, "tools/call") == 0;
+        const struct connection_call call = {
+                .can = client ? client->can : 0,
+                .log_level = client ? client->log_level : NULL,
+                .takes_tasks = is_tool,
+        };
+
+        if (!is_tool && !hub_method_find(method))
+                return connection_request(s->connection, method, params, n);
+        if (call.log_level && s->has_logging && !is_modern(s))
+                set_log_level(s, call.log_level);
+        return connection_call(s->connection, method, &call, params, n);
 }
 
 static void cancel_call(void *data, int64_t id, const char *task, const char *reason)
@@ -36,8 +91,12 @@ static void cancel_call(void *data, int64_t id, const char *task, const char *re
         struct hub_server *s = data;
         char params[128];
 
-        if (task && s->cancels_tasks)
+        if (task && (s->cancels_tasks || is_modern(s))) {
                 connection_request(s->connection, "tasks/cancel", task, strlen(task));
+                return;
+        }
+        if (id == 0)
+                return;
         int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
                          (long long)id, reason);
 
@@ -45,13 +104,25 @@ static void cancel_call(void *data, int64_t id, const char *task, const char *re
         connection_notify(s->connection, "notifications/cancelled", params, (size_t)n);
 }
 
+static void respond(void *data, yyjson_val *id, const char *result, const char *why)
+{
+        struct connection *connection = ((struct hub_server *)data)->connection;
+
+        if (result)
+                connection_respond(connection, id, result);
+        else
+                connection_refuse(connection, id, JSONRPC_INTERNAL_ERROR, why);
+}
+
 const struct hub_calls_host hub_server_calls_host = {
         .name = hub_server_name,
         .has_tool = has_tool,
+        .has_method = has_method,
         .needs_task = needs_task,
         .is_modern = is_modern,
         .send = send_request,
         .cancel = cancel_call,
+        .respond = respond,
 };
 
 void hub_server_call(struct hub_server *s, struct hub_call *call)

@@ -43,6 +43,11 @@ struct hub_server {
         bool has_tools; /* this process may be asked for a list of tools */
         bool has_tasks; /* and may be told to run a tool as a task (2025-11-25) */
         bool cancels_tasks;
+        bool has_resources, has_prompts, has_logging;
+        int log_level; /* the most detailed that it was told to send, as an index of log_levels */
+
+        struct server_ask *asks; /* what it asks while it works on no call */
+        size_t n_asks;
 };
 
 /* The name of a struct hub_server, for the tables of functions. */
@@ -57,6 +62,12 @@ void hub_server_start(struct hub_server *s);
 
 /* server-call.c */
 extern const struct hub_calls_host hub_server_calls_host;
+
+/* server-ask.c: a request for our client. Returns false if it is none. */
+bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m);
+void hub_server_drop_asks(struct hub_server *s);
+/* The server does not want the answer to this request any more. */
+void hub_server_unask(struct hub_server *s, yyjson_val *id);
 
 /* server-message.c: notes what the server declares; capabilities: an object, or NULL. */
 void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "rpc/claim.h"
@@ -26,13 +27,19 @@ static bool on_acknowledged(struct hub_server *s, const struct jsonrpc_message *
 static bool on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
 {
         handshake_on_cancelled(s->handshake, m);
+        hub_server_unask(s, yyjson_obj_get(m->params, "requestId"));
         return false;
 }
 
-/* Progress shows that a call runs, which nobody is told yet. */
 static bool on_progress(struct hub_server *s, const struct jsonrpc_message *m)
 {
-        return hub_calls_find(s->calls, yyjson_obj_get(m->params, "progressToken")) != NULL;
+        return hub_calls_progress(s->calls, m->params);
+}
+
+static bool on_log(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        hub_calls_log(s->calls, m->params);
+        return false;
 }
 
 void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities)
@@ -43,10 +50,13 @@ void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities
         s->has_tasks = handshake_speaks(s->handshake) == HUB_ERA_LEGACY &&
                        yyjson_is_obj(yyjson_ptr_get(tasks, "/requests/tools/call"));
         s->cancels_tasks = yyjson_is_obj(yyjson_obj_get(tasks, "cancel"));
+        s->has_resources = yyjson_is_obj(yyjson_obj_get(capabilities, "resources"));
+        s->has_prompts = yyjson_is_obj(yyjson_obj_get(capabilities, "prompts"));
+        s->has_logging = yyjson_is_obj(yyjson_obj_get(capabilities, "logging"));
 }
 
-/* The requests and notifications that a server may send, and in which states. Other requests are
- * refused, other notifications ignored. */
+/* The requests and notifications that a server may send, and in which states; requests for our client are
+ * in server-ask.c. Other requests are refused, other notifications ignored. */
 static const struct {
         const char *method;
         unsigned states;    /* bits 1 << enum server_state */
@@ -60,6 +70,7 @@ static const struct {
         {"notifications/subscriptions/acknowledged", 1U << SERVER_LISTING | 1U << SERVER_READY,
          NULL, on_acknowledged},
         {"notifications/progress", 1U << SERVER_READY, NULL, on_progress},
+        {"notifications/message", 1U << SERVER_READY, NULL, on_log},
         {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL, on_cancelled},
 };
 
@@ -102,12 +113,21 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
                                 s->config->name);
                 return;
         }
-        connection_respond(s->connection, m->id, result);
+        if (result || !hub_server_on_ask(s, m))
+                connection_respond(s->connection, m->id, result);
+}
+
+static void cancel_orphan(struct hub_server *s, int64_t id, yyjson_val *result)
+{
+        _cleanup_free_ char *task = hub_calls_orphan(s->calls, id, result);
+
+        if (task)
+                connection_request(s->connection, "tasks/cancel", task, strlen(task));
 }
 
 /* An answer to no open request: to one that was given up or is answered already, or to none that was
  * ever sent. */
-static void on_stray(struct hub_server *s, yyjson_val *id)
+static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
 {
         int64_t n;
 
@@ -117,6 +137,7 @@ static void on_stray(struct hub_server *s, yyjson_val *id)
                                     s->config->name);
                 return;
         }
+        cancel_orphan(s, n, result);
         log_debug("server %s: skipped a late or repeated answer to request %lld", s->config->name,
                   (long long)n);
 }
@@ -130,7 +151,7 @@ static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct la
         if (call)
                 hub_call_answer(call, m, is_modern(s), large);
         else if (m->id)
-                on_stray(s, m->id);
+                on_stray(s, m->id, m->result);
         else if (m->kind == JSONRPC_ERROR && connection_may_warn(s->connection))
                 log_warning("server %s: reports an error without naming a request: %.200s (%lld)",
                             s->config->name, m->error_message, (long long)m->error_code);

@@ -109,6 +109,8 @@ static void release(struct hub_server *s)
         event_del(s->deadline);
         listing_stop(s->listing);
         handshake_stop(s->handshake);
+        hub_server_drop_asks(s);
+        s->log_level = 0;
         connection_close(s->connection);
         if (s->has_instance && !s->has_ended)
                 s->host->stop(s->host->data, s->instance);
@@ -379,6 +381,13 @@ static void on_tools_changed(void *data)
         listing_changed(((struct hub_server *)data)->listing);
 }
 
+static unsigned client_can(void *data)
+{
+        const struct hub_server *s = data;
+
+        return s->host->can(s->host->data);
+}
+
 static void on_restart(void *data, const char *why)
 {
         restart(data, why);
@@ -387,6 +396,7 @@ static void on_restart(void *data, const char *why)
 static const struct handshake_host handshake_host = {
         .done = on_handshake_done,
         .tools_changed = on_tools_changed,
+        .can = client_can,
         .failed = on_failed,
         .restart = on_restart,
 };
@@ -569,6 +579,7 @@ struct hub_server *hub_server_free(struct hub_server *s)
         if (!s)
                 return NULL;
         hub_calls_free(s->calls);
+        hub_server_drop_asks(s);
         listing_free(s->listing);
         handshake_free(s->handshake);
         connection_free(s->connection);

@@ -44,6 +44,9 @@ struct hub_server_host {
         void (*stop)(void *data, uint32_t instance);
         /* The state of a server has changed, or something that the catalogue shows. */
         void (*changed)(void *data);
+        /* What any client can be asked for; asks the owner's client. */
+        unsigned (*can)(void *data);
+        int (*ask)(void *data, struct client_ask *ask, struct error *err);
 };
 
 /* With the tools that the cache knows. host and config are borrowed. NULL: no memory. */

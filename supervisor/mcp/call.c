@@ -10,14 +10,13 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/unguessable.h"
 #include "rpc/background.h"
-#include "supervisor/mcp/arguments.h"
-#include "supervisor/mcp/live.h"
+#include "supervisor/mcp/call-internal.h"
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/tool.h"
+#include "supervisor/session/cell-client.h"
 
 enum { LARGE_MIN = 256 * 1024 }; /* bytes that an answer is made from */
 
@@ -33,21 +32,6 @@ struct answer_job {
         int r;
 };
 
-struct mcp_call {
-        struct mcp_call *next;
-        struct mcp_server *server;
-        struct mcp_peer *peer; /* NULL: it has ended */
-        struct mcp_principal *principal;
-        struct reply reply;
-        struct cell *cell;
-        char session[SESSION_NAME_MAX + 1];
-        size_t max_output;
-        unsigned kinds; /* CONTENT_… that the client knows */
-        bool cancelled; /* the client wants no answer any more */
-        struct live live;
-        struct answer_job *answer; /* being made; the cell is gone */
-};
-
 static void call_free(struct mcp_call *call)
 {
         struct mcp_call **at = &call->server->calls;
@@ -57,6 +41,8 @@ static void call_free(struct mcp_call *call)
         *at = call->next;
         call->server->n_calls--;
         call->principal->n_calls--;
+        mcp_ask_end(call, "the call has ended");
+        mcp_input_done(call);
         live_done(&call->live);
         reply_done(&call->reply);
         if (call->answer)
@@ -147,7 +133,7 @@ static void on_answer(struct background_job *job)
 }
 
 /* Takes the outcome, and frees the call later. Returns false when out of memory. */
-static bool answer_later(struct mcp_call *call, struct cell *cell)
+static bool answer_later(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
         static const struct background_kind kind = {run_answer, on_answer, free_answer};
         struct answer_job *a = calloc(1, sizeof(*a));
@@ -156,18 +142,17 @@ static bool answer_later(struct mcp_call *call, struct cell *cell)
                 return false;
         a->call = call;
         memcpy(a->session, call->session, sizeof(a->session));
-        cell_outcome_move(&a->outcome, &cell->outcome);
+        cell_outcome_move(&a->outcome, outcome);
         a->options = (struct result_options){
                 .session = a->session, .max_output = call->max_output, .kinds = call->kinds};
-        name_whole(a->session, cell->number, &a->outcome, a->uris, &a->options);
+        name_whole(a->session, number, &a->outcome, a->uris, &a->options);
         buffer_init(&a->result, RESULT_MAX);
-        call->cell = NULL;
         call->answer = a;
         background_start(&a->job, &kind, call->server->base);
         return true;
 }
 
-static void answer_outcome(struct mcp_call *call, struct cell *cell)
+static void answer_outcome(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         struct resource_uri uris[CELL_STREAMS];
@@ -177,25 +162,73 @@ static void answer_outcome(struct mcp_call *call, struct cell *cell)
                 .kinds = call->kinds,
         };
 
-        name_whole(call->session, cell->number, &cell->outcome, uris, &options);
-        int r = result_render(&cell->outcome, &options, &result);
+        name_whole(call->session, number, outcome, uris, &options);
+        int r = result_render(outcome, &options, &result);
         mcp_answer_made(call->server, &call->reply, r, &result);
-        keep_whole(call, &options, &cell->outcome);
+        keep_whole(call, &options, outcome);
+}
+
+void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
+{
+        live_finish(&call->live);
+        if (bytes_of(outcome, call->max_output) > LARGE_MIN && answer_later(call, number, outcome))
+                return;
+        answer_outcome(call, number, outcome);
+        call_free(call);
 }
 
 static void on_done(void *data, struct cell *cell)
 {
         struct mcp_call *call = data;
 
-        if (!call->cancelled) {
-                live_finish(&call->live);
-                if (bytes_of(&cell->outcome, call->max_output) > LARGE_MIN &&
-                    answer_later(call, cell))
-                        return;
-                answer_outcome(call, cell);
-        }
-        call_free(call);
+        mcp_ask_end(call, "the cell that has made the call has ended");
+        call->cell = NULL;
+        if (call->cancelled)
+                call_free(call);
+        else if (call->suspension.active)
+                mcp_input_keep(call, cell->number, &cell->outcome);
+        else
+                mcp_call_conclude(call, cell->number, &cell->outcome);
 }
+
+/* ---- the client, as tool calls see it ---- */
+
+static void describe_client(void *data, struct cell_client *ret)
+{
+        const struct mcp_call *call = data;
+
+        *ret = (struct cell_client){
+                .can = call->cancelled ? 0 : call->can,
+                .log_level = call->log_level == MCP_LOG_OFF ? NULL
+                                                            : mcp_log_level_name(call->log_level),
+        };
+}
+
+static int ask_client(void *data, struct client_ask *ask, struct error *err)
+{
+        return mcp_ask_call(data, ask, err);
+}
+
+static void show_progress(void *data, const char *server, const struct cell_progress *progress)
+{
+        struct mcp_call *call = data;
+
+        live_progress(&call->live, server, progress);
+}
+
+static void show_log(void *data, const char *server, yyjson_val *params)
+{
+        struct mcp_call *call = data;
+
+        live_log(&call->live, server, params);
+}
+
+static const struct cell_client_calls client_calls = {
+        .describe = describe_client,
+        .ask = ask_client,
+        .progress = show_progress,
+        .log = show_log,
+};
 
 static void on_output(void *data, enum cell_stream stream, const char *bytes, size_t n)
 {
@@ -220,6 +253,7 @@ static struct mcp_call *call_new(struct mcp_peer *peer, const struct run_argumen
         *reply = (struct reply){};
         memcpy(call->session, arguments->session, sizeof(call->session));
         call->max_output = arguments->max_output;
+        TAILQ_INIT(&call->asks);
         call->next = server->calls;
         server->calls = call;
         server->n_calls++;
@@ -273,9 +307,15 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                 .request_id = reply_id(&call->reply),
                 .done = on_done,
                 .watch = on_output,
+                .client = &client_calls,
                 .data = call,
         };
         call->kinds = content_kinds(request);
+        call->modern = request->era == ERA_MODERN;
+        call->can = call->modern ? request->can : request->peer->can;
+        call->log_level = call->modern ? request->log_level : request->peer->log_level;
+        if (call->modern && call->can)
+                call->suspension.digest = mcp_input_digest(arguments);
         session_key_make(call->principal->name, arguments->session, key);
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
         if (sessions_run(server->sessions, key, &cell, &call->cell, &err) < 0) {
@@ -309,6 +349,10 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                 answer_refusal(server, reply, "ArgumentError", err.text, arguments.session);
                 return;
         }
+        if (request->era == ERA_MODERN && yyjson_is_str(yyjson_obj_get(params, "requestState"))) {
+                mcp_input_resume(server, request, &arguments, reply);
+                return;
+        }
         if (request->peer->fresh_sessions && !arguments.session_given)
                 name_fresh(arguments.session);
         const char *why = quota(request->peer, arguments.session);
@@ -322,12 +366,18 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
 static void cancel(struct mcp_call *call)
 {
         call->cancelled = true;
+        mcp_ask_end(call, "the call was cancelled");
         mcp_answer_nothing(call->server, &call->reply);
         live_done(&call->live);
         if (call->cell)
                 cell_cancel(call->cell);
         else
                 call_free(call);
+}
+
+void mcp_call_abandon(struct mcp_call *call)
+{
+        cancel(call);
 }
 
 static struct mcp_call *find_pending(const struct mcp_peer *peer, yyjson_val *id)
@@ -377,6 +427,8 @@ void mcp_call_drop(struct mcp_peer *peer)
 
 void mcp_server_drop_calls(struct mcp_server *server)
 {
-        while (server->calls)
+        while (server->calls) {
+                server->calls->cell = NULL;
                 call_free(server->calls);
+        }
 }

@@ -2,6 +2,7 @@
 #include "supervisor/mcp/live.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -101,6 +102,11 @@ static int append_message(struct live *live, uint64_t now, struct buffer *to)
                 if (r >= 0)
                         r = append_harmless(to, buffer_bytes(&name), name.length);
         }
+        if (r >= 0 && live->note[0]) {
+                r = buffer_printf(to, "; ");
+                if (r >= 0)
+                        r = append_harmless(to, live->note, strlen(live->note));
+        }
         if (r >= 0 && line[0]) {
                 r = buffer_printf(to, "; last line: ");
                 if (r >= 0)
@@ -184,10 +190,43 @@ static void send_output(struct live *live, enum cell_stream stream, bool last)
         *skipped = sent ? 0 : *skipped + n;
 }
 
+static void send_skipped(struct live *live)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(LIVE_LOG_MAX);
+
+        if (live->messages_skipped > 0 &&
+            buffer_printf(
+                    &params,
+                    "{\"level\":\"warning\",\"logger\":\"run_python\",\"data\":\"%u messages of servers were left out\"}",
+                    live->messages_skipped) >= 0)
+                mcp_notify(live->sink, "notifications/message", &params);
+        live->messages_skipped = 0;
+}
+
+static void send_messages(struct live *live)
+{
+        struct buffer *all = &live->messages;
+
+        while (all->length > 0) {
+                const char *line = buffer_bytes(all), *end = memchr(line, '\n', all->length);
+                _cleanup_buffer_ struct buffer params = BUFFER_INIT(LIVE_LOGS_MAX);
+                size_t n = (size_t)(end - line);
+
+                if (mcp_sink_congested(live->sink))
+                        live->messages_skipped++;
+                else if (buffer_append(&params, line, n) >= 0)
+                        mcp_notify(live->sink, "notifications/message", &params);
+                buffer_consume(all, n + 1);
+        }
+        if (!mcp_sink_congested(live->sink))
+                send_skipped(live);
+}
+
 static void flush_output(struct live *live, bool last)
 {
         for (int i = 0; i < CELL_STREAMS; i++)
                 send_output(live, (enum cell_stream)i, last);
+        send_messages(live);
         live->output_us = clock_us();
 }
 
@@ -197,7 +236,7 @@ static bool has_output(const struct live *live)
                 if (live->pending[i].length > 0 || live->skipped[i] > 0)
                         return true;
         }
-        return false;
+        return live->messages.length > 0;
 }
 
 static uint64_t progress_due(const struct live *live)
@@ -242,8 +281,10 @@ int live_start(struct live *live, const struct mcp_request *request, const struc
         *live = (struct live){.cell = cell, .session = session};
         for (int i = 0; i < CELL_STREAMS; i++)
                 buffer_init(&live->pending[i], LIVE_OUTPUT_MAX);
+        buffer_init(&live->messages, LIVE_LOGS_MAX);
         live->logs = level <= MCP_LOG_INFO;
-        if (!request->token && !live->logs)
+        live->level = level;
+        if (!request->token && level == MCP_LOG_OFF)
                 return 0;
         if (request->token && reply_init(&copy, request->token, NULL, NULL) < 0)
                 return -ENOMEM;
@@ -287,6 +328,72 @@ void live_output(struct live *live, enum cell_stream stream, const char *bytes, 
                 schedule(live);
 }
 
+/* "library: 3 of 10, reading" */
+void live_progress(struct live *live, const char *server, const struct cell_progress *p)
+{
+        int n, rest;
+
+        if (!live->timer || !live->token)
+                return;
+        rest = p->length < LIVE_LINE_MAX ? (int)p->length : LIVE_LINE_MAX;
+        if (p->total > 0)
+                n = snprintf(live->note, sizeof(live->note), "%.*s: %g of %g", NAME_SHOWN, server,
+                             p->value, p->total);
+        else if (p->message)
+                n = snprintf(live->note, sizeof(live->note), "%.*s", NAME_SHOWN, server);
+        else
+                n = snprintf(live->note, sizeof(live->note), "%.*s: %g", NAME_SHOWN, server,
+                             p->value);
+        if (p->message)
+                snprintf(live->note + n, sizeof(live->note) - (size_t)n, "%s%.*s",
+                         p->total > 0 ? ", " : ": ", rest, p->message);
+        bool had_new = live->new_output;
+        live->new_output = true;
+        if (!had_new)
+                schedule(live);
+}
+
+/* Its logger is the server, or the server and what that calls it. */
+static int append_server_log(yyjson_val *params, const char *server, enum mcp_log_level level,
+                             struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer name = BUFFER_INIT(LIVE_LOG_MAX),
+                                       data = BUFFER_INIT(LIVE_LOG_MAX);
+        const char *logger = json_string(params, "logger", NULL);
+
+        int r = buffer_printf(&name, "%s%s%.*s", server, logger ? "/" : "", NAME_SHOWN,
+                              logger ? logger : "");
+        if (r >= 0 && json_append(&data, yyjson_obj_get(params, "data")) < 0) {
+                buffer_consume(&data, data.length);
+                r = buffer_append_text(&data, "\"a message of more than 8 KiB was left out\"");
+        }
+        if (r >= 0)
+                r = buffer_printf(to, "{\"level\":\"%s\",\"logger\":", mcp_log_level_name(level));
+        if (r >= 0)
+                r = json_append_string(to, buffer_bytes(&name), name.length);
+        if (r >= 0)
+                r = buffer_append_text(to, ",\"data\":");
+        if (r >= 0)
+                r = buffer_append(to, buffer_bytes(&data), data.length);
+        return r < 0 ? r : buffer_append(to, "}\n", 2);
+}
+
+void live_log(struct live *live, const char *server, yyjson_val *params)
+{
+        _cleanup_buffer_ struct buffer line = BUFFER_INIT(4 * LIVE_LOG_MAX);
+        enum mcp_log_level level;
+
+        if (!live->timer || !yyjson_obj_get(params, "data") ||
+            mcp_log_level_read(yyjson_obj_get(params, "level"), &level) < 0 || level < live->level)
+                return;
+        bool had_output = has_output(live);
+        if (append_server_log(params, server, level, &line) < 0 ||
+            buffer_append(&live->messages, buffer_bytes(&line), line.length) < 0)
+                live->messages_skipped++;
+        if (!had_output)
+                schedule(live);
+}
+
 void live_finish(struct live *live)
 {
         if (live->timer)
@@ -302,5 +409,6 @@ void live_done(struct live *live)
         mcp_sink_unref(live->sink);
         for (int i = 0; i < CELL_STREAMS; i++)
                 buffer_done(&live->pending[i]);
+        buffer_done(&live->messages);
         *live = (struct live){};
 }

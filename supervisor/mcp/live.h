@@ -1,10 +1,11 @@
 /*
  * Notifications about a running call: progress if the request has a token, and the output of the
- * code if the client asked for log messages.
+ * code and the log messages of the servers that it calls, if the client asked for log messages.
  *
  * Progress is sent at least every LIVE_HEARTBEAT_MS and, after new output, at most every
  * LIVE_PROGRESS_MS; output at most every LIVE_OUTPUT_MS, LIVE_OUTPUT_MAX bytes of a stream each
- * time. Output beyond that is counted and left out; it is part of the result.
+ * time. Output beyond that is counted and left out; it is part of the result. Messages of servers go
+ * with the output, LIVE_LOGS_MAX bytes each time.
  */
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "base/buffer.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
+#include "supervisor/session/cell-client.h"
 #include "supervisor/session/cell.h"
 
 enum {
@@ -21,22 +23,28 @@ enum {
         LIVE_PROGRESS_MS = 1000,
         LIVE_OUTPUT_MS = 100,
         LIVE_OUTPUT_MAX = 8 * 1024,
-        LIVE_LINE_MAX = 200, /* bytes of the last line, in a message */
+        LIVE_LINE_MAX = 200,     /* bytes of the last line, in a message */
+        LIVE_LOG_MAX = 8 * 1024, /* bytes of one message of a server */
+        LIVE_LOGS_MAX = 32 * 1024,
 };
 
 struct live {
-        struct mcp_sink *sink;   /* a reference, while there is a timer */
-        const struct cell *cell; /* borrowed */
-        const char *session;     /* borrowed */
-        yyjson_doc *token;       /* for progress, or NULL */
-        bool logs;               /* the client asked for the output */
+        struct mcp_sink *sink;    /* a reference, while there is a timer */
+        const struct cell *cell;  /* borrowed */
+        const char *session;      /* borrowed */
+        yyjson_doc *token;        /* for progress, or NULL */
+        bool logs;                /* the client asked for the output */
+        enum mcp_log_level level; /* and for messages of servers from this level on */
         struct event *timer;
         uint64_t started_us, progress_us, output_us; /* of the last notification of each kind */
         bool new_output;                             /* since the last progress */
         char line[LIVE_LINE_MAX + 1];                /* incomplete */
         char last[LIVE_LINE_MAX + 1];                /* the last complete one */
+        char note[LIVE_LINE_MAX + 1];                /* what a server said last of its progress */
         struct buffer pending[CELL_STREAMS];
         uint64_t skipped[CELL_STREAMS]; /* bytes that were left out */
+        struct buffer messages;         /* of servers: params, each in a line */
+        unsigned messages_skipped;
 };
 
 /* Starts the notifications that the request asked for, if any. Returns 0 or -ENOMEM. Call
@@ -44,6 +52,9 @@ struct live {
 int live_start(struct live *live, const struct mcp_request *request, const struct reply *reply,
                const struct cell *cell, const char *session);
 void live_output(struct live *live, enum cell_stream stream, const char *bytes, size_t n);
+/* What a server says of a call, and its log message (params, not checked). */
+void live_progress(struct live *live, const char *server, const struct cell_progress *progress);
+void live_log(struct live *live, const char *server, yyjson_val *params);
 /* The cell has ended: sends the rest of the output, before the answer. */
 void live_finish(struct live *live);
 /* Stops the notifications. */

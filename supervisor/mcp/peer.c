@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "supervisor/mcp/ask.h"
 #include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/server-internal.h"
 
@@ -21,6 +22,7 @@ int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_pr
                 .log_level = MCP_LOG_OFF,
                 .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},
         };
+        TAILQ_INIT(&peer->asks);
         LIST_INSERT_HEAD(&server->peers, peer, link);
         *ret = peer;
         return 0;
@@ -31,6 +33,7 @@ struct mcp_peer *mcp_peer_free(struct mcp_peer *peer)
         if (!peer)
                 return NULL;
         mcp_call_drop(peer);
+        mcp_ask_drop(peer);
         resource_read_drop(peer);
         subscriptions_drop(peer);
         LIST_REMOVE(peer, link);

@@ -15,8 +15,11 @@
 #include "supervisor/mcp/sink.h"
 #include "supervisor/mcp/subscriptions.h"
 
+struct mcp_ask;
 struct mcp_principal;
 struct mcp_server;
+
+TAILQ_HEAD(mcp_ask_list, mcp_ask);
 
 enum mcp_version {
         MCP_2024_11_05,
@@ -37,6 +40,8 @@ struct mcp_peer {
         enum mcp_version version;
         bool initialized; /* the client has sent initialize */
         enum mcp_log_level log_level;
+        unsigned can;               /* what the client can be asked for: bits of client_can */
+        struct mcp_ask_list asks;   /* what it was asked for outside of its calls */
         struct subscription legacy; /* its reply has no id; its sink gets the notifications */
 };
 

@@ -43,7 +43,8 @@ int reply_append_modern(const struct reply *reply, const struct buffer *result, 
         const char *rest = buffer_bytes(result);
         int r;
 
-        r = buffer_printf(to, "{\"resultType\":\"complete\",\"_meta\":{\"%s\":%s", META_SERVER,
+        r = buffer_printf(to, "{\"resultType\":\"%s\",\"_meta\":{\"%s\":%s",
+                          reply->input_required ? "input_required" : "complete", META_SERVER,
                           mcp_server_info);
         if (r >= 0 && reply->subscription) {
                 r = buffer_printf(to, ",\"%s\":", META_SUBSCRIPTION);

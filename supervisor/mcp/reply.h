@@ -28,6 +28,7 @@ struct reply {
         bool modern;                   /* the result has the members of the modern era */
         bool null_id;                  /* without an id it has null: see mcp_answer_error() */
         bool subscription;             /* it ends the stream with its id */
+        bool input_required;           /* the result asks for something before the answer */
         const struct caching *caching; /* of a modern result that may be cached, else NULL */
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rpc/client-request.h"
 #include "rpc/jsonrpc.h"
 
 static int refuse(struct error *err, const char *why)
@@ -35,6 +36,7 @@ static int read_modern(yyjson_val *meta, struct mcp_request *ret, struct error *
                 return refuse(
                         err, META_LOG_LEVEL
                         " is no log level: debug, info, notice, warning, error, critical, alert or emergency");
+        ret->can = client_can_read(yyjson_obj_get(meta, META_CAPABILITIES));
         return 0;
 }
 

@@ -32,6 +32,8 @@ struct mcp_request {
         yyjson_val *params;           /* or NULL */
         yyjson_val *token;            /* for progress: a string or an integer, or NULL */
         enum mcp_log_level log_level; /* of this request only, or MCP_LOG_OFF */
+        unsigned
+                can; /* what its client can be asked for: bits of client_can; modern requests only */
 };
 
 /* Whether a value has the required members of the schema's Implementation (clientInfo). */

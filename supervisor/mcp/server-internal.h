@@ -30,6 +30,8 @@ struct mcp_server {
         struct resource_read *reads;        /* pending reads of files */
         struct mcp_call *calls;
         size_t n_calls;
+        int64_t last_ask; /* id of a request to a client */
+        unsigned can;     /* what any client so far can be asked for */
 };
 
 /* Answer a request and free the reply. */
@@ -48,6 +50,9 @@ void mcp_answer_nothing(struct mcp_server *server, struct reply *reply);
 void mcp_notify(struct mcp_sink *sink, const char *method, const struct buffer *params);
 /* One answer of the batch is there; after the last one the batch is sent. batch may be NULL. */
 void mcp_batch_step(struct mcp_server *server, struct batch *batch);
+
+/* A client can be asked for this (bits of client_can): servers are told. */
+void mcp_note_can(struct mcp_server *server, unsigned can);
 
 /* tools/call; takes ownership of the reply. */
 void mcp_call_start(struct mcp_server *server, const struct mcp_request *request,

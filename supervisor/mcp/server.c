@@ -9,6 +9,8 @@
 
 #include "base/log.h"
 #include "cloister-config.h"
+#include "rpc/client-request.h"
+#include "supervisor/mcp/ask.h"
 #include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/server-internal.h"
@@ -96,6 +98,15 @@ static bool refuse_initialize(struct mcp_server *server, yyjson_val *params, str
         return why;
 }
 
+void mcp_note_can(struct mcp_server *server, unsigned can)
+{
+        if (!(can & ~server->can))
+                return;
+        server->can |= can;
+        if (server->tools.add_client)
+                server->tools.add_client(server->tools.data, server->can);
+}
+
 static void on_initialize(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply)
 {
@@ -108,6 +119,8 @@ static void on_initialize(struct mcp_server *server, const struct mcp_request *r
         mcp_note_client(request->peer,
                         json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
         request->peer->initialized = true;
+        request->peer->can = client_can_read(yyjson_obj_get(request->params, "capabilities"));
+        mcp_note_can(server, request->peer->can);
         int r = buffer_printf(&result,
                               "{\"protocolVersion\":\"%s\",\"capabilities\":{" CAPABILITIES
                               "},\"serverInfo\":%s",
@@ -267,6 +280,8 @@ static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
         int code = mcp_request_read(message->params, &request, &err);
         request.peer = peer;
         reply.modern = request.era == ERA_MODERN;
+        if (code == 0 && reply.modern)
+                mcp_note_can(server, request.can);
         if (is_id_in_use(peer, reply_id(&reply)))
                 mcp_answer_error(server, &reply, JSONRPC_INVALID_REQUEST, ID_IN_USE);
         else if (batch && reply.modern)
@@ -322,7 +337,7 @@ static void take_message(struct mcp_peer *peer, struct mcp_sink *sink,
                 take_request(peer, sink, message, batch);
         } else if (message->kind == JSONRPC_NOTIFICATION) {
                 take_notification(peer, message);
-        } else {
+        } else if (!mcp_ask_response(peer, message)) {
                 log_debug("a response to no request");
         }
 }

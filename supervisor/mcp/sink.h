@@ -25,6 +25,8 @@ struct mcp_sink_calls {
         void (*unanswered)(struct mcp_sink *sink);
         /* Whether many bytes wait to be written; NULL: never. */
         bool (*congested)(const struct mcp_sink *sink);
+        /* Whether a request to the client reaches it; NULL: always. */
+        bool (*takes_requests)(const struct mcp_sink *sink);
         /* After the last reference was dropped; NULL: the owner outlives all references. */
         void (*release)(struct mcp_sink *sink);
 };

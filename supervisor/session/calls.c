@@ -2,12 +2,14 @@
 #include "supervisor/session/calls.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "supervisor/session/session-internal.h"
 #include "supervisor/session/tool-provider.h"
 
@@ -21,6 +23,7 @@ struct tool_call {
         void *wait;             /* … or of a wait for the catalogue; one of them is NULL */
         uint64_t cell;          /* number of the cell that made it, 0: background work */
         struct cell_call *slot; /* in that cell's record, or NULL */
+        char server[CELL_NAME_MAX + 1];
 };
 
 static struct tool_call **bucket_of(struct calls *calls, uint64_t number)
@@ -193,10 +196,77 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
         channel_resume(&session->channel);
 }
 
+/* The cell that has made the call, if it has a client. */
+static struct cell *cell_with_client(const struct tool_call *call)
+{
+        struct cell_call *slot;
+        struct cell *cell = cell_of(call, &slot);
+
+        return cell && cell->client && !cell->cancelled ? cell : NULL;
+}
+
+bool tool_call_client(struct tool_call *call, struct cell_client *ret, const void **id)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (!cell)
+                return false;
+        cell->client->describe(cell->data, ret);
+        *id = cell;
+        return true;
+}
+
+int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (!cell)
+                return error_set(err, ENOTCONN, "the cell that has made the call has ended");
+        return cell->client->ask(cell->data, ask, err);
+}
+
+void tool_call_progress(struct tool_call *call, const struct cell_progress *progress)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (cell)
+                cell->client->progress(cell->data, call->server, progress);
+}
+
+void tool_call_log(struct tool_call *call, yyjson_val *params)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (cell)
+                cell->client->log(cell->data, call->server, params);
+}
+
+/* What a CALL is about: a tool, or another method, whose name stands for the tool's in the record. */
+static int read_call(yyjson_val *root, struct tool_request *ret, struct error *err)
+{
+        size_t n_server = 0, n_tool = 0;
+        int64_t timeout = 0;
+
+        ret->server = json_string(root, "server", &n_server);
+        ret->method = json_string(root, "method", &n_tool);
+        if (!ret->method)
+                ret->tool = json_string(root, "tool", &n_tool);
+        const char *what = ret->method ? ret->method : ret->tool;
+        ret->arguments = yyjson_obj_get(root, "arguments");
+        if (!ret->server || !what || !yyjson_is_obj(ret->arguments))
+                return error_set(err, EBADMSG, "CALL without server, tool or arguments");
+        if (strlen(ret->server) != n_server || strlen(what) != n_tool)
+                return error_set(err, EBADMSG, "CALL with a NUL in the name of server or tool");
+        json_int64(yyjson_obj_get(root, "timeout_ms"), &timeout);
+        ret->timeout_ms = timeout > 0 && timeout <= UINT32_MAX ? (uint32_t)timeout : 0;
+        return 0;
+}
+
 int calls_on_call(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err)
 {
         const struct tool_provider *tools = &session->context->tools;
+        struct tool_request request = {.profile = session->profile};
         struct error why = {};
         struct tool_call *call;
         yyjson_val *root;
@@ -206,28 +276,23 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         int r = frame_body_parse(body, header, &root, err);
         if (r < 0)
                 return r;
-        size_t n_server = 0, n_tool = 0;
-        const char *server = json_string(root, "server", &n_server),
-                   *tool = json_string(root, "tool", &n_tool);
-        yyjson_val *arguments = yyjson_obj_get(root, "arguments");
-        int64_t timeout = 0;
-        json_int64(yyjson_obj_get(root, "timeout_ms"), &timeout);
-        if (!server || !tool || !yyjson_is_obj(arguments))
-                return error_set(err, EBADMSG, "CALL without server, tool or arguments");
-        if (strlen(server) != n_server || strlen(tool) != n_tool)
-                return error_set(err, EBADMSG, "CALL with a NUL in the name of server or tool");
+        r = read_call(root, &request, err);
+        if (r < 0)
+                return r;
         if (body->text)
-                arguments = &body->arguments;
+                request.arguments = &body->arguments;
 
         r = add(session, header->id, &call, err);
         if (r < 0)
                 return r;
         struct cell *cell = session_current(session);
         if (cell)
-                call->slot = cell_call_begin(cell, server, tool);
-        uint32_t timeout_ms = timeout > 0 && timeout <= UINT32_MAX ? (uint32_t)timeout : 0;
-        r = tools->call(tools->data, session->profile, server, tool, arguments, timeout_ms, call,
-                        &call->handle, &why);
+                call->slot = cell_call_begin(cell, request.server,
+                                             request.method ? request.method : request.tool);
+        snprintf(call->server, sizeof(call->server), "%s", request.server);
+        utf8_trim(call->server);
+        request.call = call;
+        r = tools->call(tools->data, &request, &call->handle, &why);
         if (r < 0) {
                 note_end(call, false, false, 0);
                 remove_call(call);

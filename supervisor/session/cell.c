@@ -92,6 +92,7 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         cell->done = request->done;
         cell->output = request->output;
         cell->watch = request->watch;
+        cell->client = request->client;
         cell->data = request->data;
         cell->asked_us = clock_us();
         take_excerpt(cell, request->code, request->code_length);

@@ -16,6 +16,7 @@
 #include "policy/image.h"
 #include "supervisor/session/output.h"
 
+struct cell_client_calls;
 struct session;
 
 enum cell_status {
@@ -133,7 +134,10 @@ struct cell {
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         /* Gets the output besides the capture, or NULL. */
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        const struct cell_client_calls *client; /* or NULL: nobody can be asked */
         void *data;
+
+        unsigned held; /* its time stands still */
 };
 
 /* The arguments of a cell. */
@@ -149,6 +153,7 @@ struct cell_request {
         void (*done)(void *data, struct cell *cell);
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        const struct cell_client_calls *client;
         void *data;
 };
 

@@ -91,6 +91,7 @@ struct session {
 
         struct event *wake;           /* handles EVENT_WAKE from the event loop */
         struct event *timer;          /* its meaning follows from the state */
+        uint64_t due_us, left_us;     /* when it fires; what is left while the cell is held */
         enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: it was not */
         enum session_end end;
         char why[CELL_WHY_MAX];  /* why the sandbox is killed */

@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "supervisor/session/cell-client.h"
 #include "supervisor/session/frame-table.h"
 #include "supervisor/session/outcome.h"
 #include "supervisor/session/profile.h"
@@ -104,11 +105,40 @@ static void enter(struct session *s, enum session_state state)
         s->state = state;
         uint64_t ms = time_in_state_ms(s);
         struct timeval t = clock_timeval_ms(ms);
+        s->due_us = clock_us() + ms * 1000;
         if (ms > 0)
                 evtimer_add(s->timer, &t);
         else
                 evtimer_del(s->timer);
         s->context->owner.state_changed(s->context->owner.data, s, before);
+}
+
+/* Whether the session's timer is the time of this cell. */
+static bool is_timed(const struct session *s, const struct cell *cell)
+{
+        return s->state == SESSION_RUNNING && s->cells == cell && cell->timeout_ms > 0;
+}
+
+void cell_hold(struct cell *cell)
+{
+        struct session *s = cell->session;
+        uint64_t now = clock_us();
+
+        if (cell->held++ > 0 || !is_timed(s, cell))
+                return;
+        s->left_us = s->due_us > now ? s->due_us - now : 0;
+        evtimer_del(s->timer);
+}
+
+void cell_release(struct cell *cell)
+{
+        struct session *s = cell->session;
+        struct timeval t = clock_timeval_ms(s->left_us / 1000);
+
+        if (--cell->held > 0 || !is_timed(s, cell))
+                return;
+        s->due_us = clock_us() + s->left_us;
+        evtimer_add(s->timer, &t);
 }
 
 /* EVENT_ENDED follows. */

@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/config.h"
+#include "rpc/client-ask.h"
+#include "supervisor/session/cell-client.h"
 
 struct tool_call; /* a call or a wait of a session; only supervisor/session/calls.c looks inside */
 
@@ -36,6 +38,18 @@ enum tool_servers {
         TOOL_SERVERS_ALL,
 };
 
+struct tool_request {
+        const struct config_profile *profile;
+        const char *server;
+        const char *method; /* NULL: tools/call */
+        const char *tool;   /* of tools/call */
+        /* An object, or the text of one as a raw value; serialised before call() returns. Of tools/call the
+         * arguments, else the params. */
+        yyjson_val *arguments;
+        uint32_t timeout_ms; /* 0: the server's own */
+        struct tool_call *call;
+};
+
 struct tool_provider {
         void *data;
 
@@ -47,12 +61,12 @@ struct tool_provider {
         const struct buffer *(*catalogue)(void *data, const struct config_profile *profile,
                                           uint64_t *version);
 
-        /* Calls a tool; tool_call_done() follows exactly once unless the call is dropped. arguments
-         * is an object, or the text of one as a raw value, and is serialised before this returns. timeout_ms 0: the server's own.
-         * *handle is valid until tool_call_done(). */
-        int (*call)(void *data, const struct config_profile *profile, const char *server,
-                    const char *tool, yyjson_val *arguments, uint32_t timeout_ms,
-                    struct tool_call *call, void **handle, struct error *err);
+        /* Calls a server; tool_call_done() follows exactly once unless the call is dropped. *handle is
+         * valid until then. */
+        int (*call)(void *data, const struct tool_request *request, void **handle,
+                    struct error *err);
+        /* What one more client can be asked for: bits of client_can. NULL: nobody wants to know. */
+        void (*add_client)(void *data, unsigned can);
         /* Tells the server that the call is cancelled. */
         void (*drop)(void *handle);
         /* Whether the request was sent to the server. */
@@ -68,3 +82,12 @@ struct tool_provider {
 /* The provider's answers. */
 void tool_call_done(struct tool_call *call, const struct tool_result *result);
 void tool_wait_done(struct tool_call *call);
+
+/* What the provider wants of the client for which a call is made, and tells it meanwhile. */
+
+/* *cell: the cell that has made the call, which stands for its client. Returns false if it has ended, or
+ * has no client. */
+bool tool_call_client(struct tool_call *call, struct cell_client *ret, const void **cell);
+int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err);
+void tool_call_progress(struct tool_call *call, const struct cell_progress *progress);
+void tool_call_log(struct tool_call *call, yyjson_val *params);

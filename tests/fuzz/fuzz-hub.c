@@ -67,8 +67,23 @@ static void feed(struct hub_server *s, const uint8_t *data, size_t n)
         }
 }
 
+/* A client that is asked for all, and says nothing. */
+static bool on_client(void *data, struct hub_client *ret)
+{
+        *ret = (struct hub_client){&base, ~0U, "debug"};
+        return true;
+}
+
+static int on_ask(void *data, struct client_ask *ask, struct error *err)
+{
+        return ask->request.params.length % 2 ? 0 : error_set(err, EBUSY, "busy");
+}
+
 bool fuzz_accepts(const uint8_t *data, size_t n)
 {
+        static const struct hub_caller caller = {
+                .done = on_result, .client = on_client, .ask = on_ask};
+        const struct hub_request request = {.server = "s", .tool = "echo", .caller = &caller};
         const struct config_server server = {.name = (char *)"s", .command = (char *)"/bin/true"};
         const struct config config = {.servers = (struct config_server *)&server, .n_servers = 1};
         unsigned started = 0;
@@ -82,7 +97,8 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
                 base = event_base_new();
         is_called_back = false;
         assert(hub_new(&hub, base, &config, -1, &host, NULL) == 0);
-        assert(hub_call(hub, NULL, "s", "echo", NULL, 0, on_result, NULL, &call, NULL) == 0);
+        hub_add_client(hub, ~0U);
+        assert(hub_call(hub, &request, &call, NULL) == 0);
         assert(started == 1);
         make_pipes(fds, others);
         hub_upstream_started(hub, 0, 1, fds);

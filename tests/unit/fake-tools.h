@@ -124,9 +124,7 @@ static inline void fake_tools_cancel_wait(void *handle)
         fake_tools.waits_cancelled++;
 }
 
-static inline int fake_tools_call(void *data, const struct config_profile *profile,
-                                  const char *server, const char *tool, yyjson_val *arguments,
-                                  uint32_t timeout_ms, struct tool_call *tool_call, void **handle,
+static inline int fake_tools_call(void *data, const struct tool_request *request, void **handle,
                                   struct error *err)
 {
         struct fake_call **at = &fake_tools.calls, *call;
@@ -134,11 +132,12 @@ static inline int fake_tools_call(void *data, const struct config_profile *profi
         if (fake_tools.refuse)
                 return error_set(err, E2BIG, "the arguments are too large");
         call = calloc(1, sizeof(*call));
-        snprintf(call->server, sizeof(call->server), "%s", server);
-        snprintf(call->tool, sizeof(call->tool), "%s", tool);
+        snprintf(call->server, sizeof(call->server), "%s", request->server);
+        snprintf(call->tool, sizeof(call->tool), "%s",
+                 request->method ? request->method : request->tool);
         buffer_init(&call->arguments, 64 * 1024 * 1024);
-        check_eq_int(json_append(&call->arguments, arguments), 0);
-        call->call = tool_call;
+        check_eq_int(json_append(&call->arguments, request->arguments), 0);
+        call->call = request->call;
         while (*at)
                 at = &(*at)->next;
         *at = call;

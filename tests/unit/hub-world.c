@@ -314,7 +314,7 @@ static void check_text(const struct hub_result *result)
         check(yyjson_equals(yyjson_doc_get_root(doc), result->result));
 }
 
-static void on_result(void *data, const struct hub_result *result)
+void world_on_result(void *data, const struct hub_result *result)
 {
         struct reply *reply = data;
 
@@ -332,6 +332,8 @@ static void on_result(void *data, const struct hub_result *result)
         reply->sent = result->sent;
 }
 
+static const struct hub_caller quiet = {.done = world_on_result};
+
 void world_begin(struct world *w, struct reply *reply, const char *server, const char *tool,
                  const char *arguments, uint32_t timeout_ms)
 {
@@ -340,8 +342,18 @@ void world_begin(struct world *w, struct reply *reply, const char *server, const
 
         *reply = (struct reply){};
         check_ok(json_parse(arguments, strlen(arguments), &doc, &err));
-        check_ok(hub_call(w->hub, w->profile, server, tool, yyjson_doc_get_root(doc), timeout_ms,
-                          on_result, reply, &reply->call, &err));
+        const char *method = hub_method_find(tool);
+        const struct hub_request request = {
+                .profile = w->profile,
+                .server = server,
+                .method = method,
+                .tool = method ? NULL : tool,
+                .arguments = yyjson_doc_get_root(doc),
+                .timeout_ms = timeout_ms,
+                .caller = w->caller ? w->caller : &quiet,
+                .data = reply,
+        };
+        check_ok(hub_call(w->hub, &request, &reply->call, &err));
         check(!reply->done);
 }
 

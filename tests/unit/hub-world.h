@@ -30,6 +30,8 @@ struct world {
         unsigned n_runs, n_stops, n_changed;
         struct event child;
         bool is_silent; /* the monitor does not answer */
+        const struct hub_caller
+                *caller; /* of all calls, whose done() is world_on_result(); or NULL */
         char dir[64];
         int dir_fd;
         int log_fd;
@@ -85,6 +87,8 @@ void world_begin(struct world *w, struct reply *reply, const char *server, const
                  const char *arguments, uint32_t timeout_ms);
 struct reply *world_call(struct world *w, const char *server, const char *tool,
                          const char *arguments);
+/* data: the reply. */
+void world_on_result(void *data, const struct hub_result *result);
 struct reply *reply_free(struct reply *reply);
 
 /* A member of a server in the catalogue, "" when it is absent; valid until the next call. */

@@ -101,9 +101,9 @@ static void test_not_found(void)
         check_has(reply->result, "\"calls\":1");
         reply_free(reply);
         check_eq_int(json_parse("[1]", 3, &doc, &err), 0);
-        check_eq_int(hub_call(w.hub, NULL, "s", "echo", yyjson_doc_get_root(doc), 0, NULL, NULL,
-                              &call, &err),
-                     -EINVAL);
+        const struct hub_request request = {
+                .server = "s", .tool = "echo", .arguments = yyjson_doc_get_root(doc)};
+        check_eq_int(hub_call(w.hub, &request, &call, &err), -EINVAL);
         world_done(&w);
 }
 
@@ -430,15 +430,18 @@ static void free_hub(void *data, const struct hub_result *result)
 
 static void test_callbacks_may_free_the_hub(void)
 {
+        static const struct hub_caller caller = {.done = free_hub};
         struct hub_call *call = NULL;
         struct error err = {};
         struct world w;
+        const struct hub_request request = {
+                .server = "x", .tool = "y", .caller = &caller, .data = &w};
 
         open_one(&w);
         hub_start(w.hub, NULL, HUB_ALL);
         world_turn(&w);
-        check_ok(hub_call(w.hub, NULL, "x", "y", NULL, 0, free_hub, &w, &call, &err));
-        check_ok(hub_call(w.hub, NULL, "x", "z", NULL, 0, free_hub, &w, &call, &err));
+        check_ok(hub_call(w.hub, &request, &call, &err));
+        check_ok(hub_call(w.hub, &request, &call, &err));
         while (w.hub)
                 event_base_loop(w.base, EVLOOP_ONCE);
         event_del(&w.child);

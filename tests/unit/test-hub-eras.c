@@ -275,10 +275,12 @@ static void test_incomplete_results(void)
                 "{\"result\":\"{\\\"resultType\\\":\\\"input_required\\\",\\\"inputRequests\\\":"
                 "{\\\"k\\\":{\\\"method\\\":\\\"elicitation/create\\\"}},"
                 "\\\"requestState\\\":\\\"x\\\"}\"}",
-                "asks for input before it goes on (elicitation/create)");
+                "asks for something that is not valid: params must be an object");
         check_refused(&w,
                       "{\"result\":\"{\\\"resultType\\\":\\\"task\\\",\\\"taskId\\\":\\\"1\\\"}\"}",
-                      "a result of type \"task\"");
+                      "the task has no status");
+        check_refused(&w, "{\"result\":\"{\\\"resultType\\\":\\\"guess\\\"}\"}",
+                      "a result of type \"guess\"");
         reply = world_call(
                 &w, "s", "raw",
                 "{\"result\":\"{\\\"resultType\\\":\\\"complete\\\",\\\"content\\\":[]}\"}");

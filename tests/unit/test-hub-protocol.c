@@ -1,4 +1,6 @@
 /* What the hub must and must not send, by what a server declares and answers. */
+#include <unistd.h>
+
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 
@@ -115,11 +117,29 @@ static void test_call_again(void)
         CHECK_CALL(
                 &w, "state",
                 "{\"times\":99,\"more\":{\"inputRequests\":{\"k\":{\"method\":\"roots/list\"}}}}",
-                HUB_PROTOCOL, "asks for input before it goes on (roots/list)");
+                HUB_INPUT,
+                "asks for the client's directories before it goes on, and there is no client");
         world_done(&w);
 }
 
 #define TASKS "{\"tools\":{},\"tasks\":{\"cancel\":{},\"requests\":{\"tools\":{\"call\":{}}}}}"
+
+/* A call that needs time: of a task, between two looks at it. */
+static void check_job(struct world *w, const char *tool, const char *arguments,
+                      enum hub_outcome outcome, const char *part)
+{
+        struct reply reply;
+
+        world_begin(w, &reply, "s", tool, arguments, 0);
+        while (!reply.done) {
+                usleep(2000);
+                world_pass_ms(w, 10);
+        }
+        check_eq_int(reply.outcome, outcome);
+        check_has(reply.outcome == HUB_OK ? reply.result : reply.message, part);
+        free(reply.result);
+        free(reply.rpc_data);
+}
 
 static void test_task(void)
 {
@@ -128,14 +148,45 @@ static void test_task(void)
         world_init(&w);
         world_add(&w, "s", "--declares", TASKS, NULL);
         world_open(&w);
-        CHECK_CALL(&w, "job", "{\"n\":5}", HUB_OK,
-                   "{\"job\":{\"n\":5},\"tasks\":[[\"tasks/result\",\"task \\\"7\\\"\"]]}");
-        CHECK_CALL(&w, "job", "{\"fails\":true}", HUB_PROTOCOL, "the task has failed");
+        check_ready(&w, "s");
+        check_job(
+                &w, "job", "{\"polls\":2}", HUB_OK,
+                "{\"job\":{\"polls\":2},\"tasks\":[[\"tasks/get\",\"task \\\"7\\\"\"],[\"tasks/get\","
+                "\"task \\\"7\\\"\"],[\"tasks/get\",\"task \\\"7\\\"\"],[\"tasks/result\",\"task "
+                "\\\"7\\\"\"]]}");
+        check_job(&w, "job", "{\"fails\":true}", HUB_PROTOCOL, "the task has failed");
+        check_job(&w, "job", "{\"status\":\"cancelled\"}", HUB_PROTOCOL,
+                  "server \"s\" cancelled the task: poll 1");
+        check_job(&w, "job", "{\"status\":\"odd\"}", HUB_PROTOCOL, "unknown status");
+        check_job(&w, "job", "{\"with\":{\"taskId\":7}}", HUB_PROTOCOL, "no usable id");
         CHECK_CALL(&w, "job", "{\"plain\":true}", HUB_OK, "not a task");
         world_shut(&w);
         /* The cache knows which tools are tasks. */
         world_open(&w);
-        CHECK_CALL(&w, "job", "{\"n\":6}", HUB_OK, "{\"n\":6}");
+        check_ready(&w, "s");
+        check_job(&w, "job", "{\"n\":6}", HUB_OK, "{\"n\":6}");
+        world_done(&w);
+}
+
+/* The extension of MCP 2026-07-28: the server decides, and the task has its outcome. */
+static void test_modern_task(void)
+{
+        struct world w;
+
+        world_init(&w);
+        world_add(&w, "s", "--era", "modern", NULL);
+        world_open(&w);
+        check_ready(&w, "s");
+        check_job(&w, "modern-job", "{\"polls\":1}", HUB_OK,
+                  "\"tasks\":[[\"tasks/get\",\"m\"],[\"tasks/get\",\"m\"]]");
+        check_job(&w, "modern-job", "{\"status\":\"failed\"}", HUB_PROTOCOL,
+                  "the modern task has failed");
+        check_job(&w, "modern-job", "{\"status\":\"cancelled\"}", HUB_PROTOCOL,
+                  "cancelled the task");
+        /* What it asks for cannot be given: it is cancelled. */
+        check_job(&w, "modern-job", "{\"ask\":{\"k\":{\"method\":\"roots/list\"}}}", HUB_INPUT,
+                  "there is no client");
+        CHECK_CALL(&w, "jobs", "{}", HUB_OK, "[\"tasks/cancel\",\"m\"]");
         world_done(&w);
 }
 
@@ -159,12 +210,22 @@ static void test_task_is_cancelled(void)
         world_open(&w);
         check_ready(&w, "s");
         world_begin(&w, &reply, "s", "job", "{\"hangs\":true}", 500);
-        while (!has_asked(&w, "tasks/result"))
-                ;
+        while (!has_asked(&w, "tasks/get"))
+                world_pass_ms(&w, 10);
         world_pass_ms(&w, 500);
         check_eq_int(reply.outcome, HUB_TIMEOUT);
         CHECK_CALL(&w, "jobs", "{}", HUB_OK, "[\"tasks/cancel\",\"task \\\"7\\\"\"]",
-                   "\"cancelled\":[");
+                   "\"cancelled\":[]");
+        /* The task is made after the call was given up. */
+        world_begin(&w, &reply, "s", "job", "{\"late\":0.2}", 500);
+        world_settle(&w, "s");
+        world_pass_ms(&w, 500);
+        check_eq_int(reply.outcome, HUB_TIMEOUT);
+        check(has_asked(&w, "\"cancelled\":[") &&
+              !has_asked(&w, "cancel\",\"task \\\"7\\\"\"],[\"tasks/cancel"));
+        while (!has_asked(
+                &w, "[\"tasks/cancel\",\"task \\\"7\\\"\"],[\"tasks/cancel\",\"task \\\"7\\\"\"]"))
+                ;
         world_done(&w);
 }
 
@@ -194,6 +255,8 @@ int main(int argc, char **argv)
                 run(test_call_again);
         if (argc < 2 || !strcmp(argv[1], "test_task"))
                 run(test_task);
+        if (argc < 2 || !strcmp(argv[1], "test_modern_task"))
+                run(test_modern_task);
         if (argc < 2 || !strcmp(argv[1], "test_task_is_cancelled"))
                 run(test_task_is_cancelled);
         if (argc < 2 || !strcmp(argv[1], "test_no_tasks_capability"))

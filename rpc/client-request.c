@@ -1,0 +1,524 @@
+/* Requests of servers to our client. */
+#include "rpc/client-request.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/printable.h"
+#include "base/utf8.h"
+
+static const struct {
+        const char *method;
+        enum client_request_kind kind;
+} methods[] = {
+        {"elicitation/create", CLIENT_FORM},
+        {"roots/list", CLIENT_ROOTS},
+        {"sampling/createMessage", CLIENT_SAMPLE},
+};
+
+/* ---- what a client declares ---- */
+
+unsigned client_can_read(yyjson_val *capabilities)
+{
+        yyjson_val *elicitation = yyjson_obj_get(capabilities, "elicitation");
+        yyjson_val *sampling = yyjson_obj_get(capabilities, "sampling");
+        unsigned can = 0;
+
+        /* An empty object means form mode (2025-11-25, "Elicitation", "Capabilities"). */
+        if (yyjson_is_obj(yyjson_obj_get(elicitation, "form")) ||
+            (yyjson_is_obj(elicitation) && !yyjson_obj_get(elicitation, "url")))
+                can |= CLIENT_CAN_FORM;
+        if (yyjson_is_obj(yyjson_obj_get(elicitation, "url")))
+                can |= CLIENT_CAN_URL;
+        if (yyjson_is_obj(yyjson_obj_get(capabilities, "roots")))
+                can |= CLIENT_CAN_ROOTS;
+        if (yyjson_is_obj(sampling))
+                can |= CLIENT_CAN_SAMPLE;
+        if (yyjson_is_obj(yyjson_obj_get(sampling, "tools")))
+                can |= CLIENT_CAN_SAMPLE_TOOLS;
+        return can;
+}
+
+int client_can_append(unsigned can, struct buffer *to)
+{
+        static const char *const elicitation[] = {"", "\"elicitation\":{\"form\":{}}",
+                                                  "\"elicitation\":{\"url\":{}}",
+                                                  "\"elicitation\":{\"form\":{},\"url\":{}}"};
+        const char *parts[] = {
+                elicitation[can & (CLIENT_CAN_FORM | CLIENT_CAN_URL)],
+                can & CLIENT_CAN_ROOTS ? "\"roots\":{}" : "",
+                can & CLIENT_CAN_SAMPLE_TOOLS ? "\"sampling\":{\"tools\":{}}"
+                : can & CLIENT_CAN_SAMPLE     ? "\"sampling\":{}"
+                                              : "",
+        };
+        int r = 0;
+        bool is_first = true;
+
+        for (size_t i = 0; i < ARRAY_SIZE(parts) && r >= 0; i++) {
+                if (!parts[i][0])
+                        continue;
+                r = buffer_printf(to, "%s%s", is_first ? "" : ",", parts[i]);
+                is_first = false;
+        }
+        return r;
+}
+
+/* ---- addresses ---- */
+
+static bool is_url_byte(char c)
+{
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+               (c && strchr("-._~:/?#[]@!$&'()*+,;=%", c));
+}
+
+static bool is_local(const char *host, size_t n)
+{
+        static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                if (n == strlen(names[i]) && strncasecmp(host, names[i], n) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* The length of the host at the beginning of HOST[:PORT]; 0: it is none. */
+static size_t host_length(const char *text, size_t n)
+{
+        bool is_ip6 = n > 0 && text[0] == '[';
+        const char *close = is_ip6 ? memchr(text, ']', n) : NULL;
+        size_t host = is_ip6 ? (close ? (size_t)(close - text) + 1 : 0) : 0;
+
+        if (!is_ip6) {
+                while (host < n && text[host] != ':')
+                        host++;
+        }
+        for (size_t i = 0; i < host; i++) {
+                if (strchr(is_ip6 ? "/?#@!$&'()*+,;=%_~" : "[]!$&'()*+,;=%", text[i]))
+                        return 0;
+        }
+        for (size_t i = host; i < n; i++) {
+                if (i == host ? text[i] != ':' : text[i] < '0' || text[i] > '9')
+                        return 0;
+        }
+        return host;
+}
+
+bool client_url_is_safe(const char *url, size_t n)
+{
+        bool is_https = n > 8 && strncasecmp(url, "https://", 8) == 0;
+        bool is_http = n > 7 && strncasecmp(url, "http://", 7) == 0;
+        size_t begin = is_https ? 8 : 7, end = begin;
+
+        if ((!is_https && !is_http) || n > CLIENT_URL_MAX)
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                if (!is_url_byte(url[i]))
+                        return false;
+        }
+        while (end < n && !strchr("/?#", url[end]))
+                end++;
+        if (memchr(url + begin, '@', end - begin))
+                return false;
+        size_t host = host_length(url + begin, end - begin);
+        return host > 0 && (is_https || is_local(url + begin, host));
+}
+
+/* ---- writing ---- */
+
+/* Appends a member, if there is a value. r: of what was appended before. */
+static int put(struct buffer *b, int r, const char *key, yyjson_val *value)
+{
+        if (r < 0 || !value)
+                return r;
+        r = buffer_printf(b, "%s\"%s\":", buffer_bytes(b)[b->length - 1] == '{' ? "" : ",", key);
+        return r < 0 ? r : json_append(b, value);
+}
+
+static int refuse(struct error *err, const char *why)
+{
+        return error_set(err, EINVAL, "%s", why);
+}
+
+/* The question, behind the name of who asks, without what changes how text is shown. */
+static int put_message(struct buffer *b, const char *server, yyjson_val *message)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * CLIENT_MESSAGE_MAX);
+        const unsigned char *s = (const unsigned char *)yyjson_get_str(message);
+        size_t n = yyjson_get_len(message);
+        int r = buffer_printf(&text, "%s: ", server);
+
+        for (size_t i = 0; i < n && r >= 0;) {
+                int length = utf8_next(s + i, n - i);
+                size_t used = length > 0 ? (size_t)length : 1;
+                bool is_shown = length > 0 &&
+                                (s[i] == '\n' || printable_is(utf8_decode(s + i, length)));
+
+                r = is_shown ? buffer_append(&text, s + i, used) : buffer_append(&text, " ", 1);
+                i += used;
+        }
+        if (r >= 0)
+                r = buffer_append_text(b, "\"message\":");
+        return r < 0 ? r : json_append_string(b, buffer_bytes(&text), text.length);
+}
+
+static int check_message(yyjson_val *params, struct error *err)
+{
+        yyjson_val *message = yyjson_obj_get(params, "message");
+
+        if (!yyjson_is_str(message))
+                return refuse(err, "message must be a string");
+        if (yyjson_get_len(message) > CLIENT_MESSAGE_MAX)
+                return error_set(err, EMSGSIZE, "the message is longer than %d bytes",
+                                 CLIENT_MESSAGE_MAX);
+        return 0;
+}
+
+/* ---- forms ---- */
+
+/* An array of strings, or of {"const", "title"}. */
+static bool are_choices(yyjson_val *list, bool are_titled)
+{
+        size_t i, n;
+        yyjson_val *choice;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0 ||
+            yyjson_arr_size(list) > CLIENT_CHOICES_MAX)
+                return false;
+        yyjson_arr_foreach (list, i, n, choice) {
+                if (!are_titled && !yyjson_is_str(choice))
+                        return false;
+                if (are_titled && (yyjson_obj_size(choice) != 2 ||
+                                   !yyjson_is_str(yyjson_obj_get(choice, "const")) ||
+                                   !yyjson_is_str(yyjson_obj_get(choice, "title"))))
+                        return false;
+        }
+        return true;
+}
+
+/* What a field of several choices has as "items". */
+static bool are_items(yyjson_val *items)
+{
+        yyjson_val *list = yyjson_obj_get(items, "enum"), *any = yyjson_obj_get(items, "anyOf"),
+                   *type = yyjson_obj_get(items, "type");
+
+        if (any)
+                return yyjson_obj_size(items) == 1 && are_choices(any, true);
+        return yyjson_obj_size(items) == 2 && yyjson_equals_str(type, "string") &&
+               are_choices(list, false);
+}
+
+static bool is_default(yyjson_val *value)
+{
+        size_t i, n;
+        yyjson_val *one;
+
+        if (yyjson_is_obj(value))
+                return false;
+        yyjson_arr_foreach (value, i, n, one) {
+                if (!yyjson_is_str(one))
+                        return false;
+        }
+        return true;
+}
+
+static bool is_type(const char *type)
+{
+        static const char *const types[] = {"string", "number", "integer", "boolean", "array"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+                if (strcmp(type, types[i]) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static bool is_field(yyjson_val *field)
+{
+        const char *type = json_string(field, "type", NULL);
+        yyjson_val *list = yyjson_obj_get(field, "enum"), *one = yyjson_obj_get(field, "oneOf"),
+                   *names = yyjson_obj_get(field, "enumNames");
+
+        if (!type || !is_type(type))
+                return false;
+        if ((list || one || names) && strcmp(type, "string") != 0)
+                return false;
+        return (!list || are_choices(list, false)) && (!one || are_choices(one, true)) &&
+               (!names || are_choices(names, false)) &&
+               (strcmp(type, "array") != 0 || are_items(yyjson_obj_get(field, "items"))) &&
+               is_default(yyjson_obj_get(field, "default"));
+}
+
+/* Of a field, only what the specification knows is passed on, so that no reference can be. */
+static int put_field(struct buffer *b, yyjson_val *field)
+{
+        static const char *const scalars[] = {"type",    "title",     "description", "minLength",
+                                              "format",  "maxLength", "pattern",     "minimum",
+                                              "maximum", "minItems",  "maxItems"};
+        static const char *const others[] = {"default", "enum", "enumNames", "oneOf"};
+        yyjson_val *value;
+        int r = buffer_append(b, "{", 1);
+
+        for (size_t i = 0; i < ARRAY_SIZE(scalars); i++) {
+                value = yyjson_obj_get(field, scalars[i]);
+                r = put(b, r, scalars[i], yyjson_is_ctn(value) ? NULL : value);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+                r = put(b, r, others[i], yyjson_obj_get(field, others[i]));
+        if (yyjson_equals_str(yyjson_obj_get(field, "type"), "array"))
+                r = put(b, r, "items", yyjson_obj_get(field, "items"));
+        return r < 0 ? r : buffer_append(b, "}", 1);
+}
+
+static bool are_required(yyjson_val *required, yyjson_val *fields)
+{
+        size_t i, n;
+        yyjson_val *name;
+
+        if (required && (!yyjson_is_arr(required) || yyjson_arr_size(required) > CLIENT_FIELDS_MAX))
+                return false;
+        yyjson_arr_foreach (required, i, n, name) {
+                if (!yyjson_is_str(name) ||
+                    !yyjson_obj_getn(fields, yyjson_get_str(name), yyjson_get_len(name)))
+                        return false;
+        }
+        return true;
+}
+
+static int put_schema(struct buffer *b, yyjson_val *schema, struct error *err)
+{
+        yyjson_val *fields = yyjson_obj_get(schema, "properties"), *key, *field;
+        yyjson_val *required = yyjson_obj_get(schema, "required");
+        size_t i, n;
+
+        if (!yyjson_equals_str(yyjson_obj_get(schema, "type"), "object") || !yyjson_is_obj(fields))
+                return refuse(err, "requestedSchema must be an object schema with properties");
+        if (yyjson_obj_size(fields) > CLIENT_FIELDS_MAX)
+                return error_set(err, EMSGSIZE, "the form has more than %d fields",
+                                 CLIENT_FIELDS_MAX);
+        if (!are_required(required, fields))
+                return refuse(err, "required must name properties");
+        int r = buffer_append_text(b, ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{");
+        yyjson_obj_foreach (fields, i, n, key, field) {
+                if (!is_field(field))
+                        return refuse(err, "a property of requestedSchema is no field of a form");
+                if (r >= 0 && i > 0)
+                        r = buffer_append(b, ",", 1);
+                if (r >= 0)
+                        r = json_append(b, key);
+                if (r >= 0)
+                        r = buffer_append(b, ":", 1);
+                if (r >= 0)
+                        r = put_field(b, field);
+        }
+        if (r >= 0)
+                r = buffer_append(b, "}", 1);
+        r = put(b, r, "required", required);
+        return r < 0 ? r : buffer_append(b, "}", 1);
+}
+
+static int read_form(struct client_request *q, const char *server, yyjson_val *params,
+                     struct error *err)
+{
+        struct buffer *b = &q->params;
+
+        q->needs = CLIENT_CAN_FORM;
+        int r = check_message(params, err);
+        if (r >= 0)
+                r = put_message(b, server, yyjson_obj_get(params, "message"));
+        /* Without "mode": form is the default, and revisions before 2025-11-25 have no modes. */
+        return r < 0 ? r : put_schema(b, yyjson_obj_get(params, "requestedSchema"), err);
+}
+
+static int read_url(struct client_request *q, const char *server, yyjson_val *params,
+                    struct error *err)
+{
+        yyjson_val *url = yyjson_obj_get(params, "url"),
+                   *id = yyjson_obj_get(params, "elicitationId");
+        struct buffer *b = &q->params;
+
+        q->kind = CLIENT_URL;
+        q->needs = CLIENT_CAN_URL;
+        int r = check_message(params, err);
+        if (r < 0)
+                return r;
+        if (!yyjson_is_str(url) || !client_url_is_safe(yyjson_get_str(url), yyjson_get_len(url)))
+                return refuse(err,
+                              "url must be an https address in ASCII (http only of this machine)");
+        if (id && (!yyjson_is_str(id) || yyjson_get_len(id) > CLIENT_URL_MAX))
+                return refuse(err, "elicitationId must be a short string");
+        r = put_message(b, server, yyjson_obj_get(params, "message"));
+        if (r >= 0)
+                r = buffer_append_text(b, ",\"mode\":\"url\"");
+        r = put(b, r, "url", url);
+        return put(b, r, "elicitationId", id);
+}
+
+/* ---- sampling ---- */
+
+static bool is_block(yyjson_val *block)
+{
+        return yyjson_is_str(yyjson_obj_get(block, "type"));
+}
+
+static bool is_content(yyjson_val *content)
+{
+        size_t i, n;
+        yyjson_val *block;
+
+        if (!yyjson_is_arr(content))
+                return is_block(content);
+        yyjson_arr_foreach (content, i, n, block) {
+                if (!is_block(block))
+                        return false;
+        }
+        return true;
+}
+
+static bool is_role(yyjson_val *role)
+{
+        return yyjson_equals_str(role, "user") || yyjson_equals_str(role, "assistant");
+}
+
+static bool are_messages(yyjson_val *messages)
+{
+        size_t i, n;
+        yyjson_val *message;
+
+        if (!yyjson_is_arr(messages) || yyjson_arr_size(messages) == 0 ||
+            yyjson_arr_size(messages) > CLIENT_MESSAGES_MAX)
+                return false;
+        yyjson_arr_foreach (messages, i, n, message) {
+                if (!is_role(yyjson_obj_get(message, "role")) ||
+                    !is_content(yyjson_obj_get(message, "content")))
+                        return false;
+        }
+        return true;
+}
+
+/* includeContext is left out: "this server" would be Cloister, with all other servers' data. */
+static int read_sample(struct client_request *q, yyjson_val *params, struct error *err)
+{
+        static const char *const members[] = {"messages",         "maxTokens",   "systemPrompt",
+                                              "modelPreferences", "temperature", "stopSequences",
+                                              "metadata",         "tools",       "toolChoice"};
+        struct buffer *b = &q->params;
+        int64_t tokens;
+        int r = 0;
+
+        q->needs = CLIENT_CAN_SAMPLE;
+        if (yyjson_obj_get(params, "tools") || yyjson_obj_get(params, "toolChoice"))
+                q->needs |= CLIENT_CAN_SAMPLE_TOOLS;
+        if (!are_messages(yyjson_obj_get(params, "messages")))
+                return refuse(err, "messages must be a list of messages with role and content");
+        if (json_int64(yyjson_obj_get(params, "maxTokens"), &tokens) < 0 || tokens < 1)
+                return refuse(err, "maxTokens must be a positive integer");
+        for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+                r = put(b, r, members[i], yyjson_obj_get(params, members[i]));
+        return r;
+}
+
+/* ---- all ---- */
+
+static int find_kind(const char *method, size_t n)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (strlen(methods[i].method) == n && memcmp(methods[i].method, method, n) == 0)
+                        return (int)methods[i].kind;
+        }
+        return -1;
+}
+
+static int read_params(struct client_request *q, const char *server, yyjson_val *params,
+                       struct error *err)
+{
+        yyjson_val *mode = yyjson_obj_get(params, "mode");
+
+        if (q->kind == CLIENT_ROOTS) {
+                q->needs = CLIENT_CAN_ROOTS;
+                return 0;
+        }
+        if (!yyjson_is_obj(params))
+                return refuse(err, "params must be an object");
+        if (q->kind == CLIENT_SAMPLE)
+                return read_sample(q, params, err);
+        if (!mode || yyjson_equals_str(mode, "form"))
+                return read_form(q, server, params, err);
+        if (yyjson_equals_str(mode, "url"))
+                return read_url(q, server, params, err);
+        return refuse(err, "mode must be form or url");
+}
+
+int client_request_read(struct client_request *ret, const char *server, const char *method,
+                        size_t method_length, yyjson_val *params, struct error *err)
+{
+        int kind = find_kind(method, method_length);
+
+        *ret = (struct client_request){};
+        buffer_init(&ret->params, kind == CLIENT_SAMPLE ? CLIENT_SAMPLE_MAX : CLIENT_FORM_MAX);
+        if (kind < 0)
+                return error_set(err, EOPNOTSUPP, "there is no such method");
+        ret->kind = (enum client_request_kind)kind;
+        int r = buffer_append(&ret->params, "{", 1);
+        if (r >= 0)
+                r = read_params(ret, server, params, err);
+        if (r >= 0)
+                r = buffer_append(&ret->params, "}", 1);
+        if (r >= 0)
+                r = json_parse(buffer_bytes(&ret->params), ret->params.length, &ret->doc, err);
+        if (r == -EMSGSIZE && !error_is_set(err))
+                return error_set(err, EMSGSIZE, "the request is too large");
+        if (r < 0 && !error_is_set(err))
+                return error_errno(err, -r, "take the request");
+        return r;
+}
+
+void client_request_done(struct client_request *request)
+{
+        buffer_done(&request->params);
+        yyjson_doc_free(request->doc);
+        *request = (struct client_request){};
+}
+
+const char *client_request_method(const struct client_request *request)
+{
+        if (request->kind == CLIENT_URL)
+                return methods[0].method;
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (methods[i].kind == request->kind)
+                        return methods[i].method;
+        }
+        return "";
+}
+
+const char *client_request_url(const struct client_request *request)
+{
+        return json_string(yyjson_doc_get_root(request->doc), "url", NULL);
+}
+
+const char *client_request_message(const struct client_request *request)
+{
+        return json_string(yyjson_doc_get_root(request->doc), "message", NULL);
+}
+
+void client_request_describe(const struct client_request *request, char *to, size_t size)
+{
+        const char *url = client_request_url(request);
+
+        switch (request->kind) {
+        case CLIENT_FORM:
+                snprintf(to, size, "asks for input");
+                break;
+        case CLIENT_URL:
+                snprintf(to, size, "asks to open %s", url ? url : "an address");
+                break;
+        case CLIENT_ROOTS:
+                snprintf(to, size, "asks for the client's directories");
+                break;
+        case CLIENT_SAMPLE:
+                snprintf(to, size, "asks for the answer of a model");
+                break;
+        }
+}

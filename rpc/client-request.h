@@ -1,0 +1,82 @@
+/*
+ * What an MCP server may ask of its client while it works on a call: input of a person (elicitation),
+ * the answer of a model (sampling), the directories that it may use (roots).
+ *
+ * Cloister is in between: a server of the user's asks, and our own client answers. Both are untrusted.
+ * What a server asks is checked and written anew from the members that the specification knows, and so
+ * is what the client answers. No function here has side effects.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+
+/* What a client declares, as bits. */
+enum client_can {
+        CLIENT_CAN_FORM = 1, /* elicitation of data */
+        CLIENT_CAN_URL = 2,  /* elicitation that shows an address */
+        CLIENT_CAN_ROOTS = 4,
+        CLIENT_CAN_SAMPLE = 8,
+        CLIENT_CAN_SAMPLE_TOOLS = 16, /* sampling whose model may call tools of the server */
+};
+
+enum {
+        CLIENT_FORM_MAX = 64 * 1024, /* bytes of the params of an elicitation */
+        CLIENT_SAMPLE_MAX = 1024 * 1024,
+        CLIENT_ANSWER_MAX = 1024 * 1024,
+        CLIENT_MESSAGE_MAX = 8 * 1024, /* bytes that a person is shown as the question */
+        CLIENT_FIELDS_MAX = 64,        /* of a form */
+        CLIENT_CHOICES_MAX = 1000,     /* of a field */
+        CLIENT_MESSAGES_MAX = 1000,    /* of a sampling request */
+        CLIENT_ROOTS_MAX = 256,
+        CLIENT_URL_MAX = 2048,
+};
+
+enum client_request_kind { CLIENT_FORM, CLIENT_URL, CLIENT_ROOTS, CLIENT_SAMPLE };
+
+struct client_request {
+        enum client_request_kind kind;
+        unsigned needs;       /* bits of client_can; all of them */
+        struct buffer params; /* one object in one line, for our client */
+        yyjson_doc *doc;      /* the same, parsed; NULL without members */
+};
+
+/* The capabilities of a client, an object or NULL. */
+unsigned client_can_read(yyjson_val *capabilities);
+/* Appends them as members of a capabilities object, without braces: "" or "\"roots\":{}…". */
+int client_can_append(unsigned can, struct buffer *to);
+
+/*
+ * Checks and takes a request. server: the name of the server that asks, which a person is shown before
+ * its question. Returns 0; -EOPNOTSUPP: there is no such method; -EINVAL, -EMSGSIZE: the request is not
+ * as the specification says, or too large; -ENOMEM. Call client_request_done() in any case.
+ */
+int client_request_read(struct client_request *ret, const char *server, const char *method,
+                        size_t method_length, yyjson_val *params, struct error *err);
+void client_request_done(struct client_request *request);
+const char *client_request_method(const struct client_request *request);
+/* What is asked, for a message: "asks for input", "asks to open https://…". The address was checked. */
+void client_request_describe(const struct client_request *request, char *to, size_t size);
+/* The address of CLIENT_URL, else NULL. */
+const char *client_request_url(const struct client_request *request);
+/* The question of an elicitation, else NULL. */
+const char *client_request_message(const struct client_request *request);
+
+/* Appends the client's result, as the server gets it. Returns 0; -EINVAL, -EMSGSIZE: it does not answer
+ * the request; -ENOMEM. */
+int client_answer_take(const struct client_request *request, yyjson_val *result, struct buffer *to,
+                       struct error *err);
+
+/* Whether a person may be shown this address: https, or http of this machine; in ASCII, without a user
+ * before the host. */
+bool client_url_is_safe(const char *url, size_t n);
+
+static inline void cleanup_client_request(struct client_request *request)
+{
+        client_request_done(request);
+}
+#define _cleanup_client_request_ _cleanup_(cleanup_client_request)

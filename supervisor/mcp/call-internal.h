@@ -1,0 +1,80 @@
+/* What the files of a call share. */
+#pragma once
+
+#include <event2/event.h>
+#include <sys/queue.h>
+
+#include "base/unguessable.h"
+#include "supervisor/mcp/arguments.h"
+#include "supervisor/mcp/ask.h"
+#include "supervisor/mcp/live.h"
+#include "supervisor/mcp/server-internal.h"
+
+struct answer_job;
+
+/* A request to the client that is not answered. */
+struct mcp_ask {
+        TAILQ_ENTRY(mcp_ask) link; /* of its call, or of its peer */
+        struct mcp_ask_list *list;
+        struct client_ask *ask;
+        struct mcp_call *call; /* NULL: of the peer */
+        struct mcp_sink
+                *sink; /* a reference: where the request was sent; NULL: it is a modern client's */
+        int64_t id;    /* of the request */
+};
+
+/* A call of a modern client that wants to know something is answered with that, and stays without a
+ * request until the client calls again. */
+struct mcp_suspension {
+        bool active;
+        bool has_outcome;                   /* the cell has ended meanwhile */
+        char state[UNGUESSABLE_LENGTH + 1]; /* requestState; "" before the first time */
+        uint64_t digest;                    /* of what was called */
+        unsigned rounds;
+        struct event *due; /* to answer with what is asked; or, while active, the end of the wait */
+        uint64_t number;   /* of the cell, */
+        struct cell_outcome outcome; /* and its outcome, if it has ended */
+};
+
+struct mcp_call {
+        struct mcp_call *next;
+        struct mcp_server *server;
+        struct mcp_peer *peer; /* NULL: it has ended */
+        struct mcp_principal *principal;
+        struct reply reply;
+        struct cell *cell;
+        char session[SESSION_NAME_MAX + 1];
+        size_t max_output;
+        unsigned kinds; /* CONTENT_… that the client knows */
+        bool cancelled; /* the client wants no answer any more */
+        struct live live;
+        struct answer_job *answer; /* being made; the cell is gone */
+
+        bool modern;
+        unsigned can; /* what its client can be asked for */
+        enum mcp_log_level log_level;
+        struct mcp_ask_list asks;
+        size_t n_asks;
+        struct mcp_suspension suspension;
+};
+
+/* call.c */
+/* Answers with the outcome and frees the call, perhaps later. */
+void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
+/* Ends a call that nobody waits for. */
+void mcp_call_abandon(struct mcp_call *call);
+
+/* ask.c */
+void mcp_ask_answer(struct mcp_ask *ask, yyjson_val *result);
+
+/* input.c */
+uint64_t mcp_input_digest(const struct run_arguments *arguments);
+/* The call has to ask a modern client. Returns 0, or negative errno. */
+int mcp_input_ask(struct mcp_call *call, struct error *err);
+/* A request with a requestState: goes on with the call that it belongs to. Takes ownership of the reply.
+ */
+void mcp_input_resume(struct mcp_server *server, const struct mcp_request *request,
+                      const struct run_arguments *arguments, struct reply *reply);
+/* The cell has ended while no request waits for it: keeps the outcome. */
+void mcp_input_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
+void mcp_input_done(struct mcp_call *call);

@@ -1,0 +1,215 @@
+/*
+ * Calls of modern clients that ask for input (2026-07-28, "Multi Round-Trip Requests").
+ *
+ * Theory of operation. The call is answered with its questions and a requestState. Its cell waits, with
+ * its sandbox, until the client calls again with that state: running the code from its start would repeat
+ * what it has done. The state is a name that nobody can guess; it is valid for one request of the same
+ * principal with the same arguments, and for MCP_INPUT_WAIT_MS. A further round has another one.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "supervisor/mcp/call-internal.h"
+#include "supervisor/mcp/result.h"
+
+enum {
+        MCP_INPUT_WAIT_MS = 6 * 60000, /* longer than a person has to answer */
+        MCP_INPUT_GATHER_MS = 5,       /* questions of calls that run together */
+        MCP_INPUT_ROUNDS_MAX = 64,
+        INPUT_MAX = 8 * 1024 * 1024,
+};
+
+static void add(uint64_t *digest, const void *bytes, size_t n)
+{
+        const unsigned char *s = bytes;
+
+        /* FNV-1a. It tells requests apart by mistake only: the state cannot be guessed. */
+        for (size_t i = 0; i < n; i++)
+                *digest = (*digest ^ s[i]) * UINT64_C(0x100000001b3);
+}
+
+uint64_t mcp_input_digest(const struct run_arguments *arguments)
+{
+        uint64_t digest = UINT64_C(0xcbf29ce484222325);
+
+        add(&digest, arguments->code, arguments->code_length);
+        if (arguments->session_given)
+                add(&digest, arguments->session, strlen(arguments->session) + 1);
+        return digest;
+}
+
+static void set_due(struct mcp_call *call, uint32_t ms)
+{
+        const struct timeval in = clock_timeval_ms(ms);
+
+        event_add(call->suspension.due, &in);
+}
+
+/* {"inputRequests": {"ask-1": {"method", "params"}…}, "requestState": "…"} */
+static int append_requests(struct mcp_call *call, struct buffer *to)
+{
+        const struct mcp_ask *a;
+        int r = buffer_append_text(to, "{\"inputRequests\":{");
+
+        TAILQ_FOREACH (a, &call->asks, link) {
+                const struct client_request *request = &a->ask->request;
+                if (r >= 0)
+                        r = buffer_printf(to, "%s\"ask-%lld\":{\"method\":\"%s\",\"params\":",
+                                          a == TAILQ_FIRST(&call->asks) ? "" : ",",
+                                          (long long)a->id, client_request_method(request));
+                if (r >= 0)
+                        r = buffer_append(to, buffer_bytes(&request->params),
+                                          request->params.length);
+                if (r >= 0)
+                        r = buffer_append(to, "}", 1);
+        }
+        return r < 0 ? r : buffer_printf(to, "},\"requestState\":\"%s\"}", call->suspension.state);
+}
+
+static void suspend(struct mcp_call *call)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(INPUT_MAX);
+        struct mcp_suspension *s = &call->suspension;
+
+        unguessable(s->state);
+        if (++s->rounds > MCP_INPUT_ROUNDS_MAX || append_requests(call, &result) < 0) {
+                mcp_ask_end(call, "the client is asked for too much");
+                return;
+        }
+        live_finish(&call->live);
+        s->active = true;
+        call->reply.input_required = true;
+        call->peer = NULL;
+        set_due(call, MCP_INPUT_WAIT_MS);
+        mcp_answer(call->server, &call->reply, &result);
+}
+
+static void on_due(evutil_socket_t fd, short what, void *data)
+{
+        struct mcp_call *call = data;
+
+        (void)fd;
+        (void)what;
+        if (call->suspension.active)
+                mcp_call_abandon(call);
+        else if (!TAILQ_EMPTY(&call->asks))
+                suspend(call);
+}
+
+int mcp_input_ask(struct mcp_call *call, struct error *err)
+{
+        struct mcp_suspension *s = &call->suspension;
+        struct mcp_ask *a = TAILQ_LAST(&call->asks, mcp_ask_list);
+
+        a->id = ++call->server->last_ask;
+        if (!s->due)
+                s->due = evtimer_new(call->server->base, on_due, call);
+        if (!s->due)
+                return error_errno(err, ENOMEM, "ask the client");
+        /* If no request waits, it is asked with the next one. */
+        if (!s->active && !evtimer_pending(s->due, NULL))
+                set_due(call, MCP_INPUT_GATHER_MS);
+        return 0;
+}
+
+static struct mcp_call *find(struct mcp_server *server, const struct mcp_principal *principal,
+                             yyjson_val *state)
+{
+        for (struct mcp_call *call = server->calls; call; call = call->next) {
+                const struct mcp_suspension *s = &call->suspension;
+                if (s->active && call->principal == principal && yyjson_equals_str(state, s->state))
+                        return call;
+        }
+        return NULL;
+}
+
+static struct mcp_ask *find_ask(struct mcp_call *call, yyjson_val *key)
+{
+        struct mcp_ask *a;
+        char name[32];
+
+        TAILQ_FOREACH (a, &call->asks, link) {
+                snprintf(name, sizeof(name), "ask-%lld", (long long)a->id);
+                if (yyjson_equals_str(key, name))
+                        return a;
+        }
+        return NULL;
+}
+
+/* Unknown keys are ignored. */
+static void give_answers(struct mcp_call *call, yyjson_val *responses)
+{
+        size_t i, n;
+        yyjson_val *key, *value;
+
+        yyjson_obj_foreach (responses, i, n, key, value) {
+                struct mcp_ask *a = find_ask(call, key);
+                if (a)
+                        mcp_ask_answer(a, value);
+        }
+}
+
+static void attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply)
+{
+        struct mcp_suspension *s = &call->suspension;
+
+        event_del(s->due);
+        s->active = false;
+        s->state[0] = '\0';
+        call->peer = request->peer;
+        call->can = request->can;
+        call->log_level = request->log_level;
+        call->reply = *reply;
+        *reply = (struct reply){};
+        if (call->cell)
+                live_start(&call->live, request, &call->reply, call->cell, call->session);
+}
+
+void mcp_input_resume(struct mcp_server *server, const struct mcp_request *request,
+                      const struct run_arguments *arguments, struct reply *reply)
+{
+        yyjson_val *state = yyjson_obj_get(request->params, "requestState");
+        struct mcp_call *call = find(server, request->peer->principal, state);
+
+        if (!call) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                 "requestState is not known: it may have expired");
+                return;
+        }
+        if (call->suspension.digest != mcp_input_digest(arguments)) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                 "requestState belongs to a call with other arguments");
+                return;
+        }
+        attach(call, request, reply);
+        give_answers(call, yyjson_obj_get(request->params, "inputResponses"));
+        if (call->suspension.has_outcome) {
+                struct mcp_suspension *s = &call->suspension;
+                s->has_outcome = false;
+                mcp_call_conclude(call, s->number, &s->outcome);
+        } else if (!TAILQ_EMPTY(&call->asks)) {
+                set_due(call, MCP_INPUT_GATHER_MS);
+        }
+}
+
+void mcp_input_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
+{
+        struct mcp_suspension *s = &call->suspension;
+
+        cell_outcome_move(&s->outcome, outcome);
+        s->number = number;
+        s->has_outcome = true;
+}
+
+void mcp_input_done(struct mcp_call *call)
+{
+        struct mcp_suspension *s = &call->suspension;
+
+        if (s->due)
+                event_free(s->due);
+        s->due = NULL;
+        if (s->has_outcome || s->number != 0)
+                cell_outcome_done(&s->outcome);
+}
