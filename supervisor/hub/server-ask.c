@@ -140,6 +140,13 @@ static int ask_owner(struct hub_server *s, struct client_request *request, yyjso
         return 0;
 }
 
+unsigned hub_server_client_can(void *data)
+{
+        const struct hub_server *s = data;
+
+        return s->host->can(s->host->data);
+}
+
 bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m)
 {
         _cleanup_client_request_ struct client_request request = {};
@@ -150,7 +157,7 @@ bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m)
                                     m->params, &err);
         /* A person who cannot be asked is told of, but nothing else that was not declared is known. */
         bool is_known = request.kind == CLIENT_FORM || request.kind == CLIENT_URL ||
-                        (s->host->can(s->host->data) & request.needs) == request.needs;
+                        (hub_server_client_can(s) & request.needs) == request.needs;
         if (r == -EOPNOTSUPP || (r >= 0 && !is_known))
                 return false;
         if (r < 0) {

@@ -63,7 +63,9 @@ void hub_server_start(struct hub_server *s);
 /* server-call.c */
 extern const struct hub_calls_host hub_server_calls_host;
 
-/* server-ask.c: a request for our client. Returns false if it is none. */
+/* server-ask.c: what a struct hub_server may ask for: bits of client_can. */
+unsigned hub_server_client_can(void *data);
+/* A request for our client. Returns false if it is none. */
 bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m);
 void hub_server_drop_asks(struct hub_server *s);
 /* The server does not want the answer to this request any more. */

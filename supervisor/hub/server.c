@@ -381,13 +381,6 @@ static void on_tools_changed(void *data)
         listing_changed(((struct hub_server *)data)->listing);
 }
 
-static unsigned client_can(void *data)
-{
-        const struct hub_server *s = data;
-
-        return s->host->can(s->host->data);
-}
-
 static void on_restart(void *data, const char *why)
 {
         restart(data, why);
@@ -396,7 +389,7 @@ static void on_restart(void *data, const char *why)
 static const struct handshake_host handshake_host = {
         .done = on_handshake_done,
         .tools_changed = on_tools_changed,
-        .can = client_can,
+        .can = hub_server_client_can,
         .failed = on_failed,
         .restart = on_restart,
 };
