@@ -69,13 +69,15 @@ static void arm(struct memory_watch *w)
 static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 {
         const struct sandbox_memory *memory = argument;
-        uint64_t exact = process_memory_exact(memory->proc, memory->max);
+        struct process_memory found = process_memory_exact(memory->proc, memory->max);
+        uint64_t exact = found.bytes;
 
         (void)fds;
-        for (int again = 0; again < EXACT_AGAIN && exact > memory->max; again++) {
+        for (int again = 0;
+             again < EXACT_AGAIN && found.least <= memory->max && exact > memory->max; again++) {
                 usleep(EXACT_AGAIN_US);
-                uint64_t next = process_memory_exact(memory->proc, memory->max);
-                exact = next < exact ? next : exact;
+                found = process_memory_exact(memory->proc, memory->max);
+                exact = found.bytes < exact ? found.bytes : exact;
         }
         memcpy(reply, &exact, sizeof(exact));
         return 0;

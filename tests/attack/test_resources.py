@@ -41,6 +41,30 @@ for i in range(0, MOST, 32):
         else:  # the control group killed the children
             self.assertLessEqual(cell["peak_memory_bytes"], LIMIT * MIB)
 
+    def test_many_children_that_grow_at_once(self):
+        """What they share is no part of it: they count what each has written, where the one that adds it up can read it."""
+        self.held("""
+f = open('/dev/shm/count', 'w+b')
+f.truncate(8 * 100)
+count = mmap.mmap(f.fileno(), 8 * 100)
+go = os.pipe()
+for i in range(100):
+    if os.fork() == 0:
+        os.close(go[1])
+        os.read(go[0], 1)
+        kept = []
+        for n in range(1, MOST * 16 // 100):
+            kept.append(bytearray(b'x') * (64 << 10))
+            struct.pack_into('Q', count, 8 * i, n)
+        time.sleep(30)
+        os._exit(0)
+os.setpriority(os.PRIO_PROCESS, 0, 5)
+os.close(go[1])
+while True:
+    taken(sum(struct.unpack('100Q', count[:])) // 16)
+    time.sleep(0.002)
+""", ends=("oom", "ok"))
+
     def test_memfd(self):
         """A file of no file system, written and not mapped."""
         self.held("""

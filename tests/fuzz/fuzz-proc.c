@@ -129,7 +129,7 @@ static bool count_memory(const char *texts[TEXTS])
                 }
         }
         uint64_t bound = process_memory_bound(proc);
-        uint64_t exact = process_memory_exact(proc, UINT64_MAX);
+        uint64_t exact = process_memory_exact(proc, UINT64_MAX).bytes;
         return bound > 0 && exact > 0;
 }
 

@@ -9,7 +9,8 @@
  * smaps_rollup gives a page to all its processes in equal parts. vfork() makes the same memory visible
  * in two processes. It is recognized by a parent that sleeps where signals do not wake it and has as
  * much memory; one child of each counted parent is left out so. Code that imitates this hides at most
- * as much as is counted. A parent that does not sleep yet is counted twice: ask again.
+ * as much as is counted. A parent that does not sleep yet is counted twice: ask again, if
+ * what is certain is not too much already.
  */
 #include "supervisor/monitor/process/process-memory.h"
 
@@ -34,10 +35,11 @@ enum {
         ENTRIES_BYTES = 64, /* of the longest name, thread-self, and a little more */
         ENTRIES_PER_TABLE = 512,
         SAME_BYTES = 1024 * 1024, /* two figures of one memory, taken one after the other */
+        DOUBT_PART = 4, /* of a figure, within which the other may be of the same memory */
 };
 
 struct process {
-        long pid, parent;
+        long pid, parent, threads;
         char state;
         uint64_t bytes;
         bool is_counted, has_hidden_child;
@@ -179,7 +181,8 @@ static uint64_t exact_of(int proc, long pid)
         return pss + beside_resident(proc, path);
 }
 
-/* State and parent are fields 3 and 4 of /proc/PID/stat (proc_pid_stat(5)), after the name. */
+/* State, parent and number of threads are fields 3, 4 and 20 of /proc/PID/stat (proc_pid_stat(5)), after
+ * the name. */
 static bool read_process(int proc, long pid, struct process *ret)
 {
         char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
@@ -189,27 +192,43 @@ static bool read_process(int proc, long pid, struct process *ret)
                 return false;
         const char *at = strrchr(text, ')');
         *ret = (struct process){.pid = pid};
-        if (!at || sscanf(at, ") %c %ld", &ret->state, &ret->parent) != 2)
+        if (!at ||
+            sscanf(at, ") %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
+                   &ret->state, &ret->parent, &ret->threads) != 3)
                 return false;
         ret->bytes = exact_of(proc, pid);
         return true;
 }
 
-static bool has_memory_of(const struct process *child, const struct process *parent)
+static bool has_memory_of(const struct process *child, const struct process *parent, uint64_t about)
 {
         uint64_t more = child->bytes > parent->bytes ? child->bytes - parent->bytes
                                                      : parent->bytes - child->bytes;
 
-        return parent->pid == child->parent && parent->is_counted && parent->state == 'D' &&
-               !parent->has_hidden_child && more <= SAME_BYTES;
+        return parent->pid == child->parent && parent->is_counted && more <= about;
 }
 
 /* Lower pids come first, and with them nearly always the parents; others are counted. */
 static bool is_hidden(struct process *all, size_t n, const struct process *child)
 {
         for (size_t i = 0; i < n; i++) {
-                if (has_memory_of(child, &all[i])) {
+                if (all[i].state == 'D' && !all[i].has_hidden_child &&
+                    has_memory_of(child, &all[i], SAME_BYTES)) {
                         all[i].has_hidden_child = true;
+                        return true;
+                }
+        }
+        return false;
+}
+
+/* Whether it may be a vfork()ed process that was not recognized: another thread may have changed the
+ * memory between the two figures. Each thread can have one. */
+static bool is_doubtful(struct process *all, size_t n, const struct process *child)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (all[i].threads > 0 &&
+                    has_memory_of(child, &all[i], SAME_BYTES + all[i].bytes / DOUBT_PART)) {
+                        all[i].threads--;
                         return true;
                 }
         }
@@ -230,23 +249,25 @@ static uint64_t beside_resident_of_all(int proc)
         return sum;
 }
 
-uint64_t process_memory_exact(int proc, uint64_t most)
+struct process_memory process_memory_exact(int proc, uint64_t most)
 {
         _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
         _cleanup_free_ struct process *all = calloc(PROCESSES_MAX, sizeof(*all));
-        uint64_t sum = beside_resident_of_all(proc);
+        uint64_t beside = beside_resident_of_all(proc);
+        struct process_memory sum = {};
         size_t n = 0;
         long pid;
 
-        if (sum > most)
-                return sum;
-        sum = 0;
-        while (all && n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0) {
+        if (beside > most)
+                return (struct process_memory){beside, beside};
+        while (all && n < PROCESSES_MAX && sum.least <= most && (pid = cursor_next(&c)) > 0) {
                 if (!read_process(proc, pid, &all[n]))
                         continue;
                 all[n].is_counted = !is_hidden(all, n, &all[n]);
                 if (all[n].is_counted)
-                        sum += all[n].bytes;
+                        sum.bytes += all[n].bytes;
+                if (all[n].is_counted && !is_doubtful(all, n, &all[n]))
+                        sum.least += all[n].bytes;
                 n++;
         }
         return sum;

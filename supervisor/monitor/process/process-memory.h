@@ -14,7 +14,12 @@
  * descriptor. 0 if it cannot be read. */
 uint64_t process_memory_bound(int proc);
 
+struct process_memory {
+        uint64_t bytes;
+        uint64_t least; /* without what may have been counted twice */
+};
+
 /* A page that n processes share counts 1/n for each. Takes milliseconds: for a child. A vfork()ed
- * process, which has its parent's memory until it execs, does not count. Ends early when it is above
+ * process, which has its parent's memory until it execs, does not count. Ends early when `least` is above
  * `most`. */
-uint64_t process_memory_exact(int proc, uint64_t most);
+struct process_memory process_memory_exact(int proc, uint64_t most);

@@ -1,0 +1,142 @@
+/* The memory of processes in a directory that stands in for procfs. */
+#include "supervisor/monitor/process/process-memory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "tests/unit/test.h"
+
+enum { KIB = 1024, MIB = 1024 * 1024 };
+
+static void put(int dir, const char *name, const char *text)
+{
+        _cleanup_close_ int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        check(fd >= 0);
+        check_eq_int(fd_write_all(fd, text, strlen(text)), 0);
+}
+
+enum { N = 8 };
+
+/* Directories "1" to "8". procfs lists parents first, nearly always: here, order[0] is listed first. */
+struct proc {
+        char path[64];
+        int fd, order[N];
+};
+
+static void put_process(const struct proc *p, int i, int parent, char state, unsigned int mib)
+{
+        char name[16], text[128];
+
+        snprintf(name, sizeof(name), "%d", p->order[i]);
+        _cleanup_close_ int dir = openat(p->fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        put(dir, "statm", "100 50 10 1 0 50 0\n");
+        put(dir, "status", "Name:\tx\nVmPTE:\t       0 kB\nVmSwap:\t       0 kB\n");
+        snprintf(text, sizeof(text), "%d (x) %c %d 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 1\n",
+                 p->order[i], state, parent < 0 ? 0 : p->order[parent]);
+        put(dir, "stat", text);
+        snprintf(text, sizeof(text), "1-2 ---p 0 00:00 0 [rollup]\nPss: %u kB\n", mib * KIB);
+        put(dir, "smaps_rollup", text);
+}
+
+static void proc_init(struct proc *p)
+{
+        int n = 0;
+
+        snprintf(p->path, sizeof(p->path), "/tmp/cloister-test-XXXXXX");
+        check(mkdtemp(p->path) != NULL);
+        p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        check(p->fd >= 0);
+        for (int i = 1; i <= N; i++) {
+                char name[16];
+                snprintf(name, sizeof(name), "%d", i);
+                check_eq_int(mkdirat(p->fd, name, 0700), 0);
+        }
+        DIR *dir = opendir(p->path);
+        for (const struct dirent *e; n < N && (e = readdir(dir));)
+                if (e->d_name[0] != '.')
+                        p->order[n++] = atoi(e->d_name);
+        closedir(dir);
+        check_eq_int(n, N);
+}
+
+static struct process_memory measure(const struct proc *p, uint64_t most)
+{
+        check(lseek(p->fd, 0, SEEK_SET) == 0);
+        return process_memory_exact(p->fd, most);
+}
+
+static void proc_done(struct proc *p)
+{
+        static const char *const files[] = {"statm", "status", "stat", "smaps_rollup", ""};
+        char path[64];
+
+        for (int pid = 1; pid <= N; pid++)
+                for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+                        snprintf(path, sizeof(path), "%d/%s", pid, files[i]);
+                        unlinkat(p->fd, path, *files[i] ? 0 : AT_REMOVEDIR);
+                }
+        close(p->fd);
+        check_eq_int(rmdir(p->path), 0);
+}
+
+/* A parent that sleeps where signals do not wake it, and its child of the same size. */
+static void test_vfork_is_counted_once(void)
+{
+        struct proc p;
+
+        proc_init(&p);
+        put_process(&p, 0, -1, 'D', 100);
+        put_process(&p, 1, 0, 'R', 100);
+        struct process_memory found = measure(&p, 128 * MIB);
+        check_eq_int(found.bytes, 100 * MIB);
+        check_eq_int(found.least, 100 * MIB);
+        proc_done(&p);
+}
+
+/* The same, a moment before the parent sleeps, and while its threads go on: the caller looks again. */
+static void test_what_may_be_one_is_not_certain(void)
+{
+        struct proc p;
+
+        proc_init(&p);
+        put_process(&p, 0, -1, 'R', 100);
+        put_process(&p, 1, 0, 'R', 100);
+        put_process(&p, 2, 0, 'R', 120);
+        struct process_memory found = measure(&p, 128 * MIB);
+        check_eq_int(found.bytes, 320 * MIB);
+        check_eq_int(found.least, 100 * MIB);
+        /* It has two threads. */
+        put_process(&p, 3, 0, 'R', 90);
+        check_eq_int(measure(&p, 512 * MIB).least, 190 * MIB);
+        proc_done(&p);
+}
+
+/* Processes of other sizes than their parent: once they are too much, the rest is not read. */
+static void test_many_processes_are_certain(void)
+{
+        struct proc p;
+
+        proc_init(&p);
+        put_process(&p, 0, -1, 'R', 2);
+        for (int i = 1; i < N; i++)
+                put_process(&p, i, 0, 'R', 50);
+        struct process_memory found = measure(&p, 128 * MIB);
+        check_eq_int(found.least, 152 * MIB);
+        check_eq_int(found.bytes, 152 * MIB);
+        check_eq_int(measure(&p, 1024 * MIB).least, 352 * MIB);
+        proc_done(&p);
+}
+
+int main(void)
+{
+        run(test_vfork_is_counted_once);
+        run(test_what_may_be_one_is_not_certain);
+        run(test_many_processes_are_certain);
+        return 0;
+}
