@@ -191,10 +191,10 @@ static bool read_process(int proc, long pid, struct process *ret)
         if (!read_file(proc, path, "stat", text))
                 return false;
         const char *at = strrchr(text, ')');
-        *ret = (struct process){.pid = pid};
+        *ret = (struct process){.pid = pid, .threads = 1};
         if (!at ||
             sscanf(at, ") %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
-                   &ret->state, &ret->parent, &ret->threads) != 3)
+                   &ret->state, &ret->parent, &ret->threads) < 2)
                 return false;
         ret->bytes = exact_of(proc, pid);
         return true;
