@@ -185,7 +185,11 @@ static int ask_owner(void *data, struct client_ask *ask, struct error *err)
 
 void hub_add_client(struct hub *hub, unsigned can)
 {
+        if (!(can & ~hub->can))
+                return;
         hub->can |= can;
+        for (size_t i = 0; i < hub->n_servers; i++)
+                hub_server_client_changed(hub->servers[i]);
 }
 
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,

@@ -39,6 +39,7 @@ struct hub_server {
         struct hub_calls *calls;
 
         struct hub_tools *tools; /* NULL: not known */
+        unsigned declared;       /* what the process was told that it may ask for: bits of client_can */
         char *instructions;
         bool has_tools; /* this process may be asked for a list of tools */
         bool has_tasks; /* and may be told to run a tool as a task (2025-11-25) */
@@ -62,6 +63,10 @@ void hub_server_start(struct hub_server *s);
 
 /* server-call.c */
 extern const struct hub_calls_host hub_server_calls_host;
+
+/* server-cache.c: the tools, as they are known to the next process of ours. */
+void hub_server_save(struct hub_server *s);
+void hub_server_take_cached(struct hub_server *s);
 
 /* server-ask.c: what a struct hub_server may ask for: bits of client_can. */
 unsigned hub_server_client_can(void *data);

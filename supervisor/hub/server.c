@@ -402,17 +402,6 @@ static void on_list_due(void *data)
                 list_tools(s);
 }
 
-static void save(struct hub_server *s)
-{
-        const struct hub_cache_entry entry = {s->tools, s->instructions,
-                                              handshake_era(s->handshake)};
-        int r = hub_cache_save(s->host->cache_dir, s->config->key, &entry);
-
-        if (r < 0)
-                log_info("server %s: cannot cache its tools: %s", s->config->name,
-                         strerrordesc_np(-r));
-}
-
 static void warn_of_left_out(struct hub_server *s)
 {
         const char *why = NULL;
@@ -446,7 +435,7 @@ static void on_listed(void *data, struct hub_tools *tools)
         s->tools = tools;
         /* The first list is saved even if nothing changed: the instructions may have. */
         if (is_new || s->state == SERVER_LISTING) {
-                save(s);
+                hub_server_save(s);
                 warn_of_left_out(s);
         }
         if (s->state == SERVER_LISTING)
@@ -493,6 +482,7 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
                 return false;
         s->instance = instance;
         s->has_instance = true;
+        s->declared = hub_server_client_can(s);
         connection_open(s->connection, fds);
         set_state(s, SERVER_HANDSHAKE);
         handshake_begin(s->handshake);
@@ -534,17 +524,6 @@ void hub_server_ask_again(struct hub_server *s)
                 s->host->start(s->host->data, s->index);
 }
 
-static void take_from_cache(struct hub_server *s)
-{
-        struct hub_cache_entry entry = {};
-
-        if (hub_cache_load(s->host->cache_dir, s->config->key, s->config->name, &entry) != 1)
-                return;
-        s->tools = entry.tools;
-        s->instructions = entry.instructions;
-        handshake_set_era(s->handshake, entry.era);
-}
-
 struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t index,
                                   const struct config_server *config)
 {
@@ -563,7 +542,7 @@ struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t i
         if (!s->deadline || !s->connection || !s->handshake || !s->listing || !s->calls)
                 return hub_server_free(s);
         if (!hub_server_unusable(s))
-                take_from_cache(s);
+                hub_server_take_cached(s);
         return s;
 }
 

@@ -73,6 +73,9 @@ const char *hub_server_error(const struct hub_server *s);
 const struct hub_tools *hub_server_tools(const struct hub_server *s);
 const char *hub_server_instructions(const struct hub_server *s);
 
+/* Clients can be asked for more than before: tools from the cache may not be the right ones any more. */
+void hub_server_client_changed(struct hub_server *s);
+
 /* Starts it if it is STOPPED, or FAILED some time ago. */
 void hub_server_start_unasked(struct hub_server *s);
 /* Takes over a new call. */

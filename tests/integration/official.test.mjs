@@ -166,6 +166,53 @@ describe('resources of the client alone', () => {
   });
 });
 
+describe('what the client is asked for', () => {
+  const code = "str([await tools['trigger-elicitation-request'](), await tools['trigger-sampling-request'](prompt='hi')])";
+  const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
+  const asked = [];
+  const elicited = (request) => {
+    asked.push(request.params.message);
+    return { action: 'accept', content: { name: 'Ada' } };
+  };
+  const sampled = () => ({ role: 'assistant', content: { type: 'text', text: 'forty-two' }, model: 'm' });
+  const roots = () => ({ roots: [{ uri: 'file:///tmp/x' }] });
+
+  const drive = async (client, transport) => {
+    await client.connect(transport);
+    const result = await client.callTool({ name: 'run_python', arguments: { code, timeout: 60 } });
+    await client.close();
+    assert.match(result.structuredContent.value.json, /Name: Ada.*forty-two/);
+    assert.match(asked.pop(), /^everything: /);
+  };
+
+  const start = (Transport) => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'cloister-test-'));
+    const config = path.join(folder, 'config.json');
+    writeFileSync(config, JSON.stringify({ mcpServers: { everything: official('server-everything') } }));
+    after(() => rmSync(folder, { recursive: true }));
+    return new Transport({ command: cloister, args: ['mcp', '--config', config], env, cwd: folder, stderr: 'inherit' });
+  };
+
+  test('client 1', async () => {
+    const types = require('@modelcontextprotocol/sdk/types.js');
+    const client = new Client({ name: 'official', version: '1' }, { capabilities });
+    client.setRequestHandler(types.ElicitRequestSchema, elicited);
+    client.setRequestHandler(types.CreateMessageRequestSchema, sampled);
+    client.setRequestHandler(types.ListRootsRequestSchema, roots);
+    await drive(client, start(StdioClientTransport));
+  });
+
+  for (const mode of ['legacy', 'auto', { pin: '2026-07-28' }]) {
+    test(`client 2, mode ${JSON.stringify(mode)}`, async () => {
+      const client = new v2.Client({ name: 'official', version: '2' }, { capabilities, versionNegotiation: { mode } });
+      client.setRequestHandler('elicitation/create', elicited);
+      client.setRequestHandler('sampling/createMessage', sampled);
+      client.setRequestHandler('roots/list', roots);
+      await drive(client, start(StdioClientTransport2));
+    });
+  }
+});
+
 for (const [mode, era] of [['legacy', 'legacy'], ['auto', 'modern'], [{ pin: '2026-07-28' }, 'modern']]) {
   describe(`client 2, mode ${JSON.stringify(mode)}`, () => {
     let folder, client;

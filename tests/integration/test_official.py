@@ -13,12 +13,12 @@ import harness
 class OfficialClient(harness.Case):
     """Each test is one connection, made as an application would make it."""
 
-    def drive(self, body, servers=None, mode="legacy"):
+    def drive(self, body, servers=None, mode="legacy", **options):
         async def run():
             server = StdioServerParameters(command=harness.CLOISTER, args=["mcp", "--config", self.config(servers)],
                                            env=harness.environment(), cwd=self.dir)
             async with asyncio.timeout(90):
-                async with Client(server, mode=mode) as client:
+                async with Client(server, mode=mode, **options) as client:
                     return await body(client)
 
         return asyncio.run(run())
@@ -122,6 +122,27 @@ class OfficialClient(harness.Case):
             return await asyncio.wait_for(client.call_tool("run_python", {"code": "x"}), 10)
 
         self.assertEqual(self.drive(body).structured_content["value"]["json"], 1)
+
+    def test_is_asked_for_input_and_roots(self):
+        asked = []
+
+        async def elicit(context, params):
+            asked.append(params.message)
+            return mcp.types.ElicitResult(action="accept", content={"name": "Ada"})
+
+        async def roots(context):
+            return mcp.types.ListRootsResult(roots=[mcp.types.Root(uri="file:///tmp/x", name="x")])
+
+        async def body(client):
+            return await client.call_tool("run_python", {"code": "str([await tools['trigger-elicitation-request'](), await tools['get-roots-list']()])"})
+
+        for mode in ("legacy", "auto"):
+            with self.subTest(mode):
+                result = self.drive(body, {"everything": harness.official("server-everything")}, mode, elicitation_callback=elicit, list_roots_callback=roots)
+                self.assertIn("Name: Ada", result.structured_content["value"]["json"])
+                self.assertIn("file:///tmp/x", result.structured_content["value"]["json"])
+        self.assertEqual(len(asked), 2)
+        self.assertTrue(asked[0].startswith("everything: "))
 
     def test_official_servers_behind(self):
         with tempfile.TemporaryDirectory(prefix="cloister-test-") as folder:
