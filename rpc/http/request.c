@@ -17,6 +17,7 @@ enum {
         FIELDS_TOO_LARGE = 431,
         NOT_IMPLEMENTED = 501,
         VERSION_NOT_SUPPORTED = 505,
+        RESERVE_MIN = 64 * 1024,
         TEXTS_MAX = HTTP_HEAD_MAX + HTTP_TARGET_MAX + 3 * HTTP_HEADERS_MAX,
 };
 
@@ -56,13 +57,43 @@ static int end_text(llhttp_t *parser)
         return add_text(reader_of(parser), "", 1);
 }
 
+/* Of a byte of the head. */
+static size_t offset_of(const struct http_reader *reader, const char *at)
+{
+        return reader->before + (size_t)(at - reader->piece);
+}
+
+static int on_method(llhttp_t *parser, const char *at, size_t n)
+{
+        struct http_reader *reader = reader_of(parser);
+
+        reader->part_end = offset_of(reader, at) + n;
+        return 0;
+}
+
+static const char two_blanks[] = "more than one blank in the request line";
+
 static int on_target(llhttp_t *parser, const char *at, size_t n)
 {
         struct http_reader *reader = reader_of(parser);
 
+        if (reader->head.length == 0 && offset_of(reader, at) != reader->part_end + 1)
+                return refuse(reader, BAD_REQUEST, two_blanks);
         if (reader->head.length + n > HTTP_TARGET_MAX)
                 return refuse(reader, URI_TOO_LONG, "the target is too long");
+        reader->part_end = offset_of(reader, at) + n;
         return add_text(reader, at, n);
+}
+
+static int on_version(llhttp_t *parser, const char *at, size_t n)
+{
+        struct http_reader *reader = reader_of(parser);
+        size_t begin = reader->part_end + strlen(" HTTP/");
+
+        if (!reader->has_version && offset_of(reader, at) != begin)
+                return refuse(reader, BAD_REQUEST, two_blanks);
+        reader->has_version = true;
+        return 0;
 }
 
 /* The begin of a name is known by the text before it, which is complete. */
@@ -185,6 +216,7 @@ static int check_framing(struct http_reader *reader)
                 return refuse(reader, EXPECTATION_FAILED, "an expectation other than 100-continue");
         if (llhttp_get_upgrade(&reader->parser))
                 return refuse(reader, BAD_REQUEST, "upgrades are not taken");
+        reader->declared = length ? (size_t)reader->parser.content_length : 0;
         reader->request.expects_continue = expect && !reader->request.minor_0;
         return 0;
 }
@@ -240,12 +272,26 @@ static int on_headers_complete(llhttp_t *parser)
         return HPE_PAUSED;
 }
 
+static int on_chunk_header(llhttp_t *parser)
+{
+        struct http_reader *reader = reader_of(parser);
+
+        return parser->content_length > reader->body_max - reader->request.body.length
+                       ? refuse(reader, CONTENT_TOO_LARGE, "the body is too large")
+                       : 0;
+}
+
 static int on_body(llhttp_t *parser, const char *at, size_t n)
 {
         struct http_reader *reader = reader_of(parser);
 
-        if (n > reader->body_max - reader->request.body.length)
+        struct buffer *body = &reader->request.body;
+
+        if (n > reader->body_max - body->length)
                 return refuse(reader, CONTENT_TOO_LARGE, "the body is too large");
+        /* At once, because growing copies. But a client has to send something first. */
+        if (body->length >= RESERVE_MIN && reader->declared > body->length)
+                (void)buffer_reserve(body, reader->declared - body->length);
         return buffer_append(&reader->request.body, at, n) < 0
                        ? refuse(reader, CONTENT_TOO_LARGE, "out of memory for the body")
                        : 0;
@@ -263,7 +309,9 @@ static int on_message_complete(llhttp_t *parser)
 }
 
 static const llhttp_settings_t settings = {
+        .on_method = on_method,
         .on_url = on_target,
+        .on_version = on_version,
         .on_url_complete = end_text,
         .on_header_field = on_name,
         .on_header_field_complete = on_name_complete,
@@ -271,6 +319,7 @@ static const llhttp_settings_t settings = {
         .on_header_value_complete = on_value_complete,
         .on_headers_complete = on_headers_complete,
         .on_body = on_body,
+        .on_chunk_header = on_chunk_header,
         .on_chunk_extension_name = on_extension,
         .on_message_complete = on_message_complete,
 };
@@ -324,6 +373,18 @@ static size_t bounded(struct http_reader *reader, size_t n)
         return n;
 }
 
+/* llhttp skips them. */
+static bool is_bare(struct http_reader *reader, const char *bytes, size_t n)
+{
+        for (size_t i = 0; i < n && !reader->began; i++) {
+                if (reader->after_cr != (bytes[i] == '\n'))
+                        return true;
+                reader->after_cr = bytes[i] == '\r';
+                reader->began = bytes[i] != '\r' && bytes[i] != '\n';
+        }
+        return false;
+}
+
 ssize_t http_reader_feed(struct http_reader *reader, const char *bytes, size_t n, struct error *err)
 {
         if (reader->state == HTTP_READER_REFUSED)
@@ -336,9 +397,15 @@ ssize_t http_reader_feed(struct http_reader *reader, const char *bytes, size_t n
                 reader->state = HTTP_READER_BODY;
                 llhttp_resume(&reader->parser);
         }
+        reader->before = reader->head_bytes;
+        reader->piece = bytes;
         size_t most = bounded(reader, n);
         if (n > 0 && most == 0) {
                 refuse(reader, FIELDS_TOO_LARGE, "the head is too large");
+                return refused(reader, err);
+        }
+        if (is_bare(reader, bytes, most)) {
+                refuse(reader, BAD_REQUEST, "a bare CR or LF before the request");
                 return refused(reader, err);
         }
         llhttp_errno_t code = llhttp_execute(&reader->parser, bytes, most);

@@ -12,7 +12,8 @@
  *
  * Refused besides what llhttp refuses: no Host or two, two of any header that has one value, other
  * transfer codings than chunked, chunk extensions, trailers, upgrades, targets that do not begin
- * with a slash, Expect other than 100-continue.
+ * with a slash, Expect other than 100-continue, a bare CR or LF before the request, more than one blank
+ * between the parts of the first line. A chunk that is too large is refused by its size.
  */
 #pragma once
 
@@ -66,7 +67,12 @@ struct http_reader {
                 uint32_t name, value; /* offsets */
         } headers[HTTP_HEADERS_MAX];
         size_t n_headers, head_bytes;
-        size_t target;
+        size_t declared;   /* Content-Length, or 0 */
+        size_t before;     /* head_bytes at the beginning of the piece */
+        const char *piece; /* that is being fed */
+        size_t part_end;   /* of the request line: offset behind the newest part */
+        bool has_version;
+        bool began, after_cr; /* a byte of the request line was read; else the last one was CR */
         const char *why;
 };
 

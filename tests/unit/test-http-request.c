@@ -45,8 +45,9 @@ static void check_read(const char *bytes, size_t n, int expected)
         check_eq_int(read_all(bytes, n, n), expected);
 }
 
-#define POST "POST /mcp HTTP/1.1\r\nHost: a\r\n"
-#define GET  "GET /mcp HTTP/1.1\r\nHost: a\r\n"
+#define POST     "POST /mcp HTTP/1.1\r\nHost: a\r\n"
+#define CHARS_31 "0123456789012345678901234567890"
+#define GET      "GET /mcp HTTP/1.1\r\nHost: a\r\n"
 
 static void test_forms(void)
 {
@@ -90,9 +91,26 @@ static void test_forms(void)
                 {POST "Transfer-Encoding: chunked\r\n\r\n3 \r\nabc\r\n0\r\n\r\n", -400},
                 {POST "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n", -400},
                 {POST "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", -400},
+                {POST "Transfer-Encoding: chunked\r\n\r\n8000000000000000\r\n", -413},
+                {POST "Transfer-Encoding: chunked\r\n\r\n21\r\n", -413},
+                {POST "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n20\r\n", -413},
+                {POST "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n1f\r\n" CHARS_31 "\r\n0\r\n\r\n",
+                 1},
                 {"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", -400},
                 /* lines */
                 {"GET / HTTP/1.1\nHost: a\n\n", -400},
+                {"\r\n" GET "\r\n", 1},
+                {GET "\r\n\r\n\r\n" GET "\r\n", 2},
+                {"\n" GET "\r\n", -400},
+                {"\r\n\n" GET "\r\n", -400},
+                {"\r" GET "\r\n", -400},
+                {"\r\r\n" GET "\r\n", -400},
+                {" " GET "\r\n", -400},
+                {"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", -400},
+                {"GET   / HTTP/1.1\r\nHost: a\r\n\r\n", -400},
+                {"GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n", -400},
+                {"GET /  HTTP/1.1\r\nHost: a\r\n\r\n", -400},
+                {"GET /\tHTTP/1.1\r\nHost: a\r\n\r\n", -400},
                 {"GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n", -400},
                 {"GET / HTTP/1.1\r\nHost: a\r\rX: y\r\n\r\n", -400},
                 {GET "X: a\r\n b\r\n\r\n", -400},
