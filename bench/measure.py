@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import statistics
@@ -14,6 +15,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 # An emulated machine needs longer pauses, by this factor.
 SLOW = float(os.environ.get("CLOISTER_TEST_SLOW", "1"))
+MODERN = "2026-07-28"
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
 
@@ -152,6 +154,38 @@ class Cloister(Mcp):
             return self.burst(count, cell(code, session, **more))
         finally:
             self.want("")
+
+
+class Served(Ping):
+    """`cloister serve` with its own config, and one connection to it."""
+
+    HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": MODERN,
+               "Mcp-Method": "tools/call", "Mcp-Name": "run_python", "Mcp-Param-Session": "default"}
+
+    def __init__(self, bench, config=None):
+        self.server = subprocess.Popen([bench.cloister, "serve", "--listen", "127.0.0.1:0", "--config", bench.config(config or {})],
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=bench.environment)
+        found = re.search(rb"http://\S+", self.server.stderr.readline())
+        if not found:
+            self.server.kill()
+            self.server.wait()
+            raise Failure("cloister serve did not start")
+        super().__init__(bench, [found[0].decode(), *(f"{k}: {v}" for k, v in self.HEADERS.items())])
+
+    @staticmethod
+    def cell(code):
+        meta = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+        return request("tools/call", {"name": "run_python", "arguments": {"code": code, "session": "default"}, "_meta": meta})
+
+    def burst_ok(self, count, code):
+        self.want('"status":"ok"')
+        return self.burst(count, self.cell(code))
+
+    def close(self):
+        super().close()
+        self.server.terminate()
+        self.server.wait()
+        self.server.stderr.close()
 
 
 class Bench:

@@ -2,6 +2,10 @@
  * A client with little overhead: starts a program, sends lines and measures the responses.
  *
  *     ping COMMAND [ARGUMENT]...
+ *     ping http://127.0.0.1:PORT/PATH [HEADER]...
+ *
+ * In the second form each line is the body of a POST with these headers, over one connection. Lines of
+ * the response's head are not looked at: the template needs a %d.
  *
  * Commands come on standard input, one a line; each that waits prints one line of JSON:
  *
@@ -18,11 +22,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,7 +38,12 @@
 #include "base/fd.h"
 #include "bench/child.h"
 
-enum { LINE_MAX_BYTES = 60 * 1024 }; /* below a pipe's buffer: a write never waits for a read */
+#define HTTP "http://"
+
+enum {
+        LINE_MAX_BYTES = 60 * 1024, /* below a pipe's buffer: a write never waits for a read */
+        HEAD_MAX = 4096,
+};
 
 struct peer {
         pid_t pid;
@@ -41,6 +53,7 @@ struct peer {
         size_t begin, end, room;
         char want[256];
         unsigned last;
+        char *head; /* of a POST, without the length; NULL: a program */
 };
 
 _Noreturn static void fail(const char *what, const char *why)
@@ -63,6 +76,34 @@ static void start(struct peer *p, char **command)
         p->pid = child_start(command, &p->in, &p->out);
         if (p->pid < 0)
                 fail("start", strerror(-p->pid));
+}
+
+static void connect_to(struct peer *p, char **words)
+{
+        struct sockaddr_in address = {.sin_family = AF_INET,
+                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        const char *host = words[0] + strlen(HTTP), *path = strchr(host, '/');
+        const char *port = strchr(host, ':');
+        const int on = 1;
+        size_t n = 0;
+
+        if (!path || !port || port > path)
+                fail(words[0], "not http://127.0.0.1:PORT/PATH");
+        address.sin_port = htons((uint16_t)atoi(port + 1));
+        p->in = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (p->in < 0 || connect(p->in, (struct sockaddr *)&address, sizeof(address)) < 0)
+                fail("connect", strerror(errno));
+        setsockopt(p->in, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        p->out = dup(p->in);
+        p->started = now();
+        p->head = malloc(HEAD_MAX);
+        if (!p->head || p->out < 0)
+                fail("memory", strerror(ENOMEM));
+        n = (size_t)snprintf(p->head, HEAD_MAX, "POST %s HTTP/1.1\r\nHost: localhost\r\n", path);
+        for (words++; *words && n < HEAD_MAX; words++)
+                n += (size_t)snprintf(p->head + n, HEAD_MAX - n, "%s\r\n", *words);
+        if (n >= HEAD_MAX)
+                fail("headers", "longer than 4 KiB");
 }
 
 /* The next line, NUL-terminated; valid until the next call. */
@@ -143,8 +184,15 @@ static bool fill(struct peer *p, const char *template, char *line, size_t *ret_l
 
 static void put(struct peer *p, const char *line, size_t length)
 {
-        int r = fd_write_all(p->in, line, length);
+        char whole[LINE_MAX_BYTES + HEAD_MAX + 64];
 
+        if (p->head) {
+                int n = snprintf(whole, sizeof(whole), "%sContent-Length: %zu\r\n\r\n%.*s", p->head,
+                                 length, (int)length, line);
+                line = whole;
+                length = (size_t)n;
+        }
+        int r = fd_write_all(p->in, line, length);
         if (r < 0)
                 fail("write to the program", strerror(-r));
 }
@@ -206,6 +254,8 @@ static int end(struct peer *p)
         if (p->in >= 0)
                 close(p->in);
         p->in = -1;
+        if (p->head)
+                return 0;
         if (waitpid(p->pid, &status, 0) < 0)
                 fail("wait", strerror(errno));
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -265,12 +315,17 @@ int main(int argc, char **argv)
                 return 2;
         }
         signal(SIGPIPE, SIG_IGN);
-        start(&p, argv + 1);
+        if (strncmp(argv[1], HTTP, strlen(HTTP)) == 0)
+                connect_to(&p, argv + 1);
+        else
+                start(&p, argv + 1);
         while ((n = getline(&command, &room, stdin)) > 0) {
                 if (command[n - 1] == '\n')
                         command[n - 1] = 0;
                 obey(&p, command);
         }
         free(p.data);
-        return end(&p);
+        int status = end(&p);
+        free(p.head);
+        return status;
 }

@@ -9,7 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, cell, last_line, rest, summary
+from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, Served, cell, last_line, rest, summary
 from peers import bwrap_command, once
 
 TOOL_CALLS = """import time
@@ -50,6 +50,7 @@ ROWS = (
     Row("floor-relay", "the same bytes through a C program in the middle"),
     Row("floor-cell", "the request compiled and evaluated by a CPython behind a C program in the middle"),
     Row("warm", "`1+1` in a living session", budget=8, against="floor-echo", budget_text="<= 8x", floor="floor-cell"),
+    Row("warm-http", "`1+1` in a living session, over HTTP", budget=3, against="warm", budget_text="<= 3x"),
     Row("direct-c", "a tool call from a C client to a minimal server in C"),
     Row("floor-await-c", "the same tool call from plain asyncio, through a C program in the middle"),
     Row("tool-c", "a tool call from a sandbox to a minimal server in C", budget=4, against="direct-c", budget_text="<= 4x",
@@ -76,11 +77,12 @@ class Measures:
         self.bench, self.quick = bench, quick
         self.direct = {}
         self.living = None
+        self.served = None
         self.imports = None
         self.floors = {}
 
     def close(self):
-        for server in [*self.direct.values(), *self.floors.values(), self.living]:
+        for server in [*self.direct.values(), *self.floors.values(), self.living, self.served]:
             if server:
                 server.close()
 
@@ -190,6 +192,12 @@ class Measures:
         server.burst_ok(self.count(20, 2), "1+1")
         return {**took, "warm": server.burst_ok(count, "1+1")}
 
+    def warm_http(self):
+        if not self.served:
+            self.served = Served(self.bench)
+        self.served.burst_ok(self.count(20, 2), "1+1")
+        return {"warm-http": self.served.burst_ok(self.count(100, 10), "1+1")}
+
     def floor_cell(self):
         """A measure of its own, because some machines have no shared libpython."""
         server = Ping(self.bench, [self.bench.program(f"bench-floor-{name}") for name in ("relay", "cell")])
@@ -280,6 +288,7 @@ MEASURES = (
     ("fresh_pool", ("fresh-pool",), False),
     ("floor_session", ("floor-session",), False),
     ("warm", ("floor-echo", "floor-relay", "warm"), True),
+    ("warm_http", ("warm-http",), True),
     ("floor_cell", ("floor-cell",), True),
     ("tool_c", ("direct-c", "floor-await-c", "tool-c"), True),
     ("tool_python", ("direct-python", "floor-await-python", "tool-python"), True),

@@ -25,7 +25,7 @@ class Command(harness.Case):
         """Measured, or with the reason why not; what is held against something has its ratio and its verdict."""
         found = self.found("own", "fork", "python")
         rows = {row["name"]: row for row in found["rows"]}
-        expected = {"bwrap", "run", "first", "fresh", "fresh-pool", "floor-echo", "warm", "tool-c", "tool-python",
+        expected = {"bwrap", "run", "first", "fresh", "fresh-pool", "floor-echo", "warm", "warm-http", "tool-c", "tool-python",
                     "memory", "spin-p99", "fork", "python"}
         self.assertLessEqual(expected, set(rows))
         for name, row in rows.items():
@@ -99,7 +99,7 @@ class Command(harness.Case):
                 self.assertIn(line, said)
 
 
-ROUND_TRIPS = {"floor-echo", "floor-relay", "floor-cell", "warm"} | {
+ROUND_TRIPS = {"floor-echo", "floor-relay", "floor-cell", "warm", "warm-http"} | {
     f"{what}-{server}" for what in ("direct", "floor-await", "tool") for server in ("c", "python", "everything")}
 
 # Which CPUs each measure of a run has; nothing is measured.
