@@ -52,8 +52,10 @@ def tools(bench, xs, calls):
             _, _, took = server.run(TOOL_CALLS.format(tool=f"echo{x - 1}", count=calls))
             search = server.burst_ok(3, "len(_search('echo'))")
             fresh = server.burst_ok(3, "1+1", "fresh-%d")
+            first = server.burst_ok(3, "len(_search('echo'))", "search-%d")
             yield {"x": x, "start to a tool's result": age / 1e6, "warm call": median(warm),
-                   "tool call": median(took), "_search": median(search), "fresh session": median(fresh)}
+                   "tool call": median(took), "_search": median(search), "fresh session": median(fresh),
+                   "fresh session, _search": median(first)}
         finally:
             server.close()
 

@@ -56,7 +56,8 @@ enum frame_type {
         FRAME_PROGRESS = 0x44, /* id: cell; reserved */
         FRAME_LOG = 0x45,      /* id: 0. {"level", "message"} */
         FRAME_ASK = 0x46,      /* reserved for approval */
-        FRAME_QUERY = 0x47,    /* id: the worker's number. {"what": "catalogue", "wait_ms": n} */
+        FRAME_QUERY = 0x47,    /* id: the worker's number. {"what": "catalogue", "wait_ms": n} or
+                                  {"what": "search", "q", "limit", "wait_ms"} */
         FRAME_DROP = 0x48,     /* id: a CALL or QUERY that is cancelled. {} */
         FRAME_DATA = 0x49, /* id: of the FETCH or PUT. {"ok": true, …} or {"ok": false, "error"} */
 };

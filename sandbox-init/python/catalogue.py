@@ -2,12 +2,13 @@
 
 from cloister import aio
 from cloister.channel import QUERY
-from cloister.errors import ToolNotFound
+from cloister.errors import ToolError, ToolNotFound
 from cloister.exact import decode, decode_nearest, encode_own
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.fast_call import FastCall
 
 WAIT_MS = 10_000  # for servers that are starting
+QUERY_MAX = 2000  # characters of a search
 
 
 class Entry:
@@ -185,6 +186,21 @@ class Library:
         if anyway or not self.is_settled():
             self._take(self._channel.call(QUERY, self._query()))
         return self.current()
+
+    def search(self, text, limit):
+        """Blocks until the broker, which has one index for all sessions, has found the tools that match: a list of
+        Entry. Waits for servers that are starting, as settled() does. The catalogue is not decoded for it."""
+        text = text[:QUERY_MAX].encode("utf-8", "replace").decode()
+        query = {"what": "search", "q": text, "limit": min(limit, 1_000_000), "wait_ms": WAIT_MS}
+        payload = self._channel.call(QUERY, encode_own(query))
+        try:
+            answer = decode_nearest(payload.encode() if type(payload) is str else payload)
+            if answer["ok"]:
+                return [Entry(found["server"], found["tool"]) for found in answer["result"]["tools"]]
+            message = answer["error"]["message"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            message = "the tools could not be searched"
+        raise ToolError(message)
 
     async def settled_async(self, anyway=False):
         """The same for a coroutine. Tasks that wait at once share one query, because the broker limits the number of

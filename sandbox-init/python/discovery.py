@@ -1,7 +1,5 @@
 """_discover(), _search() and _schema(), which list tools. They return plain values, which may also be awaited."""
 
-import re
-
 from cloister import signature
 
 DESCRIPTION = 120  # characters
@@ -41,16 +39,8 @@ class Discovery:
         return found
 
     def search(self, q, limit=10):
-        """The tools that match a few words best, in the format of _discover()."""
-        catalogue = self._library.settled()
-        words = _words(str(q))
-        ranked = []
-        for place, entry in enumerate(catalogue.entries):
-            score = _score(entry, words, str(q).lower())
-            if score > 0 or not words:
-                ranked.append((-score, place, entry))
-        ranked.sort(key=lambda item: item[:2])
-        return Listing(_brief(entry) for _, _, entry in ranked[: max(0, int(limit))])
+        """The tools that match a few words best, in the format of _discover(). Waits as it does."""
+        return Listing(_brief(entry) for entry in self._library.search(str(q), max(0, int(limit))))
 
     def schema(self, name):
         """All about one tool: name, server, description, signature, inputSchema, outputSchema, annotations."""
@@ -87,40 +77,3 @@ def _brief(entry):
         "description": _cut(entry.description, DESCRIPTION),
         "signature": signature.line(entry.name, entry.input_schema, entry.output_schema),
     }
-
-
-def _words(text):
-    """Splits a name or a text into words: listEvents, list-events and "list events" have the same words."""
-    text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
-    return [word for word in re.split(r"[\W_]+", text.lower()) if word]
-
-
-def _stem(word):
-    for end in ("ing", "es", "ed", "s"):
-        if word.endswith(end) and len(word) - len(end) >= 3:
-            return word[: -len(end)]
-    return word
-
-
-def _score(entry, words, query):
-    if query in (entry.name.lower(), entry.qualified.lower()):
-        return 1000
-    name = [_stem(word) for word in _words(entry.name)]
-    server = [_stem(word) for word in _words(entry.server)]
-    described = [_stem(word) for word in _words(entry.description)]
-    given = [_stem(word) for key, _, _ in signature.parameters(entry.input_schema) for word in _words(key)]
-    score = 0
-    for word in map(_stem, words):
-        if word in name:
-            score += 20
-        elif any(word in other for other in name):
-            score += 10
-        if word in server:
-            score += 6
-        if word in described:
-            score += 4
-        elif any(word in other for other in described if len(word) > 3):
-            score += 2
-        if word in given:
-            score += 2
-    return score

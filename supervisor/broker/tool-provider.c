@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "supervisor/hub/search.h"
+
 static void start(void *data, const struct config_profile *profile, enum tool_servers which)
 {
         hub_start(data, profile, which == TOOL_SERVERS_ALL ? HUB_ALL : HUB_UNKNOWN);
@@ -121,6 +123,22 @@ static void cancel_wait(void *handle)
         hub_wait_cancel(handle);
 }
 
+static void on_found(void *data, const char *found, size_t n)
+{
+        tool_search_done(data, found, n);
+}
+
+static int search(void *data, const struct config_profile *profile, const char *query, size_t n,
+                  size_t limit, struct tool_call *tool_call, void **handle)
+{
+        return hub_search(data, profile, query, n, limit, on_found, tool_call, handle);
+}
+
+static void cancel_search(void *handle)
+{
+        hub_search_cancel(handle);
+}
+
 struct tool_provider broker_tool_provider(struct hub *hub)
 {
         return (struct tool_provider){
@@ -133,5 +151,7 @@ struct tool_provider broker_tool_provider(struct hub *hub)
                 .is_sent = is_sent,
                 .wait = wait_for_servers,
                 .cancel_wait = cancel_wait,
+                .search = search,
+                .cancel_search = cancel_search,
         };
 }

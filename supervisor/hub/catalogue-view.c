@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "supervisor/hub/hub-internal.h"
+#include "supervisor/hub/tool-index.h"
 
 enum { RULES_MAX = 4 * 1024 * 1024 };
 
@@ -28,6 +29,7 @@ static void view_free(struct catalogue_views *views, struct catalogue_view *view
 {
         TAILQ_REMOVE(&views->list, view, link);
         views->n--;
+        tool_index_unref(view->index);
         buffer_done(&view->rules);
         buffer_done(&view->payload);
         free(view);
@@ -39,6 +41,7 @@ void catalogue_views_done(struct catalogue_views *views)
 
         while ((view = TAILQ_FIRST(&views->list)))
                 view_free(views, view);
+        tool_index_unref(views->complete.index);
         buffer_done(&views->complete.payload);
         buffer_done(&views->empty);
 }
@@ -66,6 +69,7 @@ static int rebuild(struct hub *hub, struct catalogue_view *view,
         struct buffer before = view->payload;
         view->payload = now;
         now = before;
+        view->index = tool_index_unref(view->index);
         view->version = ++hub->views.last_version;
         return 0;
 }
@@ -148,11 +152,39 @@ static struct catalogue_view *view_of(struct hub *hub, const struct config_profi
         return view;
 }
 
+static struct catalogue_view *current(struct hub *hub, const struct config_profile *profile)
+{
+        catalogue_views_refresh(hub);
+        return profile ? view_of(hub, profile) : &hub->views.complete;
+}
+
+/* The views that were used longest ago lose theirs. */
+static void drop_indexes(struct catalogue_views *views)
+{
+        struct catalogue_view *view;
+        unsigned n = 0;
+
+        TAILQ_FOREACH (view, &views->list, link) {
+                if (view->index && ++n > CATALOGUE_INDEXES_MAX)
+                        view->index = tool_index_unref(view->index);
+        }
+}
+
+struct tool_index *catalogue_views_index(struct hub *hub, const struct config_profile *profile)
+{
+        struct catalogue_view *view = current(hub, profile);
+
+        if (view && !view->index) {
+                view->index = tool_index_new(&view->payload);
+                drop_indexes(&hub->views);
+        }
+        return view ? view->index : NULL;
+}
+
 const struct buffer *catalogue_views_get(struct hub *hub, const struct config_profile *profile,
                                          uint64_t *version)
 {
-        catalogue_views_refresh(hub);
-        struct catalogue_view *view = profile ? view_of(hub, profile) : &hub->views.complete;
+        struct catalogue_view *view = current(hub, profile);
         if (version)
                 *version = view ? view->version : 0;
         /* Without memory, an empty catalogue: it must never show more than is allowed. */

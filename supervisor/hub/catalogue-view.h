@@ -16,12 +16,18 @@
 
 struct hub;
 
-enum { CATALOGUE_VIEWS_MAX = 32 }; /* the least recently used one is freed first */
+enum {
+        CATALOGUE_VIEWS_MAX = 32,  /* the least recently used one is freed first */
+        CATALOGUE_INDEXES_MAX = 4, /* of them with an index, besides the complete one */
+};
+
+struct tool_index;
 
 struct catalogue_view {
         TAILQ_ENTRY(catalogue_view) link; /* most recently used first */
         struct buffer rules;              /* of the profile, as text; empty: no limit */
         struct buffer payload;
+        struct tool_index *index; /* of the payload, once it was searched; or NULL */
         uint64_t version;
         uint64_t built; /* the version of the complete one that it was made from */
 };
@@ -46,3 +52,7 @@ void catalogue_views_refresh(struct hub *hub);
 /* The catalogue of a profile (NULL: the complete one), valid until the next change. */
 const struct buffer *catalogue_views_get(struct hub *hub, const struct config_profile *profile,
                                          uint64_t *version);
+
+/* What searches of that catalogue read (tool-index.h), made when it is first asked for; borrowed. NULL:
+ * no memory. */
+struct tool_index *catalogue_views_index(struct hub *hub, const struct config_profile *profile);

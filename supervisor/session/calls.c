@@ -19,8 +19,12 @@ struct tool_call {
         struct tool_call *next;
         struct session *session;
         uint64_t number;
-        void *handle;           /* the provider's, of a call … */
-        void *wait;             /* … or of a wait for the catalogue; one of them is NULL */
+        void *handle; /* the provider's, of a call … */
+        void *wait;   /* … or of a wait for the catalogue … */
+        void *search; /* … or of a search; all others are NULL */
+        bool is_query, is_search;
+        char *words; /* what a QUERY searches for, or NULL */
+        size_t n_words, limit;
         uint64_t cell;          /* number of the cell that made it, 0: background work */
         struct cell_call *slot; /* in that cell's record, or NULL */
         char server[CELL_NAME_MAX + 1];
@@ -73,7 +77,9 @@ static void remove_call(struct tool_call *call)
 
         *at = call->next;
         calls->n--;
-        calls->n_queries -= call->wait != NULL;
+        calls->n_queries -= call->is_query;
+        calls->n_searches -= call->is_search;
+        free(call->words);
         free(call);
 }
 
@@ -313,21 +319,112 @@ static void answer_query(struct session *session, uint64_t number)
         channel_send(&session->channel, FRAME_RETURN, number, answer, (size_t)n);
 }
 
+static void end_search(struct tool_call *call, const char *found, size_t n)
+{
+        static char before[] = RETURN_BEFORE, after[] = RETURN_AFTER;
+        struct session *session = call->session;
+        uint64_t number = call->number;
+        const struct iovec parts[] = {
+                {.iov_base = before, .iov_len = sizeof(before) - 1},
+                {.iov_base = (void *)(uintptr_t)found, .iov_len = n},
+                {.iov_base = after, .iov_len = sizeof(after) - 1},
+        };
+        int r = found ? 0 : -ENOMEM;
+
+        remove_call(call);
+        if (r >= 0) {
+                session_send_catalogue(session);
+                r = channel_send_parts(&session->channel, FRAME_RETURN, number, parts,
+                                       ARRAY_SIZE(parts));
+        }
+        if (r < 0 && r != -ENOTCONN)
+                send_failure(session, number, "ToolError", "the tools could not be searched", 0,
+                             NULL);
+}
+
+void tool_search_done(struct tool_call *call, const char *found, size_t n)
+{
+        struct session *session = call->session;
+
+        end_search(call, found, n);
+        channel_resume(&session->channel);
+}
+
+/* Nothing follows: the provider may have answered. */
+static void start_search(struct tool_call *call)
+{
+        const struct tool_provider *tools = &call->session->context->tools;
+
+        call->wait = NULL;
+        if (tools->search(tools->data, call->session->profile, call->words, call->n_words,
+                          call->limit, call, &call->search) < 0)
+                end_search(call, NULL, 0);
+}
+
 void tool_wait_done(struct tool_call *call)
 {
         struct session *session = call->session;
         uint64_t number = call->number;
 
+        if (call->is_search) {
+                start_search(call);
+                return;
+        }
         remove_call(call);
         answer_query(session, number);
         channel_resume(&session->channel);
 }
 
-int calls_on_query(struct session *session, const struct frame_header *header,
-                   struct frame_body *body, struct error *err)
+/* Takes "q" and "limit" of a QUERY for a search. */
+static int take_search(struct tool_call *call, yyjson_val *root)
+{
+        const char *words = json_string(root, "q", &call->n_words);
+        int64_t limit = 0;
+
+        json_int64(yyjson_obj_get(root, "limit"), &limit);
+        call->limit = limit > 0 ? (size_t)limit : 0;
+        call->words = malloc(call->n_words + 1);
+        if (!call->words)
+                return -ENOMEM;
+        memcpy(call->words, words, call->n_words);
+        return 0;
+}
+
+/* A search, or a wait for the catalogue. */
+static int begin_query(struct session *session, uint64_t number, yyjson_val *root, bool is_search,
+                       struct error *err)
 {
         const struct tool_provider *tools = &session->context->tools;
         struct tool_call *call;
+        int64_t wait_ms = 0;
+
+        json_int64(yyjson_obj_get(root, "wait_ms"), &wait_ms);
+        int r = add(session, number, &call, err);
+        if (r < 0)
+                return r;
+        call->is_query = true;
+        call->is_search = is_search;
+        session->calls.n_queries++;
+        session->calls.n_searches += is_search;
+        if (is_search && take_search(call, root) < 0) {
+                end_search(call, NULL, 0);
+                return 0;
+        }
+        uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
+        if (wait_ms > 0)
+                call->wait = tools->wait(tools->data, session->profile, most, call);
+        if (!call->wait && is_search) {
+                start_search(call);
+        } else if (!call->wait) {
+                remove_call(call);
+                answer_query(session, number);
+        }
+        return 0;
+}
+
+int calls_on_query(struct session *session, const struct frame_header *header,
+                   struct frame_body *body, struct error *err)
+{
         int64_t wait_ms = 0;
         yyjson_val *root;
 
@@ -337,26 +434,22 @@ int calls_on_query(struct session *session, const struct frame_header *header,
         if (r < 0)
                 return r;
         const char *what = json_string(root, "what", NULL);
-        if (!what || strcmp(what, "catalogue") != 0)
+        bool is_search = what && strcmp(what, "search") == 0;
+        if (!what || (strcmp(what, "catalogue") != 0 && !is_search))
                 return error_set(err, EBADMSG, "QUERY for something unknown");
+        if (is_search && !json_string(root, "q", NULL))
+                return error_set(err, EBADMSG, "QUERY for a search without words");
         json_int64(yyjson_obj_get(root, "wait_ms"), &wait_ms);
 
         session_send_catalogue(session);
-        if (wait_ms <= 0 || session->calls.n_queries >= CALLS_QUERIES_MAX) {
+        bool is_full = session->calls.n_queries >= CALLS_QUERIES_MAX;
+        if (is_search && (is_full || session->calls.n_searches >= CALLS_SEARCHES_MAX))
+                send_failure(session, header->id, "ToolError",
+                             "too many searches are under way: await some of them", 0, NULL);
+        else if (!is_search && (wait_ms <= 0 || is_full))
                 answer_query(session, header->id);
-                return 0;
-        }
-        r = add(session, header->id, &call, err);
-        if (r < 0)
-                return r;
-        uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
-        call->wait = tools->wait(tools->data, session->profile, most, call);
-        if (!call->wait) {
-                remove_call(call);
-                answer_query(session, header->id);
-                return 0;
-        }
-        session->calls.n_queries++;
+        else
+                return begin_query(session, header->id, root, is_search, err);
         return 0;
 }
 
@@ -392,6 +485,8 @@ static void drop(struct tool_call *call)
                 tools->drop(call->handle);
         if (call->wait)
                 tools->cancel_wait(call->wait);
+        if (call->search)
+                tools->cancel_search(call->search);
 }
 
 /* A DROP may cross the RETURN: an unknown id is no error. */
@@ -427,6 +522,7 @@ void calls_drop_all(struct calls *calls)
                         struct tool_call *call = calls->buckets[i];
                         calls->buckets[i] = call->next;
                         drop(call);
+                        free(call->words);
                         free(call);
                 }
         }

@@ -20,11 +20,13 @@ enum {
         CALLS_MAX = 10000,
         CALLS_BUCKETS = 1024,
         CALLS_QUERIES_MAX = 64, /* beyond it a QUERY is answered without waiting */
+        CALLS_SEARCHES_MAX =
+                8, /* beyond it a search fails: all sessions share one thread for them */
 };
 
 struct calls {
         struct tool_call **buckets; /* allocated with the first call */
-        size_t n, n_queries;
+        size_t n, n_queries, n_searches;
 };
 
 static inline bool calls_full(const struct calls *calls)

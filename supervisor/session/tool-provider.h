@@ -3,7 +3,8 @@
  * functions. The broker fills it with the hub's (supervisor/broker/tool-provider.c), a test with
  * its own.
  *
- * A profile limits the servers and tools; NULL: no limit. No function calls back before it returns.
+ * A profile limits the servers and tools; NULL: no limit. No function but search() calls back before it
+ * returns.
  */
 #pragma once
 
@@ -77,6 +78,13 @@ struct tool_provider {
         void *(*wait)(void *data, const struct config_profile *profile, uint32_t timeout_ms,
                       struct tool_call *call);
         void (*cancel_wait)(void *handle);
+
+        /* Finds the tools that match a query best, at most `limit` of them; tool_search_done() follows, perhaps
+         * before this returns, unless the search is cancelled. *handle is valid until then. Returns
+         * 0 or -ENOMEM. */
+        int (*search)(void *data, const struct config_profile *profile, const char *query, size_t n,
+                      size_t limit, struct tool_call *call, void **handle);
+        void (*cancel_search)(void *handle);
 };
 
 /* The provider's answers. */
@@ -91,3 +99,5 @@ bool tool_call_client(struct tool_call *call, struct cell_client *ret, const voi
 int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err);
 void tool_call_progress(struct tool_call *call, const struct cell_progress *progress);
 void tool_call_log(struct tool_call *call, yyjson_val *params);
+/* found: {"tools":[{"server","tool":{…}}]}, or NULL after an error. */
+void tool_search_done(struct tool_call *call, const char *found, size_t n);

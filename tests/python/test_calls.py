@@ -62,6 +62,8 @@ class Rig(unittest.TestCase):
             answer = self.reply(payload)
             if answer is not None:
                 self.core.reply(RETURN, number, answer)
+        elif kind == QUERY and payload["what"] == "search":
+            self.core.reply(RETURN, number, self.found(payload))
         elif kind == QUERY:
             self.on_query(number)
 
@@ -421,12 +423,32 @@ class Reading(Rig):
         self.assertEqual(asyncio.run(main()), found)
         self.assertEqual([kind for kind, _, _ in self.core.sent if kind == QUERY], [])
 
-    def test_search_ranks(self):
-        names = [found["name"] for found in self.discovery.search("listing event")]
-        self.assertEqual(names[0], "list-events")
-        self.assertEqual(len(self.discovery.search("echo", limit=1)), 1)
-        self.assertEqual(self.discovery.search("zzzz"), [])
-        self.assertEqual(len(self.discovery.search("")), 7)
+    def test_search_asks_the_broker(self):
+        tools = [{"server": "calendar", "tool": tool("list-events", EVENTS, description="Lists the events. " * 9)}]
+        self.found = lambda query: {"ok": True, "result": {"tools": tools}}
+        self.library.current = None  # the catalogue is not decoded
+        found = self.discovery.search("listing event", limit=3)
+        self.assertEqual([(entry["server"], entry["name"], len(entry["description"])) for entry in found],
+                         [("calendar", "list-events", 120)])
+        self.assertTrue(found[0]["signature"].startswith("list-events(calendarId: str, limit: int = 10"))
+        self.assertEqual(self.core.sent[-1][2], {"what": "search", "q": "listing event", "limit": 3, "wait_ms": 10_000})
+
+        async def main():
+            return await self.discovery.search("event")
+
+        self.assertEqual(asyncio.run(main()), found)
+        for q, limit, sent in ((7, -1, ("7", 0)), ("\ud800 x", 10**30, ("? x", 1_000_000)), ("é" * 9999, 1, ("é" * 2000, 1))):
+            self.discovery.search(q, limit)
+            self.assertEqual((self.core.sent[-1][2]["q"], self.core.sent[-1][2]["limit"]), sent)
+
+    def test_search_that_fails(self):
+        self.found = lambda query: {"ok": False, "error": {"kind": "ToolError", "message": "too many searches"}}
+        with self.assertRaisesRegex(ToolError, "too many searches"):
+            self.discovery.search("x")
+        for answer in ({}, [], {"ok": True}, {"ok": True, "result": {"tools": [1]}}):
+            self.found = lambda query, answer=answer: answer
+            with self.assertRaisesRegex(ToolError, "could not be searched"):
+                self.discovery.search("x")
 
     def test_schema(self):
         whole = self.discovery.schema("list-events")

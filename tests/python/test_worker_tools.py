@@ -109,6 +109,8 @@ sorted(results)"""
 
     def test_discovery(self):
         self.assertEqual([found["name"] for found in self.value("list(_discover())")], ["echo", "add-up", "print"])
+        tools = [{"server": "demo", "tool": {"name": "echo", "inputSchema": {"type": "object", "properties": {"v": {}}}}}]
+        self.worker.on_query = lambda number, query: self.worker.send(RETURN, number, {"ok": True, "result": {"tools": tools}})
         self.assertEqual(self.value("(await _search('echo'))[0]['signature']"), "echo(v: Any = None)")
         self.assertEqual(self.value("dict(_schema('demo.add-up'))['server']"), "demo")
         self.assertIn("Says it again.", self.run_cell("help(echo)")["stdout"])

@@ -2,6 +2,7 @@
  * answers them. */
 #pragma once
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,11 @@ struct fake_tools {
         size_t n_calls;
         struct tool_call *wait;
         uint32_t wait_ms;
+        struct tool_call *search;
+        char query[64];
+        size_t limit;
+        int searches_cancelled;
+        bool search_at_once; /* answered before it returns */
         bool refuse;
         bool keep; /* calls are not sent, as to a server that is starting */
 };
@@ -124,6 +130,36 @@ static inline void fake_tools_cancel_wait(void *handle)
         fake_tools.waits_cancelled++;
 }
 
+static inline void fake_tools_end_search(const char *found)
+{
+        struct tool_call *search = fake_tools.search;
+
+        check(search);
+        fake_tools.search = NULL;
+        tool_search_done(search, found, found ? strlen(found) : 0);
+}
+
+static inline int fake_tools_search(void *data, const struct config_profile *profile,
+                                    const char *query, size_t n, size_t limit,
+                                    struct tool_call *call, void **handle)
+{
+        if (fake_tools.refuse)
+                return -ENOMEM;
+        snprintf(fake_tools.query, sizeof(fake_tools.query), "%.*s", (int)n, query);
+        fake_tools.limit = limit;
+        fake_tools.search = *handle = call;
+        if (fake_tools.search_at_once)
+                fake_tools_end_search("{\"tools\":[]}");
+        return 0;
+}
+
+static inline void fake_tools_cancel_search(void *handle)
+{
+        fake_tools.searches_cancelled++;
+        if (handle == fake_tools.search)
+                fake_tools.search = NULL;
+}
+
 static inline int fake_tools_call(void *data, const struct tool_request *request, void **handle,
                                   struct error *err)
 {
@@ -166,4 +202,6 @@ static const struct tool_provider fake_tool_provider __attribute__((unused)) = {
         .is_sent = fake_tools_is_sent,
         .wait = fake_tools_wait,
         .cancel_wait = fake_tools_cancel_wait,
+        .search = fake_tools_search,
+        .cancel_search = fake_tools_cancel_search,
 };

@@ -21,6 +21,8 @@ static void test_protocol(void)
                 {FRAME_RESULT, 0, "{\"status\":\"exit\"}", "no exit_code"},
                 {FRAME_CALL, 0, "{\"server\":\"s\"}", "CALL without server, tool or arguments"},
                 {FRAME_QUERY, 0, "{\"what\":\"secrets\"}", "QUERY for something unknown"},
+                {FRAME_QUERY, 0, "{\"what\":\"search\",\"q\":7}",
+                 "QUERY for a search without words"},
                 {FRAME_DISPLAY, 0, "{}", "DISPLAY without a MIME type"},
                 {FRAME_DISPLAY, 1, "{}", "DISPLAY for cell 3, which has not begun"},
                 {FRAME_DISPLAY, 0, "{\"mime\":\"Image/png\",\"data\":\"\"}", "without a MIME type"},
@@ -273,6 +275,58 @@ static void test_refused_call(void)
         fake_done(&f);
 }
 
+static void test_search(void)
+{
+        static const char query[] =
+                "{\"what\":\"search\",\"q\":\"mail\",\"limit\":3,\"wait_ms\":0}";
+        struct fake f;
+        struct end end;
+        char text[256];
+
+        fake_open(&f);
+        warm_up(&f);
+        ask(&f, &end, "1");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_send(&f, FRAME_QUERY, 1, query);
+        check_eq_str(fake_tools.query, "mail");
+        check_eq_int(fake_tools.limit, 3);
+        check(!fake_has_frame(&f));
+        fake_tools_end_search("{\"tools\":[7]}");
+        fake_read(&f, text, sizeof(text));
+        check_eq_str(text, "{\"ok\":true,\"result\":{\"tools\":[7]}}");
+        /* The servers that start are waited for first; a negative limit is none. */
+        fake_send(&f, FRAME_QUERY, 2,
+                  "{\"what\":\"search\",\"q\":\"\",\"limit\":-3,\"wait_ms\":50}");
+        check_eq_int(fake_tools.wait_ms, 50);
+        check(!fake_tools.search);
+        fake_tools.search_at_once = true;
+        fake_tools_end_wait();
+        check_eq_int(fake_tools.limit, 0);
+        fake_read(&f, text, sizeof(text));
+        check_eq_str(text, "{\"ok\":true,\"result\":{\"tools\":[]}}");
+        fake_tools.search_at_once = false;
+        /* No memory. */
+        fake_tools.refuse = true;
+        fake_send(&f, FRAME_QUERY, 3, query);
+        fake_read(&f, text, sizeof(text));
+        check_has(text, "the tools could not be searched");
+        fake_tools.refuse = false;
+        /* Only so many at once; one that nobody waits for is cancelled, and others when the session ends. */
+        for (uint64_t i = 0; i < CALLS_SEARCHES_MAX; i++)
+                fake_send(&f, FRAME_QUERY, 10 + i, query);
+        check(!fake_has_frame(&f));
+        fake_send(&f, FRAME_QUERY, 50, query);
+        fake_read(&f, text, sizeof(text));
+        check_has(text, "too many searches");
+        fake_send(&f, FRAME_DROP, 10, "{}");
+        check_eq_int(fake_tools.searches_cancelled, 1);
+        fake_send(&f, FRAME_QUERY, 51, query);
+        check(!fake_has_frame(&f));
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
+        fake_done(&f);
+        check_eq_int(fake_tools.searches_cancelled, 1 + CALLS_SEARCHES_MAX);
+}
+
 static void test_query(void)
 {
         struct fake f;
@@ -411,6 +465,7 @@ int main(void)
         run(test_forged_calls);
         run(test_refused_call);
         run(test_query);
+        run(test_search);
         run(test_calls_bound);
         run(test_output_of_enlarged_pipe);
         run(test_background_output);
