@@ -1,4 +1,4 @@
-/* Files of sessions, read for clients. */
+/* Files of sessions and the catalogue of tools, read for clients. */
 #include "supervisor/mcp/resource-read.h"
 
 #include <errno.h>
@@ -7,6 +7,8 @@
 
 #include "base/base64.h"
 #include "base/utf8.h"
+#include "rpc/background.h"
+#include "supervisor/mcp/catalogue-text.h"
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/session/file-read.h"
@@ -21,6 +23,16 @@ struct resource_read {
         struct reply reply;
         struct resource_uri uri;
         bool cancelled;
+        struct tools_job *job; /* of the catalogue; else the worker reads a file */
+};
+
+/* The catalogue of tools, rendered from a copy. */
+struct tools_job {
+        struct background_job job; /* first */
+        struct resource_read *read;
+        struct resource_uri uri;
+        struct buffer catalogue, result;
+        int r;
 };
 
 static void read_free(struct resource_read *read)
@@ -31,6 +43,8 @@ static void read_free(struct resource_read *read)
                 at = &(*at)->next;
         *at = read->next;
         reply_done(&read->reply);
+        if (read->job)
+                background_cancel(&read->job->job);
         free(read);
 }
 
@@ -117,16 +131,15 @@ static void on_read(void *data, struct buffer *content, const struct error *erro
         read_free(read);
 }
 
-void resource_read_file(struct mcp_server *server, const struct mcp_request *request,
-                        const struct resource_uri *uri, struct reply *reply)
+/* Takes ownership of the reply; answers it and returns NULL when out of memory. */
+static struct resource_read *read_new(struct mcp_server *server, const struct mcp_request *request,
+                                      const struct resource_uri *uri, struct reply *reply)
 {
         struct resource_read *read = calloc(1, sizeof(*read));
-        char key[SESSION_KEY_MAX + 1];
-        struct error err = {};
 
         if (!read) {
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
-                return;
+                return NULL;
         }
         *read = (struct resource_read){.next = server->reads,
                                        .server = server,
@@ -136,12 +149,97 @@ void resource_read_file(struct mcp_server *server, const struct mcp_request *req
                                        .uri = *uri};
         *reply = (struct reply){};
         server->reads = read;
+        return read;
+}
+
+void resource_read_file(struct mcp_server *server, const struct mcp_request *request,
+                        const struct resource_uri *uri, struct reply *reply)
+{
+        struct resource_read *read = read_new(server, request, uri, reply);
+        char key[SESSION_KEY_MAX + 1];
+        struct error err = {};
+
+        if (!read)
+                return;
         session_key_make(read->principal->name, uri->session, key);
         if (session_file_read(server->sessions, key, uri->path, RESOURCE_FILE_MAX, on_read, read,
                               &err) < 0) {
                 answer_error(read, &err);
                 read_free(read);
         }
+}
+
+static int render_tools(const struct tools_job *job, struct buffer *to)
+{
+        struct resource text = {.head = BUFFER_INIT(CATALOGUE_TEXT_MAX)};
+        int r = job->uri.path[0]
+                        ? catalogue_append_server(&job->catalogue, job->uri.path, &text.head)
+                        : catalogue_append_text(&job->catalogue, &text.head);
+
+        if (r >= 0)
+                r = resources_append_contents(&text, &job->uri, to);
+        buffer_done(&text.head);
+        return r;
+}
+
+static void run_tools(struct background_job *job)
+{
+        struct tools_job *tools = (void *)job;
+
+        tools->r = render_tools(tools, &tools->result);
+}
+
+static void free_tools(struct background_job *job)
+{
+        struct tools_job *tools = (void *)job;
+
+        background_free(tools->catalogue.data, tools->catalogue.allocated);
+        background_free(tools->result.data, tools->result.allocated);
+        free(tools);
+}
+
+static void on_tools(struct background_job *job)
+{
+        struct tools_job *tools = (void *)job;
+        struct resource_read *read = tools->read;
+        struct error err = {};
+
+        read->job = NULL;
+        if (tools->r == -ENOENT) {
+                error_set(&err, ENOENT, "there is no such server: cloister://tools names them");
+                answer_error(read, &err);
+        } else {
+                read->reply.caching = &caching;
+                mcp_answer_made(read->server, &read->reply, tools->r, &tools->result);
+        }
+        read_free(read);
+        free_tools(job);
+}
+
+void resource_read_tools(struct mcp_server *server, const struct mcp_request *request,
+                         const struct resource_uri *uri, struct reply *reply)
+{
+        static const struct background_kind kind = {run_tools, on_tools, free_tools};
+        const struct buffer *catalogue = tool_list_catalogue(request->peer, request->era, NULL);
+        struct resource_read *read = read_new(server, request, uri, reply);
+        struct tools_job *job = read ? calloc(1, sizeof(*job)) : NULL;
+
+        if (!read)
+                return;
+        if (job) {
+                *job = (struct tools_job){.read = read, .uri = *uri};
+                buffer_init(&job->catalogue, CATALOGUE_TEXT_MAX);
+                buffer_init(&job->result, RESULT_MAX);
+        }
+        if (!job || !catalogue ||
+            buffer_append(&job->catalogue, buffer_bytes(catalogue), catalogue->length) < 0) {
+                mcp_answer_error(server, &read->reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                free(job);
+                read_free(read);
+                return;
+        }
+        read->job = job;
+        background_start(&job->job, &kind, server->base);
 }
 
 static struct resource_read *find_pending(const struct mcp_peer *peer, yyjson_val *id)
@@ -163,6 +261,8 @@ static void cancel(struct resource_read *read)
 {
         read->cancelled = true;
         mcp_answer_nothing(read->server, &read->reply);
+        if (read->job)
+                read_free(read);
 }
 
 bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id)
@@ -176,7 +276,8 @@ bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id)
 
 void resource_read_drop(struct mcp_peer *peer)
 {
-        for (struct resource_read *read = peer->server->reads; read; read = read->next) {
+        for (struct resource_read *read = peer->server->reads, *next; read; read = next) {
+                next = read->next;
                 if (read->peer != peer)
                         continue;
                 read->peer = NULL;

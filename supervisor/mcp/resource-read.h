@@ -1,4 +1,5 @@
-/* resources/read of a session's file, which the worker answers later. */
+/* resources/read of what is answered later: a session's file, by the worker, and the catalogue of tools, which is
+ * rendered in the background. */
 #pragma once
 
 #include "supervisor/mcp/server-internal.h"
@@ -6,6 +7,8 @@
 /* Takes ownership of the reply. */
 void resource_read_file(struct mcp_server *server, const struct mcp_request *request,
                         const struct resource_uri *uri, struct reply *reply);
+void resource_read_tools(struct mcp_server *server, const struct mcp_request *request,
+                         const struct resource_uri *uri, struct reply *reply);
 /* Whether a request with this id is pending and not cancelled. */
 bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id);
 /* notifications/cancelled. Returns whether a request with this id is pending. */

@@ -7,7 +7,7 @@
 #include "base/file-path.h"
 #include "supervisor/session/session-name.h"
 
-static const char prefix[] = "cloister://sessions/";
+static const char prefix[] = "cloister://sessions/", tools_prefix[] = RESOURCE_TOOLS_URI;
 static const char *const stream_names[CELL_STREAMS] = {"stdout", "stderr"};
 
 /* The rest of the text. */
@@ -105,9 +105,13 @@ static bool take_output(struct rest *rest, struct resource_uri *ret)
 
 static bool take_all(struct rest *rest, struct resource_uri *ret)
 {
-        bool good = take(rest, prefix) && take_session(rest, ret->session);
+        bool of_tools = take(rest, tools_prefix);
+        bool good = of_tools || (take(rest, prefix) && take_session(rest, ret->session));
 
-        if (good && take(rest, "cells/")) {
+        if (of_tools) {
+                ret->kind = RESOURCE_TOOLS;
+                good = !take(rest, "/") || take_path(rest, ret->path);
+        } else if (good && take(rest, "cells/")) {
                 ret->kind = RESOURCE_OUTPUT;
                 good = take_output(rest, ret);
         } else if (good && take(rest, "files/")) {
@@ -116,7 +120,7 @@ static bool take_all(struct rest *rest, struct resource_uri *ret)
         } else {
                 return false;
         }
-        if (good && ret->kind == RESOURCE_OUTPUT && take(rest, "?offset="))
+        if (good && ret->kind != RESOURCE_FILE && take(rest, "?offset="))
                 good = take_number(rest, &ret->offset);
         return good && rest->n == 0;
 }
@@ -129,8 +133,8 @@ int resource_uri_parse(const char *text, size_t n, struct resource_uri *ret, str
         if (n > RESOURCE_URI_MAX || !take_all(&rest, ret))
                 return error_set(
                         err, EINVAL,
-                        "no such resource: there are %sNAME/cells/N/stdout, %sNAME/cells/N/stderr and %sNAME/files/PATH",
-                        prefix, prefix, prefix);
+                        "no such resource: there are %sNAME/cells/N/stdout, %sNAME/cells/N/stderr, %sNAME/files/PATH, %s and %s/SERVER",
+                        prefix, prefix, prefix, tools_prefix, tools_prefix);
         return 0;
 }
 
@@ -151,14 +155,16 @@ static int append_path(const char *path, struct buffer *to)
 
 int resource_uri_append(const struct resource_uri *uri, struct buffer *to)
 {
-        int r = buffer_printf(to, "%s%s/", prefix, uri->session);
+        int r;
 
-        if (r >= 0 && uri->kind == RESOURCE_OUTPUT)
-                r = buffer_printf(to, "cells/%llu/%s", (unsigned long long)uri->cell,
-                                  stream_names[uri->stream]);
-        else if (r >= 0)
-                r = buffer_printf(to, "files/");
-        if (r >= 0 && uri->kind == RESOURCE_FILE)
+        if (uri->kind == RESOURCE_TOOLS)
+                r = buffer_printf(to, "%s%s", tools_prefix, uri->path[0] ? "/" : "");
+        else if (uri->kind == RESOURCE_OUTPUT)
+                r = buffer_printf(to, "%s%s/cells/%llu/%s", prefix, uri->session,
+                                  (unsigned long long)uri->cell, stream_names[uri->stream]);
+        else
+                r = buffer_printf(to, "%s%s/files/", prefix, uri->session);
+        if (r >= 0 && uri->kind != RESOURCE_OUTPUT)
                 r = append_path(uri->path, to);
         if (r >= 0 && uri->offset > 0)
                 r = buffer_printf(to, "?offset=%llu", (unsigned long long)uri->offset);
@@ -169,6 +175,6 @@ bool resource_uri_same(const struct resource_uri *a, const struct resource_uri *
 {
         if (a->kind != b->kind || strcmp(a->session, b->session) != 0)
                 return false;
-        return a->kind == RESOURCE_FILE ? strcmp(a->path, b->path) == 0
-                                        : a->cell == b->cell && a->stream == b->stream;
+        return a->kind == RESOURCE_OUTPUT ? a->cell == b->cell && a->stream == b->stream
+                                          : strcmp(a->path, b->path) == 0;
 }

@@ -3,8 +3,10 @@
  *
  *     cloister://sessions/NAME/cells/N/stdout     (or stderr) all that a call printed
  *     cloister://sessions/NAME/files/PATH         a file below /workspace/out, percent-encoded
+ *     cloister://tools                            the tools of all upstream servers, as text
+ *     cloister://tools/SERVER                     those of one with their schemas, as JSON
  *
- * The URI of an output may end with ?offset=BYTES.
+ * The URI of anything but a file may end with ?offset=BYTES.
  */
 #pragma once
 
@@ -16,14 +18,17 @@
 #include "supervisor/session/cell.h"
 #include "supervisor/session/session-name.h"
 
+#define RESOURCE_TOOLS_URI "cloister://tools"
+
 enum { RESOURCE_URI_MAX = 1024, RESOURCE_PATH_MAX = 255 };
 
 struct resource_uri {
-        enum { RESOURCE_OUTPUT, RESOURCE_FILE } kind;
+        enum { RESOURCE_OUTPUT, RESOURCE_FILE, RESOURCE_TOOLS } kind;
         char session[SESSION_NAME_MAX + 1];
-        uint64_t cell;                    /* of an output, from 1 on */
-        enum cell_stream stream;          /* of an output */
-        char path[RESOURCE_PATH_MAX + 1]; /* of a file (file_path_valid()) */
+        uint64_t cell;           /* of an output, from 1 on */
+        enum cell_stream stream; /* of an output */
+        char path[RESOURCE_PATH_MAX +
+                  1]; /* of a file (file_path_valid()); a server's name, or "" */
         uint64_t offset;
 };
 

@@ -19,7 +19,10 @@ static const char templates[] =
         "offset is the byte to begin at\",\"mimeType\":\"text/plain\"},"
         "{\"uriTemplate\":\"cloister://sessions/{session}/files/{+path}\","
         "\"name\":\"file\",\"title\":\"File of a session\",\"description\":"
-        "\"A file that code put below /workspace/out\"}]}";
+        "\"A file that code put below /workspace/out\"},"
+        "{\"uriTemplate\":\"" RESOURCE_TOOLS_URI "/{server}{?offset}\","
+        "\"name\":\"tools-of-server\",\"title\":\"Tools of one MCP server\",\"description\":"
+        "\"Names, descriptions and schemas\",\"mimeType\":\"application/json\"}]}";
 
 static int append_uri_string(const struct resource_uri *uri, struct buffer *to)
 {
@@ -98,21 +101,44 @@ static bool asks_for_attestation(const struct mcp_server *server, yyjson_val *pa
         return server->host.attestation && uri && strcmp(uri, ATTESTATION_URI) == 0;
 }
 
-/* Newest first. The cursor is the serial of the last one of the page before. */
-static int append_page(const struct mcp_peer *peer, uint64_t below, struct buffer *to)
+static int append_catalogue(struct buffer *to)
+{
+        return buffer_append_text(
+                to, "{\"uri\":\"" RESOURCE_TOOLS_URI "\",\"name\":\"tools\",\"title\":\"Tools that "
+                    "code can call\",\"description\":\"Names, arguments and descriptions of the "
+                    "tools of all MCP servers\",\"mimeType\":\"text/plain\"}");
+}
+
+/* What is first in the list: it does not depend on calls. Returns 1 if there was anything, 0 or negative errno. */
+static int append_fixed(const struct mcp_peer *peer, enum mcp_era era, struct buffer *to)
 {
         const struct mcp_server *server = peer->server;
+        bool attested = server->host.attestation;
+        int r = attested ? append_attestation(&server->host, to) : 0;
+
+        if (r < 0 || !tool_list_has_servers(peer, era))
+                return r < 0 ? r : attested;
+        if (attested)
+                r = buffer_append(to, ",", 1);
+        if (r >= 0)
+                r = append_catalogue(to);
+        return r < 0 ? r : 1;
+}
+
+/* Newest first. The cursor is the serial of the last one of the page before. */
+static int append_page(const struct mcp_peer *peer, enum mcp_era era, uint64_t below,
+                       struct buffer *to)
+{
         const struct resource_store *store = &peer->principal->store;
         const struct resource *resource = resource_store_before(store, below);
         uint64_t last = below;
         int r = buffer_printf(to, "{\"resources\":[");
 
-        if (r >= 0 && server->host.attestation && below == UINT64_MAX) {
-                r = append_attestation(&server->host, to);
-                if (r >= 0 && resource)
+        if (r >= 0 && below == UINT64_MAX) {
+                r = append_fixed(peer, era, to);
+                if (r > 0 && resource)
                         r = buffer_append(to, ",", 1);
         }
-
         for (int i = 0; r >= 0 && resource && i < RESOURCES_PAGE; i++) {
                 if (i > 0)
                         r = buffer_append(to, ",", 1);
@@ -160,7 +186,7 @@ void resources_list(struct mcp_server *server, const struct mcp_request *request
                 request->peer->legacy.resources_seen = request->peer->principal->resources_serial;
         }
         reply->caching = &list_caching;
-        int r = append_page(request->peer, below, &result);
+        int r = append_page(request->peer, request->era, below, &result);
         mcp_answer_made(server, reply, r, &result);
 }
 
@@ -218,20 +244,22 @@ static bool take_uri(struct mcp_server *server, const struct mcp_request *reques
 
 static int append_item(const struct resource_uri *uri, const struct buffer *text, struct buffer *to)
 {
+        bool json = uri->kind == RESOURCE_TOOLS && uri->path[0];
         int r = buffer_printf(to, "{\"uri\":");
 
         if (r >= 0)
                 r = append_uri_string(uri, to);
         if (r >= 0)
-                r = buffer_printf(to, ",\"mimeType\":\"text/plain\",\"text\":");
+                r = buffer_printf(to, ",\"mimeType\":\"%s\",\"text\":",
+                                  json ? "application/json" : "text/plain");
         if (r >= 0)
                 r = json_append_string(to, text->length > 0 ? buffer_bytes(text) : "",
                                        text->length);
         return r < 0 ? r : buffer_append(to, "}", 1);
 }
 
-static int append_contents(const struct resource *resource, const struct resource_uri *uri,
-                           struct buffer *to)
+int resources_append_contents(const struct resource *resource, const struct resource_uri *uri,
+                              struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(RESOURCE_READ_MAX + 4);
         _cleanup_buffer_ struct buffer note = BUFFER_INIT(RESOURCE_URI_MAX);
@@ -277,7 +305,7 @@ static void read_output(struct mcp_server *server, const struct mcp_request *req
                 return;
         }
         reply->caching = &list_caching;
-        int r = append_contents(resource, uri, &result);
+        int r = resources_append_contents(resource, uri, &result);
         mcp_answer_made(server, reply, r, &result);
 }
 
@@ -294,6 +322,8 @@ void resources_read(struct mcp_server *server, const struct mcp_request *request
                 return;
         if (uri.kind == RESOURCE_FILE)
                 resource_read_file(server, request, &uri, reply);
+        else if (uri.kind == RESOURCE_TOOLS)
+                resource_read_tools(server, request, &uri, reply);
         else
                 read_output(server, request, &uri, reply);
 }

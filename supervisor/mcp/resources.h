@@ -34,6 +34,10 @@ void resources_keep(struct mcp_server *server, struct mcp_principal *principal,
 void resources_name_files(struct mcp_server *server, struct mcp_principal *principal,
                           const char *session, const struct cell_outcome *outcome);
 
+/* Appends {"contents":[…]}: at most RESOURCE_READ_MAX of the text from the URI's offset on, and the URI of the rest. */
+int resources_append_contents(const struct resource *resource, const struct resource_uri *uri,
+                              struct buffer *to);
+
 /* params: of the request, or with its "uri" alone. */
 void resources_answer_not_found(struct mcp_server *server, yyjson_val *params, struct reply *reply,
                                 const char *why);

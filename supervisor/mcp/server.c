@@ -50,7 +50,7 @@ static int append_instructions(struct mcp_peer *peer, enum mcp_era era, struct b
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
 
-        int r = tool_append_instructions(peer->server->config, tool_list_catalogue(peer, era),
+        int r = tool_append_instructions(peer->server->config, tool_list_catalogue(peer, era, NULL),
                                          &text, err);
         if (r < 0)
                 return r;
@@ -447,6 +447,7 @@ void mcp_server_catalogue_changed(struct mcp_server *server)
         /* A client that has not asked for the list has no old one. */
         if (tool_lists_refresh(server))
                 subscriptions_tools_changed(server);
+        subscriptions_catalogue_changed(server);
 }
 
 void mcp_server_closing(struct mcp_server *server)
@@ -466,6 +467,7 @@ void mcp_server_set_config(struct mcp_server *server, const struct config *confi
         struct mcp_peer *peer;
 
         server->config = config;
+        tool_lists_outdated(server);
         LIST_FOREACH (peer, &server->peers, link)
                 sessions_expect(server->sessions, mcp_profile(peer, ERA_LEGACY));
         mcp_server_catalogue_changed(server);

@@ -29,6 +29,11 @@ static ssize_t find_uri(const struct subscription *s, const struct resource_uri 
         return -1;
 }
 
+static enum mcp_era era_of(const struct subscription *s)
+{
+        return s == &s->peer->legacy ? ERA_LEGACY : ERA_MODERN;
+}
+
 int subscription_watch(struct subscription *subscription, const struct resource_uri *uri)
 {
         if (find_uri(subscription, uri) >= 0)
@@ -40,6 +45,9 @@ int subscription_watch(struct subscription *subscription, const struct resource_
         if (!more)
                 return -ENOMEM;
         subscription->uris = more;
+        if (uri->kind == RESOURCE_TOOLS && subscription->catalogue_seen == 0)
+                tool_list_catalogue(subscription->peer, era_of(subscription),
+                                    &subscription->catalogue_seen);
         more[subscription->n_uris] = *uri;
         more[subscription->n_uris++].offset = 0;
         return 0;
@@ -319,7 +327,7 @@ static void for_each(struct mcp_server *server, const struct mcp_principal *prin
 
 static void tools_changed(struct subscription *s, const void *argument)
 {
-        uint64_t serial = tool_list_serial(s->peer, s->reply.id_doc ? ERA_MODERN : ERA_LEGACY);
+        uint64_t serial = tool_list_serial(s->peer, era_of(s));
 
         if (s->tools && s->tools_seen != serial)
                 tell_list(s, "notifications/tools/list_changed");
@@ -329,6 +337,25 @@ static void tools_changed(struct subscription *s, const void *argument)
 void subscriptions_tools_changed(struct mcp_server *server)
 {
         for_each(server, NULL, tools_changed, NULL);
+}
+
+static void catalogue_changed(struct subscription *s, const void *argument)
+{
+        uint64_t version;
+
+        if (s->catalogue_seen == 0)
+                return;
+        tool_list_catalogue(s->peer, era_of(s), &version);
+        for (size_t i = 0; i < s->n_uris && version != s->catalogue_seen; i++) {
+                if (s->uris[i].kind == RESOURCE_TOOLS)
+                        tell_updated(s, &s->uris[i]);
+        }
+        s->catalogue_seen = version;
+}
+
+void subscriptions_catalogue_changed(struct mcp_server *server)
+{
+        for_each(server, NULL, catalogue_changed, NULL);
 }
 
 static void resources_changed(struct subscription *s, const void *argument)

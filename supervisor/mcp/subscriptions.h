@@ -26,6 +26,7 @@ struct subscription {
         struct reply reply; /* of the listen request; without an id: the legacy connection */
         bool tools, resources;
         uint64_t tools_seen, resources_seen; /* serials of the last lists that it was notified of */
+        uint64_t catalogue_seen; /* version of the catalogue, if it watches a resource of that */
         struct resource_uri *uris;
         size_t n_uris;
 };
@@ -51,6 +52,8 @@ void subscription_unwatch(struct subscription *subscription, const struct resour
 
 /* Notifies those that do not know the list of their profile and era as it is now. */
 void subscriptions_tools_changed(struct mcp_server *server);
+/* Notifies those that watch the catalogue as a resource and do not know it as it is now. */
+void subscriptions_catalogue_changed(struct mcp_server *server);
 /* The list of this principal has a new serial. */
 void subscriptions_resources_changed(struct mcp_server *server,
                                      const struct mcp_principal *principal);

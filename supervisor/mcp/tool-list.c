@@ -16,6 +16,7 @@ struct tool_list {
         char *profile; /* its name; "": the config has none */
         struct buffer text;
         uint64_t serial;
+        uint64_t made_of; /* the version of the catalogue; 0: it must be made again */
 };
 
 static const char *name_of(const struct config_profile *profile)
@@ -60,22 +61,25 @@ static struct tool_list *find_or_make(struct mcp_server *server, const char *pro
 }
 
 static const struct buffer *catalogue_of(const struct mcp_server *server,
-                                         const struct config_profile *profile)
+                                         const struct config_profile *profile, uint64_t *version)
 {
-        uint64_t version;
-
-        return server->tools.catalogue(server->tools.data, profile, &version);
+        *version = 0;
+        return server->tools.catalogue(server->tools.data, profile, version);
 }
 
 static int refresh(struct mcp_server *server, const struct config_profile *profile,
                    struct tool_list *list, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
+        uint64_t version;
+        const struct buffer *catalogue = catalogue_of(server, profile, &version);
 
-        int r = tool_append_list(server->config, profile, catalogue_of(server, profile), &text,
-                                 err);
+        if (version > 0 && list->made_of == version)
+                return 0;
+        int r = tool_append_list(server->config, profile, catalogue, &text, err);
         if (r < 0)
                 return r;
+        list->made_of = version;
         if (text.length == list->text.length &&
             memcmp(buffer_bytes(&text), buffer_bytes(&list->text), text.length) == 0)
                 return 0;
@@ -86,9 +90,20 @@ static int refresh(struct mcp_server *server, const struct config_profile *profi
         return 0;
 }
 
-const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era)
+const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era,
+                                         uint64_t *version)
 {
-        return catalogue_of(peer->server, mcp_profile(peer, era));
+        uint64_t ignored;
+
+        return catalogue_of(peer->server, mcp_profile(peer, era), version ? version : &ignored);
+}
+
+bool tool_list_has_servers(const struct mcp_peer *peer, enum mcp_era era)
+{
+        static const char none[] = "{\"servers\":[]}";
+        const struct buffer *catalogue = tool_list_catalogue(peer, era, NULL);
+
+        return catalogue && catalogue->length > sizeof(none) - 1;
 }
 
 const struct buffer *tool_list_get(struct mcp_peer *peer, enum mcp_era era, struct error *err)
@@ -130,6 +145,12 @@ bool tool_lists_refresh(struct mcp_server *server)
                 at = &list->next;
         }
         return server->lists;
+}
+
+void tool_lists_outdated(struct mcp_server *server)
+{
+        for (struct tool_list *list = server->lists; list; list = list->next)
+                list->made_of = 0;
 }
 
 void tool_lists_free(struct mcp_server *server)

@@ -12,8 +12,11 @@ struct mcp_peer;
 struct mcp_server;
 struct tool_list;
 
-/* What tool_append_list() takes for the profile that this peer has in an era. */
-const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era);
+/* What tool_append_list() takes for the profile that this peer has in an era, and its version, unless that is NULL. */
+const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era,
+                                         uint64_t *version);
+/* Whether it has any server. */
+bool tool_list_has_servers(const struct mcp_peer *peer, enum mcp_era era);
 
 /* The list for that profile as it is now, valid until the next call; NULL after an error. */
 const struct buffer *tool_list_get(struct mcp_peer *peer, enum mcp_era era, struct error *err);
@@ -23,4 +26,6 @@ uint64_t tool_list_serial(const struct mcp_peer *peer, enum mcp_era era);
 
 /* Makes all lists that were asked for anew. Returns whether there is one. */
 bool tool_lists_refresh(struct mcp_server *server);
+/* The config has changed. */
+void tool_lists_outdated(struct mcp_server *server);
 void tool_lists_free(struct mcp_server *server);

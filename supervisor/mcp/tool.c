@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "supervisor/mcp/profile.h"
+#include "supervisor/mcp/resource-uri.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/session/output.h"
 
@@ -35,8 +36,8 @@ static const char contract[] =
         "asyncio.gather; .sync(...) outside async code. Results are plain "
         "Python values, failures raise "
         "ToolError.\n"
-        "- _search(\"words\") and _discover() find tools, "
-        "_schema(\"server.tool\") tells the arguments.\n"
+        "- _search(\"words\") finds tools, _schema(\"server.tool\") tells the arguments; "
+        "_discover() and the resource " RESOURCE_TOOLS_URI " list all.\n"
         "- A call that passes its timeout (%g s) is interrupted; state in "
         "the result is kept or lost.\n"
         "- Only a first line \"status: ...\" of the text is Cloister's; the rest "
@@ -48,8 +49,7 @@ static const char purpose[] = "Use run_python to compute, to work through data, 
                               "sandbox and only what is "
                               "printed comes back. Variables persist.\n";
 
-/* Appends text of an upstream server: one line, no control characters. */
-static int append_clean(struct buffer *to, const char *text, size_t n)
+int tool_append_clean(struct buffer *to, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
                 char c = text[i];
@@ -79,7 +79,7 @@ int tool_append_signature(yyjson_val *tool, struct buffer *to)
         size_t i, n, length = 0;
         const char *name = json_string(tool, "name", &length);
 
-        int r = append_clean(to, name ? name : "?", name ? length : 1);
+        int r = tool_append_clean(to, name ? name : "?", name ? length : 1);
         if (r >= 0)
                 r = buffer_append(to, "(", 1);
         size_t begin = to->length;
@@ -89,41 +89,67 @@ int tool_append_signature(yyjson_val *tool, struct buffer *to)
                 if (r >= 0 && to->length - begin > SIGNATURE_MAX)
                         return buffer_append(to, "...)", 4);
                 if (r >= 0)
-                        r = append_clean(to, yyjson_get_str(key), yyjson_get_len(key));
+                        r = tool_append_clean(to, yyjson_get_str(key), yyjson_get_len(key));
                 if (r >= 0 && !is_required(schema, yyjson_get_str(key)))
                         r = buffer_append(to, "?", 1);
         }
         return r < 0 ? r : buffer_append(to, ")", 1);
 }
 
-/* Appends the line of one server, within a total of `most` bytes. */
-static int append_server(yyjson_val *server, size_t most, struct buffer *to)
+static int append_name(yyjson_val *tool, struct buffer *to)
 {
-        yyjson_val *tools = yyjson_obj_get(server, "tools"), *tool;
-        _cleanup_buffer_ struct buffer signature = BUFFER_INIT(LIST_MAX);
-        size_t i, n, length = 0;
-        const char *name = json_string(server, "name", &length);
-        char rest[64];
+        size_t n = 0;
+        const char *name = json_string(tool, "name", &n);
 
-        int r = append_clean(to, name ? name : "?", name ? length : 1);
-        if (r >= 0)
-                r = buffer_append(to, ":", 1);
-        if (r >= 0 && yyjson_arr_size(tools) == 0)
-                r = buffer_printf(to, " not known yet");
+        return tool_append_clean(to, name ? name : "?", name ? n : 1);
+}
+
+/* Appends tools within a total of `most` bytes. Returns how many there was no room for, or negative errno. */
+static int append_tools(yyjson_val *tools, size_t most,
+                        int (*append)(yyjson_val *tool, struct buffer *to), struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer one = BUFFER_INIT(LIST_MAX);
+        size_t i, n;
+        yyjson_val *tool;
+        char rest[64];
+        int r = 0;
+
         yyjson_arr_foreach (tools, i, n, tool) {
-                if (r < 0)
-                        break;
-                buffer_consume(&signature, signature.length);
-                r = tool_append_signature(tool, &signature);
+                buffer_consume(&one, one.length);
+                r = append(tool, &one);
                 int m = snprintf(rest, sizeof(rest), " and %zu more", n - i);
-                if (r >= 0 && to->length + signature.length + 2 + (size_t)m > most)
-                        return buffer_append(to, rest, (size_t)m);
+                if (r >= 0 && to->length + one.length + 2 + (size_t)m > most) {
+                        r = buffer_append(to, rest, (size_t)m);
+                        return r < 0 ? r : (int)(n - i);
+                }
                 if (r >= 0)
                         r = buffer_append(to, i > 0 ? "; " : " ", i > 0 ? 2 : 1);
                 if (r >= 0)
-                        r = buffer_append(to, buffer_bytes(&signature), signature.length);
+                        r = buffer_append(to, buffer_bytes(&one), one.length);
+                if (r < 0)
+                        return r;
         }
-        return r;
+        return 0;
+}
+
+/* Appends the line of one server, within a total of `most` bytes: signatures if all of them fit, else names. */
+static int append_server(yyjson_val *server, size_t most, struct buffer *to)
+{
+        yyjson_val *tools = yyjson_obj_get(server, "tools");
+
+        int r = append_name(server, to);
+        if (r >= 0)
+                r = buffer_append(to, ":", 1);
+        if (r >= 0 && yyjson_arr_size(tools) == 0)
+                return buffer_append_text(to, " not known yet");
+        size_t before = to->length;
+        if (r >= 0)
+                r = append_tools(tools, most, tool_append_signature, to);
+        if (r > 0) {
+                to->length = before;
+                r = append_tools(tools, most, append_name, to);
+        }
+        return r < 0 ? r : 0;
 }
 
 static bool is_disabled(yyjson_val *server)
@@ -168,9 +194,9 @@ static int append_reach(const struct config_profile *profile, struct buffer *to)
                 const struct config_mount *mount = &profile->mounts[i];
                 if (to->length + strlen(mount->target) > REACH_MAX)
                         return buffer_printf(to, " and %zu more.", n - i);
-                r = append_clean(to, " ", 1);
+                r = tool_append_clean(to, " ", 1);
                 if (r >= 0)
-                        r = append_clean(to, mount->target, strlen(mount->target));
+                        r = tool_append_clean(to, mount->target, strlen(mount->target));
                 if (r >= 0)
                         r = buffer_printf(to, "%s%s", mount->writable ? "" : " (read-only)",
                                           i + 1 < n ? "," : ".");

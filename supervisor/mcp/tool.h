@@ -29,5 +29,8 @@ int tool_append_list(const struct config *config, const struct config_profile *p
 int tool_append_instructions(const struct config *config, const struct buffer *catalogue,
                              struct buffer *to, struct error *err);
 
+/* Appends text of an upstream server as one line: without control characters. */
+int tool_append_clean(struct buffer *to, const char *text, size_t n);
+
 /* Appends "name(argument, optional?)" of a tool of the catalogue. */
 int tool_append_signature(yyjson_val *tool, struct buffer *to);

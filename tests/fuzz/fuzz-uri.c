@@ -19,7 +19,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
                 return false;
         }
         assert(uri.kind != RESOURCE_FILE || file_path_valid(uri.path, strlen(uri.path)));
-        assert(session_name_valid(uri.session, strlen(uri.session)));
+        assert(uri.kind == RESOURCE_TOOLS || session_name_valid(uri.session, strlen(uri.session)));
         assert(resource_uri_append(&uri, &text) == 0);
         assert(resource_uri_parse(buffer_bytes(&text), text.length, &again, &err) == 0);
         assert(resource_uri_same(&uri, &again) && uri.offset == again.offset);

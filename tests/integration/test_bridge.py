@@ -1,10 +1,13 @@
 """The bridge: tools called from code, through the hub, to servers of every temper."""
 
 import json
+import os
 import time
 
 import harness
 import rawmcp
+
+FAULTY = os.path.join(harness.HERE, "servers", "faulty.py")
 
 
 class Bridge(rawmcp.ServerCase):
@@ -183,6 +186,62 @@ class Bridge(rawmcp.ServerCase):
         kind, _, is_tool_error = self.error_of("tools['crash']()")
         self.assertEqual((kind, is_tool_error), ("ToolUnavailable", True))
         self.assertTrue(harness.wait_until(lambda: self.error_of("tools['add'](a=1, b=2)") is None, 10), "it never came back")
+
+
+class Catalogue(rawmcp.ServerCase):
+    """10,000 tools of two servers: the description, the search, the resource."""
+
+    SERVERS = {
+        "big": {"command": harness.PYTHON, "args": [FAULTY, "--many", "9000"]},
+        "small": {"command": harness.PYTHON, "args": [FAULTY, "--many", "900"]},
+    }
+
+    def setUp(self):
+        super().setUp()
+        self.value("len(_discover())", session="settled")
+
+    def test_description_is_short_and_stays(self):
+        listed = self.server.ask("tools/list")
+        tool = listed["tools"][0]
+        self.assertLessEqual(len(tool["description"].encode()), 2048)
+        for part in ("\nbig: ", "\nsmall: ", "cloister://tools", "_search("):
+            self.assertIn(part, tool["description"])
+        self.assertEqual(self.server.ask("tools/list"), listed)
+
+    def test_search_in_a_fresh_session(self):
+        code = "import time\nt = time.process_time()\nr = list(_search(%r))\n[r, (time.process_time() - t) * 1000]"
+        took = []
+        for n, (query, name) in enumerate((("many-4711", "many-4711"), ("many 88", "many-88"), ("Does many-8999", "many-8999"))):
+            found, ms = self.value(code % query, session=f"fresh-{n}")
+            self.assertEqual((found[0]["name"], found[0]["server"], len(found)), (name, "big", 10))
+            took.append(ms)
+        # CPU time: none of them decodes the catalogue, which takes longer than this on any machine.
+        self.assertLess(min(took), 10)
+
+    def test_search_finds_both_servers(self):
+        found = self.value("[[t['server'], t['name']] for t in _search('echo', limit=2)]")
+        self.assertEqual(found, [["big", "echo"], ["small", "echo"]])
+        self.assertEqual(self.value("len(_search('many', limit=20000))"), 9900)
+        self.assertEqual(self.value("from concurrent.futures import ThreadPoolExecutor as T\nwith T(4) as p:\n"
+                                    "    r = list(p.map(lambda i: _search('many-%d' % i)[0]['name'], range(20)))\nr"),
+                         [f"many-{i}" for i in range(20)])
+
+    def test_the_whole_as_a_resource(self):
+        uri, text = "cloister://tools", ""
+        while uri:
+            contents = self.server.ask("resources/read", {"uri": uri})["contents"]
+            text += contents[0]["text"]
+            uri = contents[1]["uri"] if len(contents) > 1 else None
+        self.assertEqual(text.count("\n- many-"), 9900)
+        listed = [r["uri"] for r in self.server.ask("resources/list")["resources"]]
+        self.assertEqual(listed[0], "cloister://tools")
+        parts, uri = "", "cloister://tools/small"
+        while uri:
+            contents = self.server.ask("resources/read", {"uri": uri})["contents"]
+            self.assertEqual(contents[0]["mimeType"], "application/json")
+            parts += contents[0]["text"]
+            uri = contents[1]["uri"] if len(contents) > 1 else None
+        self.assertIn({"type": "object", "additionalProperties": True}, [t["inputSchema"] for t in json.loads(parts)["tools"]])
 
 
 # Speaks on the channel itself, in a cell without await: nobody else reads it then.

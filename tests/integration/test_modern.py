@@ -404,7 +404,7 @@ class Resources(Modern):
 
     def test_templates_and_cursors(self):
         templates = [t["uriTemplate"] for t in self.ask("resources/templates/list")["resourceTemplates"]]
-        self.assertEqual(len(templates), 2)
+        self.assertEqual(len(templates), 3)
         self.refused(-32602, "resources/list", cursor="nonsense")
 
     def test_a_legacy_subscription(self):

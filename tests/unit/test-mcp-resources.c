@@ -16,6 +16,10 @@ static void test_names(void)
                 "cloister://sessions/s/cells/3/stdout?offset=1048576",
                 "cloister://sessions/s/files/a/b.txt",
                 "cloister://sessions/s/files/%E6%BC%A2%20%25%3F.txt",
+                "cloister://tools",
+                "cloister://tools?offset=1048576",
+                "cloister://tools/my%20server",
+                "cloister://tools/s?offset=7",
         };
         struct resource_uri uri;
 
@@ -60,6 +64,11 @@ static void test_invalid_names(void)
                 "cloister://sessions/s/files/a%zz",
                 "cloister://sessions/s/files/%ff",
                 "cloister://sessions/s/files/a?offset=1",
+                "cloister://toolsx",
+                "cloister://tools/",
+                "cloister://tools/..",
+                "cloister://tools/s/../t",
+                "cloister://tools?limit=1",
         };
         struct resource_uri uri;
         char name[400] = "cloister://sessions/s/files/";
@@ -365,8 +374,133 @@ static void test_subscribers_are_notified(void)
         close_server();
 }
 
+/* Takes the message of what was rendered in the background. */
+static yyjson_doc *take_later(void)
+{
+        for (int i = 0; i < 1000 && sent.length == 0; i++)
+                event_base_loop(f.base, EVLOOP_ONCE);
+        return take_message();
+}
+
+static const char two_servers[] =
+        "{\"servers\":[{\"name\":\"my server\",\"state\":\"ready\",\"tools\":[{\"name\":\"find\",\"description\":"
+        "\"Finds\\nthings.\",\"inputSchema\":{\"properties\":{\"q\":{},\"n\":{}},\"required\":[\"q\"]}}]},"
+        "{\"name\":\"off\",\"state\":\"disabled\",\"tools\":[]},"
+        "{\"name\":\"bad\",\"state\":\"failed\",\"error\":\"no such command\",\"tools\":[]}]}";
+
+static void test_catalogue(void)
+{
+        open_server();
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
+        check_message(
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resources\":[]}}"); /* no servers */
+        fake_tools_change(two_servers);
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
+        _cleanup_json_ yyjson_doc *list = take_message();
+        check_eq_str(yyjson_get_str(at(list, "/result/resources/0/uri")), "cloister://tools");
+        for (int modern = 0; modern < 2; modern++) {
+                read_uri(2, modern, "cloister://tools");
+                _cleanup_json_ yyjson_doc *doc = take_later();
+                const char *text = yyjson_get_str(at(doc, "/result/contents/0/text"));
+                check_has(text, "\n## my server (ready; 1 tools)\n- find(q, n?): Finds things.\n");
+                check_has(text, "\n## bad (failed: no such command; 0 tools)\n");
+                check(!strstr(text, "off"));
+                check(!at(doc, "/result/contents/1"));
+        }
+        read_uri(3, true, "cloister://tools/my%20server");
+        _cleanup_json_ yyjson_doc *one = take_later();
+        check_eq_str(yyjson_get_str(at(one, "/result/contents/0/mimeType")), "application/json");
+        check_has(yyjson_get_str(at(one, "/result/contents/0/text")), "\"required\":[\"q\"]");
+        read_uri(4, true, "cloister://tools/nobody");
+        while (sent.length == 0)
+                event_base_loop(f.base, EVLOOP_ONCE);
+        check_error(-32602, "4", "no such server");
+        close_server();
+}
+
+/* A large one comes in parts, which together are the whole. */
+static void test_catalogue_in_parts(void)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(1024 * 1024), all = BUFFER_INIT(1 << 23);
+        char next[200] = "cloister://tools";
+
+        open_server();
+        buffer_done(&fake_tools.catalogue);
+        buffer_init(&fake_tools.catalogue, 8 * 1024 * 1024);
+        buffer_init(&text, 8 * 1024 * 1024);
+        check_eq_int(buffer_printf(&text,
+                                   "{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":["),
+                     0);
+        for (int i = 0; i < 10000; i++)
+                check_eq_int(
+                        buffer_printf(
+                                &text,
+                                "%s{\"name\":\"tool_%05d\",\"description\":\"%0110d \xc3\xa9\"}",
+                                i ? "," : "", i, i),
+                        0);
+        check_eq_int(buffer_append(&text, "]}]}", 5), 0);
+        fake_tools_change(buffer_bytes(&text));
+        for (int i = 0; i < 10 && next[0]; i++) {
+                read_uri(1, true, next);
+                _cleanup_json_ yyjson_doc *doc = take_later();
+                yyjson_val *part = at(doc, "/result/contents/0/text"),
+                           *more = at(doc, "/result/contents/1/uri");
+                check(yyjson_get_len(part) <= RESOURCE_READ_MAX + 4);
+                check_eq_int(buffer_append(&all, yyjson_get_str(part), yyjson_get_len(part)), 0);
+                snprintf(next, sizeof(next), "%s", more ? yyjson_get_str(more) : "");
+        }
+        check_eq_str(next, "");
+        check(all.length > RESOURCE_READ_MAX);
+        check_eq_int(buffer_append(&all, "", 1), 0);
+        check_has(buffer_bytes(&all), "- tool_00000(): 0000");
+        check_has(buffer_bytes(&all), "- tool_09999(): 0000");
+        close_server();
+}
+
+/* Cancelled, or its peer has ended: no answer. */
+static void test_catalogue_cancelled(void)
+{
+        open_server();
+        fake_tools_change(two_servers);
+        read_uri(1, false, "cloister://tools");
+        read_uri(1, false, "cloister://tools");
+        check_error(-32600, "1", "in use");
+        send_line(
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}");
+        read_uri(2, false, "cloister://tools");
+        yyjson_doc_free(take_later());
+        check_no_message();
+        read_uri(3, false, "cloister://tools");
+        close_server();
+}
+
+static void test_catalogue_watched(void)
+{
+        static const char subscribe[] =
+                "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/subscribe\",\"params\":{\"uri\":"
+                "\"cloister://tools\"}}";
+
+        open_server();
+        fake_tools_change(two_servers);
+        send_line(subscribe);
+        check_message("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+        mcp_server_catalogue_changed(server);
+        check_no_message(); /* it is the same */
+        fake_tools_change("{\"servers\":[]}");
+        mcp_server_catalogue_changed(server);
+        check_message("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
+                      "\"params\":{\"uri\":\"cloister://tools\"}}");
+        mcp_server_catalogue_changed(server);
+        check_no_message();
+        close_server();
+}
+
 int main(void)
 {
+        run(test_catalogue);
+        run(test_catalogue_in_parts);
+        run(test_catalogue_cancelled);
+        run(test_catalogue_watched);
         run(test_names);
         run(test_invalid_names);
         run(test_oldest_are_removed);

@@ -153,9 +153,77 @@ static void test_description_bound(void)
         const char *text = json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools/0"),
                                        "description", &n);
         check(n < 2048);
-        check_has(text, "server0: tool-0(first, second?); ");
+        check_has(text, "server0: tool-0; tool-1; ");
         check_has(text, "server7:");
         check_has(text, " more");
+        close_server();
+}
+
+static size_t description_length(yyjson_doc *doc, const char **text)
+{
+        size_t n = 0;
+
+        *text = json_string(yyjson_ptr_get(yyjson_doc_get_root(doc), "/result/tools/0"),
+                            "description", &n);
+        return n;
+}
+
+/* However many there are, and whatever their names, the description has at most 2 KiB and names the resource. */
+static void test_description_of_any_catalogue(void)
+{
+        static const struct {
+                int servers, tools, name;
+        } cases[] = {{0, 0, 1},    {1, 10000, 1}, {1, 3, 250},
+                     {40, 250, 8}, {300, 1, 200}, {2, 60, 1}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                _cleanup_buffer_ struct buffer text = BUFFER_INIT(16 * 1024 * 1024);
+                const char *description;
+
+                open_server();
+                buffer_done(&fake_tools.catalogue);
+                buffer_init(&fake_tools.catalogue, 16 * 1024 * 1024);
+                buffer_printf(&text, "{\"servers\":[");
+                for (int s = 0; s < cases[i].servers; s++) {
+                        buffer_printf(&text, "%s{\"name\":\"%0*d\",\"state\":\"ready\",\"tools\":[",
+                                      s ? "," : "", cases[i].name, s);
+                        for (int t = 0; t < cases[i].tools; t++)
+                                buffer_printf(
+                                        &text,
+                                        "%s{\"name\":\"t%0*d\",\"inputSchema\":{\"properties\":{\"a\":{}}}}",
+                                        t ? "," : "", cases[i].name, t);
+                        buffer_printf(&text, "]}");
+                }
+                buffer_append(&text, "]}", 3);
+                fake_tools_change(buffer_bytes(&text));
+                send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+                _cleanup_json_ yyjson_doc *doc = take_message();
+                check(description_length(doc, &description) <= 2048);
+                check_has(description, "the resource cloister://tools");
+                close_server();
+        }
+}
+
+/* Where the signatures of a server do not fit, more tools are named without them. */
+static void test_names_before_signatures(void)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(1024 * 1024);
+        const char *description;
+
+        open_server();
+        buffer_printf(&text, "{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[");
+        for (int t = 0; t < 80; t++)
+                buffer_printf(
+                        &text,
+                        "%s{\"name\":\"tool%d\",\"inputSchema\":{\"properties\":{\"argument\":{}}}}",
+                        t ? "," : "", t);
+        buffer_append(&text, "]}]}", 5);
+        fake_tools_change(buffer_bytes(&text));
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+        _cleanup_json_ yyjson_doc *doc = take_message();
+        description_length(doc, &description);
+        check_has(description, "\ns: tool0; tool1; ");
+        check_has(description, "; tool79\n");
         close_server();
 }
 
@@ -349,6 +417,8 @@ int main(void)
         run(test_malformed);
         run(test_list);
         run(test_description_bound);
+        run(test_description_of_any_catalogue);
+        run(test_names_before_signatures);
         run(test_list_changed);
         run(test_call);
         run(test_call_refused);
