@@ -150,7 +150,7 @@ static int take_one(int fd, struct listener *ret, struct error *err)
 int listen_inherit(struct listener ret[LISTEN_MAX], struct error *err)
 {
         const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
-        int n = fds && pid && atol(pid) == (long)getpid() ? atoi(fds) : 0;
+        int n = fds && pid && atol(pid) == (long)getpid() && atoi(fds) > 0 ? atoi(fds) : 0;
 
         unsetenv("LISTEN_PID");
         unsetenv("LISTEN_FDS");

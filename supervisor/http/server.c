@@ -133,7 +133,8 @@ static void take_tokens(struct http_server *server, int fd)
 static int take_message(struct http_server *server, struct serve_message *message, int *fds,
                         size_t n)
 {
-        if (n != (message->kind != SERVE_PROBLEM)) {
+        if (message->kind < SERVE_CLIENT || message->kind > SERVE_PROBLEM ||
+            n != (message->kind != SERVE_PROBLEM)) {
                 fd_close_many(fds, n);
                 return -EPROTO;
         }
@@ -142,7 +143,7 @@ static int take_message(struct http_server *server, struct serve_message *messag
                 take_client(server, fds[0], message->uid);
         else if (message->kind == SERVE_TOKENS)
                 take_tokens(server, fds[0]);
-        else if (message->kind == SERVE_PROBLEM)
+        else
                 log_error("%s; the previous tokens stay in use", message->error.text);
         return 0;
 }

@@ -197,6 +197,33 @@ static void check_cancelled(const char *accept, const char *body, const char *ex
         close_http();
 }
 
+/* Nobody reads the stream when its call is cancelled: who comes back for it gets its end. */
+static void test_cancelled_and_resumed(void)
+{
+        char id[HTTP_SESSION_ID + 1], header[128 + HTTP_SESSION_ID];
+
+        open_http(NULL);
+        int fd = dial(), other = dial();
+        initialize_http(fd, "", id);
+        snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", id);
+        post(fd, header, CALL("4", "{\"code\":\"1\"}"));
+        fake_start(&f);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_run_ms(&f, HTTP_TICK_MS + 100);
+        check_has(hear(fd), "id: 2-1\n"); /* that of initialize was the first */
+        close(fd);
+        fake_spin(&f);
+        post(other, header, CANCEL_4);
+        check_status(other, 202);
+        fd = dial();
+        get_stream(fd, id, "2-1");
+        check_has(hear(fd), "\r\n0\r\n\r\n");
+        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
+        close(fd);
+        close(other);
+        close_http();
+}
+
 static void test_cancelled(void)
 {
         check_cancelled("application/json, text/event-stream", CALL("4", "{\"code\":\"1\"}"),
@@ -213,5 +240,6 @@ int main(void)
         run(test_streams_of_a_session);
         run(test_event_ids);
         run(test_cancelled);
+        run(test_cancelled_and_resumed);
         return 0;
 }
