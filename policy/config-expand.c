@@ -127,6 +127,14 @@ int config_server_expand(struct config_server *server, const char *(*lookup)(con
                 r = expand(&server->args[i], 0, "args", lookup, err);
         for (size_t i = 0; i < server->n_env && r >= 0; i++)
                 r = expand(&server->env[i], strcspn(server->env[i], "=") + 1, "env", lookup, err);
+        if (r >= 0)
+                r = expand(&server->url, 0, "url", lookup, err);
+        if (r >= 0)
+                r = expand(&server->token_file, 0, "token", lookup, err);
+        for (char **header = server->headers; header && *header && r >= 0; header++)
+                r = expand(header, strcspn(*header, ":") + 2, "headers", lookup, err);
+        for (char **part = server->token_command; part && *part && r >= 0; part++)
+                r = expand(part, 0, "token", lookup, err);
         if (r == -ENOMEM && !error_is_set(err))
                 error_errno(err, ENOMEM, "expand");
         if (r >= 0 && config_server_is_ourselves(server))

@@ -153,6 +153,9 @@ int config_list_copy(char ***to, char *const *from);
 /* Grows *array (*count items of size) by n items of more, which are moved: *n becomes 0. */
 int config_append_items(void *array, size_t *count, void *more, size_t *n, size_t size);
 
+/* The value of config_server.key. */
+uint64_t config_server_key(const struct config_server *server);
+
 /* True when the command of a server would start Cloister as an MCP server, directly or through env,
  * sh -c, npx and the like. */
 bool config_server_is_ourselves(const struct config_server *server);

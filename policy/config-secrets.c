@@ -39,5 +39,13 @@ void config_server_mask(const struct config_server *server)
                 if (follows || mask_value_is_secret(server->args[i]))
                         mask_add(server->args[i]);
         }
+        for (char *const *header = server->headers; header && *header; header++) {
+                const char *value = *header + strcspn(*header, ":") + 2;
+                if (strstr(value, "${"))
+                        continue;
+                mask_add(value);
+                if (strchr(value, ' ')) /* "Bearer TOKEN" */
+                        mask_add(strchr(value, ' ') + 1);
+        }
         mask_url(server->url);
 }

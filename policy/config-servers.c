@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "policy/config-http.h"
 #include "policy/config-internal.h"
 #include "policy/quantity.h"
 #include "policy/server-name.h"
@@ -249,6 +250,24 @@ static int read_tools(struct entry *e, const char *key, yyjson_val *value)
         return complaint(e, r, &bad);
 }
 
+static int read_headers(struct entry *e, const char *key, yyjson_val *value)
+{
+        struct config_complaint bad = {};
+        bool from_variables = strcmp(key, "env_http_headers") == 0;
+
+        int r = config_read_headers(value, from_variables, &e->server->headers, &bad);
+        return complaint(e, r, &bad);
+}
+
+static int read_token(struct entry *e, const char *key, yyjson_val *value)
+{
+        struct config_complaint bad = {};
+        struct config_server *s = e->server;
+
+        int r = config_read_token(value, &s->token_file, &s->token_command, &bad);
+        return complaint(e, r, &bad);
+}
+
 /* Gemini's and Codex's keys that are equivalent to "tools". */
 static int read_allow(struct entry *e, const char *key, yyjson_val *value)
 {
@@ -283,6 +302,8 @@ static const struct server_key {
         {"cwd", read_cwd},
         {"url", read_url},
         {"type", read_type},
+        {"headers", read_headers},
+        {"token", read_token},
         {"description", read_description},
         {"disabled", read_disabled},
         {"timeout", read_timeout},
@@ -295,6 +316,8 @@ static const struct server_key {
         {"workingDirectory", read_cwd},
         {"httpUrl", read_url},
         {"serverUrl", read_url},
+        {"http_headers", read_headers},
+        {"env_http_headers", read_headers},
         {"transport", read_type},
         {"transportType", read_type},
         {"startup_timeout_sec", read_start_timeout},
@@ -306,7 +329,6 @@ static const struct server_key {
         {"alwaysAllow", ignore},
         {"autoApprove", ignore},
         {"trust", ignore},
-        {"headers", ignore},
         {"icon", ignore},
         {"iconUrl", ignore},
         {"logoUrl", ignore},
@@ -329,8 +351,9 @@ static const struct server_key {
 };
 
 static const char *const known_names[] = {
-        "command",  "args",    "env",           "cwd",   "url",    "type", "description",
-        "disabled", "timeout", "start_timeout", "tools", "rename", NULL,
+        "command", "args",          "env",   "cwd",         "url",
+        "type",    "headers",       "token", "description", "disabled",
+        "timeout", "start_timeout", "tools", "rename",      NULL,
 };
 
 static int warn_unknown(struct entry *e, yyjson_val *key)
@@ -369,71 +392,70 @@ static int read_members(struct entry *e, yyjson_val *object)
         return 0;
 }
 
-static bool is_one_of(const char *text, const char *const *list)
+/* What the words of other clients for a type mean. */
+static const struct {
+        const char *name;
+        enum config_transport transport;
+} types[] = {
+        {"stdio", CONFIG_STDIO},
+        {"local", CONFIG_STDIO},
+        {"command", CONFIG_STDIO},
+        {"http", CONFIG_HTTP},
+        {"streamable-http", CONFIG_HTTP},
+        {"streamable_http", CONFIG_HTTP},
+        {"streamableHttp", CONFIG_HTTP},
+        {"remote", CONFIG_HTTP},
+        {"sse", CONFIG_SSE},
+};
+
+/* Without a type, the other keys decide. Returns false for a type that is not known. */
+static bool find_transport(const struct entry *e, enum config_transport *ret)
 {
-        for (; *list; list++)
-                if (strcasecmp(text, *list) == 0)
+        *ret = e->server->url ? CONFIG_HTTP : CONFIG_STDIO;
+        for (size_t i = 0; e->type && i < ARRAY_SIZE(types); i++) {
+                if (strcasecmp(e->type, types[i].name) == 0) {
+                        *ret = types[i].transport;
                         return true;
-        return false;
+                }
+        }
+        return !e->type;
 }
 
-/* A type that contradicts the other keys is a problem. Without a type, the other keys decide. */
-static int check_kind(struct entry *e)
+static int check_url(struct entry *e)
 {
-        static const char *const stdio[] = {"stdio", "local", "command", NULL};
-        static const char *const http[] = {
-                "http",
-                "sse",
-                "streamable-http",
-                "streamable_http",
-                "streamableHttp",
-                "remote",
-                "ws",
-                "websocket",
-                NULL,
-        };
-        struct config_server *s = e->server;
-        bool by_http = e->type && is_one_of(e->type, http);
+        const struct config_server *s = e->server;
+        const char *fault = s->url ? config_url_fault(s->url) : NULL;
 
-        if (e->type && !by_http && !is_one_of(e->type, stdio))
-                return problem(e, "type \"%.40s\" is not known; stdio is", e->type);
-        if (s->command && s->url)
-                return problem(e, "has both a command and a url: remove one");
-        if (s->url || by_http) {
-                e->mild = true;
-                return problem(
-                        e,
-                        "reached by HTTP, which this version doesn't speak yet: use a command that connects to it, such as mcp-remote");
-        }
-        if (!s->command)
-                return problem(e, "has no command");
+        if (!s->url)
+                return problem(e, "has no url");
+        if (fault)
+                return problem(e, "its url %s", fault);
         return 0;
 }
 
-static uint64_t hash(uint64_t h, const char *text)
+/* A type that contradicts the other keys is a problem. */
+static int check_kind(struct entry *e)
 {
-        /* FNV-1a (Fowler, Noll, Vo), the terminator included, so that ["ab"] and ["a", "b"] differ.
-         */
-        for (const char *p = text ? text : "\1";; p++) {
-                h = (h ^ (unsigned char)*p) * 0x100000001b3ull;
-                if (*p == '\0')
-                        return h;
-        }
-}
+        struct config_server *s = e->server;
 
-static uint64_t key_of(const struct config_server *s)
-{
-        uint64_t h = 0xcbf29ce484222325ull;
-
-        h = hash(h, s->command);
-        h = hash(h, s->url);
-        h = hash(h, s->cwd);
-        for (size_t i = 0; i < s->n_args; i++)
-                h = hash(h, s->args[i]);
-        h = hash(h, NULL); /* separates args from env */
-        for (size_t i = 0; i < s->n_env; i++)
-                h = hash(h, s->env[i]);
-        return h;
+        if (e->type && (strcasecmp(e->type, "ws") == 0 || strcasecmp(e->type, "websocket") == 0))
+                return problem(e, "type \"%.40s\" is not supported; stdio, http and sse are",
+                               e->type);
+        if (!find_transport(e, &s->transport))
+                return problem(e, "type \"%.40s\" is not known; stdio, http and sse are", e->type);
+        if (s->command && s->url)
+                return problem(e, "has both a command and a url: remove one");
+        if (s->transport != CONFIG_STDIO && s->command)
+                return problem(e, "type \"%.40s\" needs a url, not a command", e->type);
+        if (s->transport != CONFIG_STDIO)
+                return check_url(e);
+        if (s->headers || s->token_file || s->token_command)
+                return problem(e, "has headers or a token, but no url");
+        if (s->url)
+                return problem(e, "type \"%.40s\" needs a command, not a url", e->type);
+        if (!s->command)
+                return problem(e, "has no command");
+        return 0;
 }
 
 static bool is_taken(const struct config *config, const struct config_server *s)
@@ -454,7 +476,7 @@ static int read_entry(struct entry *e, yyjson_val *value)
         if (e->mild)
                 r = problem(e, "there is a server of this name before it; that one is used");
         else if (!yyjson_is_obj(value))
-                r = problem(e, "must be an object: {\"command\": …}");
+                r = problem(e, "must be an object: {\"command\": …} or {\"url\": …}");
         if (r < 0 || !yyjson_is_obj(value))
                 return r;
         r = read_members(e, value);
@@ -464,7 +486,7 @@ static int read_entry(struct entry *e, yyjson_val *value)
         e->mild = true;
         if (r >= 0 && config_server_is_ourselves(s))
                 r = problem(e, "would start Cloister inside Cloister; skipped");
-        s->key = key_of(s);
+        s->key = config_server_key(s);
         return r;
 }
 
@@ -541,50 +563,5 @@ int config_read_servers(struct config_reader *reader, yyjson_val *servers)
                 if (r < 0)
                         return r;
         }
-        return 0;
-}
-
-void config_server_done(struct config_server *s)
-{
-        free(s->name);
-        free(s->command);
-        free(s->url);
-        config_list_free(s->args);
-        config_list_free(s->env);
-        free(s->cwd);
-        free(s->description);
-        free(s->place);
-        free(s->problem);
-        config_rules_done(&s->tools);
-        *s = (struct config_server){};
-}
-
-static int copy_text(char **to, const char *from)
-{
-        return from ? config_set_text(to, from) : 0;
-}
-
-int config_server_copy(const struct config_server *from, struct config_server *ret)
-{
-        struct config_server s = {
-                .n_args = from->n_args,
-                .n_env = from->n_env,
-                .disabled = from->disabled,
-                .timeout_ms = from->timeout_ms,
-                .start_timeout_ms = from->start_timeout_ms,
-                .key = from->key,
-        };
-
-        if (copy_text(&s.name, from->name) < 0 || copy_text(&s.command, from->command) < 0 ||
-            copy_text(&s.url, from->url) < 0 || copy_text(&s.cwd, from->cwd) < 0 ||
-            copy_text(&s.description, from->description) < 0 ||
-            copy_text(&s.place, from->place) < 0 || copy_text(&s.problem, from->problem) < 0 ||
-            config_list_copy(&s.tools.allow, from->tools.allow) < 0 ||
-            config_list_copy(&s.tools.deny, from->tools.deny) < 0 ||
-            config_list_copy(&s.args, from->args) < 0 || config_list_copy(&s.env, from->env) < 0) {
-                config_server_done(&s);
-                return -ENOMEM;
-        }
-        *ret = s;
         return 0;
 }

@@ -83,11 +83,22 @@ struct config_client {
         size_t profile; /* index */
 };
 
+/* How a server is reached. */
+enum config_transport {
+        CONFIG_STDIO, /* a process */
+        CONFIG_HTTP,  /* Streamable HTTP; HTTP+SSE if the server does not know that */
+        CONFIG_SSE,   /* HTTP+SSE of MCP 2024-11-05 */
+};
+
 struct config_server {
         char *name;    /* in Python: "rename", else the key of the entry */
         char *command; /* NULL for a server reached by url */
-        char *url;     /* NULL for a stdio server */
-        char **args;   /* n_args, NULL-terminated */
+        enum config_transport transport;
+        char *url;            /* NULL for a stdio server */
+        char **headers;       /* "NAME: value", NULL-terminated, or NULL */
+        char *token_file;     /* has a bearer token; or NULL */
+        char **token_command; /* prints one; NULL-terminated, or NULL */
+        char **args;          /* n_args, NULL-terminated */
         size_t n_args;
         char **env; /* NAME=value, NULL-terminated */
         size_t n_env;
@@ -99,7 +110,8 @@ struct config_server {
         struct config_tool_rules tools;
         char *place;   /* "FILE: line 3": its entry, or what is wrong in it */
         char *problem; /* why it cannot be used (one line), or NULL */
-        uint64_t key; /* hash of all that decides what the server is (command, args, env, cwd, url),
+        uint64_t
+                key; /* hash of all that decides what the server is (command, args, env, cwd, url…),
                          not of how it is used (name, timeouts, rules): for the cached catalogue */
 };
 
@@ -189,7 +201,8 @@ void config_server_mask(const struct config_server *server);
 int config_server_copy(const struct config_server *server, struct config_server *ret);
 void config_server_done(struct config_server *server);
 
-/* Expands ${VAR}, ${VAR:-default} and a leading ~ in command, args, env values and cwd of a server.
+/* Expands ${VAR}, ${VAR:-default} and a leading ~ in command, args, env values and cwd of a server,
+ * in url, values of headers, and the token's file and command.
  * lookup returns NULL for a variable that is not set, which is an error. Called by the monitor before
  * a start, on a copy, because values must not be expanded twice and an error leaves some expanded.
  * -ELOOP: the command is Cloister itself. */

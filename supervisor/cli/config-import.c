@@ -105,8 +105,7 @@ static bool is_there(const struct import *import, const char *name)
         return yyjson_obj_get(yyjson_obj_get(root, "mcpServers"), name) != NULL;
 }
 
-/* Reads the entry as Cloister will read it. Returns why it cannot be used, "" if it can. An entry
- * with a url is kept. */
+/* Reads the entry as Cloister will read it. Returns why it cannot be used, "" if it can. */
 static int try_entry(const char *name, yyjson_mut_val *entry, char *why, size_t size)
 {
         _cleanup_free_ char *text = yyjson_mut_val_write(entry, 0, NULL);
@@ -126,7 +125,7 @@ static int try_entry(const char *name, yyjson_mut_val *entry, char *why, size_t 
                 snprintf(why, size, "%s", err.text);
         else if (r >= 0 && config_server_is_ourselves(&config->servers[0]))
                 snprintf(why, size, "it is Cloister itself");
-        else if (r >= 0 && config->servers[0].problem && !config->servers[0].url)
+        else if (r >= 0 && config->servers[0].problem)
                 snprintf(why, size, "%s", config->servers[0].problem);
         config_free(config);
         return r == -ENOMEM ? r : 0;

@@ -153,6 +153,35 @@ static void add_env(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct config
         }
 }
 
+static void add_headers(yyjson_mut_doc *doc, yyjson_mut_val *to, char *const *headers)
+{
+        yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, to, "headers");
+
+        for (; *headers; headers++) {
+                size_t n = strcspn(*headers, ":");
+                const char *value = *headers + n + 2;
+                yyjson_mut_obj_add(
+                        object, yyjson_mut_strncpy(doc, *headers, n),
+                        yyjson_mut_strcpy(doc, secret_is_reference(value) ? value : masked));
+        }
+}
+
+static void add_token(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct config_server *s)
+{
+        if (!s->token_file && !s->token_command)
+                return;
+        yyjson_mut_val *token = yyjson_mut_obj_add_obj(doc, to, "token");
+        add_text(doc, token, "file", s->token_file);
+        if (!s->token_command)
+                return;
+        yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, token, "command");
+        for (size_t i = 0; s->token_command[i]; i++) {
+                _cleanup_free_ char *text = masked_argument(i ? s->token_command[i - 1] : NULL,
+                                                            s->token_command[i]);
+                yyjson_mut_arr_add_strcpy(doc, list, text ? text : masked);
+        }
+}
+
 static void add_server(yyjson_mut_doc *doc, yyjson_mut_val *servers, const struct config_server *s,
                        bool places)
 {
@@ -165,7 +194,12 @@ static void add_server(yyjson_mut_doc *doc, yyjson_mut_val *servers, const struc
                 add_args(doc, to, s);
         if (s->n_env)
                 add_env(doc, to, s);
+        if (s->transport == CONFIG_SSE)
+                add_text(doc, to, "type", "sse");
         add_text(doc, to, "url", url);
+        if (s->headers)
+                add_headers(doc, to, s->headers);
+        add_token(doc, to, s);
         add_text(doc, to, "cwd", s->cwd);
         add_text(doc, to, "description", s->description);
         if (s->disabled)

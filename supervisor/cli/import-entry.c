@@ -444,6 +444,8 @@ static int add_member(struct entry *e, const char *key, yyjson_val *value)
                 return add_headers_from(e, value);
         if (IS("bearer_token_env_var"))
                 return add_bearer(e, value);
+        if (IS("type", "transport", "transportType") && yyjson_equals_str(value, "sse"))
+                return add_string(e, "type", value);
         if (IS("description"))
                 return add_string(e, "description", value);
         if (IS("disabled"))
@@ -462,8 +464,9 @@ static int add_member(struct entry *e, const char *key, yyjson_val *value)
                 return add_rules(e, "allow", value);
         if (IS("excludeTools", "disabled_tools"))
                 return add_rules(e, "deny", value);
-        if (IS("type", "transport", "trust", "alwaysAllow", "autoApprove", "gallery", "version",
-               "icon", "required", "dev", "default_tools_approval_mode", "_meta"))
+        if (IS("type", "transport", "transportType", "trust", "alwaysAllow", "autoApprove",
+               "gallery", "version", "icon", "required", "dev", "default_tools_approval_mode",
+               "_meta"))
                 return 0;
         if (IS("envFile"))
                 return note(
@@ -478,6 +481,17 @@ static void add_folder(struct entry *e)
         if (e->origin->folder && yyjson_mut_obj_get(e->to, "command") &&
             !yyjson_mut_obj_get(e->to, "cwd"))
                 yyjson_mut_obj_add_strcpy(e->import->doc, e->to, "cwd", e->origin->folder);
+}
+
+/* Where the server is goes into what is shown before the entry is used: a project's file may name any. */
+static int note_url(struct entry *e)
+{
+        const char *url = yyjson_mut_get_str(yyjson_mut_obj_get(e->to, "url"));
+
+        if (!url)
+                return 0;
+        return note(e, "reached at %s%s", url,
+                    e->origin->folder ? ", which a project's file names" : "");
 }
 
 int import_translate(struct import *import, const struct import_origin *origin, const char *name,
@@ -501,8 +515,8 @@ int import_translate(struct import *import, const struct import_origin *origin, 
                         r = add_member(&e, yyjson_get_str(key), value);
         }
         add_folder(&e);
-        if (r >= 0 && yyjson_mut_obj_get(e.to, "url"))
-                r = note(&e, "%s", "reached by url, which this version does not speak yet");
+        if (r >= 0)
+                r = note_url(&e);
         *why = e.why;
         *ret = e.to;
         return r;

@@ -18,6 +18,12 @@ void hub_call_answer_invalid(struct hub_call *call, const char *why)
                         "server \"%s\" gave no valid answer: %s", hub_call_server(call), why);
 }
 
+void hub_call_answer_none(struct hub_call *call, const char *why)
+{
+        hub_call_finish(call, EVENT_ANSWERED, HUB_UNAVAILABLE, "server \"%s\": %s",
+                        hub_call_server(call), why);
+}
+
 /* Whether it may be sent once more; else it has failed. */
 static bool may_repeat(struct hub_call *call)
 {

@@ -139,5 +139,7 @@ struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size
  * line that it came in, whose memfd is taken; or NULL. */
 void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool is_modern,
                      struct large_line *large);
+/* There is no answer, because of what the server did. why: a predicate. */
+void hub_call_answer_none(struct hub_call *call, const char *why);
 /* The server answered with something that is not a valid answer. */
 void hub_call_answer_invalid(struct hub_call *call, const char *why);

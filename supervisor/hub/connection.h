@@ -1,10 +1,9 @@
 /*
- * The pipes of one server process. Its stdout carries messages, one a line; its stderr goes to the
- * log; what is sent to it waits in a queue. Internal to the hub.
+ * The messages to one server: requests and their ids, notifications, answers. What carries them, and
+ * what comes back, is a transport. Internal to the hub.
  *
- * A connection is opened for each process of a server in turn. What a server can make grow is
- * bounded: a message (LINES_MAX), the queue, a line of stderr, how much of its output is read in a
- * period of time.
+ * A connection is opened for each process of a server in turn, or for each attempt to reach one by
+ * HTTP.
  */
 #pragma once
 
@@ -13,40 +12,23 @@
 #include <stdint.h>
 
 #include "rpc/jsonrpc.h"
-#include "rpc/large-line.h"
-
-enum {
-        CONNECTION_QUEUE_MAX = 64 << 20, /* bytes to be written, but for a single message */
-        CONNECTION_STDERR_LINE_MAX = 1024,
-        CONNECTION_LINE_MS = 30000, /* for a line above CLAIM_MIN, from there to its end */
-        CONNECTION_PAUSE_MS = 100,  /* a server that writes too much is read again after this */
-};
+#include "supervisor/hub/pipes.h"
+#include "supervisor/hub/transport.h"
 
 struct connection;
-
-struct connection_host {
-        /* For messages. */
-        const char *(*name)(void *data);
-        /* A line of stdout. Returns whether it was expected; others count as a flood when they are
-         * many. May close the connection, as may all that follow. */
-        bool (*line)(void *data, const char *line, size_t n);
-        /* The same for a line above CLAIM_MIN bytes, which was parsed in the background. */
-        bool (*parsed)(void *data, struct large_line *line);
-        /* The beginning of a line that was not complete in time; the rest is skipped. */
-        void (*late)(void *data, const char *line, size_t n);
-        /* The beginning of a line above LINES_MAX; the rest is skipped. */
-        void (*oversized)(void *data, const char *line, size_t n);
-        /* stdin or stdout was closed by the process. */
-        void (*cut)(void *data);
-        void (*no_memory)(void *data);
-};
 
 struct connection *connection_new(struct event_base *base, const struct connection_host *host,
                                   void *data);
 struct connection *connection_free(struct connection *c);
 
+struct exchange_loop;
+
 /* Takes ownership of stdin, stdout and stderr of a new process. */
 void connection_open(struct connection *c, const int fds[3]);
+/* The same for a server that is reached by HTTP, whose process is cloister-access. loop: made when it is
+ * NULL, owned by the caller. is_sse: by HTTP+SSE of MCP 2024-11-05. Returns 0 or -ENOMEM. */
+int connection_open_http(struct connection *c, const int fds[3], struct exchange_loop **loop,
+                         bool is_sse);
 void connection_close(struct connection *c);
 bool connection_is_open(const struct connection *c);
 
@@ -60,6 +42,11 @@ size_t connection_queued(const struct connection *c);
 
 /* Whether each request says what MCP 2026-07-28 wants to know of the client. */
 void connection_set_modern(struct connection *c, bool is_modern);
+/* The version that initialize has agreed on. */
+void connection_set_version(struct connection *c, const char *version);
+bool connection_is_http(const struct connection *c);
+/* Whether the server cannot be of MCP 2026-07-28, because of how it is reached. */
+bool connection_has_only_legacy(const struct connection *c);
 
 /* Returns the request's id (> 0), or -EMSGSIZE (too much is queued), -EPIPE, -ENOMEM, -EINVAL. It is
  * written from the event loop. */
@@ -73,6 +60,10 @@ struct connection_call {
 int64_t connection_call(struct connection *c, const char *method,
                         const struct connection_call *call, const char *params, size_t n);
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n);
+/* The request is given up: the server is told, and an answer may still come. */
+void connection_cancel(struct connection *c, int64_t id, const char *reason);
+/* An answer to the request has come. */
+void connection_answered(struct connection *c, int64_t id);
 /* Answers a request: result is JSON, or NULL: there is no such method. */
 void connection_respond(struct connection *c, yyjson_val *id, const char *result);
 void connection_refuse(struct connection *c, yyjson_val *id, int code, const char *why);

@@ -132,7 +132,8 @@ void handshake_begin(struct handshake *h)
         const struct timeval in = clock_timeval_ms(HANDSHAKE_PROBE_MS);
 
         set_speaks(h, HUB_ERA_UNKNOWN);
-        h->is_probed = h->era != HUB_ERA_LEGACY && !h->skips_probe;
+        h->is_probed = h->era != HUB_ERA_LEGACY && !h->skips_probe &&
+                       !connection_has_only_legacy(h->connection);
         h->skips_probe = false;
         if (!h->is_probed) {
                 send_initialize(h, revisions[0]);
@@ -311,6 +312,7 @@ static void on_initialized(struct handshake *h, const struct jsonrpc_message *m)
                 refuse_version(h, version);
         else {
                 finish(h, HUB_ERA_LEGACY);
+                connection_set_version(h->connection, yyjson_get_str(version));
                 connection_notify(h->connection, "notifications/initialized", NULL, 0);
                 report(h, m->result);
         }
@@ -426,6 +428,19 @@ bool handshake_on_answer(struct handshake *h, const struct jsonrpc_message *m)
         } else {
                 return false;
         }
+        return true;
+}
+
+bool handshake_on_unanswered(struct handshake *h, int64_t id, const char *why)
+{
+        if (h->discover_id != 0 && id == h->discover_id)
+                go_legacy(h);
+        else if (h->initialize_id != 0 && id == h->initialize_id)
+                fail(h, "%s", why);
+        else if (h->listen_id != 0 && id == h->listen_id)
+                on_unsubscribed(h, true);
+        else
+                return false;
         return true;
 }
 

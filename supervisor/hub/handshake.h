@@ -58,6 +58,7 @@ bool handshake_listens(const struct handshake *h);
 
 /* Return whether the answer was one to the handshake. */
 bool handshake_on_answer(struct handshake *h, const struct jsonrpc_message *m);
+bool handshake_on_unanswered(struct handshake *h, int64_t id, const char *why);
 bool handshake_on_invalid(struct handshake *h, yyjson_val *id, const char *why);
 
 void handshake_on_changed(struct handshake *h, const struct jsonrpc_message *m);

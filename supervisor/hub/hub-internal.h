@@ -17,6 +17,7 @@ struct hub {
         struct hub_host host;
         struct hub_server_host server_host;
 
+        struct exchange_loop *http;  /* NULL until a server is reached by HTTP */
         struct hub_server **servers; /* n_servers, with the config's indices */
         size_t n_servers;
 

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "supervisor/hub/access.h"
 #include "supervisor/hub/catalogue-cache.h"
+#include "supervisor/hub/http/exchange.h"
 #include "supervisor/hub/hub-internal.h"
 
 enum {
@@ -216,6 +217,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         hub->server_host = (struct hub_server_host){
                 .base = base,
                 .cache_dir = cache_dir,
+                .http = &hub->http,
                 .data = hub,
                 .start = start_server,
                 .stop = stop_server,
@@ -244,6 +246,7 @@ struct hub *hub_free(struct hub *hub)
                 *hub->gone = true;
         for (size_t i = 0; i < hub->n_servers; i++)
                 hub_server_free(hub->servers[i]);
+        exchange_loop_free(hub->http);
         call_outbox_done(&hub->outbox);
         while ((wait = TAILQ_FIRST(&hub->waits)))
                 hub_wait_cancel(wait);

@@ -115,6 +115,8 @@ void listing_start(struct listing *l, bool is_modern)
         l->ttl_ms = -1;
         l->is_modern = is_modern;
         l->tools = hub_tools_new();
+        if (l->tools && is_modern && connection_is_http(l->connection))
+                hub_tools_use_headers(l->tools);
         if (l->tools)
                 ask_page(l);
         else
@@ -300,6 +302,14 @@ static void take_tools(struct listing *l, struct jsonrpc_message *answer)
 bool listing_awaits(const struct listing *l, yyjson_val *id)
 {
         return l->request_id != 0 && id && jsonrpc_id_is(id, l->request_id);
+}
+
+bool listing_on_unanswered(struct listing *l, int64_t id, const char *why)
+{
+        if (l->request_id == 0 || l->request_id != id)
+                return false;
+        fail(l, why);
+        return true;
 }
 
 bool listing_on_answer(struct listing *l, struct jsonrpc_message *answer)

@@ -51,5 +51,7 @@ void listing_used(struct listing *l);
 
 /* Whether this is the id of the request that was sent. */
 bool listing_awaits(const struct listing *l, yyjson_val *id);
+/* There will be no answer. Returns whether it is about tools/list. */
+bool listing_on_unanswered(struct listing *l, int64_t id, const char *why);
 /* Returns whether it was an answer to tools/list. The document of a large one is taken. */
 bool listing_on_answer(struct listing *l, struct jsonrpc_message *answer);

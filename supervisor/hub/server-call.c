@@ -89,19 +89,24 @@ static int64_t send_request(void *data, const char *method, const struct hub_cli
 static void cancel_call(void *data, int64_t id, const char *task, const char *reason)
 {
         struct hub_server *s = data;
-        char params[128];
 
         if (task && (s->cancels_tasks || is_modern(s))) {
                 connection_request(s->connection, "tasks/cancel", task, strlen(task));
                 return;
         }
-        if (id == 0)
-                return;
-        int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
-                         (long long)id, reason);
+        if (id != 0)
+                connection_cancel(s->connection, id, reason);
+}
 
-        /* If it cannot be sent, the answer is ignored all the same. */
-        connection_notify(s->connection, "notifications/cancelled", params, (size_t)n);
+void hub_server_mirror(void *data, yyjson_val *params,
+                       void (*add)(void *to, const char *name, const char *value, size_t n),
+                       void *to)
+{
+        const struct hub_server *s = data;
+        const char *tool = json_string(params, "name", NULL);
+
+        if (tool && s->tools)
+                hub_tools_mirror(s->tools, tool, yyjson_obj_get(params, "arguments"), add, to);
 }
 
 static void respond(void *data, yyjson_val *id, const char *result, const char *why)

@@ -76,13 +76,20 @@ void hub_server_drop_asks(struct hub_server *s);
 /* The server does not want the answer to this request any more. */
 void hub_server_unask(struct hub_server *s, yyjson_val *id);
 
+/* Calls add() for each argument that is to be an HTTP header. */
+void hub_server_mirror(void *data, yyjson_val *params,
+                       void (*add)(void *to, const char *name, const char *value, size_t n),
+                       void *to);
+
 /* server-message.c: notes what the server declares; capabilities: an object, or NULL. */
 void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities);
 /* Handles a line of stdout. Returns whether it was expected. */
 bool hub_server_on_line(struct hub_server *s, const char *line, size_t n);
 /* The same for a long one, which was parsed before. */
-bool hub_server_on_large(struct hub_server *s, struct large_line *line);
+bool hub_server_on_large(void *data, struct large_line *line);
 /* The beginning of a long line that was not complete in time. */
-void hub_server_on_late(struct hub_server *s, const char *line, size_t n);
+void hub_server_on_late(void *data, const char *line, size_t n);
+/* There will be no answer to the request. why: a predicate. */
+void hub_server_on_unanswered(void *data, int64_t id, const char *why);
 /* The same for the beginning of a line that is too long. */
-void hub_server_on_oversized(struct hub_server *s, const char *line, size_t n);
+void hub_server_on_oversized(void *data, const char *line, size_t n);

@@ -145,6 +145,10 @@ static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
 /* Returns whether it was expected. large: what the message came in, or NULL. */
 static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct large_line *large)
 {
+        int64_t id;
+
+        if (m->id && json_int64(m->id, &id) == 0)
+                connection_answered(s->connection, id);
         if (handshake_on_answer(s->handshake, m) || listing_on_answer(s->listing, m))
                 return true;
         struct hub_call *call = hub_calls_find(s->calls, m->id);
@@ -156,6 +160,11 @@ static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct la
                 log_warning("server %s: reports an error without naming a request: %.200s (%lld)",
                             s->config->name, m->error_message, (long long)m->error_code);
         return call != NULL;
+}
+
+static const char *place(const struct hub_server *s)
+{
+        return connection_is_http(s->connection) ? "a part of a response" : "a line on stdout";
 }
 
 /* JSON, but not JSON-RPC. If it has the id of a request, no other answer to that is expected. */
@@ -175,7 +184,7 @@ static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
                 return true;
         }
         if (connection_may_warn(s->connection))
-                log_warning("server %s: skipped a line on stdout: %s", s->config->name, why->text);
+                log_warning("server %s: skipped %s: %s", s->config->name, place(s), why->text);
         return false;
 }
 
@@ -226,8 +235,9 @@ static bool on_not_json(struct hub_server *s, struct hub_call *call, const char 
         if (call)
                 hub_call_answer_invalid(call, why->text);
         else if (connection_may_warn(s->connection))
-                log_warning("server %s: skipped a line on stdout that is not a message (%s): %.*s",
-                            s->config->name, why->text, (int)utf8_cut(line, n, LOGGED_BYTES), line);
+                log_warning("server %s: skipped %s that is not a message (%s): %.*s",
+                            s->config->name, place(s), why->text,
+                            (int)utf8_cut(line, n, LOGGED_BYTES), line);
         return call != NULL;
 }
 
@@ -244,8 +254,9 @@ bool hub_server_on_line(struct hub_server *s, const char *line, size_t n)
         return m.kind == JSONRPC_BATCH ? on_batch(s, m.batch) : on_message(s, &m, NULL);
 }
 
-bool hub_server_on_large(struct hub_server *s, struct large_line *line)
+bool hub_server_on_large(void *data, struct large_line *line)
 {
+        struct hub_server *s = data;
         struct jsonrpc_message *m = &line->message;
 
         if (line->r == -EINVAL)
@@ -262,8 +273,31 @@ bool hub_server_on_large(struct hub_server *s, struct large_line *line)
         return false;
 }
 
-void hub_server_on_late(struct hub_server *s, const char *line, size_t n)
+void hub_server_on_unanswered(void *data, int64_t id, const char *why)
 {
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MAX);
+        struct hub_server *s = data;
+        struct hub_call *call = hub_calls_by_id(s->calls, id);
+
+        if (call) {
+                hub_call_answer_none(call, why);
+                return;
+        }
+        if (handshake_on_unanswered(s->handshake, id, why) ||
+            listing_on_unanswered(s->listing, id, why))
+                return;
+        /* Any other request: as if the server had answered with an error. */
+        if (buffer_printf(&text,
+                          "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":%d,\"message\":",
+                          (long long)id, JSONRPC_INTERNAL_ERROR) < 0 ||
+            json_append_string(&text, why, strlen(why)) < 0 || buffer_append_text(&text, "}}") < 0)
+                return;
+        hub_server_on_line(s, buffer_bytes(&text), text.length);
+}
+
+void hub_server_on_late(void *data, const char *line, size_t n)
+{
+        struct hub_server *s = data;
         struct hub_call *call = hub_calls_guess(s->calls, line, n);
 
         if (connection_may_warn(s->connection))
@@ -273,8 +307,9 @@ void hub_server_on_late(struct hub_server *s, const char *line, size_t n)
                 hub_call_answer_invalid(call, "it was not complete after 30 s");
 }
 
-void hub_server_on_oversized(struct hub_server *s, const char *line, size_t n)
+void hub_server_on_oversized(void *data, const char *line, size_t n)
 {
+        struct hub_server *s = data;
         struct hub_call *call = hub_calls_guess(s->calls, line, n);
 
         if (connection_may_warn(s->connection))

@@ -53,8 +53,6 @@ const char *hub_server_unusable(const struct hub_server *s)
                 return s->config->problem;
         if (s->config->disabled)
                 return "disabled in the config";
-        if (!s->config->command)
-                return "reached by url, which is not supported yet; give a command instead";
         return NULL;
 }
 
@@ -278,21 +276,6 @@ static bool on_line(void *data, const char *line, size_t n)
         return hub_server_on_line(data, line, n);
 }
 
-static bool on_parsed(void *data, struct large_line *line)
-{
-        return hub_server_on_large(data, line);
-}
-
-static void on_late(void *data, const char *line, size_t n)
-{
-        hub_server_on_late(data, line, n);
-}
-
-static void on_oversized(void *data, const char *line, size_t n)
-{
-        hub_server_on_oversized(data, line, n);
-}
-
 static void on_cut(void *data)
 {
         struct hub_server *s = data;
@@ -317,14 +300,24 @@ static void on_no_memory(void *data)
         on_failed(data, "needs more memory for its output than there is");
 }
 
+/* A server that began a new session may be another version of itself. */
+static void on_reopened(void *data)
+{
+        listing_changed(((struct hub_server *)data)->listing);
+}
+
 static const struct connection_host connection_host = {
         .name = hub_server_name,
         .line = on_line,
-        .parsed = on_parsed,
-        .late = on_late,
-        .oversized = on_oversized,
+        .parsed = hub_server_on_large,
+        .late = hub_server_on_late,
+        .oversized = hub_server_on_oversized,
         .cut = on_cut,
         .no_memory = on_no_memory,
+        .unanswered = hub_server_on_unanswered,
+        .failed = on_failed,
+        .mirror = hub_server_mirror,
+        .reopened = on_reopened,
 };
 
 static void on_listed(void *data, struct hub_tools *tools);
@@ -483,7 +476,15 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
         s->instance = instance;
         s->has_instance = true;
         s->declared = hub_server_client_can(s);
-        connection_open(s->connection, fds);
+        if (s->config->transport == CONFIG_STDIO)
+                connection_open(s->connection, fds);
+        else
+                connection_open_http(s->connection, fds, s->host->http,
+                                     s->config->transport == CONFIG_SSE);
+        if (!connection_is_open(s->connection)) {
+                on_no_memory(s);
+                return true;
+        }
         set_state(s, SERVER_HANDSHAKE);
         handshake_begin(s->handshake);
         return true;

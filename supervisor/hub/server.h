@@ -33,11 +33,14 @@ enum {
 };
 
 struct hub_server;
+struct exchange_loop;
 
 /* What servers need of the hub. */
 struct hub_server_host {
         struct event_base *base;
         int cache_dir; /* borrowed; -1: none */
+        struct exchange_loop *
+                *http; /* of the servers that are reached by HTTP; made by the first */
         void *data;
         /* As in struct hub_host. */
         void (*start)(void *data, uint32_t index);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "supervisor/hub/tool-headers.h"
+
 /* Where a tool is in the text. */
 struct place {
         const char *name;
@@ -17,6 +19,12 @@ struct hub_tools {
         char **names;         /* in the order of the list until sealed, then sorted */
         struct place *places; /* in the order of the list */
         size_t n;
+        bool uses_headers;
+        struct tool_with_headers {
+                const char *name;
+                struct tool_headers headers;
+        } * with_headers;
+        size_t n_with_headers;
         const char **tasks; /* the names of those that must run as tasks; sorted once sealed */
         size_t n_tasks;
         size_t allocated;
@@ -47,6 +55,9 @@ struct hub_tools *hub_tools_free(struct hub_tools *tools)
         tdestroy(tools->seen, keep);
         for (size_t i = 0; i < tools->n; i++)
                 free(tools->names[i]);
+        for (size_t i = 0; i < tools->n_with_headers; i++)
+                tool_headers_done(&tools->with_headers[i].headers);
+        free(tools->with_headers);
         free(tools->names);
         free(tools->tasks);
         free(tools->places);
@@ -211,6 +222,23 @@ static int add_name(struct hub_tools *tools, const char *name, size_t length, bo
         return 0;
 }
 
+/* Registers the headers of the tool that was added last. */
+static int add_headers(struct hub_tools *tools, struct tool_headers *headers)
+{
+        struct tool_with_headers *grown;
+
+        if (headers->n == 0)
+                return 0;
+        grown = reallocarray(tools->with_headers, tools->n_with_headers + 1, sizeof(*grown));
+        if (!grown)
+                return -ENOMEM;
+        tools->with_headers = grown;
+        grown[tools->n_with_headers++] = (struct tool_with_headers){
+                tools->places[tools->n - 1].name, *headers};
+        *headers = (struct tool_headers){};
+        return 0;
+}
+
 static int add_text(struct hub_tools *tools, const struct buffer *text)
 {
         size_t before = tools->text.length;
@@ -238,9 +266,12 @@ static size_t values_of(yyjson_val *tool)
 static int add_tool(struct hub_tools *tools, yyjson_val *tool)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(HUB_TOOL_BYTES_MAX);
+        _cleanup_(tool_headers_done) struct tool_headers headers = {};
         const char *name = json_string(tool, "name", NULL);
         const char *fault = find_fault(tools, tool);
 
+        if (!fault && tools->uses_headers)
+                fault = tool_headers_find(yyjson_obj_get(tool, "inputSchema"), &headers);
         int r = fault ? 0 : append_tool(&text, tool);
         if (r == -EMSGSIZE)
                 fault = "it is larger than 1 MiB";
@@ -261,7 +292,9 @@ static int add_tool(struct hub_tools *tools, yyjson_val *tool)
                 return 1;
         }
         tools->values += values;
-        return r < 0 ? r : add_name(tools, name, text.length, is_task(tool));
+        if (r >= 0)
+                r = add_name(tools, name, text.length, is_task(tool));
+        return r < 0 ? r : add_headers(tools, &headers);
 }
 
 int hub_tools_add(struct hub_tools *tools, yyjson_val *list)
@@ -316,6 +349,21 @@ bool hub_tools_needs_task(const struct hub_tools *tools, const char *name)
 {
         return tools->n_tasks > 0 &&
                bsearch(&name, tools->tasks, tools->n_tasks, sizeof(*tools->tasks), compare_entries);
+}
+
+void hub_tools_use_headers(struct hub_tools *tools)
+{
+        tools->uses_headers = true;
+}
+
+void hub_tools_mirror(const struct hub_tools *tools, const char *name, yyjson_val *arguments,
+                      void (*add)(void *to, const char *name, const char *value, size_t n),
+                      void *to)
+{
+        for (size_t i = 0; i < tools->n_with_headers; i++) {
+                if (strcmp(tools->with_headers[i].name, name) == 0)
+                        tool_headers_mirror(&tools->with_headers[i].headers, arguments, add, to);
+        }
 }
 
 bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b)

@@ -26,6 +26,10 @@ struct hub_tools;
 struct hub_tools *hub_tools_new(void);
 struct hub_tools *hub_tools_free(struct hub_tools *tools);
 
+/* The server is reached by HTTP in MCP 2026-07-28: arguments become headers where the schema says so, and
+ * a tool whose schema says so wrongly is left out. Before the first addition. */
+void hub_tools_use_headers(struct hub_tools *tools);
+
 /* Adds the array of tools of a tools/list result. Returns 0, 1 when a bound is reached and no further
  * tools are added, -EINVAL when it is not an array, -ENOMEM. */
 int hub_tools_add(struct hub_tools *tools, yyjson_val *list);
@@ -42,6 +46,10 @@ size_t hub_tools_values(const struct hub_tools *tools);
 bool hub_tools_has(const struct hub_tools *tools, const char *name);
 /* Whether a tool must run as a task (execution.taskSupport is "required"). */
 bool hub_tools_needs_task(const struct hub_tools *tools, const char *name);
+/* Calls add() for each argument that is to be a header. */
+void hub_tools_mirror(const struct hub_tools *tools, const char *name, yyjson_val *arguments,
+                      void (*add)(void *to, const char *name, const char *value, size_t n),
+                      void *to);
 bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b);
 
 /* The elements of a JSON array, without its brackets. */

@@ -64,6 +64,7 @@ struct monitor {
         struct template_files template_files;
         char program[512];        /* path of `cloister`, which builds images */
         char broker_program[512]; /* path of `cloister-broker` */
+        char access_program[512]; /* path of `cloister-access` */
         char state_path[512];     /* "": none */
 
         /* the broker */

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/upstream/upstream-access.h"
 
 static struct monitor_upstream *find_free_slot(struct monitor *m)
 {
@@ -104,6 +105,8 @@ static int start_expanded(struct monitor *m, const struct config_server *configu
         if (r < 0)
                 return error_errno(err, -r, "expand its config");
         r = config_server_expand(&server, lookup, err);
+        if (r >= 0 && server.url)
+                r = upstream_access_prepare(&server, m->access_program, err);
         if (r >= 0)
                 r = upstream_start(&server, &m->user, &u->upstream, u->fds, err);
         config_server_done(&server);
@@ -146,8 +149,8 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
         struct config_server *server = &m->config->servers[request->target];
         if (server->problem)
                 return error_set(err, EINVAL, "%s", server->problem);
-        if (server->disabled || !server->command)
-                return error_set(err, EINVAL, "it is disabled, or not started by a command");
+        if (server->disabled)
+                return error_set(err, EINVAL, "it is disabled");
         struct monitor_upstream *u = find_free_slot(m);
         if (!u)
                 return error_set(err, EAGAIN, "%d servers run already", MONITOR_UPSTREAMS_MAX);

@@ -272,6 +272,9 @@ static int set_up(struct monitor *m, struct error *err)
                 r = program_path("cloister-broker", m->broker_program, sizeof(m->broker_program),
                                  err);
         if (r >= 0)
+                r = program_path("cloister-access", m->access_program, sizeof(m->access_program),
+                                 err);
+        if (r >= 0)
                 r = template_files_open(&m->template_files, err);
         if (r >= 0)
                 r = monitor_load_config(m, err);

@@ -45,7 +45,7 @@ class Look(Config):
     def test_check_finds_everything_with_its_line(self):
         path = self.own(
             '{ // mine\n"timeout": "soon",\n"limits": {"memroy": 1,\n"pids": 1},\n"mcpServers": {\n'
-            '"a": {"command": "x",\n"args": "y", "timeot": 3},\n"b": {"url": "https://x/mcp"}},\n"profile": "dta",\n'
+            '"a": {"command": "x",\n"args": "y", "timeot": 3},\n"b": {"url": "ftp://x/mcp"}},\n"profile": "dta",\n'
             '"profiles": {"data": {"servers": ["aa"]}}}'
         )
         text = self.out("check", status=1)
@@ -55,14 +55,14 @@ class Look(Config):
             f"error: {path}: line 4: limits.pids must be from 8",
             f'error: {path}: line 7: server "a": "args" must be an array of strings',
             f'warning: {path}: line 7: server "a": unknown key "timeot"; did you mean "timeout"?',
-            f'warning: {path}: line 8: server "b": reached by HTTP',
+            f'error: {path}: line 8: server "b": its url must begin with https:// or http://',
             f'error: {path}: line 9: there is no profile "dta"; did you mean "data"?',
             f'warning: {path}: line 10: profile "data": there is no server "aa"; did you mean "a"?',
-            "1 file, 2 servers: 4 errors, 4 warnings",
+            "1 file, 2 servers: 5 errors, 3 warnings",
         ):
             self.assertIn(line, text)
         report = json.loads(self.out("check", "--json", status=1))
-        self.assertEqual((report["errors"], report["warnings"], report["files"]), (4, 4, [path]))
+        self.assertEqual((report["errors"], report["warnings"], report["files"]), (5, 3, [path]))
         first = report["findings"][0]
         self.assertEqual((first["severity"], first["file"], first["line"]), ("error", path, 2))
         self.assertTrue(first["message"].startswith("timeout must be"))
@@ -83,10 +83,11 @@ class Look(Config):
             "limits": {"memory": "1G"}, "image": "base"}))
         two = self.write("2.json", json.dumps({
             "limits": {"pids": 64}, "profiles": {"data": {"image": "pandas", "network": "loopback"}},
-            "mcpServers": {"u": {"url": "https://user:pass@host/mcp?token=zzz"}, "a": {"command": "second"}}}))
+            "mcpServers": {"u": {"type": "sse", "url": "https://user:pass@host/mcp?token=zzz", "headers": {"X-A": "hush-hush", "X-B": "${B}"},
+                                 "token": {"command": ["pass", "--token", "uvwxyz"]}}, "a": {"command": "second"}}}))
         args = ["show", "--config", one, "--config", two]
         text = self.out(*args)
-        for secret in ("hunter2", "abcdef", "qwerty", "u:p", "key=1", "a1B2", "user:pass", "zzz"):
+        for secret in ("hunter2", "abcdef", "qwerty", "u:p", "key=1", "a1B2", "user:pass", "zzz", "hush", "uvwxyz"):
             self.assertNotIn(secret, text)
         shown = json.loads(text)
         a = shown["mcpServers"]["a"]
@@ -100,7 +101,8 @@ class Look(Config):
         self.assertNotIn("place", a)
         report = json.loads(self.out(*args, "--json"))
         self.assertEqual(report["mcpServers"]["a"]["place"], f"{one}: line 1")
-        self.assertIn("HTTP", report["mcpServers"]["u"]["problem"])
+        self.assertEqual((shown["mcpServers"]["u"]["type"], shown["mcpServers"]["u"]["headers"]), ("sse", {"X-A": "***", "X-B": "${B}"}))
+        self.assertNotIn("problem", report["mcpServers"]["u"])
 
     def test_what_is_shown_is_a_config(self):
         self.own('{"limits": {"memory": "1.5G", "cpu": 0.5}, "clients": {"c": "p"}, "profiles": {"p": {"agent": true, "mounts": '

@@ -69,7 +69,8 @@ class Import(harness.Case):
         self.assertEqual(servers["here"]["cwd"], self.project)
         self.assertEqual(servers["linear"]["headers"], {"Authorization": "Bearer ${AUTHORIZATION}"})
         self.assertEqual([(i["name"], i["why"]) for i in report["left_out"]], [("cloister", "it is Cloister itself")])
-        self.assertIn("does not speak yet", [i for i in report["taken"] if i["name"] == "linear"][0]["note"])
+        self.assertEqual((servers["linear"]["type"], servers["linear"]["url"]), ("sse", "https://mcp.linear.app/sse"))
+        self.assertIn("reached at https://mcp.linear.app/sse", [i for i in report["taken"] if i["name"] == "linear"][0]["note"])
         self.assertEqual(report["written"], self.target)
         self.assertEqual(os.stat(self.target).st_mode & 0o777, 0o600)
         with open(self.target) as f:

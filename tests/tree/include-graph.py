@@ -29,6 +29,7 @@ RULES = [
     ),
     ("sandbox-init/freestanding", ["base/", "sandbox-init/raw.h", "sandbox-init/freestanding/"]),
     ("sandbox-init/python", []),
+    ("supervisor/access", ["base/", "supervisor/access/"]),
     ("supervisor/config", ["base/", "policy/", "supervisor/config/"]),
     # What runs with the host's privilege. Its parts do not know the whole.
     ("supervisor/monitor", ["base/", "policy/", "rpc/", "supervisor/config/", MONITOR]),
@@ -53,6 +54,10 @@ RULES = [
     # The broker's, without privilege.
     ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/session/"]),
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
+    (
+        "supervisor/hub/http",
+        ["base/", "rpc/"] + ["supervisor/hub/" + part for part in ("transport.h", "pipes.h", "rate.h", "http/")],
+    ),
     ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/"]),
     ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (

@@ -247,9 +247,31 @@ static void test_server_problems(void)
         has_problem("{\"command\": \"c\", \"disabled\": \"yes\"}", "true or false");
         has_problem("{\"command\": \"c\", \"url\": \"https://x\"}", "both");
         has_problem("{\"command\": \"c\", \"type\": \"carrier pigeon\"}", "is not known");
-        has_problem("{\"url\": \"https://x/mcp\"}", "reached by HTTP");
-        has_problem("{\"type\": \"sse\", \"url\": \"https://x/mcp\"}", "reached by HTTP");
-        has_problem("{\"httpUrl\": \"https://x/mcp\", \"headers\": {}}", "reached by HTTP");
+        has_problem("{\"type\": \"ws\", \"url\": \"https://x\"}", "is not supported");
+        has_problem("{\"type\": \"http\"}", "has no url");
+        has_problem("{\"type\": \"http\", \"command\": \"c\"}", "needs a url");
+        has_problem("{\"type\": \"stdio\", \"url\": \"https://x\"}", "needs a command");
+        has_problem("{\"command\": \"c\", \"headers\": {\"A\": \"b\"}}", "but no url");
+        has_problem("{\"url\": \"ftp://x/mcp\"}", "https:// or http://");
+        has_problem("{\"url\": \"file:///etc/passwd\"}", "https:// or http://");
+        has_problem("{\"url\": \"https:///mcp\"}", "has no host");
+        has_problem("{\"url\": \"https://x/mcp#a\"}", "fragment");
+        has_problem("{\"url\": \"https://x/a b\"}", "blank");
+        has_problem("{\"url\": \"https://x\", \"headers\": []}", "object of strings");
+        has_problem("{\"url\": \"https://x\", \"headers\": {\"A B\": \"c\"}}", "header's name");
+        has_problem("{\"url\": \"https://x\", \"headers\": {\"Host\": \"c\"}}", "set by Cloister");
+        has_problem("{\"url\": \"https://x\", \"headers\": {\"Mcp-Session-Id\": \"c\"}}",
+                    "set by Cloister");
+        has_problem("{\"url\": \"https://x\", \"headers\": {\"A\": \"b\\r\\nC: d\"}}",
+                    "in one line");
+        has_problem("{\"url\": \"https://x\", \"token\": \"abc\"}", "\"token\" must be");
+        has_problem("{\"url\": \"https://x\", \"token\": {\"command\": []}}", "must be an array");
+        has_problem("{\"url\": \"https://x\", \"token\": {\"file\": \"\"}}", "not empty");
+        is_fine("{\"url\": \"https://x/mcp\"}");
+        is_fine("{\"type\": \"sse\", \"url\": \"http://x/sse\", \"token\": {\"file\": \"~/t\"}}");
+        is_fine("{\"httpUrl\": \"https://x/mcp\", \"headers\": {\"A\": \"${B}\"}}");
+        is_fine("{\"url\": \"https://x\", \"env_http_headers\": {\"A\": \"B\"}}");
+        is_fine("{\"url\": \"${BASE}/mcp\", \"token\": {\"command\": [\"pass\", \"x\"]}}");
         is_fine("{\"command\": \"c\", \"type\": \"stdio\", \"env\": {}, \"args\": []}");
 }
 

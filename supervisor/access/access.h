@@ -1,0 +1,63 @@
+/*
+ * Access to one server that is reached by HTTP.
+ *
+ * The broker has neither the user's variables nor files, and no way to run programs. For each server
+ * with a url the monitor therefore starts cloister-access, as it starts a stdio server: as the same
+ * user, with pipes to the broker, ended with the connection. The monitor passes the expanded entry in
+ * the variable CLOISTER_ACCESS:
+ *
+ *     {"name", "url", "headers"?: ["NAME: value"…], "token_file"?: PATH, "token_command"?: [PROGRAM…]}
+ *
+ * Standard output has one line at the start, and one for each line on standard input:
+ *
+ *     {"url": URL, "headers": ["NAME: value"…], "token"?: TOKEN}   or   {"error": TEXT}
+ *
+ * A line on standard input says that the server refused a request, and asks for another token:
+ *
+ *     {"status": 401 | 403, "challenge": what WWW-Authenticate said, or ""}
+ *
+ * The challenge comes from the server: it is untrusted. Everything ends with standard input.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+
+enum {
+        ACCESS_TOKEN_MAX = 16 * 1024,
+        ACCESS_LINE_MAX = 64 * 1024, /* of standard input */
+        ACCESS_COMMAND_MS = 30000,
+};
+
+struct access {
+        yyjson_doc *doc; /* the entry */
+        const char *name, *url;
+        char token[ACCESS_TOKEN_MAX + 1]; /* the last one; "": none */
+};
+
+/* What the server said to the last request. */
+struct access_refusal {
+        int status;
+        const char *challenge;
+};
+
+/* Reads CLOISTER_ACCESS and removes it from the environment. */
+int access_init(struct access *a, struct error *err);
+void access_done(struct access *a);
+
+/* Finds a token, another one if the last was refused (refusal: NULL at the start). Returns 1, 0 when no
+ * token is needed, or negative errno with what to do as text. */
+int access_find_token(struct access *a, const struct access_refusal *refusal, struct error *err);
+
+/* Appends the answer, as one line. */
+int access_append_answer(const struct access *a, struct buffer *to);
+
+/* oauth.c: the token of `cloister login`. As access_find_token(); a->token is the last token. */
+int access_oauth_token(struct access *a, const struct access_refusal *refusal, struct error *err);
+
+/* command.c: the first line that a program prints. argv: a JSON array of strings. input: for its
+ * standard input. */
+int access_run(yyjson_val *argv, const char *input, char *to, size_t size, struct error *err);

@@ -1,0 +1,454 @@
+/* One POST or GET: its response, its refusal, and when it is sent again. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/hub/http/http-internal.h"
+
+static void complete(struct http_request *r);
+
+static bool is_success(const struct exchange_head *head)
+{
+        return head->status / 100 == 2;
+}
+
+static void count(struct http_request *r, bool is_sent)
+{
+        if (r->is_counted == is_sent || r->kind != HTTP_REQUEST)
+                return;
+        r->is_counted = is_sent;
+        r->http->n_sent += is_sent ? 1U : -1U;
+}
+
+/* ---- the end ---- */
+
+void http_request_fail(struct http_request *r, const char *format, ...)
+{
+        struct http *h = r->http;
+        enum http_kind kind = r->kind;
+        int64_t id = r->id;
+        char why[600];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(why, sizeof(why), format, args);
+        va_end(args);
+        if (kind == HTTP_LISTEN) {
+                http_listen_again(r);
+                return;
+        }
+        if (kind == HTTP_MESSAGE && http_may_warn(h))
+                log_warning("server %s: a message could not be sent: %s", h->host->name(h->data),
+                            why);
+        bool is_initialized = r->is_initialized;
+        http_request_free(r);
+        http_send_soon(h);
+        if (kind == HTTP_REOPEN)
+                http_fail(h, "has ended the session, and cannot begin another: %s", why);
+        else if (kind == HTTP_REQUEST && !h->has_answered)
+                h->host->failed(h->data, why);
+        else if (kind == HTTP_REQUEST)
+                h->host->unanswered(h->data, id, why);
+        else if (is_initialized)
+                http_fail(h, "refused notifications/initialized: %s", why);
+}
+
+/* Sends it again when its turn comes. */
+static void requeue(struct http_request *r)
+{
+        r->exchange = exchange_free(r->exchange);
+        incoming_stop(&r->incoming);
+        buffer_consume(&r->refusal, r->refusal.length);
+        count(r, false);
+        r->state = HTTP_QUEUED;
+        http_send_soon(r->http);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *data)
+{
+        struct http_request *r = data;
+
+        (void)fd;
+        (void)what;
+        if (r->is_answered) {
+                struct http *h = r->http;
+                http_request_free(r);
+                http_send_soon(h);
+        } else {
+                requeue(r);
+        }
+}
+
+void http_request_settle(struct http_request *r)
+{
+        const struct timeval in = clock_timeval_ms(HTTP_ANSWERED_MS);
+
+        r->is_answered = true;
+        count(r, false);
+        http_send_soon(r->http);
+        if (r->exchange)
+                evtimer_add(&r->again, &in);
+        else
+                event_active(&r->again, EV_TIMEOUT, 0);
+}
+
+/* A stream has ended before the answer. Returns whether it is asked for again. */
+static bool resume(struct http_request *r)
+{
+        int64_t ms = r->incoming.events.retry_ms;
+
+        if (r->kind != HTTP_REQUEST || r->is_modern || !r->has_stream ||
+            !r->incoming.events.last_id[0] || r->tries++ == HTTP_RESUMES_MAX)
+                return false;
+        if (ms < 0)
+                ms = HTTP_RETRY_MS;
+        if (ms > HTTP_RETRY_MAX_MS)
+                ms = HTTP_RETRY_MAX_MS;
+        const struct timeval in = clock_timeval_ms((unsigned)ms);
+        r->exchange = exchange_free(r->exchange);
+        incoming_stop(&r->incoming);
+        count(r, false);
+        r->resumes = true;
+        r->state = HTTP_WAITS_AGAIN;
+        evtimer_add(&r->again, &in);
+        return true;
+}
+
+/* ---- a refusal ---- */
+
+/* The refusal may be an answer of JSON-RPC, whose id a server that did not read the request does not
+ * know. Returns false when it is none. */
+static bool tell_error(struct http_request *r)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * HTTP_ERROR_MAX);
+        _cleanup_jsonrpc_ struct jsonrpc_message m = {};
+        struct http *h = r->http;
+        struct error err = {};
+
+        if (r->kind != HTTP_REQUEST || r->refusal.length == 0 ||
+            jsonrpc_parse(buffer_bytes(&r->refusal), r->refusal.length, &m, &err) < 0 ||
+            m.kind != JSONRPC_ERROR)
+                return false;
+        int e = buffer_printf(&text,
+                              "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":", (long long)r->id);
+        if (e >= 0)
+                e = json_append(&text, yyjson_obj_get(yyjson_doc_get_root(m.doc), "error"));
+        if (e >= 0)
+                e = buffer_append_text(&text, "}");
+        if (e < 0)
+                return false;
+        http_request_free(r);
+        http_send_soon(h);
+        h->host->line(h->data, buffer_bytes(&text), text.length);
+        return true;
+}
+
+static bool is_of_old_session(const struct http_request *r, int status)
+{
+        const struct http *h = r->http;
+
+        return status == 404 && r->session_number != 0 && !r->is_modern && !r->is_initialize &&
+               h->version;
+}
+
+static void on_lost_session(struct http_request *r)
+{
+        struct http *h = r->http;
+
+        if (r->had_session) {
+                http_request_fail(r, "does not know the session that it has just begun");
+                return;
+        }
+        if (r->session_number == h->session_number)
+                http_reopen(h);
+        if (!h->is_open)
+                return;
+        if (r->kind == HTTP_LISTEN) {
+                http_request_free(r);
+        } else if (r->resumes) {
+                http_request_fail(r, "has ended the session while the request ran");
+        } else {
+                r->had_session = true;
+                requeue(r);
+        }
+}
+
+static void on_refused(struct http_request *r)
+{
+        const struct exchange_head *head = exchange_head(r->exchange);
+        struct http *h = r->http;
+        int status = head->status;
+
+        if (status == 401 || (status == 403 && head->challenge[0])) {
+                if (r->token_number != h->token_number && !r->had_token) {
+                        r->had_token = true;
+                        requeue(r);
+                } else if (!r->had_token) {
+                        http_ask_token(r, status, head->challenge);
+                } else {
+                        http_request_fail(r, "refuses the new token too (HTTP status %d)", status);
+                }
+        } else if (is_of_old_session(r, status)) {
+                on_lost_session(r);
+        } else if (r->kind == HTTP_LISTEN) {
+                http_listen_refused(r, status);
+        } else if (!tell_error(r)) {
+                if (r->is_initialize && h->mode == HTTP_STREAMABLE &&
+                    (status == 400 || status == 404 || status == 405))
+                        http_fall_back(r, status);
+                else if (r->resumes)
+                        http_request_fail(
+                                r,
+                                "ended its stream before the answer, and refuses to resume it (HTTP status %d)",
+                                status);
+                else
+                        http_request_fail(r, "answered with HTTP status %d", status);
+        }
+}
+
+/* ---- messages in the response ---- */
+
+static bool on_message(void *data, const char *event, const char *text, size_t n)
+{
+        struct http_request *r = data;
+        struct http *h = r->http;
+
+        if (r->kind == HTTP_REOPEN)
+                return http_on_reopened(r, text, n);
+        if (r->kind == HTTP_LISTEN && h->mode >= HTTP_SSE_OPENING &&
+            strcmp(event, "endpoint") == 0) {
+                http_on_endpoint(r, text, n);
+                return true;
+        }
+        if (*event && strcmp(event, "message") != 0)
+                return rate_allow(&h->junk, 1, NULL);
+        return h->host->line(h->data, text, n) || rate_allow(&h->junk, 1, NULL);
+}
+
+static bool on_parsed(void *data, struct large_line *line)
+{
+        struct http_request *r = data;
+        struct http *h = r->http;
+
+        if (r->kind == HTTP_REOPEN) {
+                http_request_fail(r, "answered initialize with more than %d KiB", CLAIM_MIN / 1024);
+                return true;
+        }
+        return h->host->parsed(h->data, line) || rate_allow(&h->junk, 1, NULL);
+}
+
+static void on_event(void *data)
+{
+        ((struct http_request *)data)->tries = 0;
+}
+
+static void on_failed(void *data, const char *why)
+{
+        http_request_fail(data, "%s", why);
+}
+
+static void on_incoming_end(void *data)
+{
+        complete(data);
+}
+
+static const struct incoming_host incoming_host = {
+        .message = on_message,
+        .parsed = on_parsed,
+        .event = on_event,
+        .failed = on_failed,
+        .end = on_incoming_end,
+};
+
+/* ---- the response ---- */
+
+/* The whole response of a success was handled. */
+static void complete(struct http_request *r)
+{
+        struct http *h = r->http;
+
+        if (r->kind == HTTP_LISTEN) {
+                http_listen_again(r);
+        } else if (r->kind == HTTP_REOPEN) {
+                http_request_fail(r, "it gave no valid answer to initialize");
+        } else if (r->kind == HTTP_MESSAGE) {
+                bool is_initialized = r->is_initialized;
+                http_request_free(r);
+                http_send_soon(h);
+                if (is_initialized && h->mode == HTTP_STREAMABLE)
+                        http_listen(h);
+        } else if (r->is_answered) {
+                http_request_free(r);
+                http_send_soon(h);
+        } else if (h->mode == HTTP_SSE) {
+                r->exchange = exchange_free(r->exchange);
+                r->state = HTTP_WAITS_STREAM;
+        } else if (!resume(r)) {
+                http_request_fail(r, "%s",
+                                  !r->reads       ? "accepted the request without answering it"
+                                  : r->has_stream ? "ended its stream without the answer"
+                                                  : "answered, but not to the request");
+        }
+}
+
+/* Takes the session of an answer to initialize. Returns whether the response can be used. */
+static bool take_session(struct http_request *r, const struct exchange_head *head)
+{
+        struct http *h = r->http;
+
+        if (!r->is_initialize && r->kind != HTTP_REOPEN)
+                return true;
+        if (head->session_is_bad) {
+                http_request_fail(r, "gave a session id that is no visible ASCII, or too long");
+                return false;
+        }
+        free(h->session);
+        h->session = head->session[0] ? strdup(head->session) : NULL;
+        h->session_number++;
+        return true;
+}
+
+static void on_head(void *data)
+{
+        struct http_request *r = data;
+        struct http *h = r->http;
+        const struct exchange_head *head = exchange_head(r->exchange);
+        bool is_json = strcmp(head->content_type, "application/json") == 0;
+
+        h->has_answered = true;
+        r->has_stream = strcmp(head->content_type, "text/event-stream") == 0;
+        r->reads = false;
+        if (!is_success(head) || !take_session(r, head))
+                return;
+        if (r->kind == HTTP_MESSAGE && h->barrier == r) {
+                h->barrier = NULL;
+                http_send_soon(h);
+        }
+        if (head->status == 202 || head->status == 204 || r->kind == HTTP_MESSAGE ||
+            (h->mode == HTTP_SSE && r->kind == HTTP_REQUEST))
+                return;
+        if (r->has_stream || (is_json && r->kind != HTTP_LISTEN)) {
+                r->reads = true;
+                incoming_begin(&r->incoming, r->exchange, r->has_stream);
+        } else if (r->kind == HTTP_LISTEN) {
+                http_listen_refused(r, head->status);
+        } else {
+                http_request_fail(
+                        r, "answered with content type \"%.80s\", not with JSON or an event stream",
+                        head->content_type);
+        }
+}
+
+static size_t on_body(void *data, const char *bytes, size_t n)
+{
+        struct http_request *r = data;
+
+        if (r->reads)
+                return incoming_feed(&r->incoming, bytes, n);
+        if (!is_success(exchange_head(r->exchange)))
+                (void)buffer_append(&r->refusal, bytes, n);
+        return n;
+}
+
+static void on_end(void *data, const char *why)
+{
+        struct http_request *r = data;
+        const struct exchange_head *head = exchange_head(r->exchange);
+
+        /* A refusal says enough if its body was cut; a redirect is none. */
+        if (why && (head->status == 0 || is_success(head) || head->status / 100 == 3)) {
+                if (r->is_answered)
+                        complete(r);
+                else if (!(head->status && resume(r)))
+                        http_request_fail(r, "%s", why);
+        } else if (!is_success(head)) {
+                on_refused(r);
+        } else if (r->reads) {
+                incoming_finish(&r->incoming);
+        } else {
+                complete(r);
+        }
+}
+
+static const struct exchange_host exchange_host = {
+        .head = on_head,
+        .body = on_body,
+        .end = on_end,
+};
+
+void http_request_send(struct http_request *r)
+{
+        struct http *h = r->http;
+        bool is_get = r->kind == HTTP_LISTEN || r->resumes;
+        char **headers = http_headers_new(r);
+        struct error err = {};
+        const struct exchange_request request = {
+                .method = is_get ? EXCHANGE_GET : EXCHANGE_POST,
+                .url = h->mode == HTTP_SSE && !is_get ? h->endpoint : h->url,
+                .headers = (const char *const *)headers,
+                .body = is_get ? NULL : buffer_bytes(&r->body),
+                .n = is_get ? 0 : r->body.length,
+                .timeout_ms = r->kind == HTTP_MESSAGE ? HTTP_MESSAGE_MS : 0,
+        };
+
+        r->state = HTTP_SENT;
+        r->token_number = h->token_number;
+        r->session_number = h->session ? h->session_number : 0;
+        count(r, true);
+        if (headers)
+                r->exchange = exchange_start(*h->loop, &request, &exchange_host, r, &err);
+        http_headers_free(headers);
+        if (!r->exchange)
+                http_request_fail(r, "%s", headers ? err.text : "out of memory");
+}
+
+struct http_request *http_request_new(struct http *h, enum http_kind kind)
+{
+        struct http_request *r = calloc(1, sizeof(*r));
+
+        if (!r)
+                return NULL;
+        r->http = h;
+        r->kind = kind;
+        buffer_init(&r->body, HTTP_BODIES_MAX);
+        buffer_init(&r->refusal, HTTP_ERROR_MAX);
+        incoming_init(&r->incoming, h->base, &incoming_host, r);
+        evtimer_assign(&r->again, h->base, on_again, r);
+        h->n_messages += kind == HTTP_MESSAGE;
+        TAILQ_INSERT_TAIL(&h->requests, r, link);
+        return r;
+}
+
+struct http_request *http_request_free(struct http_request *r)
+{
+        struct http *h = r ? r->http : NULL;
+
+        if (!r)
+                return NULL;
+        if (h->barrier == r)
+                h->barrier = NULL;
+        if (h->listen == r)
+                h->listen = NULL;
+        count(r, false);
+        h->n_messages -= r->kind == HTTP_MESSAGE;
+        if (r->kind == HTTP_REQUEST || r->kind == HTTP_MESSAGE)
+                h->bytes -= r->body.length;
+        h->message_bytes -= r->kind == HTTP_MESSAGE ? r->body.length : 0;
+        TAILQ_REMOVE(&h->requests, r, link);
+        event_del(&r->again);
+        incoming_done(&r->incoming);
+        exchange_free(r->exchange);
+        buffer_done(&r->body);
+        buffer_done(&r->refusal);
+        free(r->method);
+        free(r->target);
+        http_headers_free(r->mirrored);
+        free(r);
+        return NULL;
+}

@@ -1,0 +1,48 @@
+/*
+ * A server that is reached by HTTP: Streamable HTTP of MCP 2025-03-26 to 2025-11-25 (with sessions) and
+ * of 2026-07-28 (without), and HTTP+SSE of 2024-11-05. A transport (supervisor/hub/transport.h).
+ *
+ * Theory of operation
+ *
+ * The process that the monitor starts for such a server is cloister-access (supervisor/access/access.h):
+ * it says url, headers and token, and finds another token when the server refuses one.
+ *
+ * Each message is a POST. The answer to a request is in the response: a JSON document, or an event
+ * stream that may carry requests and notifications of the server too. A stream that ends before the
+ * answer is resumed with a GET, if its events had ids. After notifications/initialized, a GET opens the
+ * stream for what the server says without being asked; a server need not have one.
+ *
+ * A legacy server may give a session, which each further message names. When the server does not know it
+ * any more (404), initialize is sent again, and only messages that were refused for that reason are sent
+ * again: another one may have been run. The session is deleted at the end.
+ *
+ * If initialize is refused with 400, 404 or 405, the server may be one of HTTP+SSE: a GET opens the one
+ * stream of all answers, which first names the url of POSTs.
+ *
+ * No request is sent twice, unless a response says that it was not run: 401, 403 (with a challenge), 404
+ * for the session, a redirect.
+ */
+#pragma once
+
+#include "supervisor/hub/transport.h"
+
+enum {
+        HTTP_SENT_MAX = 64,         /* requests of a server at the same time; more wait */
+        HTTP_MESSAGES_MAX = 1024,   /* notifications and answers that wait or are sent */
+        HTTP_MESSAGE_MS = 30000,    /* for the response to one of these */
+        HTTP_BODIES_MAX = 64 << 20, /* of all messages, but for a single one */
+        HTTP_ERROR_MAX = 64 * 1024, /* of the body of a refusal */
+        HTTP_ANSWERED_MS = 1000,    /* from the answer to the end of the response */
+        HTTP_RETRY_MS = 1000, /* to the next attempt to resume a stream, unless the server says */
+        HTTP_RETRY_MAX_MS = 60000,
+        HTTP_RESUMES_MAX = 5,  /* of a request, without an event in between */
+        HTTP_REOPENS_MAX = 10, /* in a minute */
+};
+
+struct exchange_loop;
+
+/* *loop is made when it is NULL. NULL: no memory. */
+struct transport *http_new(struct event_base *base, struct exchange_loop **loop,
+                           const struct connection_host *host, void *data);
+/* fds: stdin, stdout and stderr of cloister-access, owned from now on. */
+void http_open(struct transport *t, const int fds[3], bool is_sse);

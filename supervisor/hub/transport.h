@@ -1,0 +1,94 @@
+/*
+ * How messages reach a server and come back: the pipes of a process (pipes.h), or HTTP (http/http.h).
+ * Internal to the hub.
+ *
+ * A transport carries messages and knows the protocol only as far as that needs it. It belongs to a
+ * connection (connection.h), is opened for each process of the server, and may be closed, but not
+ * freed, inside its callbacks.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "rpc/large-line.h"
+
+/* What the owner of a connection wants to know. May close the connection in each of them. */
+struct connection_host {
+        /* For messages. */
+        const char *(*name)(void *data);
+        /* A message, as text. Returns whether it was expected; others count as a flood when they are
+         * many. */
+        bool (*line)(void *data, const char *line, size_t n);
+        /* The same for one above CLAIM_MIN bytes, which was parsed in the background. */
+        bool (*parsed)(void *data, struct large_line *line);
+        /* The beginning of a line that was not complete in time; the rest is skipped. */
+        void (*late)(void *data, const char *line, size_t n);
+        /* The beginning of a line above LINES_MAX; the rest is skipped. */
+        void (*oversized)(void *data, const char *line, size_t n);
+        /* stdin or stdout was closed by the process. */
+        void (*cut)(void *data);
+        void (*no_memory)(void *data);
+        /* The rest is of transports that can fail for one message. */
+        /* There will be no answer to the request. why: a predicate. */
+        void (*unanswered)(void *data, int64_t id, const char *why);
+        /* The server is of no use, or has lost its state. why: a predicate. */
+        void (*failed)(void *data, const char *why);
+        /* Calls add() for each argument of a tools/call (params: its parameters) that the server of MCP
+         * 2026-07-28 wants as a header. */
+        void (*mirror)(void *data, yyjson_val *params,
+                       void (*add)(void *to, const char *name, const char *value, size_t n),
+                       void *to);
+        /* The server has begun a new session, in which it may have other tools. */
+        void (*reopened)(void *data);
+};
+
+/* A message that was appended to the buffer of transport_prepare(). */
+struct outgoing {
+        enum { OUTGOING_REQUEST, OUTGOING_NOTIFICATION, OUTGOING_ANSWER } kind;
+        int64_t id;         /* of a request */
+        const char *method; /* NULL for an answer */
+        const char *params; /* JSON, or NULL */
+        size_t n;
+        bool is_modern; /* of MCP 2026-07-28 */
+};
+
+struct transport;
+
+struct transport_kind {
+        void (*free)(struct transport *t); /* it is closed */
+        void (*close)(struct transport *t);
+        /* Where a message of about n bytes is to be appended. Returns 0, -EMSGSIZE (too much waits to be
+         * sent), -EPIPE. */
+        int (*prepare)(struct transport *t, size_t n, struct buffer **to);
+        /* It was appended. */
+        void (*commit)(struct transport *t, const struct outgoing *m);
+        /* Nothing is to come of the message that was prepared. */
+        void (*abandon)(struct transport *t);
+        bool (*has_input)(const struct transport *t);
+        bool (*has_output)(const struct transport *t);
+        bool (*is_read)(const struct transport *t);
+        size_t (*queued)(const struct transport *t);
+        const char *(*last_stderr)(struct transport *t);
+        /* The rest may be NULL. */
+        /* The request was answered; it was given up. Returns whether the server knows of that. */
+        void (*answered)(struct transport *t, int64_t id);
+        bool (*cancel)(struct transport *t, int64_t id, bool is_modern);
+        /* The protocol version that initialize has agreed on. */
+        void (*set_version)(struct transport *t, const char *version);
+};
+
+struct transport {
+        const struct transport_kind *kind;
+};
+
+static inline struct transport *transport_free(struct transport *t)
+{
+        if (t) {
+                t->kind->close(t);
+                t->kind->free(t);
+        }
+        return NULL;
+}
