@@ -113,13 +113,12 @@ int fd_sealed(const char *name, const void *data, size_t n, struct error *err)
         if (fd < 0)
                 return error_errno(err, errno, "memfd_create %s", name);
         int r = fd_write_all(fd, data, n);
-        if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
-                r = -errno;
-        if (r >= 0)
-                r = seal(fd);
         if (r < 0)
-                return error_errno(err, -r, "memfd %s", name);
-        return take_fd(fd);
+                return error_errno(err, -r, "memfd %s: write", name);
+        if (lseek(fd, 0, SEEK_SET) < 0)
+                return error_errno(err, errno, "memfd %s: lseek", name);
+        r = seal(fd);
+        return r < 0 ? error_errno(err, -r, "memfd %s: fcntl", name) : take_fd(fd);
 }
 
 int fd_sealed_copy(const char *name, int source, struct error *err)

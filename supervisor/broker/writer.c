@@ -48,7 +48,8 @@ static ssize_t write_pipe(struct writer *writer, const char *bytes, size_t n)
         if (!writer->has_nowait)
                 return write_polled(writer, bytes, n);
         ssize_t r = write_nowait(writer, bytes, n);
-        if (r != -EOPNOTSUPP && r != -ENOSYS && r != -EINVAL)
+        /* EPERM: a filter does not know the call. */
+        if (r != -EOPNOTSUPP && r != -ENOSYS && r != -EINVAL && r != -EPERM)
                 return r;
         writer->has_nowait = false;
         return write_polled(writer, bytes, n);

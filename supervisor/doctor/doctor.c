@@ -38,11 +38,9 @@ int doctor_main(bool json, const char *const *configs, size_t n_configs)
         doctor_check_host(&d, configs, n_configs);
         doctor_take_attempt(&d, &attempt);
         int r = json ? doctor_print_json(&d) : doctor_print_table(&d, isatty(STDOUT_FILENO));
-        if (r < 0) {
+        if (r < 0)
                 log_error("doctor: the report cannot be written");
-                return 1;
-        }
         if (doctor_usable(&d))
-                return 0;
+                return r < 0;
         return d.tried && d.status > 0 ? d.status : EXIT_NO_SANDBOX;
 }

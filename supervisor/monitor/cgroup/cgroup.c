@@ -35,13 +35,15 @@ enum { REMOVE_ALL_MS = 500, RETRY_MIN_MS = 1, RETRY_MAX_MS = 512, LEFTOVERS_MAX 
 
 static int make_parent(struct hierarchy *h, const char *name)
 {
+        struct stat st;
+
         /* Twice: a janitor may have removed the directory as stale before it was locked. */
         for (int i = 0; i < 2; i++) {
                 if (mkdirat(h->base_fd, name, 0711) < 0 && errno != EEXIST)
                         return -errno;
                 h->fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 if (h->fd >= 0 && flock(h->fd, LOCK_EX | LOCK_NB) == 0 &&
-                    faccessat(h->base_fd, name, F_OK, 0) == 0)
+                    fstatat(h->base_fd, name, &st, 0) == 0)
                         return 0;
                 cleanup_close(&h->fd);
                 h->fd = -1;
@@ -71,6 +73,8 @@ int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const ch
                 r = h.base_fd < 0 ? -errno : make_parent(&h, cgroups->name);
         }
         if (r < 0) {
+                if (h.base_fd >= 0)
+                        unlinkat(h.base_fd, cgroups->name, AT_REMOVEDIR);
                 error_errno(err, -r, "cgroup: make a directory in %s", base);
                 hierarchy_done(&h);
                 return r;
@@ -101,7 +105,8 @@ static int try_leaf(struct cgroups *cgroups, struct error *err)
                 return r;
         const struct cgroup_operations *o = cgroups->operations;
         int fd = cgroup_leaf_fd(trial, o->cpu_limit_controller);
-        cgroups->bounds_cpu = fd >= 0 && faccessat(fd, o->cpu_limit_file, F_OK, 0) == 0;
+        struct stat st;
+        cgroups->bounds_cpu = fd >= 0 && fstatat(fd, o->cpu_limit_file, &st, 0) == 0;
         cgroup_free(trial);
         return 0;
 }
@@ -160,7 +165,7 @@ int cgroups_candidates(char ***ret, struct error *err)
                 const char *bases[] = {places->items[i].own, places->items[i].mount};
                 size_t most = strcmp(bases[0], bases[1]) == 0 ? 1 : 2;
                 for (size_t k = 0; k < most && r >= 0; k++) {
-                        if (faccessat(AT_FDCWD, bases[k], W_OK | X_OK, AT_EACCESS) < 0)
+                        if (access(bases[k], W_OK | X_OK) < 0)
                                 continue;
                         r = asprintf(&list[n], "%s/%s", bases[k], name);
                         n += r >= 0;

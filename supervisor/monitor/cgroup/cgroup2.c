@@ -106,7 +106,9 @@ static bool controls(int dir_fd, const char *file)
 /* Only the root of the hierarchy may have both processes and controllers for its children. */
 static bool is_true_root(int dir_fd)
 {
-        return faccessat(dir_fd, "cgroup.events", F_OK, 0) < 0;
+        struct stat st;
+
+        return fstatat(dir_fd, "cgroup.events", &st, 0) < 0;
 }
 
 static pid_t parent_of(pid_t pid)

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -30,6 +31,8 @@
 
 enum { TRY_MS = 5000, STEP_MS = 20 };
 
+#define NO_FD (~0UL)
+
 #define NEW_SESSION                                                                                \
         (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
 
@@ -38,8 +41,10 @@ static struct clone_args clone3_arguments = {.flags = NEW_SESSION, .exit_signal 
 enum need {
         OPTIONAL,
         NEEDED,
-        NEEDED_AS_ROOT,    /* to give up what an ordinary user does not have */
+        NEEDED_AS_ROOT, /* to give up what an ordinary user does not have, and for the image store */
+        NEEDED_AS_USER,    /* to map one's own id */
         NEEDED_FOR_PYTHON, /* CPython has a substitute where the error is EPERM or ENOSYS */
+        NEEDED_BY_LIBC,    /* which ends the process at any error but EINVAL */
 };
 
 /* The first arguments are those that filters compare. None of the calls is carried out. */
@@ -110,6 +115,23 @@ static const struct call {
          NEEDED,
          {0},
          SYS_landlock_create_ruleset},
+        {"write", SYS_write, NEEDED, {NO_FD}},
+        {"lseek", SYS_lseek, NEEDED, {NO_FD}},
+        {"fcntl", SYS_fcntl, NEEDED, {NO_FD, F_GETFD}},
+        {"setsockopt", SYS_setsockopt, NEEDED, {NO_FD, SOL_SOCKET, SO_PASSCRED}},
+        {"rt_sigaction", SYS_rt_sigaction, NEEDED, {0}},
+        {"rt_sigprocmask", SYS_rt_sigprocmask, NEEDED, {0}},
+        {"futex", SYS_futex, NEEDED_BY_LIBC, {0}},
+        {"getpid", SYS_getpid, NEEDED, {0}},
+        {"geteuid", SYS_geteuid, NEEDED_AS_USER, {0}},
+        {"getegid", SYS_getegid, NEEDED_AS_USER, {0}},
+        {"getsockname", SYS_getsockname, NEEDED, {NO_FD}},
+#ifdef SYS_dup2 /* these calls are old: younger architectures have none of them */
+        {"dup2", SYS_dup2, NEEDED, {NO_FD, NO_FD}},
+        {"mkdir", SYS_mkdir, NEEDED_AS_ROOT, {(unsigned long)"/"}},
+        {"poll", SYS_poll, NEEDED, {0}},
+        {"epoll_wait", SYS_epoll_wait, NEEDED, {NO_FD}, SYS_epoll_create1},
+#endif
         {"sethostname", SYS_sethostname, OPTIONAL, {(unsigned long)"cloister", 8}},
         {"close_range", SYS_close_range, OPTIONAL, {3, ~0U}},
         {"openat2", SYS_openat2, OPTIONAL, {0}},
@@ -198,8 +220,13 @@ static void answer_one(int listener)
 {
         struct seccomp_notif asked = {};
         struct pollfd p = {.fd = listener, .events = POLLIN};
+        const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
+        int ready = poll(&p, 1, STEP_MS);
 
-        if (poll(&p, 1, STEP_MS) <= 0 || !(p.revents & POLLIN) ||
+        /* It is among the calls that a filter may refuse. */
+        if (ready < 0)
+                ready = ppoll(&p, 1, &step, NULL);
+        if (ready <= 0 || !(p.revents & POLLIN) ||
             ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) < 0)
                 return;
         struct seccomp_notif_resp answer = {.id = asked.id, .error = -EDOM};
@@ -265,9 +292,13 @@ static bool is_needed(const struct refused_calls *tried, size_t i)
         case NEEDED:
                 return !c->unless || tried->codes[index_of(c->unless)] == 0;
         case NEEDED_AS_ROOT:
-                return geteuid() == 0;
+                return getauxval(AT_EUID) == 0;
+        case NEEDED_AS_USER:
+                return getauxval(AT_EUID) != 0;
         case NEEDED_FOR_PYTHON:
                 return code != EPERM && code != ENOSYS;
+        case NEEDED_BY_LIBC:
+                return code != EINVAL;
         case OPTIONAL:
                 break;
         }

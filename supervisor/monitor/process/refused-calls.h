@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { REFUSED_CALLS_MAX = 64 };
+enum { REFUSED_CALLS_MAX = 96 };
 
 struct refused_calls {
         bool known; /* false: the kernel has no such notifications, or another filter uses them */
