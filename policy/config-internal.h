@@ -90,6 +90,8 @@ int config_read_profile_member(struct config_reader *reader, struct config_profi
 int config_read_profiles(struct config_reader *reader, yyjson_val *profiles);
 int config_read_profile(struct config_reader *reader, yyjson_val *profile); /* "profile": NAME */
 int config_read_clients(struct config_reader *reader, yyjson_val *clients);
+int config_read_publish(struct config_reader *reader, yyjson_val *publish);
+void config_published_done(struct config_published *published);
 
 /* The values of "tools". what: why they are wrong, in a text of that size, "" when they are not.
  * Returns 0 or -ENOMEM; *bad is what is wrong. */
@@ -118,6 +120,7 @@ void config_rules_done(struct config_tool_rules *rules);
 enum config_reference_kind {
         CONFIG_PROFILE_OF_ALL, /* "profile" */
         CONFIG_PROFILE_OF_CLIENT,
+        CONFIG_PROFILE_OF_PUBLISHED, /* it only has to be there */
         CONFIG_SERVER_OF_PROFILE,
 };
 

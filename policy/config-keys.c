@@ -23,9 +23,10 @@ static const struct config_key keys[] = {
 
 /* The key that a misspelt one may mean. */
 static const char *const root_names[] = {
-        "mcpServers", "profiles", "profile",     "clients",   "limits", "network",  "mounts",
-        "preload",    "image",    "python",      "timeout",   "idle",   "sessions", "output",
-        "user",       "id_range", "timeout_max", "log_level", "pool",   "freeze",   NULL,
+        "mcpServers", "profiles", "profile", "clients",  "limits",      "network",
+        "mounts",     "preload",  "image",   "python",   "timeout",     "idle",
+        "sessions",   "output",   "user",    "id_range", "timeout_max", "log_level",
+        "pool",       "freeze",   "publish", NULL,
 };
 
 static const struct config_key *find_key(const struct config_key *list, size_t n, const char *name)
@@ -88,13 +89,10 @@ static const struct {
         const char *name;
         int (*read)(struct config_reader *reader, yyjson_val *value);
 } parts[] = {
-        {"mcpServers", config_read_servers},
-        {"profiles", config_read_profiles},
-        {"profile", config_read_profile},
-        {"clients", config_read_clients},
-        {"id_range", read_id_range},
-        {"log_level", read_log_level},
-        {"$schema", ignore},
+        {"mcpServers", config_read_servers}, {"profiles", config_read_profiles},
+        {"profile", config_read_profile},    {"clients", config_read_clients},
+        {"publish", config_read_publish},    {"id_range", read_id_range},
+        {"log_level", read_log_level},       {"$schema", ignore},
 };
 
 static int read_member(struct config_reader *reader, yyjson_val *name, yyjson_val *value)

@@ -296,7 +296,8 @@ static int resolve(struct config *config, const struct config_reference *referen
                 return error_set(err, EINVAL, "%s", why.text);
         if (reference->kind == CONFIG_PROFILE_OF_CLIENT)
                 return add_client(config, reference->from, (size_t)profile);
-        config->profile = (size_t)profile;
+        if (reference->kind == CONFIG_PROFILE_OF_ALL)
+                config->profile = (size_t)profile;
         return 0;
 }
 

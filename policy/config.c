@@ -42,10 +42,13 @@ struct config *config_free(struct config *config)
                 config_profile_done(&config->profiles[i]);
         for (size_t i = 0; i < config->n_clients; i++)
                 free(config->clients[i].name);
+        for (size_t i = 0; i < config->n_published; i++)
+                config_published_done(&config->published[i]);
         config_profile_done(&config->top);
         config_pending_free(config->pending);
         free(config->profiles);
         free(config->clients);
+        free(config->published);
         free(config->servers);
         free(config->warnings);
         free(config->image);
@@ -55,10 +58,12 @@ struct config *config_free(struct config *config)
         return NULL;
 }
 
-struct config *config_ref(struct config *config)
+struct config *config_ref(const struct config *config)
 {
-        config->references++;
-        return config;
+        struct config *counted = (struct config *)(uintptr_t)config;
+
+        counted->references++;
+        return counted;
 }
 
 /* A file as a config of its own, with the numbers of the earlier ones to start from. */
@@ -119,6 +124,8 @@ static int merge(struct config *config, struct config *file)
                 return r;
         if (config_append_items(&config->servers, &config->n_servers, &file->servers,
                                 &file->n_servers, sizeof(struct config_server)) < 0 ||
+            config_append_items(&config->published, &config->n_published, &file->published,
+                                &file->n_published, sizeof(struct config_published)) < 0 ||
             config_append_items(&config->warnings, &config->n_warnings, &file->warnings,
                                 &file->n_warnings, sizeof(char *)) < 0 ||
             config_pending_merge(config, file) < 0)

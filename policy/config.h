@@ -26,6 +26,10 @@ enum {
         CONFIG_POOL_MAX_DEFAULT = 8,
         CONFIG_POOL_MAX = 256, /* largest value in a config */
         CONFIG_FREEZE_MIN_MS = 100,
+        CONFIG_PUBLISHED_MAX = 256,
+        CONFIG_CODE_MAX = 256 * 1024, /* bytes of the code of one published entry */
+        CONFIG_CODE_PATH_MAX = 400,
+        CONFIG_SNAPSHOT_MAX = CONFIG_FILES_MAX + CONFIG_PUBLISHED_MAX, /* with files of code */
 };
 
 /* The tools that may be used: patterns of names, in which * matches any characters. NULL-terminated
@@ -115,6 +119,35 @@ struct config_server {
                          not of how it is used (name, timeouts, rules): for the cached catalogue */
 };
 
+enum config_published_kind {
+        PUBLISHED_TOOL,
+        PUBLISHED_PROMPT,
+        PUBLISHED_RESOURCE,
+        PUBLISHED_TEMPLATE,
+        PUBLISHED_KINDS
+};
+
+/* "tool", "prompt", … */
+const char *config_published_kind_name(enum config_published_kind kind);
+
+/* A tool, prompt, resource or template that Python in a sandbox implements (docs/publish.md). Texts
+ * of JSON are in one line. */
+struct config_published {
+        enum config_published_kind kind;
+        char *name;  /* of a tool or prompt; a URI; a URI template (policy/published-name.h) */
+        char *entry; /* JSON object: as clients see it in the list of its kind */
+        char *code;  /* Python source; NULL until config_set_code() */
+        char *file;  /* the path of the code, as written, or NULL */
+        char *input_schema, *output_schema; /* JSON, or NULL */
+        char *arguments;                    /* of a prompt: JSON array, or NULL */
+        char *completions;                  /* JSON: {"argument": ["value", …]}, or NULL */
+        bool completes;                     /* the code defines complete() */
+        char *mime_type;                    /* or NULL */
+        char *profile;                      /* NULL: that of the client */
+        uint32_t timeout_ms;                /* 0: the config's */
+        bool hidden;                        /* not offered until code shows it */
+};
+
 /* Errors and warnings, one line each: "FILE: line 3: …". */
 struct config_findings {
         struct config_finding {
@@ -136,7 +169,9 @@ struct config {
         size_t n_servers;
         struct config_profile *profiles; /* at least one once config_finish() was called */
         size_t n_profiles;
-        size_t profile; /* index of the default profile of sessions */
+        size_t profile;                     /* index of the default profile of sessions */
+        struct config_published *published; /* in the order of files and of entries */
+        size_t n_published;
         struct config_client *clients;
         size_t n_clients;
         struct limits limits; /* what the top level says of the profile "default", as do image and
@@ -175,6 +210,11 @@ struct config *config_free(struct config *config);
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err);
 
+/* The code of a published entry that has a file, read by the caller. Returns 0, -EINVAL, -EPROTO (the
+ * entry has none) or -ENOMEM. */
+int config_set_code(struct config *config, size_t index, const char *code, size_t n,
+                    struct error *err);
+
 /* Call once, after the last file: completes the profiles. Returns 0, -EINVAL (a missing profile is
  * referred to; the message has file and line) or -ENOMEM. May add warnings. */
 int config_finish(struct config *config, struct error *err);
@@ -192,7 +232,7 @@ static inline const struct config_profile *config_usual_profile(const struct con
 }
 
 /* Takes a reference: after a reload, living sessions keep the config that they were made with. */
-struct config *config_ref(struct config *config);
+struct config *config_ref(const struct config *config);
 
 /* Masks the secrets of a server in the log (base/mask.h). */
 void config_server_mask(const struct config_server *server);

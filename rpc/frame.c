@@ -13,7 +13,7 @@ static const char *const names[NAMES_MAX] = {
         [FRAME_CALL] = "CALL",       [FRAME_DISPLAY] = "DISPLAY", [FRAME_PROGRESS] = "PROGRESS",
         [FRAME_LOG] = "LOG",         [FRAME_ASK] = "ASK",         [FRAME_QUERY] = "QUERY",
         [FRAME_DROP] = "DROP",       [FRAME_FETCH] = "FETCH",     [FRAME_PUT] = "PUT",
-        [FRAME_DATA] = "DATA",
+        [FRAME_DATA] = "DATA",       [FRAME_INPUT] = "INPUT",
 };
 
 static const char *known_name(uint8_t type)

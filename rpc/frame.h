@@ -48,17 +48,23 @@ enum frame_type {
         FRAME_FETCH = 0x06,   /* id: the broker's number. {"path", "offset", "length"} below
                                  /workspace, or {"list": most}: the files of /workspace/out */
         FRAME_PUT = 0x07,     /* id: the broker's number. {"path", "offset", "data"} */
+        FRAME_INPUT =
+                0x08, /* id: cell, which is published code. Before its EXEC. {"kind", "arguments",
+                                 "answers", "capabilities", …} (docs/rpc.md) */
         /* worker -> broker */
-        FRAME_RESULT = 0x41,   /* id: cell. {"status", "value"?, "error"?, "exit_code"?, "files"?,
-                                  "files_total"?} */
-        FRAME_CALL = 0x42,     /* id: the worker's number. {"server", "tool", "arguments": {…}} */
-        FRAME_DISPLAY = 0x43,  /* id: cell. {"mime", "text"} or {"mime", "data": base64} */
-        FRAME_PROGRESS = 0x44, /* id: cell; reserved */
-        FRAME_LOG = 0x45,      /* id: 0. {"level", "message"} */
-        FRAME_ASK = 0x46,      /* reserved for approval */
-        FRAME_QUERY = 0x47,    /* id: the worker's number. {"what": "catalogue", "wait_ms": n} or
+        FRAME_RESULT = 0x41, /* id: cell. {"status", "value"?, "error"?, "exit_code"?, "files"?,
+                                  "files_total"?}; of published code also "output", "requests" */
+        FRAME_CALL = 0x42,   /* id: the worker's number. {"server", "tool", "arguments": {…}} */
+        FRAME_DISPLAY =
+                0x43, /* id: cell. {"mime", "text"} or {"mime", "data": base64}; of published
+                                  code also {"block": content block} */
+        FRAME_PROGRESS = 0x44, /* id: cell, published code. {"progress", "total"?, "message"?} */
+        FRAME_LOG = 0x45,   /* id: 0. {"level", "message"}. Or id: cell, published code. {"level",
+                                  "data"} */
+        FRAME_ASK = 0x46,   /* reserved for approval */
+        FRAME_QUERY = 0x47, /* id: the worker's number. {"what": "catalogue", "wait_ms": n} or
                                   {"what": "search", "q", "limit", "wait_ms"} */
-        FRAME_DROP = 0x48,     /* id: a CALL or QUERY that is cancelled. {} */
+        FRAME_DROP = 0x48,  /* id: a CALL or QUERY that is cancelled. {} */
         FRAME_DATA = 0x49, /* id: of the FETCH or PUT. {"ok": true, …} or {"ok": false, "error"} */
 };
 

@@ -51,7 +51,8 @@ enum monitor_event_kind {
         MONITOR_HELLO,       /* the first event; hello. Sent again, with a higher generation, when
                                 the config was reloaded */
         MONITOR_CONFIG_FILE, /* after HELLO, hello.config_files times, in order; path; fds: sealed
-                                memfd */
+                                memfd; target: 0, or it is the code of the published entry with
+                                this number, from 1 */
         MONITOR_READY, /* after the last CONFIG_FILE: the broker isolates itself and starts to serve;
                           after a reload: the new generation is in use */
         MONITOR_LIMITS, /* before the first SESSION_STARTED; target: enum monitor_usage, which

@@ -41,6 +41,11 @@ def _evaluate(code, namespace):
     return eval(code, namespace)
 
 
+@calls_guest
+def _call(function, arguments):
+    return function(**arguments)
+
+
 class Cells:
     """Runs cells in a namespace. loops: cloister.main_loop.MainLoop, or a stand-in with drive()."""
 
@@ -72,6 +77,17 @@ class Cells:
             for code in codes:
                 self._interrupts.checkpoint()
                 value = _evaluate(code, self._namespace)
+            if value is not None and _forgotten(value):
+                return self._run_async(self._wait(value))
+            return Outcome(value)
+        except BaseException as error:
+            return Outcome(error=error)
+
+    def call(self, function, arguments):
+        """Calls a function of the code, and awaits what it returns if that is a coroutine."""
+        try:
+            self._interrupts.checkpoint()
+            value = _call(function, arguments)
             if value is not None and _forgotten(value):
                 return self._run_async(self._wait(value))
             return Outcome(value)

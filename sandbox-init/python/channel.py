@@ -11,8 +11,8 @@ from types import coroutine
 
 from cloister import aio
 
-EXEC, RETURN, CANCEL, CATALOG, FETCH, PUT = 0x01, 0x02, 0x03, 0x04, 0x06, 0x07
-RESULT, CALL, DISPLAY, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x45, 0x47, 0x48, 0x49
+EXEC, RETURN, CANCEL, CATALOG, FETCH, PUT, INPUT = 0x01, 0x02, 0x03, 0x04, 0x06, 0x07, 0x08
+RESULT, CALL, DISPLAY, PROGRESS, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x44, 0x45, 0x47, 0x48, 0x49
 
 
 class Waiter:
@@ -69,6 +69,7 @@ class Channel:
         self._watching = {}  # event loop -> number of pending calls of its tasks
         self._watched = None  # the loop that always watches the channel
         self.on_exec = None  # (id, payload)
+        self.on_input = None  # (id, payload)
         self.on_catalogue = None  # (version, payload)
         self.on_file = None  # (kind, payload): the payload of the answer
         self._pulled = False  # more frames came while an answer was sent
@@ -197,6 +198,8 @@ class Channel:
             self.on_exec(number, payload)
         elif kind == CATALOG:
             self.on_catalogue(number, payload)
+        elif kind == INPUT:
+            self.on_input(number, payload)
         elif kind in (FETCH, PUT):
             if self._core.send(DATA, number, self.on_file(kind, payload)):
                 self._pulled = True

@@ -16,6 +16,7 @@ from cloister.files import Files
 from cloister.interrupts import Interrupts
 from cloister.main_loop import MainLoop
 from cloister.namespace import Namespace
+from cloister.published import Published
 from cloister.warmup import run_repeatedly
 
 # Address space that is released when a cell has run out of memory, so that the result and a next cell that cleans up
@@ -53,6 +54,8 @@ class Session:
         self._main_loop = MainLoop(self._channel, self._interrupts)
         self._namespace = Namespace(__main__, self._channel)
         self._channel.on_catalogue = self._namespace.on_catalogue
+        self._published = Published(vars(__main__), self._channel)
+        self._channel.on_input = self._published.on_input
         self._files = Files(core)
         self._channel.on_file = self._files.answer
         self._displays = Displays(self._channel, self._files, self._interrupts)
@@ -172,7 +175,10 @@ class Session:
             sys.argv[:] = arguments
         self._interrupts.begin()
         self._displays.begin(number)
-        outcome = self._cells.run(source, filename, self._namespace.prepare)
+        if self._published.begin(number):
+            outcome = self._published.execute(self._cells, source, filename, self._namespace.prepare)
+        else:
+            outcome = self._cells.run(source, filename, self._namespace.prepare)
         if not self._core.ours():
             self._leave_child(outcome)
         if isinstance(outcome.error, MemoryError) and self._reserve is not None:
@@ -193,8 +199,11 @@ class Session:
     def _send(self, outcome):
         described = payload = None
         try:
-            payload = describe_plainly(outcome)
-            if payload is None:
+            if self._published.run is not None:
+                described = self._published.describe(outcome, self._interrupts.arrived)
+            else:
+                payload = describe_plainly(outcome)
+            if payload is None and described is None:
                 described = describe(outcome, self._interrupts.arrived)
             if not stdio.flush(self._core):
                 stdio.restore_descriptors()
@@ -211,6 +220,7 @@ class Session:
             described = described or decode(payload)
             described.update(files=files, files_total=total)
         self._interrupts.end()
+        self._published.end()
         number, self._current = self._current, None
         self._core.send(RESULT, number, encode_own(described) if described else payload)
 

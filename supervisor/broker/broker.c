@@ -126,7 +126,7 @@ static void on_link_closed(void *data, const struct error *error)
 static void on_reloaded(void *data, const struct monitor_hello *hello,
                         const struct link_config_file *files, size_t n)
 {
-        static struct config_text texts[CONFIG_FILES_MAX];
+        static struct config_text texts[CONFIG_SNAPSHOT_MAX];
         struct broker *broker = data;
         struct config *config = NULL;
         struct error err = {};
@@ -280,8 +280,8 @@ static int isolate(struct broker *broker, struct error *err)
 /* Everything before the loop: the monitor's messages, the isolation, the config. */
 static int prepare(struct broker *broker, struct error *err)
 {
-        static struct link_config_file files[CONFIG_FILES_MAX];
-        static struct config_text texts[CONFIG_FILES_MAX];
+        static struct link_config_file files[CONFIG_SNAPSHOT_MAX];
+        static struct config_text texts[CONFIG_SNAPSHOT_MAX];
         size_t n = 0;
 
         int r = link_hello(MONITOR_FD, &broker->hello, files, &n, err);

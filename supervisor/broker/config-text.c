@@ -24,6 +24,7 @@ int config_texts_read(const struct link_config_file *files, size_t n, struct con
 
         for (size_t i = 0; i < n; i++) {
                 texts[i] = (struct config_text){};
+                texts[i].code = files[i].code;
                 memcpy(texts[i].path, files[i].path, sizeof(texts[i].path));
                 if (r >= 0)
                         r = fd_read_whole(files[i].fd, CONFIG_FILE_SIZE_MAX, &texts[i].data,
@@ -43,7 +44,10 @@ int config_texts_parse(struct config_text *texts, size_t n, struct config **ret,
         int r = config ? 0 : error_errno(err, ENOMEM, "config");
 
         for (size_t i = 0; i < n && r >= 0; i++)
-                r = config_add(config, texts[i].path, texts[i].data, texts[i].n, err);
+                r = texts[i].code > 0
+                            ? config_set_code(config, texts[i].code - 1, texts[i].data, texts[i].n,
+                                              err)
+                            : config_add(config, texts[i].path, texts[i].data, texts[i].n, err);
         free_texts(texts, n);
         for (size_t i = 0; config && i < config->n_servers; i++)
                 config_server_mask(&config->servers[i]);

@@ -7,6 +7,7 @@
 
 struct config_text {
         char path[512];
+        uint32_t code; /* as in struct link_config_file */
         char *data;
         size_t n;
 };

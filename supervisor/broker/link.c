@@ -26,7 +26,7 @@ struct outstanding {
 struct reload {
         bool greeted;
         struct monitor_hello hello;
-        struct link_config_file files[CONFIG_FILES_MAX];
+        struct link_config_file files[CONFIG_SNAPSHOT_MAX];
         size_t n;
 };
 
@@ -87,12 +87,13 @@ static int wait_for_event(int fd, struct received *ret, struct error *err)
 static int take_config_file(struct received *received, struct link_config_file *files, size_t *n,
                             struct error *err)
 {
-        if (received->n_fds != 1 || *n == CONFIG_FILES_MAX) {
+        if (received->n_fds != 1 || *n == CONFIG_SNAPSHOT_MAX) {
                 fd_close_many(received->fds, received->n_fds);
                 return error_set(err, EPROTO, "a config file without a descriptor, or too many");
         }
         struct link_config_file *file = &files[(*n)++];
         file->fd = received->fds[0];
+        file->code = received->event.target;
         memcpy(file->path, received->event.path, sizeof(file->path));
         file->path[sizeof(file->path) - 1] = '\0';
         return 0;
@@ -220,7 +221,7 @@ static int pass_answer(struct link *link, struct received *received)
 static int begin_reload(struct link *link, const struct monitor_hello *hello)
 {
         if (link->reload.greeted || hello->generation <= link->generation ||
-            hello->config_files > CONFIG_FILES_MAX)
+            hello->config_files > CONFIG_SNAPSHOT_MAX)
                 return -EPROTO;
         link->reload.greeted = true;
         link->reload.hello = *hello;

@@ -18,6 +18,7 @@ struct link;
 struct link_config_file {
         char path[512];
         int fd;
+        uint32_t code; /* 0, or of the published entry with this number, from 1 */
 };
 
 /* Called for the monitor's events. The callee takes ownership of descriptors. serial is that of
@@ -45,7 +46,7 @@ struct link_events {
 };
 
 /* Before the loop: waits for HELLO, the config files and READY. files has room for
- * CONFIG_FILES_MAX. */
+ * CONFIG_SNAPSHOT_MAX. */
 int link_hello(int fd, struct monitor_hello *ret, struct link_config_file *files, size_t *n_files,
                struct error *err);
 

@@ -24,12 +24,13 @@
 struct config_file {
         char *path;
         int fd;
-        bool once; /* a pipe, which cannot be read again */
+        bool once;   /* a pipe, which cannot be read again */
+        size_t code; /* 0: a config file; else of the published entry with this number, from 1 */
 };
 
 struct config_files {
-        struct config_file items[CONFIG_FILES_MAX];
-        size_t count;
+        struct config_file items[CONFIG_SNAPSHOT_MAX];
+        size_t count, n_configs;
         bool trusted_only;
         const struct config_files *before; /* while reading again, or NULL */
 };
@@ -110,17 +111,85 @@ static int read_file(const struct config_files *files, const char *path, bool *o
         return r < 0 ? error_context(err, "%s", path) : 0;
 }
 
+/* The path of a published entry's code: relative to the config file that names it. */
+static int code_path(const char *config_path, const char *file, char ret[PATH_MAX])
+{
+        const char *slash = strrchr(config_path, '/'), *home = getenv("HOME");
+        int n;
+
+        if (file[0] == '/')
+                n = snprintf(ret, PATH_MAX, "%s", file);
+        else if (file[0] == '~' && file[1] == '/' && home)
+                n = snprintf(ret, PATH_MAX, "%s%s", home, file + 1);
+        else
+                n = snprintf(ret, PATH_MAX, "%.*s%s", slash ? (int)(slash + 1 - config_path) : 0,
+                             config_path, file);
+        return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* Reads the code of one published entry and stores it. */
+static int read_code(struct config_files *files, const char *path, size_t index,
+                     struct config *config, struct error *err)
+{
+        _cleanup_free_ char *data = NULL, *name = strdup(path);
+        size_t length = 0;
+        bool once;
+
+        if (!name)
+                return error_errno(err, ENOMEM, "%s", path);
+        int r = read_file(files, path, &once, &data, &length, err);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int sealed = fd_sealed("cloister-code", data, length, err);
+        if (sealed < 0)
+                return error_context(err, "%s", path);
+        r = config_set_code(config, index, data, length, err);
+        if (r < 0)
+                return r;
+        files->items[files->count++] = (struct config_file){take_ptr(name), take_fd(sealed), once,
+                                                            index + 1};
+        return 0;
+}
+
+/* The code of the published entries from a number on, which a config file has added. An entry
+ * without its code is not offered. */
+static int add_code(struct config_files *files, const char *config_path, size_t from,
+                    struct config *config, struct error *err)
+{
+        for (size_t i = from; i < config->n_published; i++) {
+                const struct config_published *p = &config->published[i];
+                char path[PATH_MAX], *text = NULL;
+                struct error why = {};
+
+                if (!p->file)
+                        continue;
+                if (code_path(config_path, p->file, path) < 0)
+                        error_set(&why, ENAMETOOLONG, "%s: the path is too long", p->file);
+                else if (read_code(files, path, i, config, &why) >= 0)
+                        continue;
+                if (asprintf(&text, "%s: publish: %s \"%s\" is not offered: %s", config_path,
+                             config_published_kind_name(p->kind), p->name, why.text) < 0)
+                        text = NULL;
+                _cleanup_free_ char *owned = text;
+                if (!text)
+                        return error_errno(err, ENOMEM, "%s", config_path);
+                if (!config_report(config, true, text))
+                        log_warning("%s", text);
+        }
+        return 0;
+}
+
 /* Reads, parses and stores one file. On failure nothing of it is stored. */
 static int add_file(struct config_files *files, const char *path, struct config *config,
                     struct error *err)
 {
         _cleanup_free_ char *data = NULL, *name = strdup(path);
-        size_t length;
+        size_t length, before = config->n_published;
         bool once;
 
         if (!name)
                 return error_errno(err, ENOMEM, "%s", path);
-        if (files->count == CONFIG_FILES_MAX)
+        if (files->n_configs == CONFIG_FILES_MAX)
                 return error_set(err, E2BIG, "%s: more than %d config files", path,
                                  CONFIG_FILES_MAX);
         int r = read_file(files, path, &once, &data, &length, err);
@@ -132,8 +201,10 @@ static int add_file(struct config_files *files, const char *path, struct config 
         r = config_add(config, path, data, length, err);
         if (r < 0)
                 return r;
-        files->items[files->count++] = (struct config_file){take_ptr(name), take_fd(sealed), once};
-        return 0;
+        files->items[files->count++] = (struct config_file){take_ptr(name), take_fd(sealed), once,
+                                                            0};
+        files->n_configs++;
+        return add_code(files, path, before, config, err);
 }
 
 static int is_json_name(const struct dirent *entry)
@@ -257,6 +328,7 @@ bool config_files_same(const struct config_files *a, const struct config_files *
 
         for (size_t i = 0; same && i < a->count; i++)
                 same = strcmp(a->items[i].path, b->items[i].path) == 0 &&
+                       a->items[i].code == b->items[i].code &&
                        same_bytes(a->items[i].fd, b->items[i].fd);
         return same;
 }
@@ -281,6 +353,11 @@ size_t config_files_count(const struct config_files *files)
 const char *config_files_path(const struct config_files *files, size_t i)
 {
         return files->items[i].path;
+}
+
+size_t config_files_code(const struct config_files *files, size_t i)
+{
+        return files->items[i].code;
 }
 
 int config_files_fd(const struct config_files *files, size_t i)

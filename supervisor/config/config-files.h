@@ -1,6 +1,6 @@
 /*
- * A snapshot of the config files: each a sealed memfd, which the broker parses again from the same
- * bytes.
+ * A snapshot of the config files, each followed by the files of code that it publishes: each a sealed
+ * memfd, which the broker parses again from the same bytes.
  */
 #pragma once
 
@@ -44,4 +44,6 @@ bool config_files_user_path(char *ret, size_t size);
 
 size_t config_files_count(const struct config_files *files);
 const char *config_files_path(const struct config_files *files, size_t i); /* for messages */
+/* 0: it is a config file; else the code of the published entry with this number, from 1. */
+size_t config_files_code(const struct config_files *files, size_t i);
 int config_files_fd(const struct config_files *files, size_t i); /* borrowed, at offset 0 */

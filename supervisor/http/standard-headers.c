@@ -102,7 +102,8 @@ int standard_headers_check(const struct http_reader *reader, const struct jsonrp
         if (r >= 0)
                 r = check_name(reader, message, err);
         /* Anything but a string is an error of the argument. */
-        if (r >= 0 && (!session || yyjson_is_null(session) || yyjson_is_str(session)))
+        if (r >= 0 && yyjson_equals_str(yyjson_obj_get(message->params, "name"), "run_python") &&
+            (!session || yyjson_is_null(session) || yyjson_is_str(session)))
                 r = check(reader, "mcp-param-session", yyjson_get_str(session),
                           yyjson_get_len(session), err);
         return r;

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "rpc/http/response.h"
 #include "supervisor/http/http-internal.h"
+#include "supervisor/mcp/published-call.h"
 
 enum { NUMBER_SIZE = 48 };
 
@@ -134,6 +135,8 @@ static void answer_json(struct http_stream *s, const struct mcp_message *message
                 snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", s->session->id);
         else if (message->code == JSONRPC_METHOD_NOT_FOUND)
                 status = 404;
+        else if (message->code == MCP_CLIENT_LACKS)
+                status = 400;
         else if (message->code != 0 && s->error_status != 0)
                 status = s->error_status;
         http_respond(s->connection, status, header, "application/json", message->bytes, message->n);

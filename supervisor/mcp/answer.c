@@ -110,7 +110,10 @@ void mcp_answer_made(struct mcp_server *server, struct reply *reply, int r,
                 mcp_answer(server, reply, result);
         else
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
-                                 r == -EMSGSIZE ? "the result is too large" : strerror(-r));
+                                 r == -EMSGSIZE ? "the result is too large"
+                                 : r == -EBADMSG
+                                         ? "the result of the code has another form than MCP's"
+                                         : strerror(-r));
 }
 
 void mcp_answer_empty(struct mcp_server *server, struct reply *reply)
@@ -119,6 +122,17 @@ void mcp_answer_empty(struct mcp_server *server, struct reply *reply)
 
         int r = buffer_append(&result, "{}", 2);
         mcp_answer_made(server, reply, r, &result);
+}
+
+int mcp_send_request(struct mcp_sink *sink, int64_t id, const char *method,
+                     const struct buffer *params)
+{
+        _cleanup_buffer_ struct buffer message = BUFFER_INIT(SMALL_MAX);
+
+        int r = jsonrpc_append_request(&message, id, method, buffer_bytes(params), params->length);
+        if (r >= 0)
+                send_to(sink, &message, false, 0);
+        return r;
 }
 
 void mcp_notify(struct mcp_sink *sink, const char *method, const struct buffer *params)

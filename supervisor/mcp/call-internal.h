@@ -11,6 +11,7 @@
 #include "supervisor/mcp/server-internal.h"
 
 struct answer_job;
+struct published_run;
 
 /* A request to the client that is not answered. */
 struct mcp_ask {
@@ -56,9 +57,23 @@ struct mcp_call {
         struct mcp_ask_list asks;
         size_t n_asks;
         struct mcp_suspension suspension;
+        struct published_run *run; /* of something published, or NULL */
 };
 
 /* call.c */
+/* Takes ownership of the reply; NULL: out of memory. */
+struct mcp_call *mcp_call_new(struct mcp_peer *peer, const char *session, size_t max_output,
+                              struct reply *reply);
+void mcp_call_free(struct mcp_call *call);
+/* An unguessable name of a new session. */
+void mcp_call_name_session(char session[SESSION_NAME_MAX + 1]);
+/* Why the principal may start no call in this session now, or NULL. */
+const char *mcp_call_quota(const struct mcp_peer *peer, const char *session);
+/* CONTENT_… that the client of a request knows. */
+unsigned mcp_call_content_kinds(const struct mcp_request *request);
+/* struct cell_request: its done() and watch(). */
+void mcp_call_done(void *data, struct cell *cell);
+void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, size_t n);
 /* Answers with the outcome and frees the call, perhaps later. */
 void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
 /* Ends a call that nobody waits for. */

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "rpc/background.h"
 #include "supervisor/mcp/call-internal.h"
+#include "supervisor/mcp/published-run.h"
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
@@ -28,11 +29,13 @@ struct answer_job {
         struct cell_outcome outcome;
         struct resource_uri uris[CELL_STREAMS];
         struct result_options options; /* points to members of the job */
+        bool is_published;
+        struct published_view view;
         struct buffer result;
         int r;
 };
 
-static void call_free(struct mcp_call *call)
+void mcp_call_free(struct mcp_call *call)
 {
         struct mcp_call **at = &call->server->calls;
 
@@ -41,6 +44,7 @@ static void call_free(struct mcp_call *call)
         *at = call->next;
         call->server->n_calls--;
         call->principal->n_calls--;
+        call->run = published_run_free(call->run);
         mcp_ask_end(call, "the call has ended");
         mcp_input_done(call);
         live_done(&call->live);
@@ -60,7 +64,7 @@ static void answer_refusal(struct mcp_server *server, struct reply *reply, const
 }
 
 /* A client of an earlier version would take later kinds of content for an error. */
-static unsigned content_kinds(const struct mcp_request *request)
+unsigned mcp_call_content_kinds(const struct mcp_request *request)
 {
         if (request->era == ERA_MODERN)
                 return CONTENT_ALL;
@@ -108,7 +112,11 @@ static void run_answer(struct background_job *job)
 {
         struct answer_job *a = (void *)job;
 
-        a->r = result_render(&a->outcome, &a->options, &a->result);
+        if (a->is_published)
+                a->r = published_render(&a->outcome, &a->view, a->options.kinds,
+                                        a->options.max_output, &a->result);
+        else
+                a->r = result_render(&a->outcome, &a->options, &a->result);
 }
 
 static void free_answer(struct background_job *job)
@@ -127,9 +135,10 @@ static void on_answer(struct background_job *job)
 
         call->answer = NULL;
         mcp_answer_made(call->server, &call->reply, a->r, &a->result);
-        keep_whole(call, &a->options, &a->outcome);
+        if (!a->is_published)
+                keep_whole(call, &a->options, &a->outcome);
         free_answer(job);
-        call_free(call);
+        mcp_call_free(call);
 }
 
 /* Takes the outcome, and frees the call later. Returns false when out of memory. */
@@ -145,7 +154,12 @@ static bool answer_later(struct mcp_call *call, uint64_t number, struct cell_out
         cell_outcome_move(&a->outcome, outcome);
         a->options = (struct result_options){
                 .session = a->session, .max_output = call->max_output, .kinds = call->kinds};
-        name_whole(a->session, number, &a->outcome, a->uris, &a->options);
+        if (call->run) {
+                a->is_published = true;
+                a->view = call->run->view;
+        } else {
+                name_whole(a->session, number, &a->outcome, a->uris, &a->options);
+        }
         buffer_init(&a->result, RESULT_MAX);
         call->answer = a;
         background_start(&a->job, &kind, call->server->base);
@@ -168,23 +182,36 @@ static void answer_outcome(struct mcp_call *call, uint64_t number, struct cell_o
         keep_whole(call, &options, outcome);
 }
 
+static void answer_published(struct mcp_call *call, const struct cell_outcome *outcome)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        int r = published_render(outcome, &call->run->view, call->kinds, call->max_output, &result);
+        mcp_answer_made(call->server, &call->reply, r, &result);
+}
+
 void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
         live_finish(&call->live);
         if (bytes_of(outcome, call->max_output) > LARGE_MIN && answer_later(call, number, outcome))
                 return;
-        answer_outcome(call, number, outcome);
-        call_free(call);
+        if (call->run)
+                answer_published(call, outcome);
+        else
+                answer_outcome(call, number, outcome);
+        mcp_call_free(call);
 }
 
-static void on_done(void *data, struct cell *cell)
+void mcp_call_done(void *data, struct cell *cell)
 {
         struct mcp_call *call = data;
 
         mcp_ask_end(call, "the cell that has made the call has ended");
         call->cell = NULL;
         if (call->cancelled)
-                call_free(call);
+                mcp_call_free(call);
+        else if (call->run && published_take(call, &cell->outcome))
+                return; /* it asks the client, or was answered */
         else if (call->suspension.active)
                 mcp_input_keep(call, cell->number, &cell->outcome);
         else
@@ -230,15 +257,15 @@ static const struct cell_client_calls client_calls = {
         .log = show_log,
 };
 
-static void on_output(void *data, enum cell_stream stream, const char *bytes, size_t n)
+void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, size_t n)
 {
         struct mcp_call *call = data;
 
         live_output(&call->live, stream, bytes, n);
 }
 
-static struct mcp_call *call_new(struct mcp_peer *peer, const struct run_arguments *arguments,
-                                 struct reply *reply)
+struct mcp_call *mcp_call_new(struct mcp_peer *peer, const char *session, size_t max_output,
+                              struct reply *reply)
 {
         struct mcp_server *server = peer->server;
         struct mcp_call *call = calloc(1, sizeof(*call));
@@ -251,8 +278,8 @@ static struct mcp_call *call_new(struct mcp_peer *peer, const struct run_argumen
         call->principal->n_calls++;
         call->reply = *reply;
         *reply = (struct reply){};
-        memcpy(call->session, arguments->session, sizeof(call->session));
-        call->max_output = arguments->max_output;
+        snprintf(call->session, sizeof(call->session), "%s", session);
+        call->max_output = max_output;
         TAILQ_INIT(&call->asks);
         call->next = server->calls;
         server->calls = call;
@@ -260,14 +287,14 @@ static struct mcp_call *call_new(struct mcp_peer *peer, const struct run_argumen
         return call;
 }
 
-static void name_fresh(char session[SESSION_NAME_MAX + 1])
+void mcp_call_name_session(char session[SESSION_NAME_MAX + 1])
 {
         memcpy(session, "s-", 3);
         unguessable(session + 2);
 }
 
 /* Returns why the principal may start no call in this session now, or NULL. */
-static const char *quota(const struct mcp_peer *peer, const char *session)
+const char *mcp_call_quota(const struct mcp_peer *peer, const char *session)
 {
         const struct mcp_principal *principal = peer->principal;
         struct sessions *sessions = peer->server->sessions;
@@ -289,7 +316,8 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
         const struct config_profile *own = mcp_profile(request->peer, request->era);
         char key[SESSION_KEY_MAX + 1];
         struct error err = {};
-        struct mcp_call *call = call_new(request->peer, arguments, reply);
+        struct mcp_call *call = mcp_call_new(request->peer, arguments->session,
+                                             arguments->max_output, reply);
 
         if (!call) {
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
@@ -305,12 +333,12 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                                               : NULL,
                 .profile_asked = arguments->profile != NULL,
                 .request_id = reply_id(&call->reply),
-                .done = on_done,
-                .watch = on_output,
+                .done = mcp_call_done,
+                .watch = mcp_call_output,
                 .client = &client_calls,
                 .data = call,
         };
-        call->kinds = content_kinds(request);
+        call->kinds = mcp_call_content_kinds(request);
         call->modern = request->era == ERA_MODERN;
         call->can = call->modern ? request->can : request->peer->can;
         call->log_level = call->modern ? request->log_level : request->peer->log_level;
@@ -320,7 +348,7 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
         if (sessions_run(server->sessions, key, &cell, &call->cell, &err) < 0) {
                 answer_refusal(server, &call->reply, "SandboxError", err.text, arguments->session);
-                call_free(call);
+                mcp_call_free(call);
                 return;
         }
         if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0)
@@ -332,10 +360,18 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
 {
         yyjson_val *params = request->params;
         const char *name = json_string(params, "name", NULL);
+        const struct config_published *tool = name ? published_find(server,
+                                                                    request->peer->principal,
+                                                                    PUBLISHED_TOOL, name)
+                                                   : NULL;
         struct run_arguments arguments;
         struct error err = {};
         char text[256];
 
+        if (tool) {
+                published_call_tool(server, request, tool, reply);
+                return;
+        }
         if (!name || strcmp(name, TOOL_NAME) != 0) {
                 snprintf(text, sizeof(text),
                          name ? "unknown tool: %.60s (there is %s)"
@@ -354,8 +390,8 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                 return;
         }
         if (request->peer->fresh_sessions && !arguments.session_given)
-                name_fresh(arguments.session);
-        const char *why = quota(request->peer, arguments.session);
+                mcp_call_name_session(arguments.session);
+        const char *why = mcp_call_quota(request->peer, arguments.session);
         if (why) {
                 answer_refusal(server, reply, "SandboxError", why, arguments.session);
                 return;
@@ -372,7 +408,7 @@ static void cancel(struct mcp_call *call)
         if (call->cell)
                 cell_cancel(call->cell);
         else
-                call_free(call);
+                mcp_call_free(call);
 }
 
 void mcp_call_abandon(struct mcp_call *call)
@@ -429,6 +465,6 @@ void mcp_server_drop_calls(struct mcp_server *server)
 {
         while (server->calls) {
                 server->calls->cell = NULL;
-                call_free(server->calls);
+                mcp_call_free(server->calls);
         }
 }

@@ -83,6 +83,8 @@ static size_t calls_made(const struct cell_outcome *o)
 /* "running for 12 s; 3 tool calls, the last library.list_loans; last line: …" */
 static int append_message(struct live *live, uint64_t now, struct buffer *to)
 {
+        if (!live->cell)
+                return buffer_printf(to, "waiting for the client");
         const struct cell_outcome *o = &live->cell->outcome;
         const char *line = is_blank(live->line) ? live->last : live->line;
         size_t calls = calls_made(o);
@@ -136,6 +138,7 @@ static void send_progress(struct live *live, uint64_t now)
                 r = buffer_append(&params, "}", 1);
         live->progress_us = now;
         live->new_output = false;
+        live->progress = (double)value / 1000;
         if (r < 0 || mcp_sink_congested(live->sink))
                 return;
         mcp_notify(live->sink, "notifications/progress", &params);
@@ -249,7 +252,7 @@ static void schedule(struct live *live)
 {
         uint64_t now = clock_us(), due = UINT64_MAX;
 
-        if (live->token)
+        if (live->token && !live->told)
                 due = progress_due(live);
         if (has_output(live) && live->output_us + LIVE_OUTPUT_MS * 1000 < due)
                 due = live->output_us + LIVE_OUTPUT_MS * 1000;
@@ -266,7 +269,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 
         if (has_output(live) && now >= live->output_us + LIVE_OUTPUT_MS * 1000)
                 flush_output(live, false);
-        if (live->token && now >= progress_due(live))
+        if (live->token && !live->told && now >= progress_due(live))
                 send_progress(live, now);
         schedule(live);
 }
@@ -278,11 +281,15 @@ int live_start(struct live *live, const struct mcp_request *request, const struc
                                                               : request->peer->log_level;
         struct reply copy = {};
 
-        *live = (struct live){.cell = cell, .session = session};
+        *live = (struct live){.cell = cell,
+                              .session = session,
+                              .level = level,
+                              .published = live->published,
+                              .progress = -1};
         for (int i = 0; i < CELL_STREAMS; i++)
                 buffer_init(&live->pending[i], LIVE_OUTPUT_MAX);
         buffer_init(&live->messages, LIVE_LOGS_MAX);
-        live->logs = level <= MCP_LOG_INFO;
+        live->logs = !live->published && level <= MCP_LOG_INFO;
         live->level = level;
         if (!request->token && level == MCP_LOG_OFF)
                 return 0;
@@ -320,7 +327,7 @@ void live_output(struct live *live, enum cell_stream stream, const char *bytes, 
 
         if (live->logs)
                 keep_output(live, stream, bytes, n);
-        if (live->token) {
+        if (live->token && !live->published) {
                 note_lines(live, bytes, n);
                 live->new_output = true;
         }
@@ -392,6 +399,70 @@ void live_log(struct live *live, const char *server, yyjson_val *params)
                 live->messages_skipped++;
         if (!had_output)
                 schedule(live);
+}
+
+/* ---- what published code reports ---- */
+
+static bool may_tell(struct live *live)
+{
+        if (!live->timer || live->reports >= LIVE_REPORTS_MAX || mcp_sink_congested(live->sink))
+                return false;
+        live->reports++;
+        return true;
+}
+
+/* Progress must grow (specification, "Progress"). */
+void live_report_progress(struct live *live, yyjson_val *told)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+        yyjson_val *progress = yyjson_obj_get(told, "progress");
+        yyjson_val *total = yyjson_obj_get(told, "total");
+        yyjson_val *message = yyjson_obj_get(told, "message");
+        double value = -1;
+
+        if (!live->token || json_double(progress, &value) < 0 || value <= live->progress ||
+            (total && !json_is_number(total)) || (message && !yyjson_is_str(message)) ||
+            !may_tell(live))
+                return;
+        live->told = true;
+        live->progress = value;
+        int r = buffer_append_text(&params, "{\"progressToken\":");
+        if (r >= 0)
+                r = json_append(&params, yyjson_doc_get_root(live->token));
+        if (r >= 0)
+                r = buffer_append_text(&params, ",\"progress\":");
+        if (r >= 0)
+                r = json_append(&params, progress);
+        if (r >= 0 && total)
+                r = buffer_append_text(&params, ",\"total\":");
+        if (r >= 0 && total)
+                r = json_append(&params, total);
+        if (r >= 0 && message)
+                r = buffer_append_text(&params, ",\"message\":");
+        if (r >= 0 && message)
+                r = json_append(&params, message);
+        if (r >= 0)
+                r = buffer_append_text(&params, "}");
+        if (r >= 0)
+                mcp_notify(live->sink, "notifications/progress", &params);
+}
+
+void live_report_log(struct live *live, yyjson_val *told)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+        yyjson_val *data = yyjson_obj_get(told, "data");
+        enum mcp_log_level level;
+
+        if (mcp_log_level_read(yyjson_obj_get(told, "level"), &level) < 0 || level < live->level ||
+            !data || !may_tell(live))
+                return;
+        int r = buffer_printf(&params, "{\"level\":\"%s\",\"data\":", mcp_log_level_name(level));
+        if (r >= 0)
+                r = json_append(&params, data);
+        if (r >= 0)
+                r = buffer_append_text(&params, "}");
+        if (r >= 0)
+                mcp_notify(live->sink, "notifications/message", &params);
 }
 
 void live_finish(struct live *live)

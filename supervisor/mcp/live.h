@@ -26,15 +26,20 @@ enum {
         LIVE_LINE_MAX = 200,     /* bytes of the last line, in a message */
         LIVE_LOG_MAX = 8 * 1024, /* bytes of one message of a server */
         LIVE_LOGS_MAX = 32 * 1024,
+        LIVE_REPORTS_MAX = 1000, /* of published code in one call: more are left out */
 };
 
 struct live {
         struct mcp_sink *sink;    /* a reference, while there is a timer */
-        const struct cell *cell;  /* borrowed */
+        const struct cell *cell;  /* borrowed; NULL: the call waits for the client */
         const char *session;      /* borrowed */
         yyjson_doc *token;        /* for progress, or NULL */
         bool logs;                /* the client asked for the output */
         enum mcp_log_level level; /* and for messages of servers from this level on */
+        bool published;           /* the code reports by itself: its output is not sent */
+        bool told;                /* it has reported progress: there are no heartbeats then */
+        double progress;          /* the last value that was sent; below 0: none was */
+        unsigned reports;         /* of the code, that were sent */
         struct event *timer;
         uint64_t started_us, progress_us, output_us; /* of the last notification of each kind */
         bool new_output;                             /* since the last progress */
@@ -47,10 +52,13 @@ struct live {
         unsigned messages_skipped;
 };
 
-/* Starts the notifications that the request asked for, if any. Returns 0 or -ENOMEM. Call
+/* Starts the notifications that the request asked for, if any. Set live->published before. Returns 0 or -ENOMEM. Call
  * live_done() in any case. */
 int live_start(struct live *live, const struct mcp_request *request, const struct reply *reply,
                const struct cell *cell, const char *session);
+/* PROGRESS and LOG of published code (rpc/frame.h): objects that nobody has checked. */
+void live_report_progress(struct live *live, yyjson_val *told);
+void live_report_log(struct live *live, yyjson_val *told);
 void live_output(struct live *live, enum cell_stream stream, const char *bytes, size_t n);
 /* What a server says of a call, and its log message (params, not checked). */
 void live_progress(struct live *live, const char *server, const struct cell_progress *progress);

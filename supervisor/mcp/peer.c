@@ -20,6 +20,7 @@ int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_pr
                 .principal = principal ? principal : &server->owner,
                 .version = MCP_2025_11_25,
                 .log_level = MCP_LOG_OFF,
+                .capabilities = BUFFER_INIT(PEER_CAPABILITIES_MAX),
                 .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},
         };
         TAILQ_INIT(&peer->asks);
@@ -38,6 +39,7 @@ struct mcp_peer *mcp_peer_free(struct mcp_peer *peer)
         subscriptions_drop(peer);
         LIST_REMOVE(peer, link);
         subscription_done(&peer->legacy);
+        buffer_done(&peer->capabilities);
         free(peer);
         return NULL;
 }

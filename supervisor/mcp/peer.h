@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/log-level.h"
@@ -20,6 +21,7 @@ struct mcp_principal;
 struct mcp_server;
 
 TAILQ_HEAD(mcp_ask_list, mcp_ask);
+enum { PEER_CAPABILITIES_MAX = 16 * 1024 };
 
 enum mcp_version {
         MCP_2024_11_05,
@@ -36,7 +38,8 @@ struct mcp_peer {
         bool fresh_sessions; /* a call that names no session gets a new one, and not "default" */
 
         /* The legacy connection. */
-        char client[128]; /* clientInfo.name of initialize, or "" */
+        char client[128];           /* clientInfo.name of initialize, or "" */
+        struct buffer capabilities; /* of initialize: a JSON object; empty: none */
         enum mcp_version version;
         bool initialized; /* the client has sent initialize */
         enum mcp_log_level log_level;

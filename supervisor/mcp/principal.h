@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "supervisor/mcp/published.h"
+#include "supervisor/mcp/request-state.h"
 #include "supervisor/mcp/resource-store.h"
 #include "supervisor/session/session-name.h"
 
@@ -19,9 +21,12 @@ struct mcp_principal {
         size_t n_calls;
         struct resource_store store;
         uint64_t resources_serial; /* grows when the list of resources changes */
+        struct published_choice published;
+        struct request_states states;
 };
 
 static inline void mcp_principal_done(struct mcp_principal *principal)
 {
         resource_store_done(&principal->store);
+        request_states_done(&principal->states);
 }

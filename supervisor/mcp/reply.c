@@ -53,7 +53,7 @@ int reply_append_modern(const struct reply *reply, const struct buffer *result, 
         }
         if (r >= 0)
                 r = buffer_append(to, "}", 1);
-        if (r >= 0 && reply->caching)
+        if (r >= 0 && reply->caching && !reply->input_required)
                 r = buffer_printf(to, ",\"ttlMs\":%u,\"cacheScope\":\"%s\"", reply->caching->ttl_ms,
                                   reply->caching->scope);
         if (r >= 0 && result->length > 2)

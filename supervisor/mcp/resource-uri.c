@@ -157,6 +157,9 @@ int resource_uri_append(const struct resource_uri *uri, struct buffer *to)
 {
         int r;
 
+        if (uri->kind == RESOURCE_PUBLISHED)
+                return buffer_append_text(to, uri->path);
+
         if (uri->kind == RESOURCE_TOOLS)
                 r = buffer_printf(to, "%s%s", tools_prefix, uri->path[0] ? "/" : "");
         else if (uri->kind == RESOURCE_OUTPUT)

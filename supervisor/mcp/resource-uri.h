@@ -23,12 +23,13 @@
 enum { RESOURCE_URI_MAX = 1024, RESOURCE_PATH_MAX = 255 };
 
 struct resource_uri {
-        enum { RESOURCE_OUTPUT, RESOURCE_FILE, RESOURCE_TOOLS } kind;
+        enum { RESOURCE_OUTPUT, RESOURCE_FILE, RESOURCE_TOOLS, RESOURCE_PUBLISHED } kind;
         char session[SESSION_NAME_MAX + 1];
         uint64_t cell;           /* of an output, from 1 on */
         enum cell_stream stream; /* of an output */
         char path[RESOURCE_PATH_MAX +
-                  1]; /* of a file (file_path_valid()); a server's name, or "" */
+                  1]; /* of a file (file_path_valid()); a server's name, or ""; the
+                                             whole URI of what is published, in characters of URIs */
         uint64_t offset;
 };
 

@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "supervisor/mcp/published-call.h"
 #include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/result.h"
 
 static const struct caching list_caching = {.ttl_ms = 0, .scope = "private"};
-static const struct caching template_caching = {.ttl_ms = 3600000, .scope = "public"};
+static const struct caching template_caching = {.ttl_ms = 5000, .scope = "private"};
 
 static const char templates[] =
         "{\"resourceTemplates\":["
@@ -22,7 +23,7 @@ static const char templates[] =
         "\"A file that code put below /workspace/out\"},"
         "{\"uriTemplate\":\"" RESOURCE_TOOLS_URI "/{server}{?offset}\","
         "\"name\":\"tools-of-server\",\"title\":\"Tools of one MCP server\",\"description\":"
-        "\"Names, descriptions and schemas\",\"mimeType\":\"application/json\"}]}";
+        "\"Names, descriptions and schemas\",\"mimeType\":\"application/json\"}";
 
 static int append_uri_string(const struct resource_uri *uri, struct buffer *to)
 {
@@ -101,6 +102,12 @@ static bool asks_for_attestation(const struct mcp_server *server, yyjson_val *pa
         return server->host.attestation && uri && strcmp(uri, ATTESTATION_URI) == 0;
 }
 
+/* Unless it is the first of the array. */
+static int append_comma(struct buffer *to)
+{
+        return buffer_bytes(to)[to->length - 1] == '[' ? 0 : buffer_append(to, ",", 1);
+}
+
 static int append_catalogue(struct buffer *to)
 {
         return buffer_append_text(
@@ -109,20 +116,21 @@ static int append_catalogue(struct buffer *to)
                     "tools of all MCP servers\",\"mimeType\":\"text/plain\"}");
 }
 
-/* What is first in the list: it does not depend on calls. Returns 1 if there was anything, 0 or negative errno. */
+/* What is first in the list: it does not depend on calls. */
 static int append_fixed(const struct mcp_peer *peer, enum mcp_era era, struct buffer *to)
 {
         const struct mcp_server *server = peer->server;
-        bool attested = server->host.attestation;
-        int r = attested ? append_attestation(&server->host, to) : 0;
+        int r = published_append(server, peer->principal, PUBLISHED_RESOURCE, true, to);
 
+        if (r >= 0 && server->host.attestation) {
+                r = append_comma(to);
+                if (r >= 0)
+                        r = append_attestation(&server->host, to);
+        }
         if (r < 0 || !tool_list_has_servers(peer, era))
-                return r < 0 ? r : attested;
-        if (attested)
-                r = buffer_append(to, ",", 1);
-        if (r >= 0)
-                r = append_catalogue(to);
-        return r < 0 ? r : 1;
+                return r;
+        r = append_comma(to);
+        return r < 0 ? r : append_catalogue(to);
 }
 
 /* Newest first. The cursor is the serial of the last one of the page before. */
@@ -134,14 +142,10 @@ static int append_page(const struct mcp_peer *peer, enum mcp_era era, uint64_t b
         uint64_t last = below;
         int r = buffer_printf(to, "{\"resources\":[");
 
-        if (r >= 0 && below == UINT64_MAX) {
+        if (r >= 0 && below == UINT64_MAX)
                 r = append_fixed(peer, era, to);
-                if (r > 0 && resource)
-                        r = buffer_append(to, ",", 1);
-        }
         for (int i = 0; r >= 0 && resource && i < RESOURCES_PAGE; i++) {
-                if (i > 0)
-                        r = buffer_append(to, ",", 1);
+                r = append_comma(to);
                 if (r >= 0)
                         r = append_entry(resource, to);
                 last = resource->serial;
@@ -182,8 +186,9 @@ void resources_list(struct mcp_server *server, const struct mcp_request *request
                 return;
         }
         if (request->era == ERA_LEGACY) {
-                request->peer->legacy.resources = true;
-                request->peer->legacy.resources_seen = request->peer->principal->resources_serial;
+                struct subscription *legacy = &request->peer->legacy;
+                legacy->lists[LIST_RESOURCES] = true;
+                legacy->seen[LIST_RESOURCES] = subscription_serial(legacy, LIST_RESOURCES);
         }
         reply->caching = &list_caching;
         int r = append_page(request->peer, request->era, below, &result);
@@ -202,6 +207,11 @@ void resources_templates(struct mcp_server *server, const struct mcp_request *re
         }
         reply->caching = &template_caching;
         int r = buffer_append(&result, templates, sizeof(templates) - 1);
+        if (r >= 0)
+                r = published_append(server, request->peer->principal, PUBLISHED_TEMPLATE, false,
+                                     &result);
+        if (r >= 0)
+                r = buffer_append_text(&result, "]}");
         mcp_answer_made(server, reply, r, &result);
 }
 
@@ -235,6 +245,8 @@ static bool take_uri(struct mcp_server *server, const struct mcp_request *reques
                                  "params.uri must be a string");
                 return false;
         }
+        if (published_take_uri(server, request->peer->principal, uri, n, ret))
+                return true;
         if (resource_uri_parse(uri, n, ret, &err) < 0) {
                 resources_answer_not_found(server, request->params, reply, err.text);
                 return false;
@@ -314,6 +326,8 @@ void resources_read(struct mcp_server *server, const struct mcp_request *request
 {
         struct resource_uri uri;
 
+        if (published_call_read(server, request, reply))
+                return;
         if (asks_for_attestation(server, request->params)) {
                 read_attestation(server, reply);
                 return;
@@ -359,7 +373,7 @@ void resources_keep(struct mcp_server *server, struct mcp_principal *principal,
         if (resource_store_keep(&principal->store, uri, capture) < 0)
                 return;
         principal->resources_serial++;
-        subscriptions_resources_changed(server, principal);
+        subscriptions_lists_changed(server, principal);
         subscriptions_updated(server, principal, uri);
 }
 
@@ -382,6 +396,6 @@ void resources_name_files(struct mcp_server *server, struct mcp_principal *princ
         }
         if (changed) {
                 principal->resources_serial++;
-                subscriptions_resources_changed(server, principal);
+                subscriptions_lists_changed(server, principal);
         }
 }

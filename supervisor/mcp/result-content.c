@@ -202,6 +202,12 @@ static void put_display(struct json_out *out, const struct cell_display *d, size
         bool picture = !d->is_text && is_picture(d->mime_type);
         bool audio = !d->is_text && is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO;
 
+        if (d->is_block) {
+                if ((kinds & CONTENT_AUDIO || strcmp(d->mime_type, "audio") != 0) &&
+                    (kinds & CONTENT_LINKS || strcmp(d->mime_type, "resource_link") != 0))
+                        json_out_raw(out, NULL, buffer_bytes(&d->data), d->data.length);
+                return;
+        }
         if (is_too_large(d))
                 return;
         if (picture || audio) {
@@ -232,6 +238,12 @@ static void put_link(struct json_out *out, const struct cell_file *file, const c
         json_out_text(out, "mimeType", file->mime_type);
         json_out_int(out, "size", file->size);
         json_out_end(out, '}');
+}
+
+void result_content_put_display(struct json_out *out, const struct cell_outcome *o, size_t index,
+                                size_t most, unsigned kinds)
+{
+        put_display(out, &o->displays[index], index, "published", most, kinds);
 }
 
 void result_content_append(struct json_out *out, const struct cell_outcome *o, const char *session,

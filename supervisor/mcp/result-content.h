@@ -47,6 +47,10 @@ int result_content_text(const struct cell_outcome *outcome, struct buffer *to);
 void result_content_structured(struct json_out *out, const struct cell_outcome *outcome,
                                size_t most);
 
+/* Appends one display as a block, if the client knows its kind. */
+void result_content_put_display(struct json_out *out, const struct cell_outcome *outcome,
+                                size_t index, size_t most, unsigned kinds);
+
 /* Appends blocks to the array. kinds: CONTENT_…. */
 void result_content_append(struct json_out *out, const struct cell_outcome *outcome,
                            const char *session, size_t most, unsigned kinds);

@@ -5,6 +5,7 @@
 #include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/principal.h"
 #include "supervisor/mcp/profile.h"
+#include "supervisor/mcp/published.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/resource-store.h"
@@ -30,8 +31,9 @@ struct mcp_server {
         struct resource_read *reads;        /* pending reads of files */
         struct mcp_call *calls;
         size_t n_calls;
-        int64_t last_ask; /* id of a request to a client */
-        unsigned can;     /* what any client so far can be asked for */
+        int64_t last_ask;                 /* id of a request to a client */
+        unsigned can;                     /* what any client so far can be asked for */
+        struct published_lists published; /* what the config publishes */
 };
 
 /* Answer a request and free the reply. */
@@ -47,6 +49,9 @@ void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int c
                            const char *message, const struct buffer *data);
 /* A cancelled request gets no answer: a batch does not wait for it. The reply keeps its id. */
 void mcp_answer_nothing(struct mcp_server *server, struct reply *reply);
+/* A request of ours. Returns 0 or negative errno. */
+int mcp_send_request(struct mcp_sink *sink, int64_t id, const char *method,
+                     const struct buffer *params);
 void mcp_notify(struct mcp_sink *sink, const char *method, const struct buffer *params);
 /* One answer of the batch is there; after the last one the batch is sent. batch may be NULL. */
 void mcp_batch_step(struct mcp_server *server, struct batch *batch);

@@ -11,8 +11,10 @@
 #include "cloister-config.h"
 #include "rpc/client-request.h"
 #include "supervisor/mcp/ask.h"
+#include "supervisor/mcp/published-call.h"
 #include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/resources.h"
+#include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
 #include "supervisor/mcp/tool.h"
 
@@ -62,10 +64,10 @@ static int append_instructions(struct mcp_peer *peer, enum mcp_era era, struct b
         return r < 0 ? error_errno(err, -r, "instructions") : 0;
 }
 
-/* Tools and resources are the same in both eras. */
+/* The same in both eras. */
 #define CAPABILITIES                                                                               \
-        "\"logging\":{},\"resources\":{\"listChanged\":true,\"subscribe\":true},"                  \
-        "\"tools\":{\"listChanged\":true}"
+        "\"completions\":{},\"logging\":{},\"prompts\":{\"listChanged\":true},"                    \
+        "\"resources\":{\"listChanged\":true,\"subscribe\":true},\"tools\":{\"listChanged\":true}"
 
 static void answer_made(struct mcp_server *server, struct reply *reply, int r,
                         const struct buffer *result, const struct error *err)
@@ -107,6 +109,15 @@ void mcp_note_can(struct mcp_server *server, unsigned can)
                 server->tools.add_client(server->tools.data, server->can);
 }
 
+/* One that is too large counts as empty. */
+static void keep_capabilities(struct mcp_peer *peer, yyjson_val *capabilities)
+{
+        buffer_consume(&peer->capabilities, peer->capabilities.length);
+        if (json_append(&peer->capabilities, capabilities) < 0)
+                log_warning("a client's capabilities were dropped: more than %d bytes",
+                            PEER_CAPABILITIES_MAX);
+}
+
 static void on_initialize(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply)
 {
@@ -118,6 +129,7 @@ static void on_initialize(struct mcp_server *server, const struct mcp_request *r
         choose_version(request->peer, request->params);
         mcp_note_client(request->peer,
                         json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
+        keep_capabilities(request->peer, yyjson_obj_get(request->params, "capabilities"));
         request->peer->initialized = true;
         request->peer->can = client_can_read(yyjson_obj_get(request->params, "capabilities"));
         mcp_note_can(server, request->peer->can);
@@ -172,9 +184,25 @@ static void client_is_ready(struct mcp_peer *peer, enum mcp_era era)
         sessions_expect(server->sessions, mcp_profile(peer, era));
 }
 
+/* run_python, then the tools of the config. */
+static int append_tools(const struct mcp_request *request, struct buffer *to, struct error *err)
+{
+        static const char end[] = "]}";
+        const struct buffer *list = tool_list_get(request->peer, request->era, err);
+
+        if (!list)
+                return -ENOMEM;
+        int r = buffer_append(to, buffer_bytes(list), list->length - (sizeof(end) - 1));
+        if (r >= 0)
+                r = published_append(request->peer->server, request->peer->principal,
+                                     PUBLISHED_TOOL, false, to);
+        return r < 0 ? r : buffer_append_text(to, end);
+}
+
 static void on_tools_list(struct mcp_server *server, const struct mcp_request *request,
                           struct reply *reply)
 {
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         struct error err = {};
 
         if (!mcp_request_is_first_page(request)) {
@@ -182,14 +210,15 @@ static void on_tools_list(struct mcp_server *server, const struct mcp_request *r
                                  "unknown cursor: the list has one page");
                 return;
         }
-        const struct buffer *list = tool_list_get(request->peer, request->era, &err);
-        if (list && request->era == ERA_LEGACY) {
-                request->peer->legacy.tools = true;
-                request->peer->legacy.tools_seen = tool_list_serial(request->peer, ERA_LEGACY);
+        int r = append_tools(request, &result, &err);
+        if (r >= 0 && request->era == ERA_LEGACY) {
+                struct subscription *legacy = &request->peer->legacy;
+                legacy->lists[LIST_TOOLS] = true;
+                legacy->seen[LIST_TOOLS] = subscription_serial(legacy, LIST_TOOLS);
         }
         reply->caching = &list_caching;
-        answer_made(server, reply, list ? 0 : -ENOMEM, list, &err);
-        subscriptions_tools_changed(server);
+        answer_made(server, reply, r, &result, &err);
+        subscriptions_lists_changed(server, NULL);
         client_is_ready(request->peer, request->era);
 }
 
@@ -206,6 +235,9 @@ static const struct method {
         {"subscriptions/listen", ERA_MODERN, subscriptions_listen},
         {"tools/list", ERA_LEGACY | ERA_MODERN, on_tools_list},
         {"tools/call", ERA_LEGACY | ERA_MODERN, mcp_call_start},
+        {"prompts/list", ERA_LEGACY | ERA_MODERN, published_prompts},
+        {"prompts/get", ERA_LEGACY | ERA_MODERN, published_call_prompt},
+        {"completion/complete", ERA_LEGACY | ERA_MODERN, published_complete},
         {"resources/list", ERA_LEGACY | ERA_MODERN, resources_list},
         {"resources/templates/list", ERA_LEGACY | ERA_MODERN, resources_templates},
         {"resources/read", ERA_LEGACY | ERA_MODERN, resources_read},
@@ -446,7 +478,7 @@ void mcp_server_catalogue_changed(struct mcp_server *server)
 {
         /* A client that has not asked for the list has no old one. */
         if (tool_lists_refresh(server))
-                subscriptions_tools_changed(server);
+                subscriptions_lists_changed(server, NULL);
         subscriptions_catalogue_changed(server);
 }
 
@@ -464,13 +496,16 @@ void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principa
 
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)
 {
+        const struct config *before = server->config;
         struct mcp_peer *peer;
 
         server->config = config;
         tool_lists_outdated(server);
+        published_reload(server, before);
         LIST_FOREACH (peer, &server->peers, link)
                 sessions_expect(server->sessions, mcp_profile(peer, ERA_LEGACY));
         mcp_server_catalogue_changed(server);
+        subscriptions_lists_changed(server, NULL);
 }
 
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,

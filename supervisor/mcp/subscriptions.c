@@ -100,6 +100,14 @@ static void tell_updated(const struct subscription *s, const struct resource_uri
                 mcp_notify(s->reply.sink, "notifications/resources/updated", &params);
 }
 
+static const struct {
+        const char *flag, *method;
+} lists[PUBLISHED_LISTS] = {
+        [LIST_TOOLS] = {"toolsListChanged", "notifications/tools/list_changed"},
+        [LIST_PROMPTS] = {"promptsListChanged", "notifications/prompts/list_changed"},
+        [LIST_RESOURCES] = {"resourcesListChanged", "notifications/resources/list_changed"},
+};
+
 /* The first message of a stream: the parts of the filter that are supported. */
 static int append_acknowledged(const struct subscription *s, struct buffer *to)
 {
@@ -108,12 +116,10 @@ static int append_acknowledged(const struct subscription *s, struct buffer *to)
 
         if (r >= 0)
                 r = buffer_printf(to, ",\"notifications\":{");
-        if (r >= 0 && s->tools) {
-                r = buffer_printf(to, "\"toolsListChanged\":true");
-                comma = ",";
-        }
-        if (r >= 0 && s->resources) {
-                r = buffer_printf(to, "%s\"resourcesListChanged\":true", comma);
+        for (int i = 0; i < PUBLISHED_LISTS && r >= 0; i++) {
+                if (!s->lists[i])
+                        continue;
+                r = buffer_printf(to, "%s\"%s\":true", comma, lists[i].flag);
                 comma = ",";
         }
         if (r >= 0 && s->n_uris > 0)
@@ -139,8 +145,10 @@ static int read_uris(struct subscription *s, yyjson_val *list)
         yyjson_arr_foreach (list, i, n, entry) {
                 struct resource_uri uri;
 
-                if (resource_uri_parse(yyjson_get_str(entry), yyjson_get_len(entry), &uri, NULL) <
-                    0)
+                const char *text = yyjson_get_str(entry);
+                size_t length = yyjson_get_len(entry);
+                if (!published_take_uri(s->peer->server, s->peer->principal, text, length, &uri) &&
+                    resource_uri_parse(text, length, &uri, NULL) < 0)
                         continue;
                 int r = subscription_watch(s, &uri);
                 if (r < 0)
@@ -153,15 +161,13 @@ static int read_uris(struct subscription *s, yyjson_val *list)
  * not acknowledged. */
 static const char *find_malformed(yyjson_val *filter)
 {
-        static const char *const flags[] = {"toolsListChanged", "promptsListChanged",
-                                            "resourcesListChanged"};
         yyjson_val *uris = yyjson_obj_get(filter, "resourceSubscriptions"), *uri;
         size_t i, n;
 
-        for (i = 0; i < ARRAY_SIZE(flags); i++) {
-                yyjson_val *flag = yyjson_obj_get(filter, flags[i]);
+        for (i = 0; i < PUBLISHED_LISTS; i++) {
+                yyjson_val *flag = yyjson_obj_get(filter, lists[i].flag);
                 if (flag && !yyjson_is_bool(flag))
-                        return flags[i];
+                        return lists[i].flag;
         }
         if (uris && !yyjson_is_arr(uris))
                 return "resourceSubscriptions";
@@ -207,10 +213,10 @@ static struct subscription *open_stream(struct mcp_peer *peer, yyjson_val *filte
         if (!s)
                 return NULL;
         s->peer = peer;
-        s->tools = yyjson_is_true(yyjson_obj_get(filter, "toolsListChanged"));
-        s->resources = yyjson_is_true(yyjson_obj_get(filter, "resourcesListChanged"));
-        s->tools_seen = tool_list_serial(peer, ERA_MODERN);
-        s->resources_seen = peer->principal->resources_serial;
+        for (int i = 0; i < PUBLISHED_LISTS; i++) {
+                s->lists[i] = yyjson_is_true(yyjson_obj_get(filter, lists[i].flag));
+                s->seen[i] = subscription_serial(s, (enum published_list)i);
+        }
         if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0) {
                 subscription_done(s);
                 free(s);
@@ -325,18 +331,25 @@ static void for_each(struct mcp_server *server, const struct mcp_principal *prin
         }
 }
 
-static void tools_changed(struct subscription *s, const void *argument)
+uint64_t subscription_serial(const struct subscription *s, enum published_list list)
 {
-        uint64_t serial = tool_list_serial(s->peer, era_of(s));
+        const struct mcp_peer *peer = s->peer;
+        uint64_t serial = published_serial(peer->server, peer->principal, list);
 
-        if (s->tools && s->tools_seen != serial)
-                tell_list(s, "notifications/tools/list_changed");
-        s->tools_seen = serial;
+        if (list == LIST_TOOLS)
+                serial += tool_list_serial(peer, era_of(s));
+        return list == LIST_RESOURCES ? serial + peer->principal->resources_serial : serial;
 }
 
-void subscriptions_tools_changed(struct mcp_server *server)
+static void lists_changed(struct subscription *s, const void *argument)
 {
-        for_each(server, NULL, tools_changed, NULL);
+        for (int i = 0; i < PUBLISHED_LISTS; i++) {
+                uint64_t serial = subscription_serial(s, (enum published_list)i);
+
+                if (s->lists[i] && s->seen[i] != serial)
+                        tell_list(s, lists[i].method);
+                s->seen[i] = serial;
+        }
 }
 
 static void catalogue_changed(struct subscription *s, const void *argument)
@@ -358,19 +371,9 @@ void subscriptions_catalogue_changed(struct mcp_server *server)
         for_each(server, NULL, catalogue_changed, NULL);
 }
 
-static void resources_changed(struct subscription *s, const void *argument)
+void subscriptions_lists_changed(struct mcp_server *server, const struct mcp_principal *principal)
 {
-        uint64_t serial = s->peer->principal->resources_serial;
-
-        if (s->resources && s->resources_seen != serial)
-                tell_list(s, "notifications/resources/list_changed");
-        s->resources_seen = serial;
-}
-
-void subscriptions_resources_changed(struct mcp_server *server,
-                                     const struct mcp_principal *principal)
-{
-        for_each(server, principal, resources_changed, NULL);
+        for_each(server, principal, lists_changed, NULL);
 }
 
 static void updated(struct subscription *s, const void *argument)

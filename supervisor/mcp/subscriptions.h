@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "supervisor/mcp/published.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/resource-uri.h"
@@ -24,8 +25,8 @@ struct subscription {
         struct subscription *next;
         struct mcp_peer *peer;
         struct reply reply; /* of the listen request; without an id: the legacy connection */
-        bool tools, resources;
-        uint64_t tools_seen, resources_seen; /* serials of the last lists that it was notified of */
+        bool lists[PUBLISHED_LISTS];    /* those whose changes are wanted */
+        uint64_t seen[PUBLISHED_LISTS]; /* serials of the last lists that it was notified of */
         uint64_t catalogue_seen; /* version of the catalogue, if it watches a resource of that */
         struct resource_uri *uris;
         size_t n_uris;
@@ -50,13 +51,13 @@ void subscriptions_free(struct mcp_server *server);
 int subscription_watch(struct subscription *subscription, const struct resource_uri *uri);
 void subscription_unwatch(struct subscription *subscription, const struct resource_uri *uri);
 
-/* Notifies those that do not know the list of their profile and era as it is now. */
-void subscriptions_tools_changed(struct mcp_server *server);
+/* The serial of a list, as this subscriber sees it. */
+uint64_t subscription_serial(const struct subscription *subscription, enum published_list list);
+/* Notifies those that do not know a list of their profile and era as it is now. principal: NULL: of
+ * all. */
+void subscriptions_lists_changed(struct mcp_server *server, const struct mcp_principal *principal);
 /* Notifies those that watch the catalogue as a resource and do not know it as it is now. */
 void subscriptions_catalogue_changed(struct mcp_server *server);
-/* The list of this principal has a new serial. */
-void subscriptions_resources_changed(struct mcp_server *server,
-                                     const struct mcp_principal *principal);
 /* A resource has changed or was removed. */
 void subscriptions_updated(struct mcp_server *server, const struct mcp_principal *principal,
                            const struct resource_uri *uri);

@@ -102,7 +102,8 @@ void monitor_send_config(struct monitor *m)
 
         monitor_send(m, &hello, NULL, 0);
         for (size_t i = 0; i < n; i++) {
-                struct monitor_event event = {.kind = MONITOR_CONFIG_FILE};
+                struct monitor_event event = {.kind = MONITOR_CONFIG_FILE,
+                                              .target = (uint32_t)config_files_code(m->files, i)};
                 int fd = config_files_fd(m->files, i);
 
                 snprintf(event.path, sizeof(event.path), "%s", config_files_path(m->files, i));

@@ -72,6 +72,12 @@ int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err)
                 return r;
         outcome->value = yyjson_is_obj(value) ? value : NULL;
         outcome->error = yyjson_is_obj(error) ? error : NULL;
+        if (cell_is_published(cell)) {
+                yyjson_val *output = yyjson_obj_get(root, "output");
+                yyjson_val *requests = yyjson_obj_get(root, "requests");
+                outcome->output = yyjson_is_obj(output) ? output : NULL;
+                outcome->requests = yyjson_is_obj(requests) ? requests : NULL;
+        }
         outcome->result = take_ptr(*doc);
         return 0;
 }

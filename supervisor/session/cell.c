@@ -81,6 +81,7 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
                 return error_errno(err, ENOMEM, "cell");
 
         buffer_init(&cell->payload, FRAME_PAYLOAD_MAX);
+        buffer_init(&cell->input, FRAME_PAYLOAD_MAX);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&cell->outcome.streams[i]);
         cell->timeout_ms = request->timeout_ms;
@@ -93,11 +94,14 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         cell->output = request->output;
         cell->watch = request->watch;
         cell->client = request->client;
+        cell->told = request->told;
         cell->data = request->data;
         cell->asked_us = clock_us();
         take_excerpt(cell, request->code, request->code_length);
         take_request(cell, request->request_id);
         int r = encode(cell, request);
+        if (r >= 0 && request->input)
+                r = buffer_append(&cell->input, request->input, request->input_length);
         if (r < 0) {
                 cell_free(cell);
                 return error_errno(err, -r, "code of %zu bytes", request->code_length);
@@ -130,7 +134,7 @@ void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from)
         from->calls = NULL;
         from->n_displays = from->n_files = from->n_calls = 0;
         from->result = NULL;
-        from->value = from->error = NULL;
+        from->value = from->error = from->output = from->requests = NULL;
 }
 
 struct cell *cell_free(struct cell *cell)
@@ -138,6 +142,7 @@ struct cell *cell_free(struct cell *cell)
         if (!cell)
                 return NULL;
         buffer_done(&cell->payload);
+        buffer_done(&cell->input);
         cell_outcome_done(&cell->outcome);
         free(cell);
         return NULL;

@@ -73,6 +73,7 @@ struct cell_display {
         char mime_type[CELL_MIME_MAX + 1]; /* type/subtype, lower case */
         struct buffer data;                /* text as UTF-8; else base64, without line breaks */
         bool is_text;
+        bool is_block; /* data is a content block of MCP, as JSON (content-block.h) */
 };
 
 /* A file below /workspace/out that this cell made or changed, according to the worker. */
@@ -89,6 +90,9 @@ struct cell_outcome {
         struct capture streams[CELL_STREAMS]; /* empty if output() got the output */
         yyjson_doc *result;                   /* payload of RESULT, or NULL */
         yyjson_val *value, *error;            /* in it, of the documented form, or NULL */
+        yyjson_val *
+                output; /* in it, of a published cell: an object that nobody has checked, or NULL */
+        yyjson_val *requests;   /* what it asks the client instead of ending: the same */
         const char *error_type; /* of an error of Cloister's in place of the code's, or NULL */
         bool has_exit_code;
         int exit_code;
@@ -115,6 +119,7 @@ struct cell {
         struct session *session;
         struct cell *next;
         struct buffer payload; /* of EXEC; empty once sent, if it cannot be sent again */
+        struct buffer input;   /* of INPUT; empty: the cell is not published code */
         uint32_t timeout_ms;   /* 0: none */
         bool reset, cancelled;
         char profile[IMAGE_NAME_SIZE]; /* name; "": the config's default */
@@ -135,16 +140,27 @@ struct cell {
         /* Gets the output besides the capture, or NULL. */
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         const struct cell_client_calls *client; /* or NULL: nobody can be asked */
+        /* Gets a PROGRESS or LOG frame of published code, an object that nobody has checked, or NULL. */
+        void (*told)(void *data, uint8_t frame, yyjson_val *object);
         void *data;
 
         unsigned held; /* its time stands still */
 };
 
+/* Whether the code is a published tool, prompt or resource: it has a sandbox of its own, which ends
+ * with it. */
+static inline bool cell_is_published(const struct cell *cell)
+{
+        return cell->input.length > 0;
+}
+
 /* The arguments of a cell. */
 struct cell_request {
         const char *code; /* UTF-8 */
         size_t code_length;
-        const char *filename;   /* NULL: "<cell N>" */
+        const char *filename; /* NULL: "<cell N>" */
+        const char *input;    /* JSON of the INPUT frame of published code, or NULL */
+        size_t input_length;
         yyjson_val *request_id; /* the client's, or NULL */
         uint32_t timeout_ms;
         bool reset;
@@ -154,6 +170,7 @@ struct cell_request {
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         const struct cell_client_calls *client;
+        void (*told)(void *data, uint8_t frame, yyjson_val *object);
         void *data;
 };
 

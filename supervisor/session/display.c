@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/file-path.h"
+#include "supervisor/session/content-block.h"
 
 static bool is_token(char c)
 {
@@ -38,9 +39,11 @@ static size_t bytes_kept(const struct cell_outcome *outcome)
 }
 
 /* Keeps the display if it is within the limits. owned: the text in memory that may be taken, or NULL. */
-static int keep(struct cell_outcome *outcome, const char *mime, const char *text, size_t n,
-                bool is_text, char **owned, struct error *err)
+static int keep(struct cell_outcome *outcome, const struct display_view *view, char **owned,
+                struct error *err)
 {
+        size_t n = view->n;
+
         outcome->displays_total++;
         if (outcome->n_displays == CELL_DISPLAYS_MAX ||
             n > CELL_DISPLAY_BYTES_MAX - bytes_kept(outcome))
@@ -51,14 +54,15 @@ static int keep(struct cell_outcome *outcome, const char *mime, const char *text
                 return error_errno(err, ENOMEM, "display");
         struct cell_display *display = &outcome->displays[outcome->n_displays];
         *display = (struct cell_display){.data = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX),
-                                         .is_text = is_text};
+                                         .is_text = view->is_text,
+                                         .is_block = view->block != NULL};
         if (owned && *owned) {
                 display->data.data = take_ptr(*owned);
                 display->data.length = display->data.allocated = n;
-        } else if (buffer_append(&display->data, text, n) < 0) {
+        } else if (buffer_append(&display->data, view->text, n) < 0) {
                 return error_errno(err, ENOMEM, "display");
         }
-        snprintf(display->mime_type, sizeof(display->mime_type), "%s", mime);
+        snprintf(display->mime_type, sizeof(display->mime_type), "%s", view->mime);
         outcome->n_displays++;
         return 0;
 }
@@ -70,19 +74,42 @@ int display_check(yyjson_val *root, struct display_view *ret, struct error *err)
         const char *mime = json_string(root, "mime", &n_mime);
         const char *text = json_string(root, "text", &n_text);
         const char *data = json_string(root, "data", &n_data);
+        yyjson_val *block = yyjson_obj_get(root, "block");
+        if (block) {
+                *ret = (struct display_view){.mime = json_string(block, "type", NULL),
+                                             .block = block};
+                return content_block_check(block, err);
+        }
         if (!mime || !mime_type_valid(mime, n_mime))
                 return error_set(err, EBADMSG, "DISPLAY without a MIME type");
         if (!text == !data)
                 return error_set(err, EBADMSG, "DISPLAY needs one of text and data");
-        *ret = (struct display_view){mime, text ? text : data, text ? n_text : n_data, text};
+        *ret = (struct display_view){.mime = mime,
+                                     .text = text ? text : data,
+                                     .n = text ? n_text : n_data,
+                                     .is_text = text};
         return 0;
 }
 
 int display_check_data(const struct display_view *view, struct error *err)
 {
-        if (!view->is_text && !base64_valid(view->text, view->n, NULL))
+        if (!view->block && !view->is_text && !base64_valid(view->text, view->n, NULL))
                 return error_set(err, EBADMSG, "DISPLAY with data that is not base64");
         return 0;
+}
+
+/* The block as JSON: the text in memory, else written now. */
+static int keep_block(struct cell_outcome *outcome, struct display_view *view, char **checked,
+                      struct error *err)
+{
+        _cleanup_free_ char *written = NULL;
+
+        if (checked && *checked) {
+                view->n = strlen(*checked);
+                return keep(outcome, view, checked, err);
+        }
+        int r = json_write(view->block, &written, &view->n);
+        return r < 0 ? error_errno(err, -r, "DISPLAY") : keep(outcome, view, &written, err);
 }
 
 int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, char **checked,
@@ -93,7 +120,9 @@ int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, char **che
         int r = display_check(root, &view, err);
         if (r >= 0 && !(checked && *checked))
                 r = display_check_data(&view, err);
-        return r < 0 ? r : keep(outcome, view.mime, view.text, view.n, view.is_text, checked, err);
+        if (r >= 0 && view.block)
+                return keep_block(outcome, &view, checked, err);
+        return r < 0 ? r : keep(outcome, &view, checked, err);
 }
 
 static int take_file(yyjson_val *item, struct cell_file *file, struct error *err)

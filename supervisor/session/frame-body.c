@@ -83,6 +83,10 @@ static int copy_display(struct frame_job *job, yyjson_val *root)
                 r = display_check_data(&view, &job->err);
         if (r < 0)
                 return r;
+        if (view.block) {
+                r = json_write(view.block, &job->body.text, &view.n);
+                return r < 0 ? error_errno(&job->err, -r, "DISPLAY") : 0;
+        }
         job->body.text = malloc(view.n + 1);
         if (!job->body.text)
                 return error_errno(&job->err, ENOMEM, "DISPLAY");

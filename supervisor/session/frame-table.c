@@ -23,12 +23,12 @@ enum {
                 IN(SESSION_SETTLING) | WITH_CELL,
 };
 
-/* PROGRESS and ASK are reserved: not legal in any state yet. */
+/* ASK is reserved: not legal in any state yet. */
 static const struct frame_rule rules[] = {
         {FRAME_RESULT, WITH_CELL, session_on_result}, {FRAME_CALL, ALIVE, calls_on_call},
         {FRAME_QUERY, ALIVE, calls_on_query},         {FRAME_DROP, ALIVE, calls_on_drop},
         {FRAME_LOG, ALIVE, session_on_log},           {FRAME_DISPLAY, ALIVE, session_on_display},
-        {FRAME_DATA, ALIVE, files_on_data},
+        {FRAME_DATA, ALIVE, files_on_data},           {FRAME_PROGRESS, ALIVE, session_on_progress},
 };
 
 int frame_dispatch(struct session *session, const struct frame_header *header,

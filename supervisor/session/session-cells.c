@@ -96,6 +96,9 @@ int session_send_cell(struct session *s)
         session_send_catalogue(s);
         note_start(s, cell);
         int r = complete_payload(cell);
+        if (r >= 0 && cell_is_published(cell))
+                r = channel_send(&s->channel, FRAME_INPUT, cell->number, buffer_bytes(&cell->input),
+                                 cell->input.length);
         if (r >= 0)
                 r = channel_send(&s->channel, FRAME_EXEC, cell->number,
                                  buffer_bytes(&cell->payload), cell->payload.length);
@@ -159,12 +162,44 @@ int session_on_display(struct session *s, const struct frame_header *header,
         if (!cell || header->id != cell->number)
                 return 0;
         int r = frame_body_parse(body, header, &root, err);
+        if (r >= 0 && yyjson_obj_get(root, "block") && !cell_is_published(cell))
+                return error_set(err, EBADMSG,
+                                 "DISPLAY with a block, from code that is not published");
         return r < 0 ? r : cell_take_display(&cell->outcome, root, &body->text, err);
+}
+
+/* Of published code only; of an earlier cell it is dropped. */
+static int pass_on(struct session *s, const struct frame_header *header, struct frame_body *body,
+                   struct error *err)
+{
+        struct cell *cell = session_current(s);
+        yyjson_val *root;
+
+        if (header->id > s->last_number)
+                return error_set(err, EPROTO, "%s for cell %llu, which has not begun",
+                                 frame_type_name(header->type), (unsigned long long)header->id);
+        if (!cell || header->id != cell->number)
+                return 0;
+        if (!cell_is_published(cell))
+                return error_set(err, EPROTO, "%s from code that is not published",
+                                 frame_type_name(header->type));
+        int r = frame_body_parse(body, header, &root, err);
+        if (r >= 0 && cell->told && !cell->cancelled)
+                cell->told(cell->data, header->type, root);
+        return r;
+}
+
+int session_on_progress(struct session *s, const struct frame_header *header,
+                        struct frame_body *body, struct error *err)
+{
+        return pass_on(s, header, body, err);
 }
 
 int session_on_log(struct session *s, const struct frame_header *header, struct frame_body *body,
                    struct error *err)
 {
+        if (header->id != 0)
+                return pass_on(s, header, body, err);
         log_debug("session %s: worker: %.*s", s->name,
                   header->length > 500 ? 500 : (int)header->length, body->bytes);
         return 0;

@@ -67,6 +67,7 @@ struct session {
 
         char last_profile[IMAGE_NAME_SIZE]; /* of the last sandbox: the default of the next one */
         bool restart;                       /* make a sandbox although no cell waits */
+        bool single;                        /* the sandbox ends with its first cell */
 
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];
@@ -150,6 +151,8 @@ int session_on_result(struct session *session, const struct frame_header *header
                       struct frame_body *body, struct error *err);
 int session_on_display(struct session *session, const struct frame_header *header,
                        struct frame_body *body, struct error *err);
+int session_on_progress(struct session *session, const struct frame_header *header,
+                        struct frame_body *body, struct error *err);
 int session_on_log(struct session *session, const struct frame_header *header,
                    struct frame_body *body, struct error *err);
 

@@ -303,6 +303,8 @@ static void refuse_other_profile(struct session *s)
 
 static void run_next(struct session *s, const struct session_details *details)
 {
+        if (!s->cells && s->single)
+                kill_sandbox(s, END_IDLE, "its call has ended");
         if (!s->cells)
                 return;
         bool other = session_profile_is_other(s);

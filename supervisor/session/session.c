@@ -33,6 +33,7 @@ void session_push(struct session *s, struct cell *cell)
         *at = cell;
         cell->session = s;
         s->n_cells++;
+        s->single |= cell_is_published(cell);
         session_wake(s);
 }
 

@@ -352,7 +352,7 @@ static void test_reload_out_of_order(void)
                 {{MONITOR_CONFIG_FILE}},
                 {{MONITOR_HELLO, 77, 0}},
                 {{MONITOR_HELLO, 76, 0}},
-                {{MONITOR_HELLO, 78, CONFIG_FILES_MAX + 1}},
+                {{MONITOR_HELLO, 78, CONFIG_SNAPSHOT_MAX + 1}},
                 {{MONITOR_HELLO, 78, 1}, {MONITOR_READY}},
                 {{MONITOR_HELLO, 78, 1}, {MONITOR_HELLO, 79, 1}},
                 {{MONITOR_HELLO, 78, 1}, {MONITOR_CONFIG_FILE}, {MONITOR_CONFIG_FILE}},
@@ -419,7 +419,7 @@ static void send_ready(int fd)
 
 static void test_hello(void)
 {
-        static struct link_config_file files[CONFIG_FILES_MAX];
+        static struct link_config_file files[CONFIG_SNAPSHOT_MAX];
         struct monitor_hello hello;
         struct error err = {};
         size_t n = 0;

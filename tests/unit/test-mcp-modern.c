@@ -66,7 +66,7 @@ static void test_lists_have_a_ttl(void)
         check_cacheable(resources, "private");
         send_line(MODERN("3", "resources/templates/list", ""));
         _cleanup_json_ yyjson_doc *templates = take_message();
-        check_cacheable(templates, "public");
+        check_cacheable(templates, "private");
         check_eq_int(yyjson_arr_size(at(templates, "/result/resourceTemplates")), 3);
         close_server();
 }
@@ -120,7 +120,7 @@ static void test_removed_methods(void)
                        ",\"uri\":\"cloister://sessions/a/cells/1/stdout\""),
                 MODERN("1", "resources/unsubscribe",
                        ",\"uri\":\"cloister://sessions/a/cells/1/stdout\""),
-                MODERN("1", "prompts/list", ""),
+                MODERN("1", "prompts/lists", ""),
         };
 
         open_server();
@@ -207,7 +207,8 @@ static void test_listen(void)
         check_message(
                 "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
                 "\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":\"a\"},"
-                "\"notifications\":{\"toolsListChanged\":true,\"resourceSubscriptions\":["
+                "\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true,"
+                "\"resourceSubscriptions\":["
                 "\"cloister://sessions/default/cells/1/stdout\"]}}}");
         send_line(MODERN("2", "subscriptions/listen", ",\"notifications\":{}"));
         check_message(

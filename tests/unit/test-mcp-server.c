@@ -43,7 +43,7 @@ static void test_small_methods(void)
         check_message("{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"result\":{}}");
         send_line("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{}}");
         check_error(-32602, "1", "protocolVersion");
-        send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"prompts/list\"}");
+        send_line("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"prompts/lists\"}");
         check_error(-32601, "2", "method not found");
         send_line("{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\\u0000x\"}");
         check_error(-32601, "3", "method not found");

@@ -1,0 +1,305 @@
+/* The end of a run: what its code asks the client, and what it changes. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json-out.h"
+#include "supervisor/mcp/ask.h"
+#include "supervisor/mcp/call-internal.h"
+#include "supervisor/mcp/published-run.h"
+#include "supervisor/mcp/result.h"
+
+enum { WHY_MAX = 2048, CHANGES_MAX = 100 };
+
+int published_run_answer(struct published_run *run, const char *key, size_t n,
+                         const struct buffer *answer)
+{
+        size_t before = run->answers.length;
+
+        int r = before > 0 ? buffer_append(&run->answers, ",", 1) : 0;
+        if (r >= 0)
+                r = json_append_string(&run->answers, key, n);
+        if (r >= 0)
+                r = buffer_append(&run->answers, ":", 1);
+        if (r >= 0)
+                r = buffer_append(&run->answers, buffer_bytes(answer), answer->length);
+        if (r < 0)
+                run->answers.length = before;
+        return r;
+}
+
+struct request_call published_run_state(const struct published_run *run)
+{
+        return (struct request_call){.method = run->method,
+                                     .name = &run->name,
+                                     .arguments = &run->arguments,
+                                     .answers = &run->answers,
+                                     .rounds = run->rounds + 1};
+}
+
+void published_run_withdraw(struct published_run *run)
+{
+        for (size_t i = 0; i < run->n_questions; i++) {
+                struct published_question *q = &run->questions[i];
+
+                if (q->open)
+                        q->ask.withdraw(&q->ask);
+                q->open = false;
+                client_request_done(&q->ask.request);
+        }
+        run->n_questions = run->n_open = 0;
+}
+
+/* ---- capabilities ---- */
+
+/* What a question may need, and the object that says so. */
+static const struct need {
+        const char *name;
+        unsigned can;
+        const char *required;
+} needs[] = {
+        {"elicitation", CLIENT_CAN_FORM, "{\"elicitation\":{}}"},
+        {"elicitation.url", CLIENT_CAN_URL, "{\"elicitation\":{\"url\":{}}}"},
+        {"sampling", CLIENT_CAN_SAMPLE, "{\"sampling\":{}}"},
+        {"sampling.tools", CLIENT_CAN_SAMPLE_TOOLS, "{\"sampling\":{\"tools\":{}}}"},
+        {"roots", CLIENT_CAN_ROOTS, "{\"roots\":{}}"},
+};
+
+/* The first that a client cannot do, or NULL. */
+static const struct need *find_missing(unsigned wanted, unsigned can)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(needs); i++) {
+                if (wanted & needs[i].can & ~can)
+                        return &needs[i];
+        }
+        return NULL;
+}
+
+/* A modern client gets an error with the capability, a legacy one the error of the code. */
+static void answer_lacks(struct mcp_call *call, const struct need *need)
+{
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(CLIENT_FORM_MAX);
+        char why[128];
+
+        snprintf(why, sizeof(why), "the client has not declared the capability %s", need->name);
+        if (!call->run->modern) {
+                published_fail(call, why);
+                return;
+        }
+        int r = buffer_printf(&data, "{\"requiredCapabilities\":%s}", need->required);
+        mcp_answer_error_data(call->server, &call->reply, MCP_CLIENT_LACKS, why,
+                              r >= 0 ? &data : NULL);
+        mcp_call_free(call);
+}
+
+/* ---- questions ---- */
+
+static bool is_key(yyjson_val *key)
+{
+        const char *text = yyjson_get_str(key);
+        size_t n = yyjson_get_len(key);
+
+        return n > 0 && n <= PUBLISHED_KEY_MAX &&
+               strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
+                       n;
+}
+
+static void run_again(struct mcp_call *call)
+{
+        struct error err = {};
+
+        call->run->rounds++;
+        published_run_withdraw(call->run);
+        if (clock_us() > call->run->until_us)
+                published_fail(call, "the call took too long");
+        else if (published_run_start(call, &err) < 0)
+                published_fail(call, err.text);
+}
+
+/* A legacy client has answered, or cannot. The call may be about to end. */
+static void on_answer(struct client_ask *ask, yyjson_val *result, const char *why)
+{
+        struct published_question *q = (void *)ask;
+        struct mcp_call *call = q->call;
+        struct published_run *run = call->run;
+        _cleanup_buffer_ struct buffer answer = BUFFER_INIT(CLIENT_ANSWER_MAX);
+        struct error err = {};
+
+        q->open = false;
+        run->n_open--;
+        if (call->cancelled)
+                return;
+        int r = why ? -ECANCELED : client_answer_take(&ask->request, result, &answer, &err);
+        if (r >= 0)
+                r = published_run_answer(run, q->key, strlen(q->key), &answer);
+        if (r < 0)
+                published_fail(call, why                  ? why
+                                     : error_is_set(&err) ? err.text
+                                                          : "the client's answers are too large");
+        else if (run->n_open == 0)
+                run_again(call);
+}
+
+/* Takes the questions of the code, as the client will get them. Returns why they cannot be asked, or NULL. */
+static const char *take_questions(struct mcp_call *call, yyjson_val *requests, struct error *err)
+{
+        struct published_run *run = call->run;
+        yyjson_val *key, *request;
+        size_t i, n;
+
+        if (run->rounds + 1 >= PUBLISHED_ROUNDS_MAX)
+                return "the code asks the client again and again";
+        if (yyjson_obj_size(requests) > PUBLISHED_REQUESTS_MAX)
+                return "the code asks too many questions at once";
+        yyjson_obj_foreach (requests, i, n, key, request) {
+                struct published_question *q = &run->questions[run->n_questions];
+                size_t length = 0;
+                const char *method = json_string(request, "method", &length);
+
+                if (!is_key(key) || !method)
+                        return "a question of the code has another form than MCP's";
+                *q = (struct published_question){.call = call};
+                memcpy(q->key, yyjson_get_str(key), yyjson_get_len(key) + 1);
+                run->n_questions++;
+                q->ask.answered = on_answer;
+                if (client_request_read(&q->ask.request, run->entry->name, method, length,
+                                        yyjson_obj_get(request, "params"), err) < 0) {
+                        error_context(err, "the question %s of the code", q->key);
+                        return err->text;
+                }
+        }
+        return NULL;
+}
+
+/* Returns 0, or -EMSGSIZE: the questions, or the arguments, are too large. */
+static int append_questions(struct mcp_call *call, struct buffer *to)
+{
+        const struct request_call state = published_run_state(call->run);
+        int r = buffer_append_text(to, "{\"inputRequests\":{");
+
+        for (size_t i = 0; i < call->run->n_questions && r >= 0; i++) {
+                const struct published_question *q = &call->run->questions[i];
+                const struct client_request *request = &q->ask.request;
+
+                r = buffer_printf(to, "%s\"%s\":{\"method\":\"%s\",\"params\":", i > 0 ? "," : "",
+                                  q->key, client_request_method(request));
+                if (r >= 0)
+                        r = buffer_append(to, buffer_bytes(&request->params),
+                                          request->params.length);
+                if (r >= 0)
+                        r = buffer_append(to, "}", 1);
+        }
+        if (r >= 0)
+                r = buffer_append_text(to, "},\"requestState\":");
+        if (r >= 0)
+                r = request_state_keep(&call->principal->states, &state, to);
+        return r < 0 ? r : buffer_append(to, "}", 1);
+}
+
+static void ask_modern(struct mcp_call *call)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        if (append_questions(call, &result) < 0) {
+                published_fail(call, "the questions of the code, or the arguments, are too large");
+                return;
+        }
+        call->reply.input_required = true;
+        mcp_answer(call->server, &call->reply, &result);
+        mcp_call_free(call);
+}
+
+static void ask_legacy(struct mcp_call *call)
+{
+        struct published_run *run = call->run;
+        struct error err = {};
+
+        for (size_t i = 0; i < run->n_questions; i++) {
+                struct published_question *q = &run->questions[i];
+
+                if (mcp_ask_call(call, &q->ask, &err) < 0) {
+                        published_fail(call, err.text);
+                        return;
+                }
+                q->open = true;
+                run->n_open++;
+        }
+}
+
+static void ask(struct mcp_call *call, yyjson_val *requests)
+{
+        struct error err = {};
+        unsigned wanted = 0;
+
+        const char *why = take_questions(call, requests, &err);
+        for (size_t i = 0; i < call->run->n_questions; i++)
+                wanted |= call->run->questions[i].ask.request.needs;
+        const struct need *missing = find_missing(wanted, call->can);
+        if (why)
+                published_fail(call, why);
+        else if (missing)
+                answer_lacks(call, missing);
+        else if (call->modern)
+                ask_modern(call);
+        else
+                ask_legacy(call);
+}
+
+/* ---- changes ---- */
+
+static void apply_changes(struct mcp_call *call, yyjson_val *output)
+{
+        yyjson_val *shown = yyjson_obj_get(output, "shown"), *value;
+        yyjson_val *updated = yyjson_obj_get(output, "updated");
+        size_t i, n;
+
+        yyjson_arr_foreach (shown, i, n, value) {
+                const char *name = yyjson_get_str(yyjson_arr_get_first(value));
+                if (name && i < CHANGES_MAX)
+                        published_show(call->server, call->principal, name,
+                                       yyjson_is_true(yyjson_arr_get_last(value)));
+        }
+        if (yyjson_arr_size(shown) > 0)
+                subscriptions_lists_changed(call->server, call->principal);
+        yyjson_arr_foreach (updated, i, n, value) {
+                if (yyjson_is_str(value) && i < CHANGES_MAX)
+                        published_updated(call->server, call->principal, yyjson_get_str(value),
+                                          yyjson_get_len(value));
+        }
+}
+
+static const struct need *find_lack(const struct cell_outcome *o)
+{
+        yyjson_val *lacks = yyjson_obj_get(o->output, "lacks");
+
+        for (size_t i = 0; i < ARRAY_SIZE(needs) && o->status == CELL_ERROR; i++) {
+                if (yyjson_equals_str(lacks, needs[i].name))
+                        return &needs[i];
+        }
+        return NULL;
+}
+
+bool published_take(struct mcp_call *call, const struct cell_outcome *o)
+{
+        const struct need *lacking = find_lack(o);
+        char why[WHY_MAX];
+
+        if (o->status == CELL_OK && yyjson_obj_size(o->requests) > 0) {
+                call->live.cell = NULL;
+                ask(call, o->requests);
+                return true;
+        }
+        if (lacking && call->run->modern) {
+                answer_lacks(call, lacking);
+                return true;
+        }
+        const char *failure = published_failure(o, why, sizeof(why));
+        if (failure && call->run->view.what != RESULT_OF_TOOL) {
+                published_fail(call, failure);
+                return true;
+        }
+        if (!failure)
+                apply_changes(call, o->output);
+        return false;
+}

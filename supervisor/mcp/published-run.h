@@ -1,0 +1,48 @@
+/* A call of something published, from its first run to its answer (published-call.h). */
+#pragma once
+
+#include "policy/config.h"
+#include "policy/image.h"
+#include "rpc/client-ask.h"
+#include "supervisor/mcp/published-call.h"
+#include "supervisor/mcp/published-result.h"
+#include "supervisor/mcp/request-state.h"
+
+enum { PUBLISHED_COMPLETIONS_MAX = 100, PUBLISHED_KEY_MAX = 64 };
+
+/* Buffers hold JSON. */
+struct published_run {
+        struct mcp_call *call;
+        struct config *config;                /* a reference */
+        const struct config_published *entry; /* in it */
+        struct published_view view;
+        const char *kind, *method;     /* literals */
+        char profile[IMAGE_NAME_SIZE]; /* of the client, or "" */
+        bool modern;
+        struct buffer name;         /* of the entry, as text */
+        struct buffer arguments;    /* an object; empty: none */
+        struct buffer capabilities; /* of the client; the same */
+        struct buffer answers;      /* members of an object, without braces */
+        struct buffer complete;     /* {"name", "value", "context"}; empty: not asked for */
+        unsigned rounds;            /* runs before this one */
+        uint64_t until_us;
+        /* What a legacy client is being asked. */
+        struct published_question {
+                struct client_ask ask; /* first */
+                struct mcp_call *call;
+                bool open;
+                char key[PUBLISHED_KEY_MAX + 1];
+        } questions[PUBLISHED_REQUESTS_MAX];
+        size_t n_questions, n_open;
+};
+
+/* Starts a run of the code. */
+int published_run_start(struct mcp_call *call, struct error *err);
+/* The call ends without a result. */
+void published_fail(struct mcp_call *call, const char *why);
+
+/* Adds an answer. Returns 0, -EMSGSIZE or -ENOMEM. */
+int published_run_answer(struct published_run *run, const char *key, size_t n,
+                         const struct buffer *answer);
+struct request_call published_run_state(const struct published_run *run);
+void published_run_withdraw(struct published_run *run);

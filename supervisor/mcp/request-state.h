@@ -1,0 +1,54 @@
+/*
+ * What a modern client sends back as requestState: the name of a state that the server keeps.
+ *
+ * A name is unguessable, belongs to one principal, and is valid for one method, one name (or URI) and
+ * the same arguments, for REQUEST_STATE_MS: a client can neither change what is in it nor use it for
+ * another call. It may be used again, because a client may not have got the answer. The oldest states
+ * of a principal make room for new ones.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+
+enum {
+        REQUEST_STATES_MAX = 64,                    /* of a principal */
+        REQUEST_STATES_BYTES_MAX = 4 * 1024 * 1024, /* of them together */
+        REQUEST_STATE_MS = 1800000,
+        ANSWERS_MAX = 64,                    /* of one call */
+        ANSWERS_BYTES_MAX = 512 * 1024,      /* as JSON */
+        REQUEST_ARGUMENTS_MAX = 1024 * 1024, /* bytes of the arguments of a call that asks */
+};
+
+struct request_state;
+
+struct request_states {
+        TAILQ_HEAD(request_state_list, request_state) list; /* the oldest first */
+        size_t n, bytes;
+};
+
+/* A call that waits for answers. Texts are JSON. */
+struct request_call {
+        const char *method;
+        const struct buffer *name, *arguments;
+        const struct buffer *answers; /* members of an object, without braces */
+        unsigned rounds;
+};
+
+/* Keeps a state; appends its name as a JSON string. Returns 0, -EMSGSIZE (too large to be kept) or
+ * -ENOMEM. */
+int request_state_keep(struct request_states *states, const struct request_call *call,
+                       struct buffer *to);
+
+/*
+ * Finds the state of a call by its name: appends its answers, and sets *rounds. Returns 0 or -ENOENT:
+ * there is none, or it is another call's.
+ */
+int request_state_find(struct request_states *states, const struct request_call *call,
+                       const char *name, size_t n, struct buffer *answers, unsigned *rounds);
+
+void request_states_done(struct request_states *states);
