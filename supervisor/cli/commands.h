@@ -30,7 +30,7 @@ extern const size_t cli_n_option_texts;
 extern const char cli_help_image_build[], cli_help_image_list[], cli_help_image_show[],
         cli_help_image_path[], cli_help_image_remove[], cli_help_image_prune[];
 
-extern const char cli_help_bench[];
+extern const char cli_help_bench[], cli_help_publish[];
 
 /* Finds the command that the words start with; *used is how many of them are its name. NULL: not
  * found; the error names the nearest command. */
@@ -51,6 +51,7 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n);
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n);
 int cli_serve(const struct cli_options *o, const char *const *words, size_t n);
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n);
+int cli_publish(const struct cli_options *o, const char *const *words, size_t n);
 int cli_bench(const struct cli_options *o, const char *const *words, size_t n);
 int cli_doctor(const struct cli_options *o, const char *const *words, size_t n);
 int cli_sessions(const struct cli_options *o, const char *const *words, size_t n);

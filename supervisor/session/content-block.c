@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/base64.h"
-#include "supervisor/session/display.h"
 
 enum { MEMBERS_MAX = 16 };
 

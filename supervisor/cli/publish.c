@@ -1,0 +1,289 @@
+/*
+ * `cloister publish`: adds a script to the tools that the config publishes.
+ *
+ * A Python of the machine parses the script, without running it, and says what is known of it
+ * (publish.py). The entry is inserted into the text of the config behind the innermost brace that is
+ * there; no existing byte changes, so that comments stay.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "policy/config-lines.h"
+#include "policy/config.h"
+#include "policy/published-name.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/cli/import.h"
+#include "supervisor/cli/python-program.h"
+#include "supervisor/config/config-files.h"
+
+enum { NO_SCRIPT = 122, TEXT_MAX = 16 * 1024 * 1024 };
+
+const char cli_help_publish[] =
+        "The tool's description is the script's docstring (or that of its main()), its arguments are\n"
+        "those of its function main(): name: str is a required string, count: int = 3 an optional\n"
+        "integer; bool, float, list[str], dict, Literal[...] and Optional[...] are known too. A script\n"
+        "without main() takes no arguments. It is parsed, and not run.\n"
+        "\n"
+        "Each call runs the script in a fresh sandbox and calls main(); what it returns and prints is\n"
+        "the result. The entry names the file: a later edit counts at once, but to change the\n"
+        "description or the arguments edit the entry, or remove it and publish again.\n"
+        "docs/publish.md has all keys, prompts and resources.\n"
+        "\n"
+        "Examples:\n"
+        "  cloister publish ~/bin/report.py\n"
+        "  cloister publish ./convert.py --name convert --profile analysis --dry-run\n";
+
+static const unsigned char program[] = {
+#include "supervisor/cli/publish.inc"
+};
+
+/* ---- the entry ---- */
+
+static int ask_python(const char *path, char **ret, size_t *n, struct error *err)
+{
+        static const char *const pythons[] = {"python3", "/usr/bin/python3"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(pythons); i++) {
+                _cleanup_free_ char *text = NULL;
+                int r = python_program_run(pythons[i], (const char *)program, path, &text, n, err);
+                if (r == 0)
+                        *ret = take_ptr(text);
+                if (r <= 0)
+                        return r;
+                if (r == NO_SCRIPT)
+                        return error_set(err, EINVAL, "%s: %.300s", path, text ? text : "");
+        }
+        return error_set(err, ENOENT, "%s: reading a script needs a python3 in PATH", path);
+}
+
+/* The file's name without .py, in characters of a tool's name. */
+static void name_of(const char *path, char to[PUBLISHED_NAME_MAX + 1])
+{
+        const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+        size_t n = strlen(base);
+
+        if (n > 3 && strcmp(base + n - 3, ".py") == 0)
+                n -= 3;
+        snprintf(to, PUBLISHED_NAME_MAX + 1, "%.*s", (int)n, base);
+        for (char *c = to; *c; c++) {
+                char text[] = {*c, '\0'};
+                if (published_name_problem(text))
+                        *c = '_';
+        }
+}
+
+static int make_entry(const struct cli_options *o, const char *script, yyjson_mut_doc *doc,
+                      struct error *err)
+{
+        _cleanup_free_ char *text = NULL, *real = realpath(script, NULL);
+        _cleanup_json_ yyjson_doc *known = NULL;
+        size_t n = 0;
+
+        if (!real)
+                return error_errno(err, errno, "%s", script);
+        int r = ask_python(real, &text, &n, err);
+        if (r >= 0)
+                r = json_parse(text, n, &known, err);
+        if (r < 0)
+                return r;
+        yyjson_mut_val *entry = yyjson_val_mut_copy(doc, yyjson_doc_get_root(known));
+        if (yyjson_mut_equals_str(yyjson_mut_obj_get(entry, "description"), ""))
+                return error_set(
+                        err, EINVAL,
+                        "%s has no docstring: begin it with one, which says what the tool does",
+                        script);
+        yyjson_mut_obj_add_strcpy(doc, entry, "file", real);
+        if (o->profile)
+                yyjson_mut_obj_add_strcpy(doc, entry, "profile", o->profile);
+        yyjson_mut_doc_set_root(doc, entry);
+        return entry ? 0 : error_errno(err, ENOMEM, "publish");
+}
+
+/* ---- the text of the config ---- */
+
+/* The config, as far as it is there, and where the entry goes. */
+struct place {
+        char *text;
+        size_t n, at; /* at: behind the brace of the innermost object that is there */
+        yyjson_doc *doc;
+        int depth;  /* of the objects root, publish, tools */
+        bool empty; /* that object is */
+};
+
+static const char *const keys[] = {"publish", "tools"};
+
+static int find_place(const char *path, const char *name, struct place *ret, struct error *err)
+{
+        struct config_lines lines;
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+        if (fd < 0)
+                return errno == ENOENT ? 0 : error_errno(err, errno, "%s", path);
+        int r = fd_read_whole(fd, CONFIG_FILE_SIZE_MAX, &ret->text, &ret->n, err);
+        close(fd);
+        if (r >= 0)
+                r = json_parse_config(ret->text, ret->n, &ret->doc, err);
+        if (r < 0)
+                return error_context(err, "%s", path);
+        yyjson_val *at = yyjson_doc_get_root(ret->doc), *inner = at;
+        while (yyjson_is_obj(inner)) {
+                at = inner;
+                inner = ret->depth < (int)ARRAY_SIZE(keys) ? yyjson_obj_get(at, keys[ret->depth])
+                                                           : NULL;
+                ret->depth++;
+        }
+        if (ret->depth == 0 || inner)
+                return error_set(err, EINVAL, "%s: %s must be an object", path,
+                                 ret->depth ? keys[ret->depth - 1] : "the config");
+        if (ret->depth == 3 && yyjson_obj_get(at, name))
+                return error_set(
+                        err, EEXIST,
+                        "%s publishes a tool \"%s\" already: remove it there, or choose another --name",
+                        path, name);
+        config_lines_init(&lines, ret->text, ret->n, yyjson_doc_get_root(ret->doc));
+        config_line_of(&lines, at);
+        ret->at = (size_t)(lines.p - ret->text) + 1;
+        ret->empty = yyjson_obj_size(at) == 0;
+        return 0;
+}
+
+static int append_indented(struct buffer *to, const char *text, int depth)
+{
+        int r = 0;
+
+        for (; r >= 0; text++) {
+                size_t n = strcspn(text, "\n");
+                r = buffer_append(to, text, n);
+                text += n;
+                if (*text == '\0')
+                        break;
+                if (r >= 0)
+                        r = buffer_printf(to, "\n%*s", 2 * depth, "");
+        }
+        return r;
+}
+
+/* "publish": {"tools": {NAME: …}}, less what is there. */
+static int append_new(struct buffer *to, const struct place *place, const char *name,
+                      const char *entry)
+{
+        int depth = place->depth, r = 0;
+
+        if (depth == 0) {
+                r = buffer_append_text(to, "{");
+                depth = 1;
+        }
+        for (; r >= 0 && depth < 3; depth++)
+                r = buffer_printf(to, "\n%*s\"%s\": {", 2 * depth, "", keys[depth - 1]);
+        if (r >= 0)
+                r = buffer_printf(to, "\n%*s\"%s\": ", 2 * depth, "", name);
+        if (r >= 0)
+                r = append_indented(to, entry, depth);
+        while (r >= 0 && depth > (place->depth > 0 ? place->depth : 1)) {
+                depth--;
+                r = buffer_printf(to, "\n%*s}", 2 * depth, "");
+        }
+        return r < 0 || place->depth > 0 ? r : buffer_append_text(to, "\n}\n");
+}
+
+static int make_text(const struct place *place, const char *name, const char *entry,
+                     struct buffer *to)
+{
+        int r = place->depth > 0 ? buffer_append(to, place->text, place->at) : 0;
+
+        if (r >= 0)
+                r = append_new(to, place, name, entry);
+        if (r < 0 || place->depth == 0)
+                return r;
+        r = buffer_append_text(to, place->empty ? "" : ",");
+        if (r >= 0 && place->text[place->at] != '\n')
+                r = buffer_printf(to, "\n%*s", 2 * (place->depth - place->empty), "");
+        return r < 0 ? r : buffer_append(to, place->text + place->at, place->n - place->at);
+}
+
+/* Parses the new text as Cloister will, before it is written. */
+static int check_text(const struct buffer *text, const char *path, struct error *err)
+{
+        struct config *config = config_new();
+        int r = config ? config_add(config, path, buffer_bytes(text), text->length, err)
+                       : error_errno(err, ENOMEM, "publish");
+
+        if (r >= 0)
+                r = config_finish(config, err);
+        config_free(config);
+        return r;
+}
+
+/* ---- the command ---- */
+
+static int target(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
+{
+        struct stat st;
+
+        if (o->n_configs > 1)
+                return error_set(err, EINVAL, "--config: one file to write to is enough");
+        if (o->n_configs == 0)
+                return config_files_user_path(ret, PATH_MAX)
+                               ? 0
+                               : error_set(err, ENOENT, "HOME is not set: name a file by --config");
+        bool directory = stat(o->configs[0], &st) == 0 && S_ISDIR(st.st_mode);
+        if (snprintf(ret, PATH_MAX, "%s%s", o->configs[0], directory ? "/published.json" : "") >=
+            PATH_MAX)
+                return error_set(err, ENAMETOOLONG, "%s", o->configs[0]);
+        return 0;
+}
+
+static int publish(const struct cli_options *o, const char *script, struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        char path[PATH_MAX], name[PUBLISHED_NAME_MAX + 1];
+        struct place place = {};
+
+        name_of(o->name ? o->name : script, name);
+        const char *problem = published_name_problem(o->name ? o->name : name);
+        if (problem)
+                return error_set(err, EINVAL, "%s: %s", o->name ? o->name : name, problem);
+        int r = target(o, path, err);
+        if (r >= 0)
+                r = make_entry(o, script, doc, err);
+        if (r >= 0)
+                r = find_place(path, name, &place, err);
+        _cleanup_free_ char *entry = r < 0 ? NULL
+                                           : yyjson_mut_write(doc, YYJSON_WRITE_PRETTY_TWO_SPACES,
+                                                              NULL);
+        if (r >= 0 && (!entry || make_text(&place, name, entry, &text) < 0))
+                r = error_errno(err, ENOMEM, "publish");
+        if (r >= 0)
+                r = check_text(&text, path, err);
+        if (r >= 0 && !(o->given & CLI_DRY_RUN))
+                r = import_write(path, &text, false, err);
+        free(place.text);
+        yyjson_doc_free(place.doc);
+        if (r < 0)
+                return r;
+        if (o->given & CLI_DRY_RUN)
+                printf("%s would be:\n%.*s", path, (int)text.length, buffer_bytes(&text));
+        else
+                printf("wrote %s: the tool %s\n", path, name);
+        return 0;
+}
+
+int cli_publish(const struct cli_options *o, const char *const *words, size_t n)
+{
+        struct error err = {};
+
+        if (n == 0)
+                error_set(&err, EINVAL,
+                          "publish needs the path of a script (see 'cloister publish --help')");
+        return n == 0 || publish(o, words[0], &err) < 0 ? cli_fail(1, &err) : 0;
+}
