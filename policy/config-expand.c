@@ -141,3 +141,11 @@ int config_server_expand(struct config_server *server, const char *(*lookup)(con
                 r = error_set(err, ELOOP, "it would start Cloister inside Cloister");
         return r < 0 ? error_context(err, "server \"%s\"", server->name) : 0;
 }
+
+int config_oauth_expand(struct config_oauth *oauth, const char *(*lookup)(const char *name),
+                        struct error *err)
+{
+        int r = expand(&oauth->client_secret_file, 0, "client_secret_file", lookup, err);
+
+        return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", lookup, err);
+}

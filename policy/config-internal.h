@@ -101,6 +101,9 @@ struct config_complaint {
 };
 int config_read_rules(struct config_reader *reader, const char *where, yyjson_val *tools,
                       struct config_tool_rules *ret, struct config_complaint *bad);
+/* The value of "oauth"; where as above. */
+int config_read_oauth(struct config_reader *reader, const char *where, yyjson_val *value,
+                      struct config_oauth *ret, struct config_complaint *bad);
 /* A list of strings, as allow and deny are. */
 int config_read_names(yyjson_val *list, const char *what, size_t most, char ***ret,
                       struct config_complaint *bad);

@@ -50,6 +50,7 @@ void config_server_done(struct config_server *s)
         config_list_free(s->headers);
         free(s->token_file);
         config_list_free(s->token_command);
+        config_oauth_done(&s->oauth);
         config_list_free(s->args);
         config_list_free(s->env);
         free(s->cwd);
@@ -84,6 +85,7 @@ int config_server_copy(const struct config_server *from, struct config_server *r
             config_list_copy(&s.tools.allow, from->tools.allow) < 0 ||
             config_list_copy(&s.tools.deny, from->tools.deny) < 0 ||
             copy_text(&s.token_file, from->token_file) < 0 ||
+            config_oauth_copy(&from->oauth, &s.oauth) < 0 ||
             config_list_copy(&s.headers, from->headers) < 0 ||
             config_list_copy(&s.token_command, from->token_command) < 0 ||
             config_list_copy(&s.args, from->args) < 0 || config_list_copy(&s.env, from->env) < 0) {

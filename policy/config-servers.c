@@ -268,6 +268,17 @@ static int read_token(struct entry *e, const char *key, yyjson_val *value)
         return complaint(e, r, &bad);
 }
 
+static int read_oauth(struct entry *e, const char *key, yyjson_val *value)
+{
+        struct config_complaint bad = {};
+        char where[2 * SERVER_NAME_MAX * 4];
+
+        snprintf(where, sizeof(where), "server \"%s\": oauth: ", e->server->name);
+        config_oauth_done(&e->server->oauth);
+        int r = config_read_oauth(e->reader, where, value, &e->server->oauth, &bad);
+        return complaint(e, r, &bad);
+}
+
 /* Gemini's and Codex's keys that are equivalent to "tools". */
 static int read_allow(struct entry *e, const char *key, yyjson_val *value)
 {
@@ -304,6 +315,7 @@ static const struct server_key {
         {"type", read_type},
         {"headers", read_headers},
         {"token", read_token},
+        {"oauth", read_oauth},
         {"description", read_description},
         {"disabled", read_disabled},
         {"timeout", read_timeout},
@@ -351,9 +363,9 @@ static const struct server_key {
 };
 
 static const char *const known_names[] = {
-        "command", "args",          "env",   "cwd",         "url",
-        "type",    "headers",       "token", "description", "disabled",
-        "timeout", "start_timeout", "tools", "rename",      NULL,
+        "command",       "args",  "env",    "cwd",         "url",      "type",
+        "headers",       "token", "oauth",  "description", "disabled", "timeout",
+        "start_timeout", "tools", "rename", NULL,
 };
 
 static int warn_unknown(struct entry *e, yyjson_val *key)
@@ -449,8 +461,8 @@ static int check_kind(struct entry *e)
                 return problem(e, "type \"%.40s\" needs a url, not a command", e->type);
         if (s->transport != CONFIG_STDIO)
                 return check_url(e);
-        if (s->headers || s->token_file || s->token_command)
-                return problem(e, "has headers or a token, but no url");
+        if (s->headers || s->token_file || s->token_command || s->oauth.is_set)
+                return problem(e, "has headers, a token or oauth, but no url");
         if (s->url)
                 return problem(e, "type \"%.40s\" needs a command, not a url", e->type);
         if (!s->command)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "policy/config-oauth.h"
 #include "policy/limits.h"
 
 enum {
@@ -102,6 +103,7 @@ struct config_server {
         char **headers;       /* "NAME: value", NULL-terminated, or NULL */
         char *token_file;     /* has a bearer token; or NULL */
         char **token_command; /* prints one; NULL-terminated, or NULL */
+        struct config_oauth oauth;
         char **args;          /* n_args, NULL-terminated */
         size_t n_args;
         char **env; /* NAME=value, NULL-terminated */

@@ -182,6 +182,24 @@ static void add_token(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct conf
         }
 }
 
+/* A client_secret is the name of a variable. */
+static void add_oauth(yyjson_mut_doc *doc, yyjson_mut_val *server, const struct config_oauth *o)
+{
+        if (!o->is_set)
+                return;
+        yyjson_mut_val *to = yyjson_mut_obj_add_obj(doc, server, "oauth");
+        add_text(doc, to, "client_id", o->client_id);
+        add_text(doc, to, "client_secret", o->client_secret);
+        add_text(doc, to, "client_secret_file", o->client_secret_file);
+        add_text(doc, to, "client_metadata_url", o->client_metadata_url);
+        add_text(doc, to, "issuer", o->issuer);
+        add_text(doc, to, "scopes", o->scopes);
+        if (o->redirect_port)
+                yyjson_mut_obj_add_uint(doc, to, "redirect_port", o->redirect_port);
+        if (o->private)
+                yyjson_mut_obj_add_bool(doc, to, "private", true);
+}
+
 static void add_server(yyjson_mut_doc *doc, yyjson_mut_val *servers, const struct config_server *s,
                        bool places)
 {
@@ -200,6 +218,7 @@ static void add_server(yyjson_mut_doc *doc, yyjson_mut_val *servers, const struc
         if (s->headers)
                 add_headers(doc, to, s->headers);
         add_token(doc, to, s);
+        add_oauth(doc, to, &s->oauth);
         add_text(doc, to, "cwd", s->cwd);
         add_text(doc, to, "description", s->description);
         if (s->disabled)

@@ -17,7 +17,7 @@ static void expand(const struct config *config)
                 struct config_server copy;
                 struct error err = {};
 
-                assert(s->name && (s->problem || s->command));
+                assert(s->name && (s->problem || s->command || s->url));
                 if (config_server_copy(s, &copy) < 0)
                         continue;
                 config_server_expand(&copy, lookup, &err);
