@@ -31,6 +31,7 @@ extern const char cli_help_image_build[], cli_help_image_list[], cli_help_image_
         cli_help_image_path[], cli_help_image_remove[], cli_help_image_prune[];
 
 extern const char cli_help_bench[], cli_help_publish[];
+extern const char cli_help_login[], cli_help_logout[];
 
 /* Finds the command that the words start with; *used is how many of them are its name. NULL: not
  * found; the error names the nearest command. */
@@ -50,6 +51,8 @@ bool cli_help_group(const char *word);
 int cli_run(const struct cli_options *o, const char *const *words, size_t n);
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n);
 int cli_serve(const struct cli_options *o, const char *const *words, size_t n);
+int cli_login(const struct cli_options *o, const char *const *words, size_t n);
+int cli_logout(const struct cli_options *o, const char *const *words, size_t n);
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n);
 int cli_publish(const struct cli_options *o, const char *const *words, size_t n);
 int cli_bench(const struct cli_options *o, const char *const *words, size_t n);

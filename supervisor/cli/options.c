@@ -56,6 +56,8 @@ static const struct option {
         {CLI_TOKENS, 0, "--tokens", "FILE"},
         {CLI_HOST, 0, "--allow-host", "NAME"},
         {CLI_ORIGIN, 0, "--allow-origin", "ORIGIN"},
+        {CLI_NO_BROWSER, 0, "--no-browser", NULL},
+        {CLI_SCOPE, 0, "--scope", "SCOPES"},
 };
 
 const char *cli_option_name(uint64_t option)
@@ -194,6 +196,9 @@ static int take_http(struct cli_options *o, uint64_t option, const char *value, 
                                 err);
         case CLI_TOKENS:
                 o->tokens = value;
+                return 0;
+        case CLI_SCOPE:
+                o->scope = value;
                 return 0;
         default:
                 return 0;

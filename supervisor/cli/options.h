@@ -52,6 +52,8 @@ enum cli_option {
 #define CLI_TOKENS     (UINT64_C(1) << 35)
 #define CLI_HOST       (UINT64_C(1) << 36)
 #define CLI_ORIGIN     (UINT64_C(1) << 37)
+#define CLI_NO_BROWSER (UINT64_C(1) << 38)
+#define CLI_SCOPE      (UINT64_C(1) << 39)
 
 enum { CLI_LISTEN_MAX = 4, CLI_NAMES_MAX = 8 };
 
@@ -83,6 +85,7 @@ struct cli_options {
         struct package_set set; /* file names as given */
         const char *timeout;    /* seconds, a positive number */
         const char *rounds;     /* a number from 1 to 10000 */
+        const char *scope;      /* of OAuth */
 };
 
 /* argv without the program's name. The error is one line with the correct form. */

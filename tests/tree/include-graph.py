@@ -51,6 +51,8 @@ RULES = [
         ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/doctor/"]
         + [MONITOR + part for part in ("process/", "ids/", "cgroup/", "upstream/", "image/")],
     ),
+    # Short-lived, as the user: parses what authorization servers say.
+    ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "supervisor/config/", "supervisor/oauth/"]),
     # The broker's, without privilege.
     ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/session/"]),
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),

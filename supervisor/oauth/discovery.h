@@ -1,0 +1,19 @@
+/*
+ * From the URL of an MCP server to its authorization server: the server's challenge, its resource
+ * metadata (RFC 9728), the metadata of the authorization server that it names (RFC 8414, OpenID
+ * Connect Discovery). A server without resource metadata is taken as one of MCP 2025-03-26: it is its
+ * own authorization server.
+ */
+#pragma once
+
+#include "supervisor/oauth/metadata.h"
+#include "supervisor/oauth/target.h"
+
+struct oauth_discovery {
+        struct oauth_server server;
+        char resource[OAUTH_URL_MAX + 1];    /* for the parameter "resource" */
+        char scope[CHALLENGE_SCOPE_MAX + 1]; /* to request; "": none is named */
+};
+
+int oauth_discover(const struct oauth_target *target, struct oauth_discovery *ret,
+                   struct error *err);

@@ -1,0 +1,211 @@
+/* Token files. */
+#include "supervisor/oauth/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/unguessable.h"
+
+enum { FILE_MAX = 128 * 1024 };
+
+static int make_key(const char *name, const char *url, char key[OAUTH_KEY_LENGTH + 1],
+                    struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(OAUTH_NAME_MAX + OAUTH_URL_MAX + 2);
+        unsigned char digest[EVP_MAX_MD_SIZE];
+
+        if (buffer_append(&text, name, strlen(name) + 1) < 0 || buffer_append_text(&text, url) < 0)
+                return error_set(err, EINVAL, "the server's name or url is too long");
+        if (EVP_Digest(buffer_bytes(&text), text.length, digest, NULL, EVP_sha256(), NULL) != 1)
+                return error_errno(err, ENOMEM, "SHA-256");
+        for (int i = 0; i < OAUTH_KEY_LENGTH / 2; i++)
+                snprintf(key + 2 * i, 3, "%02x", digest[i]);
+        return 0;
+}
+
+static int check_ours(const struct stat *st, const char *path, struct error *err)
+{
+        if (st->st_uid != geteuid())
+                return error_set(err, EPERM, "%s belongs to user %u, not to you", path, st->st_uid);
+        if (st->st_mode & 077)
+                return error_set(
+                        err, EPERM,
+                        "%s is open to other users (mode %04o): 'chmod go= %s', and revoke what it had",
+                        path, st->st_mode & 07777, path);
+        return 0;
+}
+
+static int open_directory(struct oauth_store *store, bool make, struct error *err)
+{
+        struct stat st;
+
+        if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/oauth", store->path,
+                                   sizeof(store->path)) < 0)
+                return error_set(err, ENOENT, "tokens: neither XDG_STATE_HOME nor HOME is set");
+        if (make) {
+                int r = path_make_directories(store->path, 0700);
+                if (r < 0)
+                        return error_errno(err, -r, "tokens: make %s", store->path);
+        }
+        store->directory = open(store->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (store->directory < 0)
+                return error_errno(err, errno, "tokens: open %s", store->path);
+        if (fstat(store->directory, &st) < 0)
+                return error_errno(err, errno, "tokens: %s", store->path);
+        return check_ours(&st, store->path, err);
+}
+
+int oauth_store_open(struct oauth_store *store, const char *name, const char *url, bool make,
+                     struct error *err)
+{
+        *store = (struct oauth_store){.directory = -1, .lock = -1};
+        int r = make_key(name, url, store->key, err);
+        if (r >= 0)
+                r = open_directory(store, make, err);
+        if (r < 0)
+                oauth_store_close(store);
+        return r;
+}
+
+void oauth_store_close(struct oauth_store *store)
+{
+        if (store->directory >= 0)
+                close(take_fd(store->directory));
+        if (store->lock >= 0)
+                close(take_fd(store->lock));
+}
+
+static void file_name(const struct oauth_store *store, const char *kind, char ret[64])
+{
+        snprintf(ret, 64, "%s.%s", store->key, kind);
+}
+
+int oauth_store_lock(struct oauth_store *store, struct error *err)
+{
+        const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+        uint64_t until = clock_ms() + OAUTH_LOCK_MS;
+        char name[64];
+
+        file_name(store, "lock", name);
+        _cleanup_close_ int fd = openat(store->directory, name,
+                                        O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+                                        0600);
+        if (fd < 0)
+                return error_errno(err, errno, "tokens: open %s/%s", store->path, name);
+        while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+                if (errno != EWOULDBLOCK && errno != EINTR)
+                        return error_errno(err, errno, "tokens: lock");
+                if (clock_ms() > until)
+                        return error_set(err, ETIMEDOUT,
+                                         "tokens: another Cloister holds %s/%s for too long",
+                                         store->path, name);
+                nanosleep(&pause, NULL);
+        }
+        store->lock = take_fd(fd);
+        return 0;
+}
+
+static int check_file(int fd, const char *path, struct error *err)
+{
+        struct stat st;
+
+        if (fstat(fd, &st) < 0)
+                return error_errno(err, errno, "tokens: %s", path);
+        if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+                return error_set(err, EPERM, "tokens: %s is not a file of its own", path);
+        return check_ours(&st, path, err);
+}
+
+int oauth_store_read(const struct oauth_store *store, const char *name, const char *url,
+                     struct oauth_record *ret, struct error *err)
+{
+        char file[64], path[600];
+        char *text = NULL;
+        size_t n = 0;
+
+        file_name(store, "json", file);
+        snprintf(path, sizeof(path), "%s/%s", store->path, file);
+        _cleanup_close_ int fd = openat(store->directory, file,
+                                        O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0 && errno == ENOENT)
+                return -ENOENT;
+        if (fd < 0)
+                return error_errno(err, errno, "tokens: open %s", path);
+        int r = check_file(fd, path, err);
+        if (r >= 0 && fd_read_whole(fd, FILE_MAX, &text, &n, err) < 0)
+                r = error_context(err, "tokens: %s", path);
+        if (r < 0)
+                return r;
+        r = oauth_record_parse(text, n, ret, err);
+        explicit_bzero(text, n);
+        free(text);
+        if (r < 0)
+                return error_context(err, "tokens: %s", path);
+        if (strcmp(ret->name, name) != 0 || strcmp(ret->url, url) != 0) {
+                explicit_bzero(ret, sizeof(*ret));
+                return error_set(err, EBADMSG, "tokens: %s is of another server", path);
+        }
+        return 0;
+}
+
+static int write_file(const struct oauth_store *store, const char *name, const struct buffer *text,
+                      struct error *err)
+{
+        _cleanup_close_ int fd = openat(store->directory, name,
+                                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0)
+                return error_errno(err, errno, "tokens: create a file in %s", store->path);
+        int r = fchmod(fd, 0600) < 0 ? -errno : fd_write_all(fd, buffer_bytes(text), text->length);
+        if (r >= 0 && fsync(fd) < 0)
+                r = -errno;
+        return r < 0 ? error_errno(err, -r, "tokens: write a file in %s", store->path) : 0;
+}
+
+int oauth_store_write(const struct oauth_store *store, const struct oauth_record *record,
+                      struct error *err)
+{
+        struct buffer text = BUFFER_INIT(FILE_MAX);
+        char random[UNGUESSABLE_LENGTH + 1], name[64], temporary[64];
+
+        unguessable(random);
+        file_name(store, "json", name);
+        snprintf(temporary, sizeof(temporary), ".%s", random);
+        int r = oauth_record_append(record, &text);
+        if (r < 0)
+                r = error_errno(err, -r, "tokens");
+        else
+                r = write_file(store, temporary, &text, err);
+        if (r >= 0 && renameat(store->directory, temporary, store->directory, name) < 0)
+                r = error_errno(err, errno, "tokens: rename in %s", store->path);
+        if (r < 0)
+                unlinkat(store->directory, temporary, 0);
+        else
+                fsync(store->directory);
+        if (text.data)
+                explicit_bzero(text.data, text.allocated);
+        buffer_done(&text);
+        return r;
+}
+
+int oauth_store_remove(const struct oauth_store *store, struct error *err)
+{
+        char name[64];
+
+        file_name(store, "json", name);
+        if (unlinkat(store->directory, name, 0) < 0 && errno != ENOENT)
+                return error_errno(err, errno, "tokens: remove %s/%s", store->path, name);
+        return 0;
+}

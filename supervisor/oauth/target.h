@@ -1,0 +1,19 @@
+/* The server that a command is about, as the config has it. */
+#pragma once
+
+#include "policy/config.h"
+#include "supervisor/oauth/metadata.h"
+#include "supervisor/oauth/store.h"
+
+struct oauth_target {
+        const char *name, *url;
+        const struct config_oauth *config;
+        struct oauth_reach reach;
+        char secret[OAUTH_SECRET_MAX + 1]; /* of the config, "": none */
+};
+
+/* Reads the config's client_secret or client_secret_file into the target. */
+int oauth_target_read_secret(struct oauth_target *target, struct error *err);
+
+/* A name as a word of a shell's command line. */
+const char *oauth_shell_word(const char *name, char *ret, size_t size);

@@ -1,0 +1,186 @@
+/* The token endpoint. Bodies and headers hold secrets: they are wiped, and no message quotes them. */
+#include "supervisor/oauth/token.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/base64.h"
+#include "base/cleanup.h"
+#include "supervisor/oauth/fetch.h"
+#include "supervisor/oauth/form.h"
+
+enum { BODY_MAX = 64 * 1024, HEADER_MAX = 3 * 4 * (OAUTH_ID_MAX + OAUTH_SECRET_MAX) };
+
+static const char form_type[] = "application/x-www-form-urlencoded";
+
+static void wipe(struct buffer *b)
+{
+        if (b->data)
+                explicit_bzero(b->data, b->allocated);
+        buffer_done(b);
+}
+#define _cleanup_secret_ _cleanup_(wipe)
+
+/* "Authorization: Basic …" of percent-encoded id and secret (RFC 6749, section 2.3.1). */
+static int add_basic(const struct oauth_client *client, struct buffer *header)
+{
+        _cleanup_secret_ struct buffer pair = BUFFER_INIT(HEADER_MAX);
+
+        int r = form_encode(&pair, client->id);
+        if (r >= 0)
+                r = buffer_append_text(&pair, ":");
+        if (r >= 0)
+                r = form_encode(&pair, client->secret);
+        if (r >= 0)
+                r = buffer_append_text(header, "Authorization: Basic ");
+        if (r >= 0)
+                r = base64_append(header, buffer_bytes(&pair), pair.length);
+        return r < 0 ? r : buffer_append(header, "", 1);
+}
+
+static int authenticate(const struct oauth_client *client, struct buffer *body,
+                        struct buffer *header)
+{
+        if (client->method == OAUTH_BASIC)
+                return add_basic(client, header);
+        int r = form_add(body, 0, "client_id", client->id);
+        if (r >= 0 && client->method == OAUTH_POST)
+                r = form_add(body, 0, "client_secret", client->secret);
+        return r;
+}
+
+static int post(const struct oauth_record *record, const char *url, const char *what,
+                struct buffer *body, struct oauth_response *ret, struct error *err)
+{
+        const struct oauth_reach reach = oauth_reach_of(record->url, record->private);
+        _cleanup_secret_ struct buffer header = BUFFER_INIT(2 * HEADER_MAX);
+
+        int r = authenticate(&record->client, body, &header);
+        if (r < 0)
+                return error_errno(err, -r, "%s", what);
+        const struct oauth_request request = {
+                .url = url,
+                .reach = &reach,
+                .what = what,
+                .body = buffer_bytes(body),
+                .length = body->length,
+                .type = form_type,
+                .headers = {"Accept: application/json",
+                            header.length > 0 ? buffer_bytes(&header) : NULL},
+        };
+        return oauth_fetch(&request, ret, err);
+}
+
+/* Codes after which the same request will never succeed. */
+static bool is_final(const char *code)
+{
+        return strcmp(code, "invalid_grant") == 0 || strcmp(code, "invalid_client") == 0 ||
+               strcmp(code, "unauthorized_client") == 0;
+}
+
+static int refused(const struct oauth_response *response, struct error *err)
+{
+        char code[65];
+
+        oauth_parse_error(buffer_bytes(&response->body), response->body.length, code);
+        return error_set(err, is_final(code) ? EKEYREJECTED : EIO,
+                         "the token endpoint answers %s%s(HTTP status %ld)", code, *code ? " " : "",
+                         response->status);
+}
+
+/* Takes over new tokens. A refresh token that is not replaced stays valid (RFC 6749, section 6). */
+static void take_tokens(struct oauth_record *record, const struct oauth_tokens *tokens)
+{
+        char refresh[sizeof(tokens->refresh)];
+
+        memcpy(refresh, record->tokens.refresh, sizeof(refresh));
+        record->tokens = *tokens;
+        if (!*tokens->refresh)
+                memcpy(record->tokens.refresh, refresh, sizeof(refresh));
+        explicit_bzero(refresh, sizeof(refresh));
+        record->obtained = time(NULL);
+        record->expires = tokens->seconds > 0 ? record->obtained + tokens->seconds : 0;
+}
+
+static int request_tokens(struct oauth_record *record, struct buffer *body, struct error *err)
+{
+        _cleanup_response_ struct oauth_response response = {};
+        struct oauth_tokens tokens;
+
+        int r = form_add(body, 0, "resource", record->resource);
+        if (r < 0)
+                return error_errno(err, -r, "the token endpoint");
+        r = post(record, record->token_endpoint, "the token endpoint", body, &response, err);
+        if (r < 0)
+                return r;
+        if (response.status != 200)
+                return refused(&response, err);
+        r = oauth_parse_tokens(buffer_bytes(&response.body), response.body.length, &tokens, err);
+        if (r < 0)
+                return error_context(err, "the token endpoint's answer");
+        take_tokens(record, &tokens);
+        explicit_bzero(&tokens, sizeof(tokens));
+        return 0;
+}
+
+int oauth_token_exchange(struct oauth_record *record, const char *code, const char *verifier,
+                         const char *redirect_uri, struct error *err)
+{
+        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
+
+        *record->tokens.refresh = '\0';
+        int r = form_add(&body, 0, "grant_type", "authorization_code");
+        if (r >= 0)
+                r = form_add(&body, 0, "code", code);
+        if (r >= 0)
+                r = form_add(&body, 0, "code_verifier", verifier);
+        if (r >= 0)
+                r = form_add(&body, 0, "redirect_uri", redirect_uri);
+        if (r < 0)
+                return error_errno(err, -r, "the token endpoint");
+        return request_tokens(record, &body, err);
+}
+
+int oauth_token_refresh(struct oauth_record *record, struct error *err)
+{
+        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
+
+        int r = form_add(&body, 0, "grant_type", "refresh_token");
+        if (r >= 0)
+                r = form_add(&body, 0, "refresh_token", record->tokens.refresh);
+        if (r < 0)
+                return error_errno(err, -r, "the token endpoint");
+        return request_tokens(record, &body, err);
+}
+
+static int revoke_one(const struct oauth_record *record, const char *token, const char *hint,
+                      struct error *err)
+{
+        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
+        _cleanup_response_ struct oauth_response response = {};
+
+        if (!*token)
+                return 0;
+        int r = form_add(&body, 0, "token", token);
+        if (r >= 0)
+                r = form_add(&body, 0, "token_type_hint", hint);
+        if (r < 0)
+                return error_errno(err, -r, "the revocation endpoint");
+        r = post(record, record->revocation_endpoint, "the revocation endpoint", &body, &response,
+                 err);
+        if (r >= 0 && response.status != 200)
+                r = error_set(err, EIO, "the revocation endpoint answers HTTP status %ld",
+                              response.status);
+        return r;
+}
+
+int oauth_token_revoke(const struct oauth_record *record, struct error *err)
+{
+        if (!*record->revocation_endpoint)
+                return 0;
+        /* The refresh token first: most servers revoke what was made from it as well. */
+        int r = revoke_one(record, record->tokens.refresh, "refresh_token", err);
+        int q = revoke_one(record, record->tokens.access, "access_token", r < 0 ? NULL : err);
+        return r < 0 ? r : q;
+}

@@ -1,0 +1,288 @@
+/* URLs are taken apart by libcurl's own parser, so that what is checked is what is contacted. */
+#include "supervisor/oauth/url.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+
+static void cleanup_url(CURLU **u)
+{
+        curl_url_cleanup(*u);
+}
+static void cleanup_part(char **part)
+{
+        curl_free(*part);
+}
+#define _cleanup_url_  _cleanup_(cleanup_url)
+#define _cleanup_part_ _cleanup_(cleanup_part)
+
+static CURLU *parse(const char *url)
+{
+        CURLU *u = curl_url();
+
+        if (u && curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK) {
+                curl_url_cleanup(u);
+                return NULL;
+        }
+        return u;
+}
+
+static char *part(CURLU *u, CURLUPart which, unsigned int flags)
+{
+        char *text = NULL;
+
+        return curl_url_get(u, which, &text, flags) == CURLUE_OK ? text : NULL;
+}
+
+static bool is_loopback_host(const char *host)
+{
+        struct in_addr v4;
+
+        if (strcasecmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0)
+                return true;
+        return inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
+}
+
+struct oauth_reach oauth_reach_of(const char *url, bool private)
+{
+        _cleanup_url_ CURLU *u = parse(url);
+        _cleanup_part_ char *host = u ? part(u, CURLUPART_HOST, 0) : NULL;
+
+        return (struct oauth_reach){host && is_loopback_host(host), private};
+}
+
+static bool is_printable(const char *url)
+{
+        for (; *url; url++)
+                if (*url <= ' ' || *url > '~' || strchr("\"<>\\^`{|}", *url))
+                        return false;
+        return true;
+}
+
+static const char *wrong(CURLU *u, const struct oauth_reach *reach)
+{
+        _cleanup_part_ char *scheme = part(u, CURLUPART_SCHEME, 0);
+        _cleanup_part_ char *host = part(u, CURLUPART_HOST, 0);
+        _cleanup_part_ char *user = part(u, CURLUPART_USER, 0);
+        _cleanup_part_ char *password = part(u, CURLUPART_PASSWORD, 0);
+        _cleanup_part_ char *fragment = part(u, CURLUPART_FRAGMENT, 0);
+
+        if (!scheme || !host || *host == '\0')
+                return "is not a URL";
+        if (user || password)
+                return "contains a user or a password";
+        if (fragment)
+                return "contains a fragment";
+        if (strcmp(scheme, "https") == 0)
+                return NULL;
+        if (strcmp(scheme, "http") != 0)
+                return "must begin with https://";
+        if (!is_loopback_host(host))
+                return "is not encrypted: https is needed";
+        return reach->loopback ? NULL : "names this machine, which only a server on it may do";
+}
+
+int oauth_url_check(const char *url, const struct oauth_reach *reach, const char *what,
+                    struct error *err)
+{
+        if (strlen(url) > OAUTH_URL_MAX)
+                return error_set(err, EINVAL, "%s is longer than %d bytes", what, OAUTH_URL_MAX);
+        if (!is_printable(url))
+                return error_set(err, EINVAL, "%s holds characters that a URL cannot have", what);
+        _cleanup_url_ CURLU *u = parse(url);
+        const char *why = u ? wrong(u, reach) : "is not a URL";
+        return why ? error_set(err, EINVAL, "%s (%.100s) %s", what, url, why) : 0;
+}
+
+/* --- addresses --- */
+
+enum kind { PUBLIC, LOOPBACK, PRIVATE, NEVER };
+
+static enum kind kind_of_v4(uint32_t a)
+{
+        static const struct {
+                uint32_t net;
+                int bits;
+                enum kind kind;
+        } nets[] = {
+                {0x00000000, 8, NEVER},    /* this network */
+                {0x0a000000, 8, PRIVATE},  /* 10.0.0.0 */
+                {0x64400000, 10, PRIVATE}, /* 100.64.0.0, shared */
+                {0x7f000000, 8, LOOPBACK},
+                {0xa9fe0000, 16, NEVER},   /* 169.254.0.0, link-local: the clouds' metadata */
+                {0xac100000, 12, PRIVATE}, /* 172.16.0.0 */
+                {0xc0000000, 24, NEVER},   /* 192.0.0.0, protocols */
+                {0xc0000200, 24, NEVER},   /* documentation, and the two below */
+                {0xc6336400, 24, NEVER},
+                {0xcb007100, 24, NEVER},
+                {0xc0a80000, 16, PRIVATE}, /* 192.168.0.0 */
+                {0xc6120000, 15, PRIVATE}, /* 198.18.0.0, benchmarks */
+                {0xe0000000, 3, NEVER},    /* multicast, reserved, broadcast */
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(nets); i++)
+                if (a >> (32 - nets[i].bits) == nets[i].net >> (32 - nets[i].bits))
+                        return nets[i].kind;
+        return PUBLIC;
+}
+
+static uint32_t embedded(const unsigned char *bytes)
+{
+        return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
+               bytes[3];
+}
+
+static enum kind kind_of_v6(const struct in6_addr *address)
+{
+        static const unsigned char nat64[12] = {0, 0x64, 0xff, 0x9b};
+        const unsigned char *b = address->s6_addr;
+
+        if (IN6_IS_ADDR_LOOPBACK(address))
+                return LOOPBACK;
+        if (IN6_IS_ADDR_V4MAPPED(address) || memcmp(b, nat64, sizeof(nat64)) == 0)
+                return kind_of_v4(embedded(b + 12));
+        if (b[0] == 0x20 && b[1] == 0x02) /* 6to4 */
+                return kind_of_v4(embedded(b + 2));
+        if ((b[0] & 0xfe) == 0xfc)
+                return PRIVATE;
+        if (b[0] == 0x20 && b[1] == 0x01 && (b[2] == 0 || (b[2] == 0x0d && b[3] == 0xb8)))
+                return NEVER; /* Teredo and other protocols; documentation */
+        return (b[0] & 0xe0) == 0x20 ? PUBLIC : NEVER;
+}
+
+bool oauth_address_allowed(const struct sockaddr *address, const struct oauth_reach *reach)
+{
+        enum kind kind = NEVER;
+
+        if (address->sa_family == AF_INET) {
+                struct sockaddr_in v4;
+                memcpy(&v4, address, sizeof(v4));
+                kind = kind_of_v4(ntohl(v4.sin_addr.s_addr));
+        } else if (address->sa_family == AF_INET6) {
+                struct sockaddr_in6 v6;
+                memcpy(&v6, address, sizeof(v6));
+                kind = kind_of_v6(&v6.sin6_addr);
+        }
+        return kind == PUBLIC || (kind == LOOPBACK && (reach->loopback || reach->private)) ||
+               (kind == PRIVATE && reach->private);
+}
+
+/* --- pieces --- */
+
+static char *origin_of(CURLU *u)
+{
+        _cleanup_part_ char *scheme = part(u, CURLUPART_SCHEME, 0);
+        _cleanup_part_ char *host = part(u, CURLUPART_HOST, 0);
+        _cleanup_part_ char *port = part(u, CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
+        char *text = NULL;
+
+        if (!scheme || !host)
+                return NULL;
+        for (char *p = host; *p; p++)
+                *p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
+        if (asprintf(&text, "%s://%s%s%s", scheme, host, port ? ":" : "", port ? port : "") < 0)
+                return NULL;
+        return text;
+}
+
+/* The path without "/" at its end: "" for the root. */
+static char *path_of(CURLU *u)
+{
+        char *path = part(u, CURLUPART_PATH, 0);
+        size_t n = path ? strlen(path) : 0;
+
+        while (n > 0 && path[n - 1] == '/')
+                path[--n] = '\0';
+        return path;
+}
+
+static int put(char *ret, size_t size, const char *a, const char *b, const char *c, const char *d)
+{
+        int n = snprintf(ret, size, "%s%s%s%s", a, b, c, d);
+
+        return n < 0 || (size_t)n >= size ? -EINVAL : 0;
+}
+
+int oauth_url_origin(const char *url, char *ret, size_t size)
+{
+        _cleanup_url_ CURLU *u = parse(url);
+        _cleanup_free_ char *origin = u ? origin_of(u) : NULL;
+
+        return origin ? put(ret, size, origin, "", "", "") : -EINVAL;
+}
+
+int oauth_url_well_known(const char *url, const char *suffix, enum oauth_place place, char *ret,
+                         size_t size)
+{
+        _cleanup_url_ CURLU *u = parse(url);
+        _cleanup_free_ char *origin = u ? origin_of(u) : NULL;
+        _cleanup_part_ char *path = u ? path_of(u) : NULL;
+        const char *directory = "/.well-known/";
+
+        if (!origin || !path)
+                return -EINVAL;
+        char name[64];
+        snprintf(name, sizeof(name), "%s%s", directory, suffix);
+        if (place == OAUTH_APPENDED)
+                return put(ret, size, origin, path, name, "");
+        return put(ret, size, origin, name, place == OAUTH_INSERTED ? path : "", "");
+}
+
+bool oauth_url_has_path(const char *url)
+{
+        _cleanup_url_ CURLU *u = parse(url);
+        _cleanup_part_ char *path = u ? path_of(u) : NULL;
+
+        return path && *path != '\0';
+}
+
+/* Origin, path and query of a URL; false: it is none. */
+struct pieces {
+        char *origin, *path, *query;
+};
+
+static void cleanup_pieces(struct pieces *p)
+{
+        free(p->origin);
+        curl_free(p->path);
+        curl_free(p->query);
+}
+
+static bool take_apart(const char *url, struct pieces *ret)
+{
+        _cleanup_url_ CURLU *u = parse(url);
+
+        if (!u)
+                return false;
+        ret->origin = origin_of(u);
+        ret->path = path_of(u);
+        ret->query = part(u, CURLUPART_QUERY, 0);
+        return ret->origin && ret->path;
+}
+
+bool oauth_url_same(const char *a, const char *b)
+{
+        _cleanup_(cleanup_pieces) struct pieces x = {}, y = {};
+
+        return take_apart(a, &x) && take_apart(b, &y) && strcmp(x.origin, y.origin) == 0 &&
+               strcmp(x.path, y.path) == 0 &&
+               strcmp(x.query ? x.query : "", y.query ? y.query : "") == 0;
+}
+
+bool oauth_url_below(const char *parent, const char *url)
+{
+        _cleanup_(cleanup_pieces) struct pieces x = {}, y = {};
+
+        if (!take_apart(parent, &x) || !take_apart(url, &y) || x.query ||
+            strcmp(x.origin, y.origin) != 0)
+                return false;
+        size_t n = strlen(x.path);
+        return strncmp(x.path, y.path, n) == 0 && (y.path[n] == '\0' || y.path[n] == '/');
+}

@@ -1,0 +1,373 @@
+"""`cloister login`, `logout` and the renewal of tokens."""
+
+import base64
+import concurrent.futures
+import json
+import os
+import shutil
+import socket
+import ssl
+import stat
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from authserver import World, tls_context
+from harness import PATIENCE, main
+from oauth_case import OAUTH, Login
+
+
+class Flow(Login):
+    def test_whole(self):
+        self.entry()
+        out = self.logged_in()
+        self.assertIn("Logged in to s; the login is renewed by itself.", out)
+        self.assertEqual(self.asked["resource"], self.world.url)
+        self.assertEqual((self.asked["response_type"], self.asked["code_challenge_method"]), ("code", "S256"))
+        self.assertGreaterEqual(len(self.asked["state"]), 43)
+        self.assertNotIn("scope", self.asked)
+        self.assertEqual(self.world.last("/token")["resource"], self.world.url)
+        registration = self.world.last("/register")
+        self.assertEqual(registration["application_type"], "native")
+        self.assertIn("refresh_token", registration["grant_types"])
+        self.assertEqual(self.token()["token"], self.record()["access_token"])
+        self.assertIn(self.token()["token"], self.world.access)
+
+    def test_files_are_the_users_alone(self):
+        os.umask(0)
+        self.addCleanup(os.umask, 0o022)
+        self.entry()
+        self.logged_in()
+        [path] = self.files()
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode), 0o700)
+        self.assertEqual([n for n in os.listdir(os.path.dirname(path)) if n.startswith(".")], [])
+
+    def test_a_second_login_uses_the_registration_again(self):
+        self.entry()
+        self.logged_in()
+        first = self.record()["client_id"]
+        self.logged_in()
+        self.assertEqual((self.record()["client_id"], self.world.count("/register")), (first, 1))
+
+    def test_another_authorization_server_gets_a_registration_of_its_own(self):
+        other = World()
+        self.addCleanup(other.close)
+        self.entry()
+        self.logged_in()
+        first = self.record()["client_id"]
+        self.world.prm["authorization_servers"] = [other.origin]
+        self.logged_in()
+        self.assertEqual(other.count("/register"), 1)
+        self.assertNotEqual(self.record()["client_id"], first)
+        self.assertNotIn(first, str(other.seen))
+
+    def test_methods_of_the_token_endpoint(self):
+        for method in ("client_secret_basic", "client_secret_post"):
+            with self.subTest(method):
+                shutil.rmtree(self.state, ignore_errors=True)
+                self.world.metadata["token_endpoint_auth_methods_supported"] = [method]
+                self.entry()
+                self.logged_in()
+                client = self.world.clients[self.record()["client_id"]]
+                request = self.world.last("/token")
+                if method == "client_secret_post":
+                    self.assertEqual(request["client_secret"], client["client_secret"])
+                else:
+                    pair = base64.b64decode(request["_authorization"].removeprefix("Basic ")).decode()
+                    self.assertEqual(pair, f"{client['client_id']}:{client['client_secret']}")
+                    self.assertNotIn("client_secret", request)
+
+    def test_client_of_the_config(self):
+        self.world.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
+        del self.world.metadata["registration_endpoint"]
+        self.env["MY_SECRET"] = "of-a-variable"
+        self.write("secret", "of-a-file\n")
+        for oauth, secret in (({"client_secret": "${MY_SECRET}"}, "of-a-variable"),
+                              ({"client_secret_file": self.path("secret")}, "of-a-file")):
+            self.entry(client_id="mine", issuer=self.world.origin, **oauth)
+            self.logged_in()
+            request = self.world.last("/token")
+            self.assertEqual((request["client_id"], request["client_secret"]), ("mine", secret))
+
+    def test_the_secret_of_the_config_goes_to_its_issuer_only(self):
+        self.env["MY_SECRET"] = "of-a-variable"
+        self.entry(client_id="mine", client_secret="${MY_SECRET}", issuer="https://honest.example")
+        self.refused("names another authorization server")
+        self.assertNotIn("of-a-variable", str(self.world.seen))
+        self.entry(client_id="mine", client_secret="${MY_SECRET}")
+        self.refused('name its authorization server with "issuer"')
+        self.entry(client_id="mine", client_secret="in-the-config", issuer=self.world.origin)
+        self.assertNotIn("in-the-config", self.refused("must name a variable"))
+
+    def test_client_that_a_document_describes(self):
+        document = "https://example.org/cloister.json"
+        self.entry(client_metadata_url=document)
+        self.logged_in()
+        self.assertNotEqual(self.asked["client_id"], document)
+        self.world.metadata["client_id_metadata_document_supported"] = True
+        self.logged_in()
+        self.assertEqual((self.asked["client_id"], self.world.count("/register")), (document, 1))
+
+    def test_fixed_port(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.entry(redirect_port=port)
+        self.logged_in()
+        self.assertEqual(self.asked["redirect_uri"], f"http://127.0.0.1:{port}/callback")
+        with socket.create_server(("127.0.0.1", port)):
+            status, _, err = self.login()
+            self.assertEqual(status, 1)
+            self.assertIn(f"127.0.0.1:{port}", err)
+
+    def test_scopes(self):
+        self.world.prm["scopes_supported"] = ["a", "b"]
+        self.entry()
+        self.logged_in()
+        self.assertEqual(self.asked["scope"], "a b")
+        self.world.challenge += ', scope="c"'
+        self.world.metadata["scopes_supported"] = ["offline_access"]
+        self.logged_in("--scope", "d e")
+        self.assertEqual(self.asked["scope"], "a b c offline_access d e")
+        self.entry(scopes=["only"])
+        self.logged_in(name="s")
+        self.assertEqual(self.asked["scope"], "a b c offline_access d e only")
+        shutil.rmtree(self.state)
+        self.logged_in()
+        self.assertEqual(self.asked["scope"], "only")
+
+    def test_places_of_metadata(self):
+        """Each place is tried in order, and only those of the specification."""
+        w = self.world
+        issuer = w.origin + "/tenant"
+        for challenge, prm, metadata, tried in (
+                (True, "/anywhere.json", "/.well-known/oauth-authorization-server/tenant", 1),
+                (False, "/.well-known/oauth-protected-resource/mcp", "/.well-known/openid-configuration/tenant", 2),
+                (False, "/.well-known/oauth-protected-resource", "/tenant/.well-known/openid-configuration", 3)):
+            with self.subTest(prm):
+                shutil.rmtree(self.state, ignore_errors=True)
+                w.seen.clear()
+                w.challenge = f'Basic realm="x", Bearer resource_metadata="{w.origin}{prm}"' if challenge else None
+                w.prm_path, w.metadata_path = prm, metadata
+                w.prm = {"resource": w.origin if prm.endswith("resource") else w.url, "authorization_servers": [issuer]}
+                w.metadata["issuer"] = issuer
+                self.entry()
+                self.logged_in()
+                self.assertEqual(sum("openid" in p or "authorization-server" in p for _, p, _ in w.seen), tried)
+                self.assertEqual(self.asked["resource"], w.prm["resource"])
+
+    def test_server_of_the_first_revision(self):
+        """MCP 2025-03-26 had no resource metadata, and default paths instead of metadata."""
+        w = self.world
+        w.prm = w.challenge = None
+        self.entry()
+        self.logged_in()
+        w.metadata = None
+        shutil.rmtree(self.state)
+        self.logged_in()
+        self.assertEqual(w.count("/register"), 2)
+
+    def test_paste(self):
+        """Without a browser on this machine: the URL that it ends at is pasted."""
+        self.entry()
+        process = self.start("--no-browser")
+        url = self.authorization_url(process)
+        with self.assertRaises(urllib.error.HTTPError) as stopped:
+            class Stay(urllib.request.HTTPRedirectHandler):
+                def redirect_request(self, *_):
+                    return None
+            urllib.request.build_opener(Stay).open(url, timeout=PATIENCE)
+        target = stopped.exception.headers["Location"]
+        process.stdin.write("http://127.0.0.1/callback?code=x&state=wrong\n" + target + "\n")
+        process.stdin.flush()
+        process.stdin = None
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn("This is not the URL", err)
+        self.assertIn("Logged in", out)
+
+
+class Refresh(Login):
+    def setUp(self):
+        super().setUp()
+        self.entry()
+
+    def test_without_a_login(self):
+        self.assertEqual(self.token(), {"login": False})
+        answer = self.token(status=401)
+        self.assertEqual((answer["error"], answer["login"]), ("needs a login: cloister login s", True))
+
+    def test_expired(self):
+        self.logged_in()
+        first = self.token()["token"]
+        now = int(time.time())
+        self.change(obtained=now - 3600, expires=now + 30)
+        second = self.token()
+        self.assertNotEqual(second["token"], first)
+        self.assertGreater(second["seconds"], 3000)
+        self.assertEqual(self.world.last("/token")["grant_type"], "refresh_token")
+        self.assertEqual(self.world.last("/token")["resource"], self.world.url)
+        self.assertEqual(self.token()["token"], second["token"])
+
+    def test_refused(self):
+        self.logged_in()
+        first = self.token()["token"]
+        self.assertIn("just made", self.token(status=401)["error"])
+        self.change(obtained=int(time.time()) - 10)
+        self.assertNotEqual(self.token(status=401)["token"], first)
+
+    def test_one_refresh_for_many(self):
+        """A server takes a refresh token once: those that wait use what the first one got."""
+        self.logged_in()
+        now = int(time.time())
+        self.change(obtained=now - 3600, expires=now - 5)
+        before = self.world.count("/token")
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            tokens = list(pool.map(lambda _: self.token().get("token"), range(8)))
+        self.assertEqual(len(set(tokens)), 1)
+        self.assertEqual(self.world.count("/token"), before + 1)
+
+    def test_a_login_that_has_ended(self):
+        self.logged_in()
+        self.world.refresh.clear()
+        self.change(obtained=1, expires=2)
+        self.assertEqual(self.token(), {"error": "its login has ended; needs a login: cloister login s", "login": True})
+        before = self.world.count("/token")
+        self.assertIn("needs a login", self.token(status=401)["error"])
+        self.assertEqual(self.world.count("/token"), before)
+        self.assertNotIn("refresh_token", self.record())
+        self.logged_in()
+        self.assertEqual(self.world.count("/register"), 1)
+
+    def test_a_server_that_is_away_ends_no_login(self):
+        self.logged_in()
+        now = int(time.time())
+        self.world.error = "temporarily_unavailable"
+        self.change(obtained=now - 3600, expires=now + 30)
+        self.assertIn("token", self.token())
+        self.change(obtained=now - 3600, expires=now - 1)
+        answer = self.token()
+        self.assertEqual((answer["login"], "temporarily_unavailable" in answer["error"]), (False, True))
+        self.world.error = None
+        self.assertIn("token", self.token())
+
+    def test_a_renewal_is_not_cut_off(self):
+        """The server has taken the old refresh token when the process is asked to end: the new one must not be lost."""
+        self.logged_in()
+        now = int(time.time())
+        self.change(obtained=now - 3600, expires=now - 1)
+        world, before = self.world, self.record()["refresh_token"]
+        taken, go_on = threading.Event(), threading.Event()
+
+        def slow(form):
+            taken.set()
+            go_on.wait(PATIENCE)
+            return 200, {"Content-Type": "application/json"}, b'{"access_token": "a", "refresh_token": "new", "token_type": "Bearer"}'
+
+        world.replies["/token"] = slow
+        process = subprocess.Popen([OAUTH, "refresh"], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, text=True)
+        process.stdin.write(json.dumps({"name": "s", "url": world.url}))
+        process.stdin.close()
+        process.stdout.close()
+        self.assertTrue(taken.wait(PATIENCE))
+        process.terminate()
+        go_on.set()
+        process.wait(PATIENCE)
+        self.assertEqual((before == "new", self.record()["refresh_token"]), (False, "new"))
+
+    def test_no_error_quotes_a_secret(self):
+        self.logged_in()
+        self.world.error = "invalid_request"
+        secrets = [self.record()["access_token"], self.record()["refresh_token"]]
+        self.change(obtained=1, expires=2)
+        text = json.dumps(self.token())
+        for secret in secrets:
+            self.assertNotIn(secret, text)
+        self.assertNotIn("hostile", text)
+        self.assertNotIn("\\u001b", text)
+
+    def test_more_scopes(self):
+        self.logged_in()
+        challenge = 'Bearer error="insufficient_scope", scope="files:write"'
+        self.assertIn("cloister login s --scope files:write", self.token(status=403, challenge=challenge)["error"])
+        self.assertEqual(self.world.count("/token"), 1)
+
+    def test_a_scope_is_no_command(self):
+        """The message shows a command to type: what the server says is one literal word of it."""
+        self.logged_in()
+        answer = self.token(status=403, challenge="Bearer scope=\"x;$(touch${IFS}owned) 'y\"")
+        command = answer["error"].split(": ", 1)[1].replace("cloister login", "printf %s\\\\n")
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=self.dir, check=True)
+        self.assertEqual(done.stdout.splitlines(), ["s", "--scope", "x;$(touch${IFS}owned) 'y"])
+        self.assertFalse(os.path.exists(self.path("owned")))
+
+    def test_a_token_stays_with_its_url(self):
+        self.logged_in()
+        self.assertEqual(self.token(url="http://127.0.0.1:1/mcp"), {"login": False})
+        self.assertEqual(self.token(name="t"), {"login": False})
+        self.assertIn("token", self.token())
+
+    def test_logout(self):
+        self.logged_in()
+        token = self.token()["token"]
+        done = self.run_cloister("logout", "s", "--config", self.path("config.json"), env=self.env)
+        self.assertEqual((done.returncode, done.stdout), (0, b"Logged out of s; its tokens are revoked.\n"), done.stderr)
+        self.assertEqual((self.files(), self.world.count("/revoke")), ([], 2))
+        self.assertNotIn(token, self.world.access)
+        done = self.run_cloister("logout", "s", "--config", self.path("config.json"), env=self.env)
+        self.assertEqual((done.returncode, done.stdout), (0, b"There was no login to s.\n"))
+
+    def test_logout_without_an_answer(self):
+        self.logged_in()
+        self.world.replies["/revoke"] = lambda form: (503, {}, b"")
+        done = self.run_cloister("logout", "s", "--config", self.path("config.json"), env=self.env)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"not revoked", done.stderr)
+        self.assertEqual(self.files(), [])
+
+
+class Tls(Login):
+    def test_certificates_are_checked(self):
+        if not shutil.which("openssl"):
+            self.skipTest("openssl is not installed")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", self.path("key"), "-out",
+                        self.path("certificate")], check=True, capture_output=True)
+        world = World(tls_context(self.path("certificate"), self.path("key")))
+        self.addCleanup(world.close)
+        self.entry(url=world.url)
+        self.refused("SSL|certificate")
+        env = {**self.env, "SSL_CERT_FILE": self.path("certificate")}
+
+        def visit(url):
+            context = ssl.create_default_context(cafile=self.path("certificate"))
+            with urllib.request.urlopen(url, timeout=PATIENCE, context=context) as answer:
+                self.assertEqual(answer.status, 200)
+
+        self.logged_in(env=env, visit=visit)
+
+
+class Command(Login):
+    def test_which_server(self):
+        self.config({"calendar": {"url": self.world.url}, "local": {"command": "true"}})
+        for words, status, text in ((["login"], 2, "needs the NAME"), (["login", "calender"], 1, "did you mean calendar?"),
+                                    (["login", "local"], 1, "started by a command"), (["logout", "none"], 1, "no server")):
+            done = self.run_cloister(*words, "--config", self.path("config.json"), env=self.env)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(text, done.stderr.decode())
+
+    def test_ends_by_a_signal(self):
+        self.entry()
+        process = self.start()
+        self.assertTrue(self.authorization_url(process))
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+        self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    main()
