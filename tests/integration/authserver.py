@@ -45,6 +45,7 @@ class World:
         self.redirect = {}  # changes what the browser is sent back with; None removes
         self.token_extra = {"expires_in": 3600}
         self.error = None  # of the token endpoint
+        self.forbidden = None  # the challenge of tools/call
         threading.Thread(target=self.httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def close(self):
@@ -56,6 +57,17 @@ class World:
 
     def last(self, path):
         return [form for _, p, form in self.seen if p == path][-1]
+
+
+def mcp(method, params):
+    """What the MCP server says to those with a token."""
+    if method == "initialize":
+        return {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "w", "version": "1"}}}
+    if method == "tools/list":
+        return {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}]}}
+    if method == "tools/call":
+        return {"result": {"content": [{"type": "text", "text": "echo: " + params["arguments"]["text"]}]}}
+    return {"error": {"code": -32601, "message": "Method not found"}}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -96,11 +108,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_POST = handle_any
 
-    def on_mcp(self, _form):
+    def on_mcp(self, form):
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if token not in self.world.access:
             return self.answer(401, {"WWW-Authenticate": self.world.challenge} if self.world.challenge else {})
-        return self.answer(200, {}, {"jsonrpc": "2.0", "id": 1, "result": {}})
+        if form.get("method") == "tools/call" and self.world.forbidden:
+            return self.answer(403, {"WWW-Authenticate": self.world.forbidden})
+        if "id" not in form:
+            return self.answer(202)
+        return self.answer(200, {}, {"jsonrpc": "2.0", "id": form["id"], **mcp(form["method"], form.get("params") or {})})
 
     def on_register(self, form):
         client = {"client_id": "client-" + secrets.token_hex(4), "token_endpoint_auth_method": form["token_endpoint_auth_method"]}

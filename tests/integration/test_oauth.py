@@ -330,6 +330,54 @@ class Refresh(Login):
         self.assertEqual(self.files(), [])
 
 
+class Product(Login):
+    """Code in a sandbox calls the tools of a server that asks for a login."""
+
+    def setUp(self):
+        super().setUp()
+        self.entry()
+
+    def cloister(self, *args):
+        done = self.run_cloister(*args, "--config", self.path("config.json"), env=self.env)
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    def call(self, *args):
+        return self.cloister("run", "-c", "print(await mcp_s.echo(text='x'))", *args)
+
+    def test_without_a_login(self):
+        status, text = self.cloister("tools")
+        self.assertEqual(status, 1)
+        self.assertIn("needs a login: cloister login s", text)
+        self.assertIn("needs a login: cloister login s", self.call()[1])
+
+    def test_with_a_login(self):
+        self.logged_in()
+        before = self.world.count("/token")
+        log = self.path("log")
+        self.assertEqual(self.call("--log-level", "debug", "--log-file", log)[0], 0)
+        # The token is stored as valid, and the server does not know it any more.
+        self.world.access.clear()
+        self.change(obtained=int(time.time()) - 100)
+        status, text = self.call("--log-level", "debug", "--log-file", log)
+        self.assertEqual((status, "echo: x" in text), (0, True), text)
+        self.assertEqual(self.world.count("/token"), before + 1)
+        with open(log, encoding="utf-8") as f:
+            text = f.read()
+        self.assertIn("server", text)
+        for _, _, form in self.world.seen:
+            for secret in (form.get("code"), form.get("code_verifier"), form.get("refresh_token"), form["_authorization"]):
+                self.assertNotIn((secret or "no secret").removeprefix("Bearer "), text)
+        for secret in (self.record()["access_token"], self.record()["refresh_token"]):
+            self.assertNotIn(secret, text)
+
+    def test_more_scopes(self):
+        self.logged_in()
+        self.world.forbidden = 'Bearer error="insufficient_scope", scope="files:write"'
+        status, text = self.call()
+        self.assertEqual(status, 1)
+        self.assertIn("cloister login s --scope files:write", text)
+
+
 class Tls(Login):
     def test_certificates_are_checked(self):
         if not shutil.which("openssl"):
