@@ -164,6 +164,11 @@ bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m)
                 connection_refuse(s->connection, m->id, JSONRPC_INVALID_PARAMS, err.text);
                 return true;
         }
+        if (!rate_allow(&s->unnamed, 1, NULL)) {
+                connection_refuse(s->connection, m->id, JSONRPC_INTERNAL_ERROR,
+                                  "the server asks too often");
+                return true;
+        }
         struct hub_call *call = hub_calls_attribute(s->calls, m->params, &why);
         if (call) {
                 hub_call_ask(call, &request, m->id);

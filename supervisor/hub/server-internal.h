@@ -4,6 +4,7 @@
 #include "supervisor/hub/connection.h"
 #include "supervisor/hub/handshake.h"
 #include "supervisor/hub/listing.h"
+#include "supervisor/hub/rate.h"
 #include "supervisor/hub/server.h"
 
 enum server_state {
@@ -39,7 +40,7 @@ struct hub_server {
         struct hub_calls *calls;
 
         struct hub_tools *tools; /* NULL: not known */
-        unsigned declared;       /* what the process was told that it may ask for: bits of client_can */
+        unsigned declared; /* what the process was told that it may ask for: bits of client_can */
         char *instructions;
         bool has_tools; /* this process may be asked for a list of tools */
         bool has_tasks; /* and may be told to run a tool as a task (2025-11-25) */
@@ -47,6 +48,8 @@ struct hub_server {
         bool has_resources, has_prompts, has_logging;
         int log_level; /* the most detailed that it was told to send, as an index of log_levels */
 
+        struct rate
+                unnamed; /* messages that do not say for which call they are: each is looked up */
         struct server_ask *asks; /* what it asks while it works on no call */
         size_t n_asks;
 };

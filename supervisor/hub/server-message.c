@@ -38,7 +38,8 @@ static bool on_progress(struct hub_server *s, const struct jsonrpc_message *m)
 
 static bool on_log(struct hub_server *s, const struct jsonrpc_message *m)
 {
-        hub_calls_log(s->calls, m->params);
+        if (rate_allow(&s->unnamed, 1, NULL))
+                hub_calls_log(s->calls, m->params);
         return false;
 }
 

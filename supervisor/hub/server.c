@@ -535,6 +535,7 @@ struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t i
         s->host = host;
         s->config = config;
         s->index = index;
+        s->unnamed = (struct rate){.window_us = 1000000, .most = SERVER_UNNAMED_MAX};
         s->deadline = evtimer_new(host->base, on_deadline, s);
         s->connection = connection_new(host->base, &connection_host, s);
         s->handshake = handshake_new(host->base, s->connection, &handshake_host, s);

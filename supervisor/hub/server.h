@@ -30,6 +30,7 @@ enum {
         SERVER_END_MS = 2000,            /* from the end of its output to its exit */
         SERVER_DRAIN_MS = 500,           /* from its exit to the end of its output */
         SERVER_RETRY_UNASKED_MS = 10000, /* a failed server is tried again without a call */
+        SERVER_UNNAMED_MAX = 200,        /* requests and log messages a second that name no call */
 };
 
 struct hub_server;

@@ -31,6 +31,9 @@ struct cell_client_calls {
         void (*log)(void *data, const char *server, yyjson_val *params);
 };
 
-/* A person is asked: the time of the cell stands still until the same number of releases. */
+enum { CELL_HELD_MAX_MS = 30 * 60000 };
+
+/* A person is asked: the time of the cell stands still until the same number of releases, but not longer than
+ * CELL_HELD_MAX_MS in all and the time of one question. */
 void cell_hold(struct cell *cell);
 void cell_release(struct cell *cell);

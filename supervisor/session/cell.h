@@ -145,6 +145,7 @@ struct cell {
         void *data;
 
         unsigned held; /* its time stands still */
+        uint64_t held_since_us, held_us;
 };
 
 /* Whether the code is a published tool, prompt or resource: it has a sandbox of its own, which ends

@@ -124,8 +124,12 @@ void cell_hold(struct cell *cell)
         struct session *s = cell->session;
         uint64_t now = clock_us();
 
-        if (cell->held++ > 0 || !is_timed(s, cell))
+        if (cell->held++ > 0)
                 return;
+        cell->held_since_us = 0;
+        if (!is_timed(s, cell) || cell->held_us > CELL_HELD_MAX_MS * UINT64_C(1000))
+                return;
+        cell->held_since_us = now;
         s->left_us = s->due_us > now ? s->due_us - now : 0;
         evtimer_del(s->timer);
 }
@@ -134,10 +138,14 @@ void cell_release(struct cell *cell)
 {
         struct session *s = cell->session;
         struct timeval t = clock_timeval_ms(s->left_us / 1000);
+        uint64_t now = clock_us();
 
-        if (--cell->held > 0 || !is_timed(s, cell))
+        if (--cell->held > 0 || cell->held_since_us == 0)
                 return;
-        s->due_us = clock_us() + s->left_us;
+        cell->held_us += now - cell->held_since_us;
+        if (!is_timed(s, cell))
+                return;
+        s->due_us = now + s->left_us;
         evtimer_add(s->timer, &t);
 }
 

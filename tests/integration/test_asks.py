@@ -167,6 +167,18 @@ class Client(Legacy):
         self.value("await mcp_faulty.release()")
         hold.result(harness.PATIENCE)
 
+    def test_a_server_that_ends(self):
+        self.server.answers["elicitation/create"] = lambda message: None
+        before = len(self.server.notes)
+        code = f"""
+ask = asyncio.ensure_future(mcp_faulty.ask(method='elicitation/create', params={FORM}))
+await asyncio.sleep(0.5)
+r = await asyncio.gather(ask, mcp_faulty.kill(), return_exceptions=True)
+[type(e).__name__ for e in r]"""
+        self.assertEqual(self.value(code), ["ToolUnavailable"] * 2)
+        self.assertTrue(any(n["method"] == "notifications/cancelled" for n in self.server.notes[before:]))
+        self.assertEqual(self.value("await mcp_faulty.echo(n=1)"), {"n": 1})
+
     def test_ping(self):
         self.assertEqual(self.value("(await mcp_faulty.ask(method='ping'))['result']"), {})
 

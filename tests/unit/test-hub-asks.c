@@ -53,7 +53,7 @@ static void on_progress(void *data, const struct hub_progress *p)
 
 static void on_log(void *data, yyjson_val *params)
 {
-        _cleanup_buffer_ struct buffer b = BUFFER_INIT(sizeof(client.logged));
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * 1024);
 
         check_eq_int(json_append(&b, params), 0);
         snprintf(client.logged, sizeof(client.logged), "%.*s", (int)b.length, buffer_bytes(&b));
@@ -301,6 +301,33 @@ static void test_two_clients(void)
         world_done(&w);
 }
 
+/* A call that has ended asks nobody, and nor does a server that asks without end. */
+static void test_late_and_often(void)
+{
+        struct reply *reply;
+        struct world w;
+
+        open_world(&w, CLIENT_CAN_FORM, "legacy");
+        reply_free(world_call(&w, "s", "ask-late", ELICIT(FORM)));
+        /* While nothing calls it. */
+        for (int turn = 0; turn < 40; turn++) {
+                usleep(5000);
+                world_turn(&w);
+        }
+        reply = world_call(&w, "s", "late", "{}");
+        check_has(reply->result, "it works on no call");
+        reply_free(reply);
+        check_eq_int(client.n, 0);
+        reply = world_call(&w, "s", "ask-and-flood",
+                           "{\"times\":5000,\"method\":\"elicitation/create\",\"params\":" FORM
+                           "}");
+        check_eq_int(reply->outcome, HUB_OK);
+        reply_free(reply);
+        check_eq_int(client.n, CALL_ASKS_OPEN);
+        check_eq_int(client.withdrawn, CALL_ASKS_OPEN);
+        world_done(&w);
+}
+
 /* The time of the call stands still while a person is asked, who has a time too. */
 static void test_time(void)
 {
@@ -498,6 +525,7 @@ int main(void)
         test_roots_and_sampling();
         test_client_cannot();
         test_two_clients();
+        test_late_and_often();
         test_time();
         test_limits();
         test_modern();

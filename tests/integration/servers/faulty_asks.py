@@ -3,7 +3,14 @@
 import json
 import threading
 
-from faulty_wire import answer, notify, refuse, send, text_result
+from faulty_wire import answer, notify, refuse, send, send_text, text_result
+
+
+class _Any(dict):
+    """Answers that nobody waits for."""
+
+    def pop(self, id):
+        return [threading.Event(), None], None
 
 
 class Asks:
@@ -103,6 +110,32 @@ class Asks:
         send({"jsonrpc": "2.0", "id": "w", "method": arguments["method"], "params": arguments["params"]})
         notify("notifications/cancelled", requestId="w")
         answer(id, text_result("withdrawn"))
+
+    def tool_ask_late(self, id, arguments):
+        """Asks after the answer; `late` returns what that was answered."""
+
+        def ask():
+            event = [threading.Event(), None]
+            self.asked["late"] = (event, None)
+            send({"jsonrpc": "2.0", "id": "late", "method": arguments["method"], "params": arguments["params"]})
+            event[0].wait(10)
+            self.late = event[1]
+
+        self.late = None
+        answer(id, text_result("answered"))
+        threading.Thread(target=ask, daemon=True).start()
+
+    def tool_late(self, id, arguments):
+        answer(id, text_result("", structuredContent={"late": self.late}))
+
+    def tool_ask_and_flood(self, id, arguments):
+        """Sends so many requests and log messages without reading, then the answer."""
+        line = json.dumps({"jsonrpc": "2.0", "id": "f", "method": arguments["method"], "params": arguments["params"]})
+        note = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": "x" * 1000}})
+        self.asked = _Any()
+        for _ in range(arguments["times"]):
+            send_text(line + "\n" + note)
+        answer(id, text_result("flooded"))
 
     def tool_input(self, id, arguments):
         """Asks for these input requests (modern), and returns what it was answered."""
