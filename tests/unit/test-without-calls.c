@@ -1,8 +1,10 @@
-/* Descriptors and mount points where a filter around us refuses close_range(2) and openat2(2). */
+/* Descriptors, mount points and children where a filter around us refuses close_range(2), openat2(2) and
+ * kill(2). */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -14,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/mount.h"
+#include "supervisor/monitor/process/child.h"
 #include "tests/unit/test.h"
 
 static void refuse(long call, unsigned int code)
@@ -113,9 +116,30 @@ static void test_mount_points(void)
         rmdir(folder);
 }
 
+static void end_a_child(void)
+{
+        int status;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                pause();
+                _exit(0);
+        }
+        check_eq_int(child_signal(pid, SIGKILL), 0);
+        check_eq_int(child_wait_in_time(pid, 5000, &status), 0);
+        check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        check(child_signal(pid, SIGKILL) < 0);
+}
+
+static void test_kill(void)
+{
+        check_with_each(SYS_kill, end_a_child);
+}
+
 int main(void)
 {
         run(test_close_range);
+        run(test_kill);
         run(test_mount_points);
         return 0;
 }
