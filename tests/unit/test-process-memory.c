@@ -88,7 +88,7 @@ static void proc_done(struct proc *p)
 /* A parent that sleeps where signals do not wake it, and its child of the same size. */
 static void test_vfork_is_counted_once(void)
 {
-        struct proc p;
+        struct proc p = {};
 
         proc_init(&p);
         put_process(&p, 0, -1, 'D', 100);
@@ -102,7 +102,7 @@ static void test_vfork_is_counted_once(void)
 /* The same, a moment before the parent sleeps, and while its threads go on: the caller looks again. */
 static void test_what_may_be_one_is_not_certain(void)
 {
-        struct proc p;
+        struct proc p = {};
 
         proc_init(&p);
         put_process(&p, 0, -1, 'R', 100);
@@ -120,7 +120,7 @@ static void test_what_may_be_one_is_not_certain(void)
 /* Processes of other sizes than their parent: once they are too much, the rest is not read. */
 static void test_many_processes_are_certain(void)
 {
-        struct proc p;
+        struct proc p = {};
 
         proc_init(&p);
         put_process(&p, 0, -1, 'R', 2);
