@@ -104,7 +104,7 @@ struct config_server {
         char *token_file;     /* has a bearer token; or NULL */
         char **token_command; /* prints one; NULL-terminated, or NULL */
         struct config_oauth oauth;
-        char **args;          /* n_args, NULL-terminated */
+        char **args; /* n_args, NULL-terminated */
         size_t n_args;
         char **env; /* NAME=value, NULL-terminated */
         size_t n_env;

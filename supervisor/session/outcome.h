@@ -5,7 +5,7 @@
 #include "supervisor/session/session-internal.h"
 
 #define OUTCOME_CLOSED "the code closed Cloister's channel"
-#define OUTCOME_SETUP "the sandbox could not be set up, see its stderr"
+#define OUTCOME_SETUP  "the sandbox could not be set up, see its stderr"
 
 /* Formats a time as "120 s" or "0.5 s". Returns to. */
 const char *outcome_seconds(uint64_t ms, char to[32]);

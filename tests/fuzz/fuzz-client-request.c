@@ -26,8 +26,8 @@ static void check_again(const struct client_request *q)
         struct error err = {};
 
         /* The name is put before the question once more, which may then be too long. */
-        int r = client_request_read(&again, "", method, strlen(method),
-                                    yyjson_doc_get_root(q->doc), &err);
+        int r = client_request_read(&again, "", method, strlen(method), yyjson_doc_get_root(q->doc),
+                                    &err);
         assert(r == 0 || r == -EMSGSIZE);
         assert(r < 0 || (again.kind == q->kind && again.needs == q->needs));
 }

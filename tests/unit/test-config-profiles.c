@@ -370,12 +370,12 @@ static void test_all_problems_are_collected(void)
         check_ok(config_add(config, "b.json", "{", 1, &err));
         check_ok(config_finish(config, &err));
         check_eq_int(findings.n, 7);
-        check_eq_int(findings.n_errors, 6);
+        check_eq_int(findings.n_errors, 7);
         check_has(findings.items[0].text, "a.json: line 1: timeout must be");
         check_has(findings.items[1].text, "a.json: line 2: sessions must be from");
         check_has(findings.items[2].text, "a.json: line 3: server \"a\": \"command\" must be");
-        check_has(findings.items[3].text, "a.json: line 4: server \"u\": reached by HTTP");
-        check(!findings.items[3].is_error && findings.items[2].is_error);
+        check_has(findings.items[3].text, "a.json: line 4: server \"u\": its url must");
+        check(findings.items[3].is_error && findings.items[2].is_error);
         check_has(findings.items[4].text, "a.json: line 5: mounts: item 1: source must be");
         check_has(findings.items[5].text, "b.json: line 1");
         check_has(findings.items[6].text, "a.json: line 4: there is no profile \"p\"");
