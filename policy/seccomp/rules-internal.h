@@ -56,3 +56,4 @@ extern const struct filter_rule filter_stub_all[];
 extern const struct filter_rule filter_reader_all[];
 extern const struct filter_rule filter_broker_calls[];
 extern const struct filter_rule filter_broker_arguments[];
+extern const struct filter_rule filter_broker_alone[], filter_broker_http[];

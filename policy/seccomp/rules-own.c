@@ -71,7 +71,7 @@ const struct filter_rule filter_broker_calls[] = {
          "fstatfs readlink readlinkat getcwd getdents64 mkdir mkdirat rmdir unlink unlinkat rename "
          "renameat renameat2 linkat fchmod fchmodat utimensat",
          ALLOW},
-        {"connect bind listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
+        {"bind listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
         {"getrandom", ALLOW},
         {"execve execveat fork vfork ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd "
          "setns unshare mount umount2 pivot_root chroot bpf perf_event_open keyctl add_key "
@@ -84,16 +84,6 @@ const struct filter_rule filter_broker_arguments[] = {
         {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_THREAD, CLONE_THREAD)}},
         {"clone", FAIL(EPERM), {CLEAR(0, CLONE_THREAD)}},
 
-        SOCKET(AF_INET, SOCK_STREAM, 0),
-        SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP),
-        SOCKET(AF_INET, SOCK_DGRAM, 0),
-        SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_UDP),
-        SOCKET(AF_INET6, SOCK_STREAM, 0),
-        SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP),
-        SOCKET(AF_INET6, SOCK_DGRAM, 0),
-        SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP),
-        SOCKET(AF_NETLINK, SOCK_RAW, 0), /* NETLINK_ROUTE: getaddrinfo() lists the addresses */
-        {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
         {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
         {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
         {"sendmsg recvmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
@@ -115,5 +105,26 @@ const struct filter_rule filter_broker_arguments[] = {
         /* Reads any limit of its own; sets RLIMIT_NOFILE. */
         {"prlimit64", ALLOW, {EQUAL(0, 0), IS_NULL(2)}},
         {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_NOFILE), NOT_NULL(2)}},
+        END_OF_RULES,
+};
+
+/* Without servers that are reached by HTTP: it reaches nothing but what it was given. */
+const struct filter_rule filter_broker_alone[] = {
+        {"socket connect", FAIL(EPERM)},
+        END_OF_RULES,
+};
+
+const struct filter_rule filter_broker_http[] = {
+        {"connect", ALLOW},
+        SOCKET(AF_INET, SOCK_STREAM, 0),
+        SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP),
+        SOCKET(AF_INET, SOCK_DGRAM, 0),
+        SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_UDP),
+        SOCKET(AF_INET6, SOCK_STREAM, 0),
+        SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP),
+        SOCKET(AF_INET6, SOCK_DGRAM, 0),
+        SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP),
+        SOCKET(AF_NETLINK, SOCK_RAW, 0), /* NETLINK_ROUTE: getaddrinfo() lists the addresses */
+        {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
         END_OF_RULES,
 };

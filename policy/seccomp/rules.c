@@ -22,6 +22,7 @@ static const char *const kind_names[] = {
         [FILTER_INIT] = "init",
         [FILTER_STUB] = "stub",
         [FILTER_BROKER] = "broker",
+        [FILTER_BROKER_HTTP] = "broker with http",
         [FILTER_READER] = "image reader",
 };
 static_assert(ARRAY_SIZE(kind_names) == FILTER_KIND_MAX, "one name per kind");
@@ -29,6 +30,7 @@ static_assert(ARRAY_SIZE(kind_names) == FILTER_KIND_MAX, "one name per kind");
 #define GUEST    filter_guest_calls, filter_guest_arguments, filter_socket_options
 #define WORKER   GUEST, filter_memory_all, filter_worker_only
 #define TEMPLATE GUEST, filter_template_only
+#define BROKER   filter_broker_calls, filter_broker_arguments, filter_socket_options
 
 static const struct filter_table tables[] = {
         [FILTER_WORKER] = {FAIL(ENOSYS), {WORKER, filter_sockets_unix}},
@@ -46,8 +48,8 @@ static const struct filter_table tables[] = {
                                                filter_sockets_loopback, filter_template_loopback}},
         [FILTER_INIT] = {FAIL(ENOSYS), {filter_init_all}},
         [FILTER_STUB] = {FAIL(ENOSYS), {filter_stub_all}},
-        [FILTER_BROKER] = {FAIL(ENOSYS),
-                           {filter_broker_calls, filter_broker_arguments, filter_socket_options}},
+        [FILTER_BROKER] = {FAIL(ENOSYS), {BROKER, filter_broker_alone}},
+        [FILTER_BROKER_HTTP] = {FAIL(ENOSYS), {BROKER, filter_broker_http}},
         [FILTER_READER] = {FAIL(ENOSYS), {filter_reader_all}},
 };
 static_assert(ARRAY_SIZE(tables) == FILTER_KIND_MAX, "one table per kind");

@@ -30,10 +30,11 @@ enum filter_kind {
         FILTER_TEMPLATE_RLIMITS, /* where no control group counts memory: none that belongs to no
                                     process; also holds for the template's sessions */
         FILTER_TEMPLATE_LOOPBACK_RLIMITS,
-        FILTER_INIT,   /* PID 1 of a sandbox */
-        FILTER_STUB,   /* PID 1 of the outer pid namespace: read and exit */
-        FILTER_BROKER, /* the broker after its start */
-        FILTER_READER, /* reads image.json and the notes of an image store */
+        FILTER_INIT,        /* PID 1 of a sandbox */
+        FILTER_STUB,        /* PID 1 of the outer pid namespace: read and exit */
+        FILTER_BROKER,      /* the broker after its start: no socket but pairs */
+        FILTER_BROKER_HTTP, /* with servers that are reached by HTTP: sockets of the internet families */
+        FILTER_READER,      /* reads image.json and the notes of an image store */
         FILTER_KIND_MAX,
 };
 

@@ -262,6 +262,7 @@ static int isolate(struct broker *broker, struct error *err)
                 .state_path = broker->options.state_path,
                 .has_uid = broker->options.has_uid,
                 .uid = broker->options.uid,
+                .has_http = broker->options.has_http,
                 .keep = {broker->options.code_fd, broker->options.attestation_fd,
                          broker->options.control_fd, broker->options.log_fd, broker->options.in_fd,
                          broker->options.out_fd, broker->options.tokens_fd, n > 0 ? listen[0] : -1,

@@ -127,7 +127,7 @@ int broker_isolate(const struct isolation *how, int *state_dir, int *cache, stru
         set_limits();
         int r = become(how, err);
         if (r >= 0)
-                r = root_change(how->state_path, err);
+                r = root_change(how->state_path, how->has_http, err);
         if (r >= 0 && how->state_path)
                 writer = cache_process_start(how->filter_fd, &hint);
         if (r >= 0 && how->state_path && writer < 0)

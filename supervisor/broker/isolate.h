@@ -10,6 +10,7 @@
 struct isolation {
         int filter_fd;          /* sealed memfd of struct sock_filter; is closed */
         const char *state_path; /* directory of the cache, or NULL */
+        bool has_http;          /* servers are reached by HTTP */
         bool has_uid;
         uid_t uid;    /* uid and gid to become, in our user namespace */
         int keep[12]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */

@@ -103,6 +103,7 @@ static const struct argument arguments[] = {
         {"--control-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, control_fd)},
         {"--filter-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, filter_fd)},
         {"--helper-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, helper_fd)},
+        {"--http", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, has_http)},
         {"--in-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, in_fd)},
         {"--json", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, json)},
         {"--listen-fd", ARGUMENT_CALL, .take = take_listen_fd},

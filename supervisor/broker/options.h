@@ -16,6 +16,7 @@ enum { BROKER_LISTENERS_MAX = 4, BROKER_NAMES_MAX = 16 };
 struct broker_options {
         int filter_fd; /* -1: none */
         bool has_uid;
+        bool has_http; /* servers are reached by HTTP */
         uid_t uid;
         const char *state_path; /* or NULL */
         const char *profile;    /* or NULL */

@@ -90,7 +90,8 @@ static int bind_resolver(int root, struct error *err)
         return bind_directory(root, path, path, false, err);
 }
 
-static int fill(int root, const char *state_path, struct error *err)
+/* What libcurl and the resolver read. */
+static int bind_network(int root, struct error *err)
 {
         int r = bind_directory(root, "/etc", "/etc", false, err);
 
@@ -98,8 +99,13 @@ static int fill(int root, const char *state_path, struct error *err)
                 if (access(*path, F_OK) == 0)
                         bind_directory(root, *path, *path, false, NULL);
         }
-        if (r >= 0)
-                r = bind_resolver(root, err);
+        return r < 0 ? r : bind_resolver(root, err);
+}
+
+static int fill(int root, const char *state_path, bool has_http, struct error *err)
+{
+        int r = has_http ? bind_network(root, err) : 0;
+
         if (r >= 0 && state_path)
                 r = bind_directory(root, state_path, ROOT_STATE, true, err);
         return r;
@@ -117,7 +123,7 @@ static int pivot(int root, struct error *err)
         return 0;
 }
 
-int root_change(const char *state_path, struct error *err)
+int root_change(const char *state_path, bool has_http, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make the broker's mounts private");
@@ -129,7 +135,7 @@ int root_change(const char *state_path, struct error *err)
         /* Trees can be moved only onto an attached mount. */
         int r = mount_over_root(root, err);
         if (r >= 0)
-                r = fill(root, state_path, err);
+                r = fill(root, state_path, has_http, err);
         return r < 0 ? r : pivot(root, err);
 }
 

@@ -2,11 +2,16 @@
  * The broker's root: an empty read-only tmpfs with
  *
  *     /state              the state directory, writable until cache_process_start()
- *     /etc                read-only, and so is the rest
+ *
+ * and, if servers are reached by HTTP,
+ *
+ *     /etc                read-only, and so is the rest: names of hosts and resolvers, certificates
  *     the directory that /etc/resolv.conf links to: a bind mount of the file would keep an old one
  *     CA certificates     where distributions keep them outside /etc
  */
 #pragma once
+
+#include <stdbool.h>
 
 #include "base/error.h"
 
@@ -14,7 +19,7 @@
 
 /* Builds it, makes it the root and unmounts the old one. state_path may be NULL. Needs
  * CAP_SYS_ADMIN. */
-int root_change(const char *state_path, struct error *err);
+int root_change(const char *state_path, bool has_http, struct error *err);
 
 /* *ret: a descriptor of /state, -1 when state_path is NULL. */
 int root_open_state(const char *state_path, int *ret, struct error *err);

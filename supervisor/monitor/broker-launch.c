@@ -115,6 +115,8 @@ static void broker_exec(const struct broker_launch *how, const int placed[], uid
                 arguments[n++] = (char *)"--state-path";
                 arguments[n++] = (char *)how->state_path;
         }
+        if (how->has_http)
+                arguments[n++] = (char *)"--http";
         for (size_t i = 0; how->arguments[i] && n < ARGUMENTS_MAX; i++)
                 arguments[n++] = how->arguments[i];
         arguments[n] = NULL;

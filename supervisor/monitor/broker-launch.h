@@ -13,7 +13,8 @@ enum { BROKER_PASS_FDS_MAX = 8 };
 struct broker_launch {
         const struct ids *ids;
         const char *program;    /* path of `cloister-broker` */
-        int filter_fd;          /* FILTER_BROKER (borrowed) */
+        int filter_fd;          /* FILTER_BROKER or FILTER_BROKER_HTTP (borrowed) */
+        bool has_http;          /* it may reach servers by HTTP */
         int control_fd;         /* the control socket (borrowed), or -1 */
         const char *state_path; /* directory that the broker may write, or NULL */
         const int *pass_fds;    /* inherited under the same numbers, all above 2 */

@@ -66,6 +66,7 @@ struct monitor {
         char broker_program[512]; /* path of `cloister-broker` */
         char access_program[512]; /* path of `cloister-access` */
         char state_path[512];     /* "": none */
+        bool has_http;            /* the broker may reach servers by HTTP */
 
         /* the broker */
         pid_t broker;

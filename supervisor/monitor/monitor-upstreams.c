@@ -151,6 +151,10 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
                 return error_set(err, EINVAL, "%s", server->problem);
         if (server->disabled)
                 return error_set(err, EINVAL, "it is disabled");
+        if (server->url && !m->has_http)
+                return error_set(
+                        err, EPERM,
+                        "Cloister was started without servers over HTTP, and may reach none: start it again");
         struct monitor_upstream *u = find_free_slot(m);
         if (!u)
                 return error_set(err, EAGAIN, "%d servers run already", MONITOR_UPSTREAMS_MAX);

@@ -142,14 +142,27 @@ static bool is_for_one_script(const struct monitor *m)
         return strcmp(m->options->broker[0], "run") == 0;
 }
 
+static bool has_http_servers(const struct config *config)
+{
+        for (size_t i = 0; i < config->n_servers; i++) {
+                const struct config_server *s = &config->servers[i];
+                if (s->transport != CONFIG_STDIO && !s->problem && !s->disabled)
+                        return true;
+        }
+        return false;
+}
+
 static int start_broker(struct monitor *m, struct error *err)
 {
-        _cleanup_close_ int filter = filter_compile(FILTER_BROKER, err);
+        m->has_http = has_http_servers(m->config);
+        _cleanup_close_ int filter = filter_compile(
+                m->has_http ? FILTER_BROKER_HTTP : FILTER_BROKER, err);
         if (filter < 0)
                 return filter;
         struct broker_launch how = {.ids = &m->ids,
                                     .program = m->broker_program,
                                     .filter_fd = filter,
+                                    .has_http = m->has_http,
                                     .control_fd = m->control.fd,
                                     .state_path = *m->state_path ? m->state_path : NULL,
                                     .pass_fds = m->options->pass_fds,

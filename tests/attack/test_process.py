@@ -15,7 +15,7 @@ import sys
 import harness
 import rawmcp
 
-PROGRAMS = ("cloister", "cloister-broker", "cloister-monitor", "cloister-doctor", "cloister-init", "cloister-worker")
+PROGRAMS = ("cloister", "cloister-broker", "cloister-monitor", "cloister-access", "cloister-doctor", "cloister-init", "cloister-worker")
 # A number that tells which of a sandbox's processes, and what was found.
 LINKS = """
 import os

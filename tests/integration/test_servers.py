@@ -118,7 +118,7 @@ def free_port():
 
 
 class Bridges(harness.Case):
-    """Programs in between: what is served over HTTP on loopback comes back to stdio."""
+    """Servers over HTTP on loopback, and programs in between that bring them back to stdio."""
 
     def serve(self, entry, port, path, env=None):
         """Runs a server until the test ends."""
@@ -162,17 +162,22 @@ class Bridges(harness.Case):
     def test_supergateway_from_streamable_http(self):
         port = free_port()
         self.serve(harness.official("server-everything", "streamableHttp"), port, "/mcp", {"PORT": str(port)})
+        self.use({"url": f"http://127.0.0.1:{port}/mcp"})
         self.use(supergateway("--streamableHttp", f"http://127.0.0.1:{port}/mcp", "--outputTransport", "stdio"))
 
     def test_supergateway_from_sse(self):
         port = free_port()
         self.serve(harness.official("server-everything", "sse"), port, "/", {"PORT": str(port)})
+        self.use({"type": "sse", "url": f"http://127.0.0.1:{port}/sse"})
+        self.use({"url": f"http://127.0.0.1:{port}/sse"})
         self.use(supergateway("--sse", f"http://127.0.0.1:{port}/sse", "--outputTransport", "stdio"))
 
     def test_mcp_proxy_then_supergateway(self):
         port = free_port()
         entry = harness.official("server-everything", "stdio")
         self.serve(script("mcp-proxy/dist/bin/mcp-proxy.mjs", "--host", "127.0.0.1", "--port", str(port), "--", entry["command"], *entry["args"]), port, "/ping")
+        self.use({"url": f"http://127.0.0.1:{port}/mcp"})
+        self.use({"url": f"http://127.0.0.1:{port}/sse"})
         self.use(supergateway("--streamableHttp", f"http://127.0.0.1:{port}/mcp", "--outputTransport", "stdio"))
 
     def test_both_directions_of_supergateway(self):
@@ -180,6 +185,7 @@ class Bridges(harness.Case):
         entry = harness.official("server-everything", "stdio")
         command = " ".join([entry["command"], *entry["args"]])
         self.serve(supergateway("--stdio", command, "--port", str(port), "--outputTransport", "streamableHttp", "--stateful", "--healthEndpoint", "/healthz"), port, "/healthz")
+        self.use({"url": f"http://127.0.0.1:{port}/mcp"})
         self.use(supergateway("--streamableHttp", f"http://127.0.0.1:{port}/mcp", "--outputTransport", "stdio"))
 
 

@@ -417,7 +417,7 @@ static void test_other_policies(void)
 {
         struct program t = compile(FILTER_TEMPLATE), b = compile(FILTER_BROKER),
                        s = compile(FILTER_STUB), i = compile(FILTER_INIT),
-                       r = compile(FILTER_READER);
+                       r = compile(FILTER_READER), h = compile(FILTER_BROKER_HTTP);
 
         check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0), ALLOW);
         check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_WRONLY, 0), FAIL(ENOSYS));
@@ -455,10 +455,15 @@ static void test_other_policies(void)
         check_eq_int(ask(&b, SYS_clone, SIGCHLD, 0, 0, 0), FAIL(EPERM));
         check_eq_int(ask(&b, SYS_clone, CLONE_THREAD | CLONE_NEWUSER, 0, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&b, SYS_clone3, 0, 0, 0, 0), FAIL(ENOSYS));
-        check_eq_int(ask(&b, SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 6, 0), ALLOW);
-        check_eq_int(ask(&b, SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0, 0), ALLOW);
+        check_eq_int(ask(&b, SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 6, 0), FAIL(EPERM));
+        check_eq_int(ask(&b, SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0, 0), FAIL(EPERM));
+        check_eq_int(ask(&b, SYS_connect, 0, 0, 0, 0), FAIL(EPERM));
+        check_eq_int(ask(&h, SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 6, 0), ALLOW);
+        check_eq_int(ask(&h, SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0, 0), ALLOW);
+        check_eq_int(ask(&h, SYS_connect, 0, 0, 0, 0), ALLOW);
+        check_eq_int(ask(&h, SYS_socket, AF_UNIX, SOCK_STREAM, 0, 0), FAIL(EPERM));
+        check_eq_int(ask(&h, SYS_socket, AF_UNIX | BIT32, SOCK_STREAM, 0, 0), FAIL(EPERM));
         check_eq_int(ask(&b, SYS_socket, AF_UNIX, SOCK_STREAM, 0, 0), FAIL(EPERM));
-        check_eq_int(ask(&b, SYS_socket, AF_UNIX | BIT32, SOCK_STREAM, 0, 0), FAIL(EPERM));
         check_eq_int(ask(&b, SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, 0), ALLOW);
         check_eq_int(ask(&b, SYS_socketpair, AF_UNIX, SOCK_DGRAM, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&b, SYS_prlimit64, 1, 0, 0, 0), FAIL(ENOSYS));
@@ -472,6 +477,7 @@ static void test_other_policies(void)
         check_eq_int(ask(&i, SYS_kill, 2, SIGINT, 0, 0), ALLOW);
         free(t.code);
         free(b.code);
+        free(h.code);
         free(s.code);
         free(i.code);
 }

@@ -26,7 +26,8 @@
 
 enum { ROOM_BYTES = 1024 * 1024, ROOM_FILES = 10 };
 
-static char state[] = "/tmp/cloister-test-isolate-XXXXXX";
+static const char state_template[] = "/tmp/cloister-test-isolate-XXXXXX";
+static char state[sizeof(state_template)];
 
 static void write_file(const char *path, const char *text)
 {
@@ -57,6 +58,13 @@ static bool enter_namespaces(void)
 static bool can_make_unix_socket(void)
 {
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        return fd >= 0;
+}
+
+static bool can_make_internet_socket(void)
+{
+        _cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         return fd >= 0;
 }
@@ -201,17 +209,19 @@ static void check_cache(int state_dir, int cache)
         check(faccessat(state_dir, "catalogue/0000000000000002.json", F_OK, 0) < 0);
 }
 
-static void check_after(int state_dir, int kept, int closed)
+static void check_after(bool has_http, int state_dir, int kept, int closed)
 {
         char names[256], text[64];
         struct stat st;
 
         list_root(names, sizeof(names));
-        check_has(names, "etc ");
+        /* Names of hosts and certificates are for servers that are reached by HTTP. */
+        check_eq_int(strstr(names, "etc ") != NULL, has_http);
         check_has(names, "state ");
         check(!strstr(names, "proc") && !strstr(names, "home") && !strstr(names, "tmp"));
-        check(access("/etc/passwd", R_OK) == 0);
+        check_eq_int(access("/etc/passwd", R_OK) == 0, has_http);
         check(!can_write("/etc/cloister-isolate"));
+        check_eq_int(can_make_internet_socket(), has_http);
         check(!can_write("/cloister-isolate"));
         check_eq_int(fstatat(state_dir, ".", &st, 0), 0);
 
@@ -227,7 +237,7 @@ static void check_after(int state_dir, int kept, int closed)
         check_eq_str(text, "/");
 }
 
-static int isolated(int filter)
+static int isolated(int filter, bool has_http)
 {
         int closed = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
             kept = fcntl(closed, F_DUPFD_CLOEXEC, 40);
@@ -236,6 +246,7 @@ static int isolated(int filter)
                 .state_path = state,
                 .has_uid = true,
                 .uid = getuid(),
+                .has_http = has_http,
                 .keep = {kept, -1, -1, -1},
         };
         struct error err = {};
@@ -243,7 +254,7 @@ static int isolated(int filter)
 
         check_before();
         check_ok(broker_isolate(&how, &state_dir, &cache, &err));
-        check_after(state_dir, kept, closed);
+        check_after(has_http, state_dir, kept, closed);
         check(cache >= 0);
         check_cache(state_dir, cache);
         return 0;
@@ -255,14 +266,15 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 }
 
 /* In a child, because isolation cannot be undone. */
-static void test_isolation(void)
+static void isolate(enum filter_kind kind)
 {
         struct error err = {};
         int status = -1;
 
+        snprintf(state, sizeof(state), "%s", state_template);
         check(mkdtemp(state));
         fill_cache();
-        int filter = filter_compile(FILTER_BROKER, &err);
+        int filter = filter_compile(kind, &err);
         check_ok(filter);
         pid_t pid = fork();
         if (pid == 0) {
@@ -270,7 +282,7 @@ static void test_isolation(void)
                         _exit(TEST_SKIP);
                 pid_t first = fork();
                 if (first == 0)
-                        _exit(isolated(filter));
+                        _exit(isolated(filter, kind == FILTER_BROKER_HTTP));
                 int inner = -1;
                 waitpid(first, &inner, 0);
                 _exit(WIFEXITED(inner) ? WEXITSTATUS(inner) : 1);
@@ -285,8 +297,19 @@ static void test_isolation(void)
         check_eq_int(status, 0);
 }
 
+static void test_isolation(void)
+{
+        isolate(FILTER_BROKER);
+}
+
+static void test_isolation_with_http(void)
+{
+        isolate(FILTER_BROKER_HTTP);
+}
+
 int main(void)
 {
+        run(test_isolation_with_http);
         run(test_isolation);
         return 0;
 }
