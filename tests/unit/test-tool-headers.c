@@ -1,0 +1,97 @@
+/* Which arguments of a tool become headers, and which schemas break the rules. */
+#include "supervisor/hub/tool-headers.h"
+
+#include "tests/unit/test.h"
+
+static char seen[512];
+
+static void add(void *to, const char *name, const char *value, size_t n)
+{
+        size_t at = strlen(seen);
+
+        snprintf(seen + at, sizeof(seen) - at, "%s=%.*s;", name, (int)n, value);
+}
+
+static yyjson_doc *parse(const char *text)
+{
+        struct error err = {};
+        yyjson_doc *doc = NULL;
+
+        check_ok(json_parse(text, strlen(text), &doc, &err));
+        return doc;
+}
+
+static void check_headers(const char *schema, const char *arguments, const char *expected)
+{
+        struct tool_headers headers = {};
+        yyjson_doc *s = parse(schema), *a = parse(arguments);
+
+        check(!tool_headers_find(yyjson_doc_get_root(s), &headers));
+        seen[0] = '\0';
+        tool_headers_mirror(&headers, yyjson_doc_get_root(a), add, NULL);
+        check_eq_str(seen, expected);
+        tool_headers_done(&headers);
+        yyjson_doc_free(s);
+        yyjson_doc_free(a);
+}
+
+static void check_fault(const char *schema, const char *part)
+{
+        struct tool_headers headers = {};
+        yyjson_doc *s = parse(schema);
+        const char *fault = tool_headers_find(yyjson_doc_get_root(s), &headers);
+
+        check_has(fault, part);
+        tool_headers_done(&headers);
+        yyjson_doc_free(s);
+}
+
+#define ONE(schema) "{\"properties\":{\"a\":" schema "}}"
+
+static void test_values(void)
+{
+        check_headers(ONE("{\"type\":\"string\",\"x-mcp-header\":\"A\"}"), "{\"a\":\"x y\"}",
+                      "Mcp-Param-A=x y;");
+        check_headers(ONE("{\"type\":\"string\",\"x-mcp-header\":\"A\"}"), "{\"a\":null}", "");
+        check_headers(ONE("{\"type\":\"string\",\"x-mcp-header\":\"A\"}"), "{}", "");
+        check_headers(ONE("{\"type\":\"integer\",\"x-mcp-header\":\"A\"}"), "{\"a\":-7}",
+                      "Mcp-Param-A=-7;");
+        check_headers(ONE("{\"type\":[\"boolean\",\"null\"],\"x-mcp-header\":\"A\"}"),
+                      "{\"a\":false}", "Mcp-Param-A=false;");
+        check_headers(
+                "{\"properties\":{\"o\":{\"type\":\"object\",\"properties\":{\"a/~b\":{\"type\":\"string\",\"x-mcp-header\":\"B\"}}}}}",
+                "{\"o\":{\"a/~b\":\"v\"}}", "Mcp-Param-B=v;");
+        /* A property of that name, and values, are no annotations. */
+        check_headers(
+                ONE("{\"default\":{\"x-mcp-header\":1},\"properties\":{\"x-mcp-header\":{\"type\":\"string\"}}}"),
+                "{}", "");
+}
+
+static void test_faults(void)
+{
+        check_fault(ONE("{\"type\":\"number\",\"x-mcp-header\":\"A\"}"),
+                    "string, integer or boolean");
+        check_fault(ONE("{\"x-mcp-header\":\"A\"}"), "string, integer or boolean");
+        check_fault(ONE("{\"type\":\"string\",\"x-mcp-header\":\"\"}"), "header's name");
+        check_fault(ONE("{\"type\":\"string\",\"x-mcp-header\":\"A B\"}"), "header's name");
+        check_fault(ONE("{\"type\":\"string\",\"x-mcp-header\":\"A\\r\\nB: c\"}"), "header's name");
+        check_fault(ONE("{\"type\":\"string\",\"x-mcp-header\":5}"), "header's name");
+        check_fault("{\"x-mcp-header\":\"A\",\"type\":\"string\"}", "always there");
+        check_fault(ONE("{\"items\":{\"type\":\"string\",\"x-mcp-header\":\"A\"}}"),
+                    "always there");
+        check_fault(
+                "{\"anyOf\":[{\"properties\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":\"A\"}}}]}",
+                "always there");
+        check_fault("{\"$defs\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":\"A\"}}}",
+                    "always there");
+        check_fault(
+                "{\"properties\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":\"N\"},\"b\":{\"type\":\"string\",\"x-mcp-header\":\"n\"}}}",
+                "same name");
+}
+
+int main(void)
+{
+        run(test_values);
+        run(test_faults);
+        return 0;
+}
