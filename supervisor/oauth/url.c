@@ -66,6 +66,18 @@ static bool is_printable(const char *url)
         return true;
 }
 
+/* libcurl decodes %XX in a host. */
+static bool is_host(const char *host)
+{
+        static const char name[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+        size_t n = strlen(host);
+
+        if (*host == '[')
+                return strspn(host + 1, "0123456789abcdefABCDEF:.") == n - 2 && host[n - 1] == ']';
+        return n > 0 && strspn(host, name) == n;
+}
+
 static const char *wrong(CURLU *u, const struct oauth_reach *reach)
 {
         _cleanup_part_ char *scheme = part(u, CURLUPART_SCHEME, 0);
@@ -74,7 +86,7 @@ static const char *wrong(CURLU *u, const struct oauth_reach *reach)
         _cleanup_part_ char *password = part(u, CURLUPART_PASSWORD, 0);
         _cleanup_part_ char *fragment = part(u, CURLUPART_FRAGMENT, 0);
 
-        if (!scheme || !host || *host == '\0')
+        if (!scheme || !host || !is_host(host))
                 return "is not a URL";
         if (user || password)
                 return "contains a user or a password";

@@ -31,6 +31,9 @@ static void test_urls(void)
                 "http://localhost.e.org/",
                 "http://10.0.0.1/",
                 "javascript:alert(1)",
+                "https://h%99/",
+                "https://a%20b/",
+                "https://a%2fb/",
                 "",
         };
 
