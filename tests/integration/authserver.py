@@ -21,6 +21,7 @@ class World:
         handler = type("Handler", (Handler,), {"world": self})
         self.httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.httpd.daemon_threads = True
+        self.httpd.handle_error = lambda *_: None  # a client that refuses an answer closes its connection
         if context:
             self.httpd.socket = context.wrap_socket(self.httpd.socket, server_side=True)
         host = "localhost" if context else "127.0.0.1"
