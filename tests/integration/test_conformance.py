@@ -1,4 +1,5 @@
-"""The official conformance suite and the inspector against Cloister as it is: no config, no fixtures.
+"""The official conformance suite and the inspector against Cloister as it is, without a config, and the suite against
+tests/conformance/fixtures.json, which publishes what the scenarios call by name.
 
 They need Node.js 22 and are not among what quickstart fetches for every test:
 
@@ -74,6 +75,22 @@ class Suite(Serve):
 
     def test_2026_07_28(self):
         self.check(MODERN)
+
+
+@unittest.skipUnless(os.path.exists(SUITE), f"the conformance suite is not in {PLACE}")
+class Fixtures(Suite):
+    """Each scored scenario, and the others but those of the tasks extension, with no expected failure or warning."""
+
+    SCORED = {"2025-11-25": 30, MODERN: 37}
+
+    def config(self, *_, **__):
+        with open(os.path.join(harness.SOURCE, "tests", "conformance", "fixtures.json"), encoding="utf-8") as f:
+            return self.write("fixtures.json", f.read())
+
+    def check(self, revision):
+        found = self.run_suite(revision)
+        self.assertEqual({name: bad for name, bad in found.items() if bad and not name.startswith("tasks-")}, {})
+        self.assertGreaterEqual(len(found), self.SCORED[revision])
 
 
 @unittest.skipUnless(os.path.exists(INSPECTOR) and os.path.exists(SUITE), f"the inspector is not in {PLACE}")

@@ -566,6 +566,58 @@ class Check(harness.Case):
         self.assertIn("did you mean", self.check({"tools": {"x": {**good, "inputSchemas": {}}}})[1])
 
 
+class Script(harness.Case):
+    """`cloister publish`."""
+
+    WORDS = ('"""Counts words."""\nfrom typing import Literal, Optional\n'
+             "def main(text: str, shortest: int = 1, *, how: Literal['a', 'b'] = 'a', rest: Optional[list[str]] = None):\n"
+             "    return {'words': len([w for w in text.split() if len(w) >= shortest])}\n"
+             "if __name__ == '__main__':\n    raise SystemExit(9)\n")
+
+    def publish(self, script, *arguments, status=0):
+        ran = self.run_cloister("publish", script, *arguments)
+        self.assertEqual(ran.returncode, status, ran.stderr.decode())
+        return (ran.stdout + ran.stderr).decode()
+
+    def test_script(self):
+        script = self.write("my words.py", self.WORDS)
+        before = '{\n  // mine\n  "timeout": 50\n}\n'
+        config = self.write("c.json", before)
+        self.assertIn('"my_words"', self.publish(script, "--config", config, "--dry-run"))
+        with open(config, encoding="utf-8") as f:
+            self.assertEqual(f.read(), before)
+        self.publish(script, "--config", config)
+        self.publish(script, "--config", config, "--name", "other", "--profile", "default")
+        self.assertIn("already", self.publish(script, "--config", config, status=1))
+        with open(config, encoding="utf-8") as f:
+            self.assertTrue(f.read().endswith(before[1:]))
+        server = rawmcp.RawServer("--config", config)
+        self.addCleanup(server.close)
+        server.initialize()
+        tools = {tool["name"]: tool for tool in server.ask("tools/list")["tools"]}
+        self.assertEqual(tools["my_words"]["description"], "Counts words.")
+        schema = tools["other"]["inputSchema"]
+        self.assertEqual((schema["required"], schema["additionalProperties"]), (["text"], False))
+        self.assertEqual(schema["properties"], {
+            "text": {"type": "string"}, "shortest": {"type": "integer", "default": 1},
+            "how": {"enum": ["a", "b"], "default": "a"}, "rest": {"type": "array", "items": {"type": "string"}},
+        })
+        called = server.ask("tools/call", {"name": "my_words", "arguments": {"text": "a bb ccc", "shortest": 2}})
+        self.assertEqual(texts(called), ['{"words":2}'])
+
+    def test_refusals(self):
+        good, config = self.write("good.py", self.WORDS), self.path("new.json")
+        for script, arguments, text in (
+            (self.write("none.py", "x = 1"), (), "docstring"), (self.write("bad.py", "def ("), (), "syntax"), (self.path("no.py"), (), "No such"),
+            (good, ("--name", "run_python"), "own tool"), (good, ("--profile", "none"), "none"),
+            (good, ("--config", self.write("odd.json", '{"publish": []}')), "must be an object"),
+        ):
+            said = self.publish(script, *(arguments if "--config" in arguments else ("--config", config, *arguments)), status=1)
+            self.assertIn(text, said)
+        self.assertFalse(os.path.exists(config))
+        self.publish(good, "--config", config)
+
+
 del Serve
 
 if __name__ == "__main__":
