@@ -158,7 +158,8 @@ static int add_code(struct config_files *files, const char *config_path, size_t 
 {
         for (size_t i = from; i < config->n_published; i++) {
                 const struct config_published *p = &config->published[i];
-                char path[PATH_MAX], *text = NULL;
+                _cleanup_free_ char *text = NULL;
+                char path[PATH_MAX];
                 struct error why = {};
 
                 if (!p->file)
@@ -168,11 +169,10 @@ static int add_code(struct config_files *files, const char *config_path, size_t 
                 else if (read_code(files, path, i, config, &why) >= 0)
                         continue;
                 if (asprintf(&text, "%s: publish: %s \"%s\" is not offered: %s", config_path,
-                             config_published_kind_name(p->kind), p->name, why.text) < 0)
+                             config_published_kind_name(p->kind), p->name, why.text) < 0) {
                         text = NULL;
-                _cleanup_free_ char *owned = text;
-                if (!text)
                         return error_errno(err, ENOMEM, "%s", config_path);
+                }
                 if (!config_report(config, true, text))
                         log_warning("%s", text);
         }
