@@ -1,5 +1,5 @@
 /* Searches in the background. */
-#include "supervisor/hub/search.h"
+#include "supervisor/hub/tool-search.h"
 
 #include <errno.h>
 #include <stdlib.h>
