@@ -115,12 +115,14 @@ static void take_end(struct hub_call *call, struct jsonrpc_message *answer, yyjs
 static void look(struct hub_call *call, struct jsonrpc_message *answer, yyjson_val *task)
 {
         const char *status = json_string(task, "status", NULL);
+        /* The answer that makes a modern task says no more, even if the task has ended. */
+        bool is_first = is_modern(call) && call->step == STEP_CALL;
 
         take_interval(call, task);
         report(call, task);
         if (!status)
                 hub_call_answer_invalid(call, "the task has no status");
-        else if (strcmp(status, "working") == 0)
+        else if (strcmp(status, "working") == 0 || is_first)
                 poll_later(call);
         else if (strcmp(status, "cancelled") == 0)
                 fail_cancelled(call, task);
@@ -131,9 +133,6 @@ static void look(struct hub_call *call, struct jsonrpc_message *answer, yyjson_v
                 hub_call_answer_invalid(call, "the task has an unknown status");
         else if (!is_modern(call))
                 request(call, STEP_RESULT, "tasks/result");
-        /* The answer that makes a task may say that it has ended, but has no result. */
-        else if (call->step == STEP_CALL)
-                poll_later(call);
         else
                 take_end(call, answer, task);
 }
