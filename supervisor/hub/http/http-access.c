@@ -159,12 +159,11 @@ void http_ask_token(struct http_request *r, int status, const char *challenge)
         struct http *h = r->http;
         struct buffer *to;
 
-        r->exchange = exchange_free(r->exchange);
         r->state = HTTP_WAITS_TOKEN;
-        if (h->asks_token)
-                return;
-        if (h->access->kind->prepare(h->access, 0, &to) < 0) {
-                refuse_all(h, "refuses the token, and cloister-access has ended");
+        if (h->asks_token || h->access->kind->prepare(h->access, 0, &to) < 0) {
+                r->exchange = exchange_free(r->exchange);
+                if (!h->asks_token)
+                        refuse_all(h, "refuses the token, and cloister-access has ended");
                 return;
         }
         struct json_out out = {.to = to};
@@ -176,6 +175,8 @@ void http_ask_token(struct http_request *r, int status, const char *challenge)
                 (void)buffer_append_text(to, "\n");
         h->asks_token = true;
         h->access->kind->commit(h->access, NULL);
+        /* The challenge is part of it. */
+        r->exchange = exchange_free(r->exchange);
 }
 
 static bool on_parsed(void *data, struct large_line *line)
