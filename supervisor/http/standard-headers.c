@@ -15,9 +15,8 @@
 static const struct {
         const char *method, *member;
 } named[] = {
-        {"tools/call", "name"},
-        {"prompts/get", "name"},
-        {"resources/read", "uri"},
+        {"tools/call", "name"},  {"prompts/get", "name"},    {"resources/read", "uri"},
+        {"tasks/get", "taskId"}, {"tasks/update", "taskId"}, {"tasks/cancel", "taskId"},
 };
 
 bool standard_headers_modern(const struct http_reader *reader,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/tasks.h"
 
 enum { SMALL_MAX = 1024 * 1024 };
 
@@ -50,6 +51,8 @@ void mcp_answer_nothing(struct mcp_server *server, struct reply *reply)
 {
         struct batch *batch = reply->batch;
 
+        if (reply->task)
+                task_reply_done(reply);
         reply->batch = NULL;
         if (batch)
                 mcp_batch_step(server, batch);
@@ -62,6 +65,10 @@ void mcp_answer(struct mcp_server *server, struct reply *reply, const struct buf
         _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
         _cleanup_buffer_ struct buffer whole = BUFFER_INIT(RESULT_MAX);
 
+        if (reply->task && task_take_result(reply, result)) {
+                reply_done(reply);
+                return;
+        }
         int r = reply->modern ? reply_append_modern(reply, result, &whole) : 0;
         if (reply->modern)
                 result = &whole;
@@ -91,6 +98,10 @@ void mcp_answer_error_data(struct mcp_server *server, struct reply *reply, int c
 {
         _cleanup_buffer_ struct buffer out = BUFFER_INIT(SMALL_MAX);
 
+        if (reply->task && task_take_error(reply, code, message, data)) {
+                reply_done(reply);
+                return;
+        }
         if (jsonrpc_append_error(&out, id_of_error(reply), code, message,
                                  data ? buffer_bytes(data) : NULL, data ? data->length : 0) >= 0)
                 send_answer(reply, code, &out);
@@ -137,7 +148,7 @@ int mcp_send_request(struct mcp_sink *sink, int64_t id, const char *method,
 
 void mcp_notify(struct mcp_sink *sink, const char *method, const struct buffer *params)
 {
-        _cleanup_buffer_ struct buffer message = BUFFER_INIT(SMALL_MAX);
+        _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
 
         int r = jsonrpc_append_notification(&message, method, params ? buffer_bytes(params) : NULL,
                                             params ? params->length : 0);

@@ -40,7 +40,7 @@ struct mcp_suspension {
 struct mcp_call {
         struct mcp_call *next;
         struct mcp_server *server;
-        struct mcp_peer *peer; /* NULL: it has ended */
+        struct mcp_peer *peer; /* NULL: it has ended, or the call is a task */
         struct mcp_principal *principal;
         struct reply reply;
         struct cell *cell;
@@ -76,6 +76,8 @@ void mcp_call_done(void *data, struct cell *cell);
 void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, size_t n);
 /* Answers with the outcome and frees the call, perhaps later. */
 void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
+/* The call's reply may have a task (tasks.h). */
+void mcp_call_take_task(struct mcp_call *call);
 /* Ends a call that nobody waits for. */
 void mcp_call_abandon(struct mcp_call *call);
 
@@ -90,6 +92,10 @@ int mcp_input_ask(struct mcp_call *call, struct error *err);
  */
 void mcp_input_resume(struct mcp_server *server, const struct mcp_request *request,
                       const struct run_arguments *arguments, struct reply *reply);
+/* Answers what was asked, by the names that it has in inputRequests. Unknown ones are ignored. */
+void mcp_input_give(struct mcp_call *call, yyjson_val *responses);
+/* Appends {"ask-1": {"method", "params"}…}. */
+int mcp_input_append(const struct mcp_call *call, struct buffer *to);
 /* The cell has ended while no request waits for it: keeps the outcome. */
 void mcp_input_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
 void mcp_input_done(struct mcp_call *call);

@@ -16,6 +16,7 @@
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
+#include "supervisor/mcp/tasks.h"
 #include "supervisor/mcp/tool.h"
 #include "supervisor/session/cell-client.h"
 
@@ -264,6 +265,53 @@ void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, siz
         live_output(&call->live, stream, bytes, n);
 }
 
+static void cancel(struct mcp_call *call);
+
+/* The request was answered with a task. */
+static void detach(void *data, bool silent)
+{
+        struct mcp_call *call = data;
+
+        call->peer = NULL;
+        if (!call->modern)
+                call->can = 0;
+        if (!silent)
+                return;
+        live_done(&call->live);
+        call->reply.sink = mcp_sink_unref(call->reply.sink);
+}
+
+static void cancel_task(void *data)
+{
+        struct mcp_call *call = data;
+
+        call->reply.sink = mcp_sink_unref(call->reply.sink);
+        cancel(call);
+}
+
+static int append_input(void *data, struct buffer *to)
+{
+        const struct mcp_call *call = data;
+
+        if (TAILQ_EMPTY(&call->asks))
+                return 0;
+        int r = mcp_input_append(call, to);
+        return r < 0 ? r : 1;
+}
+
+static void give_input(void *data, yyjson_val *responses)
+{
+        mcp_input_give(data, responses);
+}
+
+void mcp_call_take_task(struct mcp_call *call)
+{
+        static const struct task_work work = {detach, cancel_task, append_input, give_input};
+
+        if (call->reply.task)
+                task_attach(&call->reply, &work, call);
+}
+
 struct mcp_call *mcp_call_new(struct mcp_peer *peer, const char *session, size_t max_output,
                               struct reply *reply)
 {
@@ -278,6 +326,7 @@ struct mcp_call *mcp_call_new(struct mcp_peer *peer, const char *session, size_t
         call->principal->n_calls++;
         call->reply = *reply;
         *reply = (struct reply){};
+        mcp_call_take_task(call);
         snprintf(call->session, sizeof(call->session), "%s", session);
         call->max_output = max_output;
         TAILQ_INIT(&call->asks);

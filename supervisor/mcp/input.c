@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "supervisor/mcp/call-internal.h"
 #include "supervisor/mcp/result.h"
+#include "supervisor/mcp/tasks.h"
 
 enum {
         MCP_INPUT_WAIT_MS = 6 * 60000, /* longer than a person has to answer */
@@ -47,11 +48,10 @@ static void set_due(struct mcp_call *call, uint32_t ms)
         event_add(call->suspension.due, &in);
 }
 
-/* {"inputRequests": {"ask-1": {"method", "params"}…}, "requestState": "…"} */
-static int append_requests(struct mcp_call *call, struct buffer *to)
+int mcp_input_append(const struct mcp_call *call, struct buffer *to)
 {
         const struct mcp_ask *a;
-        int r = buffer_append_text(to, "{\"inputRequests\":{");
+        int r = buffer_append(to, "{", 1);
 
         TAILQ_FOREACH (a, &call->asks, link) {
                 const struct client_request *request = &a->ask->request;
@@ -65,7 +65,17 @@ static int append_requests(struct mcp_call *call, struct buffer *to)
                 if (r >= 0)
                         r = buffer_append(to, "}", 1);
         }
-        return r < 0 ? r : buffer_printf(to, "},\"requestState\":\"%s\"}", call->suspension.state);
+        return r < 0 ? r : buffer_append(to, "}", 1);
+}
+
+/* {"inputRequests": {…}, "requestState": "…"} */
+static int append_requests(const struct mcp_call *call, struct buffer *to)
+{
+        int r = buffer_append_text(to, "{\"inputRequests\":");
+
+        if (r >= 0)
+                r = mcp_input_append(call, to);
+        return r < 0 ? r : buffer_printf(to, ",\"requestState\":\"%s\"}", call->suspension.state);
 }
 
 static void suspend(struct mcp_call *call)
@@ -94,7 +104,7 @@ static void on_due(evutil_socket_t fd, short what, void *data)
         (void)what;
         if (call->suspension.active)
                 mcp_call_abandon(call);
-        else if (!TAILQ_EMPTY(&call->asks))
+        else if (!TAILQ_EMPTY(&call->asks) && !task_is_announced(&call->reply))
                 suspend(call);
 }
 
@@ -104,6 +114,10 @@ int mcp_input_ask(struct mcp_call *call, struct error *err)
         struct mcp_ask *a = TAILQ_LAST(&call->asks, mcp_ask_list);
 
         a->id = ++call->server->last_ask;
+        if (task_is_announced(&call->reply)) {
+                task_asks(&call->reply); /* tasks/get has the question */
+                return 0;
+        }
         if (!s->due)
                 s->due = evtimer_new(call->server->base, on_due, call);
         if (!s->due)
@@ -138,8 +152,7 @@ static struct mcp_ask *find_ask(struct mcp_call *call, yyjson_val *key)
         return NULL;
 }
 
-/* Unknown keys are ignored. */
-static void give_answers(struct mcp_call *call, yyjson_val *responses)
+void mcp_input_give(struct mcp_call *call, yyjson_val *responses)
 {
         size_t i, n;
         yyjson_val *key, *value;
@@ -163,6 +176,7 @@ static void attach(struct mcp_call *call, const struct mcp_request *request, str
         call->log_level = request->log_level;
         call->reply = *reply;
         *reply = (struct reply){};
+        mcp_call_take_task(call);
         if (call->cell)
                 live_start(&call->live, request, &call->reply, call->cell, call->session);
 }
@@ -184,7 +198,7 @@ void mcp_input_resume(struct mcp_server *server, const struct mcp_request *reque
                 return;
         }
         attach(call, request, reply);
-        give_answers(call, yyjson_obj_get(request->params, "inputResponses"));
+        mcp_input_give(call, yyjson_obj_get(request->params, "inputResponses"));
         if (call->suspension.has_outcome) {
                 struct mcp_suspension *s = &call->suspension;
                 s->has_outcome = false;

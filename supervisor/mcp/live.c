@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/tasks.h"
 
 enum { SCANNED_MAX = 4096, NAME_SHOWN = 60 };
 
@@ -80,6 +81,15 @@ static size_t calls_made(const struct cell_outcome *o)
         return n;
 }
 
+/* Begins the params of a notification: which task it is about, if any. */
+static int begin_params(const struct live *live, struct buffer *to)
+{
+        if (!live->task[0])
+                return buffer_append(to, "{", 1);
+        return buffer_printf(to, "{\"_meta\":{\"%s\":{\"taskId\":\"%s\"}},", META_RELATED_TASK,
+                             live->task);
+}
+
 /* "running for 12 s; 3 tool calls, the last library.list_loans; last line: …" */
 static int append_message(struct live *live, uint64_t now, struct buffer *to)
 {
@@ -123,7 +133,9 @@ static void send_progress(struct live *live, uint64_t now)
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX), text = BUFFER_INIT(8192);
         uint64_t value = (now - live->started_us) / 1000;
 
-        int r = buffer_append(&params, "{\"progressToken\":", 17);
+        int r = begin_params(live, &params);
+        if (r >= 0)
+                r = buffer_append_text(&params, "\"progressToken\":");
         if (r >= 0)
                 r = json_append(&params, yyjson_doc_get_root(live->token));
         if (r >= 0)
@@ -161,11 +173,13 @@ static int append_log(struct live *live, enum cell_stream stream, size_t n, stru
 {
         static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
 
-        int r = buffer_printf(
-                to,
-                "{\"level\":\"%s\",\"logger\":\"run_python\",\"data\":{\"session\":\"%s\",\"cell\":%llu,\"stream\":\"%s\",\"text\":",
-                mcp_log_level_name(MCP_LOG_INFO), live->session,
-                (unsigned long long)live->cell->number, names[stream]);
+        int r = begin_params(live, to);
+        if (r >= 0)
+                r = buffer_printf(
+                        to,
+                        "\"level\":\"%s\",\"logger\":\"run_python\",\"data\":{\"session\":\"%s\",\"cell\":%llu,\"stream\":\"%s\",\"text\":",
+                        mcp_log_level_name(MCP_LOG_INFO), live->session,
+                        (unsigned long long)live->cell->number, names[stream]);
         if (r >= 0)
                 r = json_append_string(to, n > 0 ? buffer_bytes(&live->pending[stream]) : "", n);
         if (r >= 0 && live->skipped[stream] > 0)
@@ -290,6 +304,8 @@ int live_start(struct live *live, const struct mcp_request *request, const struc
                 buffer_init(&live->pending[i], LIVE_OUTPUT_MAX);
         buffer_init(&live->messages, LIVE_LOGS_MAX);
         live->logs = !live->published && level <= MCP_LOG_INFO;
+        if (reply->task && request->era == ERA_LEGACY)
+                snprintf(live->task, sizeof(live->task), "%s", task_id(reply));
         live->level = level;
         if (!request->token && level == MCP_LOG_OFF)
                 return 0;
@@ -361,8 +377,8 @@ void live_progress(struct live *live, const char *server, const struct cell_prog
 }
 
 /* Its logger is the server, or the server and what that calls it. */
-static int append_server_log(yyjson_val *params, const char *server, enum mcp_log_level level,
-                             struct buffer *to)
+static int append_server_log(const struct live *live, yyjson_val *params, const char *server,
+                             enum mcp_log_level level, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer name = BUFFER_INIT(LIVE_LOG_MAX),
                                        data = BUFFER_INIT(LIVE_LOG_MAX);
@@ -375,7 +391,9 @@ static int append_server_log(yyjson_val *params, const char *server, enum mcp_lo
                 r = buffer_append_text(&data, "\"a message of more than 8 KiB was left out\"");
         }
         if (r >= 0)
-                r = buffer_printf(to, "{\"level\":\"%s\",\"logger\":", mcp_log_level_name(level));
+                r = begin_params(live, to);
+        if (r >= 0)
+                r = buffer_printf(to, "\"level\":\"%s\",\"logger\":", mcp_log_level_name(level));
         if (r >= 0)
                 r = json_append_string(to, buffer_bytes(&name), name.length);
         if (r >= 0)
@@ -394,7 +412,7 @@ void live_log(struct live *live, const char *server, yyjson_val *params)
             mcp_log_level_read(yyjson_obj_get(params, "level"), &level) < 0 || level < live->level)
                 return;
         bool had_output = has_output(live);
-        if (append_server_log(params, server, level, &line) < 0 ||
+        if (append_server_log(live, params, server, level, &line) < 0 ||
             buffer_append(&live->messages, buffer_bytes(&line), line.length) < 0)
                 live->messages_skipped++;
         if (!had_output)

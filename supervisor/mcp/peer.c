@@ -36,6 +36,7 @@ struct mcp_peer *mcp_peer_free(struct mcp_peer *peer)
         mcp_call_drop(peer);
         mcp_ask_drop(peer);
         resource_read_drop(peer);
+        tasks_drop_peer(peer);
         subscriptions_drop(peer);
         LIST_REMOVE(peer, link);
         subscription_done(&peer->legacy);

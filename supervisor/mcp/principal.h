@@ -12,6 +12,7 @@
 #include "supervisor/mcp/published.h"
 #include "supervisor/mcp/request-state.h"
 #include "supervisor/mcp/resource-store.h"
+#include "supervisor/mcp/tasks.h"
 #include "supervisor/session/session-name.h"
 
 struct mcp_principal {
@@ -20,6 +21,7 @@ struct mcp_principal {
         size_t calls_max, sessions_max;  /* pending at once; 0: no limit of its own */
         size_t n_calls;
         struct resource_store store;
+        struct tasks tasks;
         uint64_t resources_serial; /* grows when the list of resources changes */
         struct published_choice published;
         struct request_states states;
@@ -29,4 +31,5 @@ static inline void mcp_principal_done(struct mcp_principal *principal)
 {
         resource_store_done(&principal->store);
         request_states_done(&principal->states);
+        tasks_done(&principal->tasks);
 }

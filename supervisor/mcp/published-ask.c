@@ -9,6 +9,7 @@
 #include "supervisor/mcp/call-internal.h"
 #include "supervisor/mcp/published-run.h"
 #include "supervisor/mcp/result.h"
+#include "supervisor/mcp/tasks.h"
 
 enum { WHY_MAX = 2048, CHANGES_MAX = 100 };
 
@@ -240,7 +241,7 @@ static void ask(struct mcp_call *call, yyjson_val *requests)
                 published_fail(call, why);
         else if (missing)
                 answer_lacks(call, missing);
-        else if (call->modern)
+        else if (call->modern && !task_is_announced(&call->reply))
                 ask_modern(call);
         else
                 ask_legacy(call);

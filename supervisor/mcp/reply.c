@@ -8,6 +8,7 @@
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server.h"
+#include "supervisor/mcp/tasks.h"
 
 int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struct batch *batch)
 {
@@ -24,6 +25,8 @@ int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struc
 
 void reply_done(struct reply *reply)
 {
+        if (reply->task)
+                task_reply_done(reply);
         yyjson_doc_free(reply->id_doc);
         mcp_sink_unref(reply->sink);
         *reply = (struct reply){};
@@ -44,8 +47,10 @@ int reply_append_modern(const struct reply *reply, const struct buffer *result, 
         int r;
 
         r = buffer_printf(to, "{\"resultType\":\"%s\",\"_meta\":{\"%s\":%s",
-                          reply->input_required ? "input_required" : "complete", META_SERVER,
-                          mcp_server_info);
+                          reply->is_task          ? "task"
+                          : reply->input_required ? "input_required"
+                                                  : "complete",
+                          META_SERVER, mcp_server_info);
         if (r >= 0 && reply->subscription) {
                 r = buffer_printf(to, ",\"%s\":", META_SUBSCRIPTION);
                 if (r >= 0)

@@ -21,14 +21,18 @@ struct caching {
         const char *scope; /* "public" or "private" */
 };
 
+struct mcp_task;
+
 struct reply {
-        yyjson_doc *id_doc;            /* owned: a copy of the id that outlives the request */
-        struct mcp_sink *sink;         /* a reference: where it goes */
-        struct batch *batch;           /* or NULL */
-        bool modern;                   /* the result has the members of the modern era */
-        bool null_id;                  /* without an id it has null: see mcp_answer_error() */
-        bool subscription;             /* it ends the stream with its id */
-        bool input_required;           /* the result asks for something before the answer */
+        yyjson_doc *id_doc;    /* owned: a copy of the id that outlives the request */
+        struct mcp_sink *sink; /* a reference: where it goes */
+        struct batch *batch;   /* or NULL */
+        bool modern;           /* the result has the members of the modern era */
+        bool null_id;          /* without an id it has null: see mcp_answer_error() */
+        bool subscription;     /* it ends the stream with its id */
+        bool is_task;          /* the result is a task, and not that of the call */
+        struct mcp_task *task; /* it keeps the answer in place of the client (tasks.h), or NULL */
+        bool input_required;   /* the result asks for something before the answer */
         const struct caching *caching; /* of a modern result that may be cached, else NULL */
 };
 

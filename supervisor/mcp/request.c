@@ -2,6 +2,7 @@
 #include "supervisor/mcp/request.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rpc/client-request.h"
@@ -51,6 +52,23 @@ bool mcp_request_is_first_page(const struct mcp_request *request)
         yyjson_val *cursor = yyjson_obj_get(request->params, "cursor");
 
         return !cursor || yyjson_is_null(cursor) || yyjson_equals_str(cursor, "");
+}
+
+int mcp_request_number_cursor(const struct mcp_request *request, uint64_t *below)
+{
+        size_t n = 0;
+        const char *text = json_string(request->params, "cursor", &n);
+        char extra;
+        unsigned long long value;
+
+        *below = UINT64_MAX;
+        if (mcp_request_is_first_page(request))
+                return 0;
+        if (!text || n > 20 || strspn(text, "0123456789") != n ||
+            sscanf(text, "%llu%c", &value, &extra) != 1 || value == 0)
+                return -EINVAL;
+        *below = value;
+        return 0;
 }
 
 /* One of the fields of a modern request is enough, so that the error can name the missing one. */

@@ -22,6 +22,7 @@ enum { MCP_UNSUPPORTED_VERSION = -32022 };
 #define META_CLIENT       "io.modelcontextprotocol/clientInfo"
 #define META_LOG_LEVEL    "io.modelcontextprotocol/logLevel"
 #define META_SERVER       "io.modelcontextprotocol/serverInfo"
+#define META_RELATED_TASK "io.modelcontextprotocol/related-task"
 #define META_SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
 
 struct mcp_peer;
@@ -41,6 +42,10 @@ bool mcp_is_implementation(yyjson_val *value);
 
 /* Whether params.cursor is absent, null or empty, which is the same in Cloister's lists. */
 bool mcp_request_is_first_page(const struct mcp_request *request);
+
+/* A cursor that is a number, of a list whose entries have serials that fall: *below is UINT64_MAX for the first page. Returns 0
+ * or -EINVAL. */
+int mcp_request_number_cursor(const struct mcp_request *request, uint64_t *below);
 
 /*
  * Returns 0, or the code of the JSON-RPC error that answers it, with the reason in err: params or

@@ -158,30 +158,13 @@ static int append_page(const struct mcp_peer *peer, enum mcp_era era, uint64_t b
         return r < 0 ? r : buffer_append(to, "}", 1);
 }
 
-static int read_cursor(const struct mcp_request *request, uint64_t *below)
-{
-        size_t n = 0;
-        const char *text = json_string(request->params, "cursor", &n);
-        char extra;
-        unsigned long long value;
-
-        *below = UINT64_MAX;
-        if (mcp_request_is_first_page(request))
-                return 0;
-        if (!text || n > 20 || strspn(text, "0123456789") != n ||
-            sscanf(text, "%llu%c", &value, &extra) != 1 || value == 0)
-                return -EINVAL;
-        *below = value;
-        return 0;
-}
-
 void resources_list(struct mcp_server *server, const struct mcp_request *request,
                     struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         uint64_t below;
 
-        if (read_cursor(request, &below) < 0) {
+        if (mcp_request_number_cursor(request, &below) < 0) {
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, "unknown cursor");
                 return;
         }

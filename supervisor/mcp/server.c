@@ -16,6 +16,7 @@
 #include "supervisor/mcp/resources.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/tasks.h"
 #include "supervisor/mcp/tool.h"
 
 enum { SMALL_MAX = 1024 * 1024, VERSION_SHOWN = 64 };
@@ -68,6 +69,8 @@ static int append_instructions(struct mcp_peer *peer, enum mcp_era era, struct b
 #define CAPABILITIES                                                                               \
         "\"completions\":{},\"logging\":{},\"prompts\":{\"listChanged\":true},"                    \
         "\"resources\":{\"listChanged\":true,\"subscribe\":true},\"tools\":{\"listChanged\":true}"
+#define LEGACY_TASKS ",\"tasks\":{\"list\":{},\"cancel\":{},\"requests\":{\"tools\":{\"call\":{}}}}"
+#define MODERN_TASKS ",\"extensions\":{\"" TASKS_EXTENSION "\":{}}"
 
 static void answer_made(struct mcp_server *server, struct reply *reply, int r,
                         const struct buffer *result, const struct error *err)
@@ -135,8 +138,10 @@ static void on_initialize(struct mcp_server *server, const struct mcp_request *r
         mcp_note_can(server, request->peer->can);
         int r = buffer_printf(&result,
                               "{\"protocolVersion\":\"%s\",\"capabilities\":{" CAPABILITIES
-                              "},\"serverInfo\":%s",
-                              version_names[request->peer->version], mcp_server_info);
+                              "%s},\"serverInfo\":%s",
+                              version_names[request->peer->version],
+                              request->peer->version >= MCP_2025_11_25 ? LEGACY_TASKS : "",
+                              mcp_server_info);
         if (r >= 0)
                 r = append_instructions(request->peer, ERA_LEGACY, &result, &err);
         answer_made(server, reply, r, &result, &err);
@@ -150,7 +155,7 @@ static void on_discover(struct mcp_server *server, const struct mcp_request *req
 
         reply->caching = &list_caching;
         int r = buffer_printf(&result, "{\"supportedVersions\":[\"" MCP_MODERN_VERSION
-                                       "\"],\"capabilities\":{" CAPABILITIES "}");
+                                       "\"],\"capabilities\":{" CAPABILITIES MODERN_TASKS "}");
         if (r >= 0)
                 r = append_instructions(request->peer, ERA_MODERN, &result, &err);
         answer_made(server, reply, r, &result, &err);
@@ -234,7 +239,12 @@ static const struct method {
         {"server/discover", ERA_MODERN, on_discover},
         {"subscriptions/listen", ERA_MODERN, subscriptions_listen},
         {"tools/list", ERA_LEGACY | ERA_MODERN, on_tools_list},
-        {"tools/call", ERA_LEGACY | ERA_MODERN, mcp_call_start},
+        {"tools/call", ERA_LEGACY | ERA_MODERN, tasks_call},
+        {"tasks/get", ERA_LEGACY | ERA_MODERN, tasks_get},
+        {"tasks/cancel", ERA_LEGACY | ERA_MODERN, tasks_cancel},
+        {"tasks/result", ERA_LEGACY, tasks_result},
+        {"tasks/list", ERA_LEGACY, tasks_list},
+        {"tasks/update", ERA_MODERN, tasks_update},
         {"prompts/list", ERA_LEGACY | ERA_MODERN, published_prompts},
         {"prompts/get", ERA_LEGACY | ERA_MODERN, published_call_prompt},
         {"completion/complete", ERA_LEGACY | ERA_MODERN, published_complete},
@@ -280,7 +290,7 @@ static void answer_unsupported(struct mcp_server *server, const struct mcp_reque
 static bool is_id_in_use(const struct mcp_peer *peer, yyjson_val *id)
 {
         return mcp_call_is_pending(peer, id) || resource_read_is_pending(peer, id) ||
-               subscriptions_is_open(peer, id);
+               subscriptions_is_open(peer, id) || tasks_wait_is_pending(peer, id);
 }
 
 static void dispatch(struct mcp_server *server, const struct jsonrpc_message *message,
@@ -332,7 +342,7 @@ static void on_cancelled(struct mcp_peer *peer, yyjson_val *params)
         yyjson_val *id = yyjson_obj_get(params, "requestId");
 
         if (!mcp_call_cancel(peer, id) && !resource_read_cancel(peer, id) &&
-            !subscriptions_cancel(peer, id))
+            !subscriptions_cancel(peer, id) && !tasks_wait_cancel(peer, id))
                 log_debug("a cancelled request is not under way");
 }
 

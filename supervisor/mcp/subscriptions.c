@@ -10,6 +10,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/tasks.h"
 
 enum { PARAMS_MAX = 16 * 1024 * 1024 };
 
@@ -17,6 +18,7 @@ void subscription_done(struct subscription *subscription)
 {
         reply_done(&subscription->reply);
         free(subscription->uris);
+        free(subscription->tasks);
         *subscription = (struct subscription){};
 }
 
@@ -107,6 +109,29 @@ static const struct {
         [LIST_PROMPTS] = {"promptsListChanged", "notifications/prompts/list_changed"},
         [LIST_RESOURCES] = {"resourcesListChanged", "notifications/resources/list_changed"},
 };
+static int append_tasks(const struct subscription *s, const char *comma, struct buffer *to)
+{
+        int r = buffer_printf(to, "%s\"taskIds\":[", comma);
+
+        for (size_t i = 0; i < s->n_tasks && r >= 0; i++)
+                r = buffer_printf(to, "%s\"%s\"", i > 0 ? "," : "", s->tasks[i]);
+        return r < 0 ? r : buffer_append(to, "]", 1);
+}
+
+static void tell_task(const struct subscription *s, const struct mcp_task *task)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+
+        int r = begin_params(s, &params);
+        if (r >= 0)
+                r = buffer_append(&params, ",", 1);
+        if (r >= 0)
+                r = task_append_detailed(task, &params);
+        if (r >= 0)
+                r = buffer_append(&params, "}", 1);
+        if (r >= 0)
+                mcp_notify(s->reply.sink, "notifications/tasks", &params);
+}
 
 /* The first message of a stream: the parts of the filter that are supported. */
 static int append_acknowledged(const struct subscription *s, struct buffer *to)
@@ -133,6 +158,10 @@ static int append_acknowledged(const struct subscription *s, struct buffer *to)
         }
         if (r >= 0 && s->n_uris > 0)
                 r = buffer_append(to, "]", 1);
+        if (r >= 0 && s->n_uris > 0)
+                comma = ",";
+        if (r >= 0 && s->n_tasks > 0)
+                r = append_tasks(s, comma, to);
         return r < 0 ? r : buffer_append(to, "}}", 2);
 }
 
@@ -157,11 +186,30 @@ static int read_uris(struct subscription *s, yyjson_val *list)
         return 0;
 }
 
+/* Unknown tasks are not acknowledged. */
+static int read_tasks(struct subscription *s, yyjson_val *list)
+{
+        yyjson_val *entry;
+        size_t i, n;
+
+        if (yyjson_arr_size(list) == 0)
+                return 0;
+        s->tasks = calloc(TASKS_MAX, sizeof(*s->tasks));
+        if (!s->tasks)
+                return -ENOMEM;
+        yyjson_arr_foreach (list, i, n, entry) {
+                if (s->n_tasks < TASKS_MAX && tasks_find(s->peer->principal, yyjson_get_str(entry)))
+                        snprintf(s->tasks[s->n_tasks++], sizeof(*s->tasks), "%s",
+                                 yyjson_get_str(entry));
+        }
+        return 0;
+}
+
 /* Returns the first member that is not of its type, or NULL. Unknown members are ignored: they are
  * not acknowledged. */
 static const char *find_malformed(yyjson_val *filter)
 {
-        yyjson_val *uris = yyjson_obj_get(filter, "resourceSubscriptions"), *uri;
+        static const char *const arrays[] = {"resourceSubscriptions", "taskIds"};
         size_t i, n;
 
         for (i = 0; i < PUBLISHED_LISTS; i++) {
@@ -169,11 +217,14 @@ static const char *find_malformed(yyjson_val *filter)
                 if (flag && !yyjson_is_bool(flag))
                         return lists[i].flag;
         }
-        if (uris && !yyjson_is_arr(uris))
-                return "resourceSubscriptions";
-        yyjson_arr_foreach (uris, i, n, uri) {
-                if (!yyjson_is_str(uri))
-                        return "resourceSubscriptions";
+        for (size_t k = 0; k < ARRAY_SIZE(arrays); k++) {
+                yyjson_val *list = yyjson_obj_get(filter, arrays[k]), *entry;
+                if (list && !yyjson_is_arr(list))
+                        return arrays[k];
+                yyjson_arr_foreach (list, i, n, entry) {
+                        if (!yyjson_is_str(entry))
+                                return arrays[k];
+                }
         }
         return NULL;
 }
@@ -189,8 +240,7 @@ static bool refuse_filter(struct mcp_server *server, yyjson_val *filter, struct 
                 snprintf(why, sizeof(why), "params.notifications must be an object");
         else
                 snprintf(why, sizeof(why), "params.notifications.%s must be %s", member,
-                         strcmp(member, "resourceSubscriptions") == 0 ? "an array of strings"
-                                                                      : "true or false");
+                         strstr(member, "Changed") ? "true or false" : "an array of strings");
         mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, why);
         return true;
 }
@@ -217,7 +267,8 @@ static struct subscription *open_stream(struct mcp_peer *peer, yyjson_val *filte
                 s->lists[i] = yyjson_is_true(yyjson_obj_get(filter, lists[i].flag));
                 s->seen[i] = subscription_serial(s, (enum published_list)i);
         }
-        if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0) {
+        if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0 ||
+            read_tasks(s, yyjson_obj_get(filter, "taskIds")) < 0) {
                 subscription_done(s);
                 free(s);
                 return NULL;
@@ -238,6 +289,10 @@ void subscriptions_listen(struct mcp_server *server, const struct mcp_request *r
 
         if (refuse_filter(server, filter, reply))
                 return;
+        if (yyjson_obj_get(filter, "taskIds") && !tasks_declared(request)) {
+                tasks_answer_undeclared(server, reply);
+                return;
+        }
         if (count(server, request->peer->principal) >= SUBSCRIPTIONS_MAX) {
                 mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
                                  "too many subscriptions are open: cancel one first");
@@ -253,6 +308,11 @@ void subscriptions_listen(struct mcp_server *server, const struct mcp_request *r
                 return;
         }
         mcp_notify(s->reply.sink, "notifications/subscriptions/acknowledged", &params);
+        for (size_t i = 0; i < s->n_tasks; i++) {
+                struct mcp_task *task = tasks_find(request->peer->principal, s->tasks[i]);
+                if (task && task_has_ended(task))
+                        tell_task(s, task);
+        }
 }
 
 static void close_stream(struct subscription **at)
@@ -374,6 +434,20 @@ void subscriptions_catalogue_changed(struct mcp_server *server)
 void subscriptions_lists_changed(struct mcp_server *server, const struct mcp_principal *principal)
 {
         for_each(server, principal, lists_changed, NULL);
+}
+
+static void task_changed(struct subscription *s, const void *argument)
+{
+        for (size_t i = 0; i < s->n_tasks; i++) {
+                if (tasks_find(s->peer->principal, s->tasks[i]) == argument)
+                        tell_task(s, argument);
+        }
+}
+
+void subscriptions_task_changed(struct mcp_server *server, const struct mcp_principal *principal,
+                                const struct mcp_task *task)
+{
+        for_each(server, principal, task_changed, task);
 }
 
 static void updated(struct subscription *s, const void *argument)

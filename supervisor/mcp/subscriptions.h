@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "base/unguessable.h"
 #include "supervisor/mcp/published.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
@@ -15,6 +16,7 @@
 struct mcp_peer;
 struct mcp_principal;
 struct mcp_server;
+struct mcp_task;
 
 enum {
         SUBSCRIPTIONS_MAX = 64,  /* streams of a principal at once */
@@ -30,6 +32,8 @@ struct subscription {
         uint64_t catalogue_seen; /* version of the catalogue, if it watches a resource of that */
         struct resource_uri *uris;
         size_t n_uris;
+        char (*tasks)[UNGUESSABLE_LENGTH + 1]; /* ids */
+        size_t n_tasks;
 };
 
 void subscription_done(struct subscription *subscription);
@@ -58,6 +62,9 @@ uint64_t subscription_serial(const struct subscription *subscription, enum publi
 void subscriptions_lists_changed(struct mcp_server *server, const struct mcp_principal *principal);
 /* Notifies those that watch the catalogue as a resource and do not know it as it is now. */
 void subscriptions_catalogue_changed(struct mcp_server *server);
+/* A task has ended, or wants to know something. */
+void subscriptions_task_changed(struct mcp_server *server, const struct mcp_principal *principal,
+                                const struct mcp_task *task);
 /* A resource has changed or was removed. */
 void subscriptions_updated(struct mcp_server *server, const struct mcp_principal *principal,
                            const struct resource_uri *uri);

@@ -368,7 +368,8 @@ static int append_tool(const struct config *config, const struct config_profile 
         if (r >= 0)
                 r = append_annotations(config, profile, servers, to);
         if (r >= 0)
-                r = buffer_printf(to, ",\"_meta\":{\"anthropic/alwaysLoad\":true}}]}");
+                r = buffer_printf(to, ",\"execution\":{\"taskSupport\":\"optional\"},"
+                                      "\"_meta\":{\"anthropic/alwaysLoad\":true}}]}");
         return r;
 }
 

@@ -68,6 +68,20 @@ describe('the client alone', () => {
     assert.equal((await run('x')).structuredContent.value.json, 42);
   });
 
+  test('a call as a task', async () => {
+    const stream = client.experimental.tasks.callToolStream(
+      { name: 'run_python', arguments: { code: 'import time\ntime.sleep(1.5)\n6 * 7' } }, undefined, { task: { ttl: 60000 } });
+    const seen = [];
+    for await (const message of stream) seen.push(message);
+    assert.equal(seen[0].type, 'taskCreated');
+    assert.equal(seen.at(-1).type, 'result');
+    assert.equal(seen.at(-1).result.structuredContent.value.json, 42);
+    const { taskId } = seen[0].task;
+    assert.equal((await client.experimental.tasks.getTask(taskId)).status, 'completed');
+    assert.ok((await client.experimental.tasks.listTasks()).tasks.some((task) => task.taskId === taskId));
+    await assert.rejects(client.experimental.tasks.cancelTask(taskId), /ended already/);
+  });
+
   test('text and structuredContent each stand alone', async () => {
     const result = await run('print("out")\n1 + 1');
     const text = result.content.map((block) => block.text).join('');
@@ -149,7 +163,7 @@ describe('resources of the client alone', () => {
     const { contents } = await client.readResource({ uri: truncated.resource });
     assert.equal(contents[0].text, 'y'.repeat(30000) + '\n');
     assert.ok((await client.listResources()).resources.some(({ uri }) => uri === truncated.resource));
-    assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 2);
+    assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 3);
   });
 
   test('what is not there is said so', async () => {
