@@ -204,6 +204,18 @@ class Tools(harness.Case):
         logged = [(p["level"], p["data"]) for p in self.client.noted("notifications/message")]
         self.assertEqual(logged, [("error", {"loud": 1})] if self.MODERN else [])
 
+    def test_no_sandbox_stays(self):
+        def live():
+            done = self.run_cloister("sessions", "--json", "--server", str(self.client.server.process.pid))
+            return [session["name"] for session in json.loads(done.stdout)[0]["sessions"]]
+
+        self.call("run_python", code="1", session="kept")
+        for name in ("counter", "fail", "slow"):
+            self.call(name)
+        gone = self.client.request("tools/call", {"name": "slow", "arguments": {}})
+        self.client.server.notify("notifications/cancelled", requestId=gone.id)
+        self.assertTrue(harness.wait_until(lambda: live() == ["kept"]), live())
+
     def test_lists_changed_by_code(self):
         if self.MODERN:
             self.client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -282,7 +294,7 @@ class Others(harness.Case):
         if self.MODERN:
             wanted = {"resourceSubscriptions": ["notes://all", "notes://no"], "promptsListChanged": True}
             self.client.request("subscriptions/listen", {"notifications": wanted})
-            harness.wait_until(lambda: self.client.noted("notifications/subscriptions/acknowledged"))
+            self.assertTrue(harness.wait_until(lambda: self.client.noted("notifications/subscriptions/acknowledged")))
             known = self.client.noted("notifications/subscriptions/acknowledged")[0]["notifications"]
             self.assertEqual(known, {"resourceSubscriptions": ["notes://all"], "promptsListChanged": True})
         else:
@@ -297,7 +309,7 @@ class Others(harness.Case):
             config = json.load(f)
         config["publish"]["prompts"] = {"new": {"description": "New", "code": "'new'"}}
         self.config(**{"publish": config["publish"]})
-        harness.wait_until(lambda: self.client.noted("notifications/prompts/list_changed"))
+        self.assertTrue(harness.wait_until(lambda: self.client.noted("notifications/prompts/list_changed")))
         self.assertEqual([p["name"] for p in self.client.ask("prompts/list")["prompts"]], ["new"])
 
 
@@ -434,7 +446,7 @@ class LegacyQuestions(harness.Case):
         call = self.start("ask")
         asked = self.client.questions(1)["elicitation/create"]
         self.client.server.notify("notifications/cancelled", requestId=call.id)
-        harness.wait_until(lambda: self.client.noted("notifications/cancelled"))
+        self.assertTrue(harness.wait_until(lambda: self.client.noted("notifications/cancelled")))
         self.assertEqual(self.client.noted("notifications/cancelled")[0]["requestId"], asked["id"])
         self.assertEqual(texts(self.client.call("counter")), ["1"])
         self.assertFalse(call.done())
@@ -458,10 +470,10 @@ class Files(harness.Case):
         self.assertEqual([t["name"] for t in client.ask("tools/list")["tools"]], ["run_python", "hello"])
         self.assertEqual(texts(client.call("hello")), ["first"])
         self.write("hello.py", "'second'")
-        harness.wait_until(lambda: texts(client.call("hello")) == ["second"])
+        self.assertTrue(harness.wait_until(lambda: texts(client.call("hello")) == ["second"]))
         self.write("no.py", "'there'")
         os.utime(client.path)
-        harness.wait_until(lambda: "missing" in [t["name"] for t in client.ask("tools/list")["tools"]])
+        self.assertTrue(harness.wait_until(lambda: "missing" in [t["name"] for t in client.ask("tools/list")["tools"]]))
 
     def test_profile(self):
         code = "import os\nos.path.isdir('/lab')"
