@@ -29,10 +29,10 @@ static_assert(sizeof(format_names) / sizeof(format_names[0]) == LOG_FORMAT_MAX, 
 
 static enum log_level threshold = LOG_LEVEL_WARNING;
 static enum log_format look = LOG_FORMAT_TEXT;
-enum { LOG_FD_FIRST = 1000 };
 
 static int place = STDERR_FILENO;
 static const char *program = "cloister";
+static void (*before_write)(void); /* or NULL */
 
 void log_set_level(enum log_level level)
 {
@@ -70,6 +70,11 @@ int log_format_from_name(const char *name)
 const char *log_format_name(enum log_format format)
 {
         return format_names[format];
+}
+
+void log_before_write(void (*fn)(void))
+{
+        before_write = fn;
 }
 
 void log_to(int fd, enum log_format format)
@@ -244,6 +249,8 @@ static void make_json(struct line *line, enum log_level level, const struct log_
 static void write_line(int fd, struct line *line)
 {
         line->text[line->n++] = '\n';
+        if (before_write && fd == place)
+                before_write();
         ssize_t written = write(fd, line->text, line->n);
         (void)written;
 }
@@ -273,19 +280,4 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
                 make_text(&line, level, ids, message);
                 write_line(STDERR_FILENO, &line);
         }
-}
-
-int log_open(const char *path, enum log_format format, struct error *err)
-{
-        if (!path) {
-                log_to(STDERR_FILENO, format);
-                return 0;
-        }
-        _cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-                                      0600);
-        int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD_FIRST);
-        if (high < 0)
-                return error_errno(err, errno, "--log-file %s", path);
-        log_to(high, format);
-        return 0;
 }

@@ -41,6 +41,8 @@ const char *log_format_name(enum log_format format);
  * written to standard error, as text, if that is another file. */
 void log_to(int fd, enum log_format format);
 int log_get_fd(void);
+/* Called before each line; it may put another file at the descriptor. */
+void log_before_write(void (*fn)(void));
 enum log_format log_get_format(void);
 
 /* The program's name, which starts each line; a literal. */
@@ -62,7 +64,3 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
 #define log_warning(...)      log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...)         log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)        log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
-
-/* Appends to the file at path (made with mode 0600); NULL: to standard error. The descriptor gets a high number, out of
- * the way of those that a child expects its own descriptors at. */
-int log_open(const char *path, enum log_format format, struct error *err);

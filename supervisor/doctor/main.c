@@ -6,7 +6,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/log.h"
+#include "base/log-file.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/doctor/attack.h"
 #include "supervisor/doctor/doctor.h"
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
         }
         if (o.log_level >= 0)
                 log_set_level((enum log_level)o.log_level);
-        if (log_open(o.log_file, (enum log_format)o.log_format, &error) < 0) {
+        if (log_file_open(o.log_file, (enum log_format)o.log_format, &error) < 0) {
                 log_error("%s", error.text);
                 return 1;
         }

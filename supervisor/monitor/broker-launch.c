@@ -125,8 +125,7 @@ static void broker_exec(const struct broker_launch *how, const int placed[], uid
 
 static void broker_child(const struct broker_launch *how, int link, int go, uid_t uid)
 {
-        const int placed[ARRAY_SIZE(places)] = {link, how->filter_fd, how->control_fd,
-                                                log_get_fd() == STDERR_FILENO ? -1 : log_get_fd()};
+        const int placed[ARRAY_SIZE(places)] = {link, how->filter_fd, how->control_fd, how->log_fd};
         struct error error = {};
         sigset_t blocked;
         char byte;

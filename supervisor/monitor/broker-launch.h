@@ -16,6 +16,7 @@ struct broker_launch {
         int filter_fd;          /* FILTER_BROKER or FILTER_BROKER_HTTP (borrowed) */
         bool has_http;          /* it may reach servers by HTTP */
         int control_fd;         /* the control socket (borrowed), or -1 */
+        int log_fd;             /* for its log (borrowed), or -1: standard error */
         const char *state_path; /* directory that the broker may write, or NULL */
         const int *pass_fds;    /* inherited under the same numbers, all above 2 */
         size_t n_pass_fds;

@@ -10,7 +10,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/log.h"
+#include "base/log-file.h"
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child.h"
 
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
         close_others(&options);
         if (options.log_level >= 0)
                 log_set_level((enum log_level)options.log_level);
-        if (log_open(options.log_file, choose_format(&options), &error) < 0) {
+        if (log_file_open(options.log_file, choose_format(&options), &error) < 0) {
                 log_error("%s", error.text);
                 return 1;
         }

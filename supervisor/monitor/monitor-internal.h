@@ -17,6 +17,7 @@
 #include "supervisor/monitor/control-socket.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-job.h"
+#include "supervisor/monitor/log-relay.h"
 #include "supervisor/monitor/memory-watch.h"
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child-task.h"
@@ -71,6 +72,7 @@ struct monitor {
         /* the broker */
         pid_t broker;
         int broker_pidfd, link;
+        struct log_relay *log_relay; /* or NULL */
         struct event *broker_end, *request, *signals[3], *kill_timer;
         int exit_status;
 

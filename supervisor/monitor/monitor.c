@@ -159,11 +159,19 @@ static int start_broker(struct monitor *m, struct error *err)
                 m->has_http ? FILTER_BROKER_HTTP : FILTER_BROKER, err);
         if (filter < 0)
                 return filter;
+        int log = -1;
+        int r = log_relay_new(&m->log_relay, m->base, &log, err);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int relayed = log;
+        if (log < 0 && log_get_fd() != STDERR_FILENO)
+                log = log_get_fd();
         struct broker_launch how = {.ids = &m->ids,
                                     .program = m->broker_program,
                                     .filter_fd = filter,
                                     .has_http = m->has_http,
                                     .control_fd = m->control.fd,
+                                    .log_fd = log,
                                     .state_path = *m->state_path ? m->state_path : NULL,
                                     .pass_fds = m->options->pass_fds,
                                     .n_pass_fds = m->options->n_pass_fds,
@@ -354,6 +362,7 @@ static void done(struct monitor *m)
                 monitor_upstreams_done(m);
                 monitor_sessions_done(m);
         }
+        m->log_relay = log_relay_free(m->log_relay);
         for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
                 if (events[i])
                         event_free(events[i]);

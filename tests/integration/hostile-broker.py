@@ -272,6 +272,24 @@ def close_link():
     return {"survived": True}
 
 
+def flood_log():
+    """Writes to its log as fast as it can for two seconds, 256 MiB at most, and tries to do more with it than to append."""
+    fd = int(sys.argv[sys.argv.index("--log-fd") + 1])
+    try:
+        os.ftruncate(fd, 0)
+        truncated = True
+    except OSError:
+        truncated = False
+    lines, sent, end = (b"x" * 1022 + b"\x1b\n") * 64, 0, time.monotonic() + 2
+    while sent < 256 << 20 and time.monotonic() < end:
+        try:
+            sent += os.write(fd, lines)
+        except BlockingIOError:
+            time.sleep(0.001)
+    create()  # the monitor still serves
+    return {"truncated": truncated}
+
+
 def leave():
     """Ends with sessions in each state and a server running."""
     frozen, killed, stopped = create(), create(), create()
@@ -288,7 +306,7 @@ def leave():
 ACTS = {
     "every-message": every_message, "every-state": every_state, "same-serial": same_serial, "too-many": too_many, "upstreams": upstreams,
     "at-random": at_random, "with-descriptors": with_descriptors, "flood-kill": flood(KILL), "flood-create": flood(CREATE),
-    "flood-upstream": flood(UP_START), "close-link": close_link, "leave": leave,
+    "flood-upstream": flood(UP_START), "close-link": close_link, "leave": leave, "flood-log": flood_log,
     "verb-0": raw(struct.pack("<IIII", 0, 1, 0, 0)), "verb-max": raw(struct.pack("<IIII", VERB_MAX, 1, 0, 0)),
     "verb-huge": raw(struct.pack("<IIII", 0xFFFFFFFF, 1, 0, 0)), "serial-0": raw(struct.pack("<IIII", KILL, 0, 0, 0)),
     "short": raw(b"\1" * 15), "long": raw(b"\1" * 17), "one-byte": raw(b"\1"), "large": raw(b"\1" * 65536), "empty": raw(b""),

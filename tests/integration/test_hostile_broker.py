@@ -29,11 +29,11 @@ class HostileBroker(harness.Case):
         os.chmod(os.path.join(self.bin, "cloister-broker"), 0o755)
         os.chmod(self.dir, 0o755)
 
-    def start(self, act, config=None, **env):
+    def start(self, act, config=None, arguments=(), **env):
         """The monitor with that broker. Its stderr is a file: a flood of log lines must not wait for us."""
         self.log = open(self.path("log"), "w+", encoding="utf-8", errors="replace")
         self.addCleanup(self.log.close)
-        process = subprocess.Popen([os.path.join(self.bin, "cloister"), "mcp", "--config", config or self.config(), "--log-format", "text"],
+        process = subprocess.Popen([os.path.join(self.bin, "cloister"), "mcp", "--config", config or self.config(), "--log-format", "text", *arguments],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, cwd=self.dir,
                                    env=harness.environment(CLOISTER_HOSTILE=act, **env))
         self.addCleanup(process.stdout.close)
@@ -45,9 +45,9 @@ class HostileBroker(harness.Case):
         self.log.seek(0)
         return self.log.read()
 
-    def act(self, name, config=None, timeout=60, **env):
+    def act(self, name, config=None, timeout=60, arguments=(), **env):
         """(what the broker printed, exit status of the monitor, the most memory that it had in KiB)"""
-        process = self.start(name, config, **env)
+        process = self.start(name, config, arguments, **env)
         most, end = 0, time.monotonic() + harness.patient(timeout)
         while process.poll() is None and time.monotonic() < end:
             for line in residue.read(f"/proc/{process.pid}/status").splitlines():
@@ -120,6 +120,28 @@ class HostileBroker(harness.Case):
 
     def test_it_leaves_everything(self):
         self.obeyed("leave", {"left": True}, self.servers())
+
+    def test_it_floods_its_log(self):
+        """The monitor appends what it writes, some MiB a second; the file's bound is in tests/unit/test-log-file.c."""
+        log = self.path("log-file")
+        found, status = self.act("flood-log", arguments=("--log-file", log))
+        self.assertEqual((found, status), ({"truncated": False}, 7), self.said())
+        with open(log, "rb") as f:
+            text = f.read()
+        self.assertTrue(1 << 20 < len(text) < 16 << 20, len(text))
+        self.assertNotIn(b"\x1b", text)
+        # The control: a log that others bound is the broker's to write.
+        fifo = self.path("fifo")
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        process = self.start("flood-log", arguments=("--log-file", fifo))
+        got, end = b"", time.monotonic() + harness.PATIENCE
+        while len(got) < 1 << 20 and time.monotonic() < end:
+            with contextlib.suppress(BlockingIOError):
+                got += os.read(reader, 1 << 20)
+        self.assertIn(b"\x1b", got)
+        harness.end(process)
 
     # ---- killed ----
 

@@ -1,0 +1,146 @@
+/* A log file: its bound, and what is not renamed. */
+#include "base/log-file.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "tests/unit/test.h"
+
+static char folder[] = "/tmp/cloister-test-log-XXXXXX";
+static char lines[1024 * 1024];
+
+static const char *in_folder(const char *name)
+{
+        static char path[PATH_MAX];
+
+        snprintf(path, sizeof(path), "%s/%s", folder, name);
+        return path;
+}
+
+static long long size_of(const char *name)
+{
+        struct stat st;
+
+        return stat(in_folder(name), &st) < 0 ? -errno : st.st_size;
+}
+
+static void write_mib(int n)
+{
+        for (int i = 0; i < n; i++)
+                log_file_append(lines, sizeof(lines));
+}
+
+/* What is written first fills the file; the second file holds what came last. */
+static void test_bound(void)
+{
+        write_mib(100);
+        check(size_of("log") <= LOG_FILE_MAX);
+        check_eq_int(size_of("log.1"), LOG_FILE_MAX);
+        check_eq_int(size_of("log") + size_of("log.1"), 20 * (int)sizeof(lines));
+        write_mib(12);
+        /* Lines of this process count too. */
+        log_error("one more");
+        check(size_of("log") < 1000);
+        check_eq_int(size_of("log.1"), LOG_FILE_MAX);
+}
+
+/* The owner, or logrotate, has renamed it: a new one is made. */
+static void test_renamed(void)
+{
+        char from[PATH_MAX];
+
+        snprintf(from, sizeof(from), "%s", in_folder("log"));
+        check_eq_int(rename(from, in_folder("moved")), 0);
+        write_mib(20);
+        check(size_of("moved") >= LOG_FILE_MAX);
+        check(size_of("log") > 0 && size_of("log") <= LOG_FILE_MAX);
+}
+
+/* Another server with the same log has renamed it. */
+static void test_shared(void)
+{
+        pid_t pid = fork();
+
+        check(pid >= 0);
+        if (pid == 0) {
+                struct error err = {};
+                log_file_open(in_folder("log"), LOG_FORMAT_TEXT, &err);
+                write_mib(20);
+                _exit(0);
+        }
+        check_eq_int(waitpid(pid, NULL, 0), pid);
+        long long before = size_of("log");
+        check(before <= 8 * 1024 * 1024);
+        write_mib(1);
+        check_eq_int(size_of("log"), before + 1024 * 1024);
+}
+
+/* A child that inherited the log does not rename it. */
+static void test_child(void)
+{
+        unlink(in_folder("log.1"));
+        pid_t pid = fork();
+
+        check(pid >= 0);
+        if (pid == 0) {
+                write_mib(20);
+                _exit(0);
+        }
+        check_eq_int(waitpid(pid, NULL, 0), pid);
+        check_eq_int(size_of("log.1"), -ENOENT);
+}
+
+static void test_link(void)
+{
+        struct error err = {};
+        char target[PATH_MAX];
+
+        snprintf(target, sizeof(target), "%s", in_folder("target"));
+        close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        check_eq_int(symlink(target, in_folder("link")), 0);
+        check_ok(log_file_open(in_folder("link"), LOG_FORMAT_TEXT, &err));
+        write_mib(20);
+        check_eq_int(size_of("target"), 4 * 1024 * 1024);
+        check_eq_int(size_of("target.1"), -ENOENT);
+        check_eq_int(size_of("link.1"), -ENOENT);
+}
+
+static void test_no_file(void)
+{
+        struct error err = {};
+
+        check_eq_int(mkfifo(in_folder("fifo"), 0600), 0);
+        int reader = open(in_folder("fifo"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        check_ok(log_file_open(in_folder("fifo"), LOG_FORMAT_TEXT, &err));
+        check(!log_file_is_bounded());
+        check_ok(log_file_open(in_folder("other"), LOG_FORMAT_TEXT, &err));
+        check(log_file_is_bounded());
+        check_ok(log_file_open(NULL, LOG_FORMAT_TEXT, &err));
+        check(!log_file_is_bounded());
+        close(reader);
+}
+
+int main(void)
+{
+        struct error err = {};
+
+        memset(lines, 'x', sizeof(lines));
+        for (size_t i = 99; i < sizeof(lines); i += 100)
+                lines[i] = '\n';
+        check(mkdtemp(folder));
+        check_ok(log_file_open(in_folder("log"), LOG_FORMAT_TEXT, &err));
+        run(test_bound);
+        run(test_renamed);
+        run(test_shared);
+        run(test_child);
+        run(test_link);
+        run(test_no_file);
+        static const char *const names[] = {"log", "moved", "link", "target", "fifo", "other", ""};
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                check_eq_int(remove(in_folder(names[i])), 0);
+        return 0;
+}
