@@ -247,7 +247,7 @@ bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret)
 static int whole(struct buffer *b, size_t before, int r)
 {
         if (r >= 0)
-                r = buffer_append(b, "}\n", 2);
+                r = buffer_append_text(b, JSONRPC_END);
         if (r < 0)
                 b->length = before;
         return r < 0 ? r : 0;
@@ -285,30 +285,23 @@ int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, con
                            size_t n)
 {
         size_t before = b->length;
-        int r = append_request_id(b, id);
 
-        if (r >= 0)
-                r = append_method(b, method, params, n);
-        return whole(b, before, r);
+        return whole(b, before, jsonrpc_begin_request(b, id, method, NULL, params, n));
 }
 
-int jsonrpc_append_request_with(struct buffer *b, int64_t id, const char *method,
-                                const char *members, const char *params, size_t n)
+int jsonrpc_begin_request(struct buffer *b, int64_t id, const char *method, const char *members,
+                          const char *params, size_t n)
 {
-        size_t before = b->length;
-
-        if (!members)
-                return jsonrpc_append_request(b, id, method, params, n);
-        if (n < 2 || params[0] != '{')
+        if (members && (n < 2 || params[0] != '{'))
                 return -EINVAL;
         int r = append_request_id(b, id);
+        if (r >= 0 && !members)
+                return append_method(b, method, params, n);
         if (r >= 0)
                 r = append_method(b, method, "{", 1);
         if (r >= 0)
                 r = buffer_printf(b, "%s%s", members, n > 2 ? "," : "");
-        if (r >= 0)
-                r = buffer_append(b, params + 1, n - 1);
-        return whole(b, before, r);
+        return r < 0 ? r : buffer_append(b, params + 1, n - 1);
 }
 
 int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n)

@@ -94,9 +94,11 @@ bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret);
  */
 int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, const char *params,
                            size_t n);
-/* The same, with more members of params, as text (NULL: none). params must be an object. */
-int jsonrpc_append_request_with(struct buffer *b, int64_t id, const char *method,
-                                const char *members, const char *params, size_t n);
+/* The beginning of the same, up to params or the beginning of them; JSONRPC_END ends the message. members:
+ * more members of params, as text, or NULL: params must be an object then. */
+int jsonrpc_begin_request(struct buffer *b, int64_t id, const char *method, const char *members,
+                          const char *params, size_t n);
+#define JSONRPC_END "}\n"
 int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n);
 int jsonrpc_append_result(struct buffer *b, yyjson_val *id, const char *result, size_t n);
 int jsonrpc_append_error(struct buffer *b, yyjson_val *id, int code, const char *message,

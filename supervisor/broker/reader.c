@@ -12,10 +12,10 @@ static void arm(struct reader *source)
         event_add(source->readable, source->polls ? NULL : &now);
 }
 
-/* Paused by the owner, by a long line that is parsed, or until there is memory for one. */
+/* Paused by the owner, or by a long line that is parsed. */
 static bool is_held(const struct reader *source)
 {
-        return source->paused || source->long_line || source->claim.waits;
+        return source->paused || source->long_line;
 }
 
 /* Reads on, after it was held. */
@@ -33,15 +33,9 @@ static void on_parsed(void *data, struct large_line *line)
         struct reader *source = data;
 
         source->long_line = NULL;
-        claim_drop(&source->claim);
         go_on(source);
         /* May end the reader. */
         source->owner.parsed(source->owner.data, line);
-}
-
-static void on_claim(void *data)
-{
-        go_on(data);
 }
 
 /* Returns false if there is no memory for it. */
@@ -69,11 +63,6 @@ static void pass_lines(struct reader *source)
                 else
                         source->owner.too_long(source->owner.data, source->lines.most);
         }
-        if (source->lines.skipping)
-                claim_drop(&source->claim);
-        else if (source->owner.parsed && source->claim.bytes == 0 &&
-                 lines_begun(&source->lines) > CLAIM_MIN)
-                claim_ask(&source->claim, LINES_MAX, on_claim, source);
         if (is_held(source))
                 event_del(source->readable);
 }
@@ -141,6 +130,5 @@ void reader_close(struct reader *source)
                 event_free(source->readable);
         source->readable = NULL;
         source->long_line = large_line_cancel(source->long_line);
-        claim_drop(&source->claim);
         lines_done(&source->lines);
 }

@@ -17,7 +17,7 @@ struct reader_owner {
         void *data;
         void (*line)(void *data, const char *line, size_t n);
         /* A line above CLAIM_MIN bytes, which was parsed in the background; nothing is read
-         * meanwhile. NULL: long lines are as others. */
+         * meanwhile, so that it needs no claim. NULL: long lines are as others. */
         void (*parsed)(void *data, struct large_line *line);
         void (*too_long)(void *data, size_t most);
         void (*ended)(void *data); /* end of file, or an error */
@@ -30,7 +30,6 @@ struct reader {
         struct event_base *base;
         struct event *readable;
         struct lines lines;
-        struct claim claim; /* for a long line */
         struct large_line *long_line;
 };
 

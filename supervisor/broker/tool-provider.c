@@ -77,6 +77,7 @@ static int call(void *data, const struct tool_request *request, void **handle, s
                 .method = request->method ? hub_method_find(request->method) : NULL,
                 .tool = request->tool,
                 .arguments = request->arguments,
+                .text = request->text,
                 .timeout_ms = request->timeout_ms,
                 .caller = &caller,
                 .data = request->call,

@@ -33,7 +33,7 @@ static bool may_repeat(struct hub_call *call)
                                 hub_call_server(call), CALL_ROUNDS_MAX);
                 return false;
         }
-        if (call->params.length == 0) {
+        if (call->params.bytes.length == 0) {
                 hub_call_finish(
                         call, EVENT_ANSWERED, HUB_PROTOCOL,
                         "server \"%s\" asks to be called again, and the arguments of other calls left no room to keep these",
@@ -59,20 +59,24 @@ static int append_member(struct buffer *b, const char *before, const struct buff
  * Requirements"). The call's deadline is for all rounds. */
 void hub_call_again(struct hub_call *call)
 {
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(LINES_MAX);
-        bool is_empty = call->params.length <= 2;
+        const struct call_params *before = &call->params;
+        struct call_params params = {.bytes = BUFFER_INIT(LINES_MAX)};
+        struct buffer *b = &params.bytes;
 
-        int r = buffer_append(&params, buffer_bytes(&call->params), call->params.length - 1);
+        int r = buffer_append_text(b, "{");
         if (r >= 0)
-                r = append_member(&params,
-                                  is_empty ? "\"inputResponses\":{" : ",\"inputResponses\":{",
-                                  &call->answers, "}");
+                r = append_member(b, "\"inputResponses\":{", &call->answers, "}");
         if (r >= 0)
-                r = append_member(&params,
-                                  params.length > 1 ? ",\"requestState\":" : "\"requestState\":",
+                r = append_member(b, b->length > 1 ? ",\"requestState\":" : "\"requestState\":",
                                   &call->server_state, "");
+        if (r >= 0 && b->length > 1 && before->bytes.length > 2)
+                r = buffer_append_text(b, ",");
         if (r >= 0)
-                r = buffer_append(&params, "}", 1);
+                r = buffer_append(b, buffer_bytes(&before->bytes) + 1, before->bytes.length - 1);
+        if (r >= 0 && before->text) {
+                params.text = shared_text_ref(before->text);
+                params.after = before->after;
+        }
         buffer_consume(&call->answers, call->answers.length);
         if (r >= 0)
                 hub_call_go_on(call, call->method, &params);
@@ -80,6 +84,7 @@ void hub_call_again(struct hub_call *call)
                 hub_call_finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
                                 "cannot call server \"%s\" again with its state: %s",
                                 hub_call_server(call), strerrordesc_np(-r));
+        call_params_done(&params);
 }
 
 static void take_input_required(struct hub_call *call, yyjson_val *result)

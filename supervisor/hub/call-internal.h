@@ -76,11 +76,11 @@ struct hub_call {
         struct call_outbox *outbox;
         struct hub_calls *calls; /* while waiting or sent */
         const char *method;
-        char *tool;           /* of tools/call; else NULL */
-        struct buffer params; /* until sent, or kept for another round */
-        int64_t id;           /* once sent; 0: no request is open, it waits for something else */
-        int64_t token;        /* of its progress: the id of its first request */
-        unsigned rounds;      /* how often it was sent again, for its server's state */
+        char *tool;                /* of tools/call; else NULL */
+        struct call_params params; /* until sent, or kept for another round */
+        int64_t id;      /* once sent; 0: no request is open, it waits for something else */
+        int64_t token;   /* of its progress: the id of its first request */
+        unsigned rounds; /* how often it was sent again, for its server's state */
 
         bool is_task;
         char *task; /* the params of requests about it, once it has an id */
@@ -115,7 +115,7 @@ void hub_call_finish(struct hub_call *call, enum call_event event, enum hub_outc
                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 void hub_call_step(struct hub_call *call, enum call_event event);
 /* A further request of a call that was sent: the call waits for its answer instead. */
-void hub_call_go_on(struct hub_call *call, const char *method, const struct buffer *params);
+void hub_call_go_on(struct hub_call *call, const char *method, const struct call_params *params);
 const char *hub_call_server(const struct hub_call *call);
 /* It waits for something else than an answer. */
 void hub_call_wait(struct hub_call *call);

@@ -36,8 +36,9 @@ static int name_task(struct hub_call *call, yyjson_val *id)
 
 static void request(struct hub_call *call, enum call_step step, const char *method)
 {
-        struct buffer params = {
-                .data = call->task, .length = strlen(call->task), .limit = SIZE_MAX};
+        /* Borrowed. */
+        const struct call_params params = {
+                .bytes = {.data = call->task, .length = strlen(call->task), .limit = SIZE_MAX}};
 
         call->step = step;
         hub_call_go_on(call, method, &params);
@@ -182,7 +183,7 @@ void hub_call_update_task(struct hub_call *call)
         buffer_consume(&call->answers, call->answers.length);
         call->step = STEP_UPDATE;
         if (r >= 0)
-                hub_call_go_on(call, "tasks/update", &params);
+                hub_call_go_on(call, "tasks/update", &(struct call_params){.bytes = params});
         else
                 hub_call_answer_invalid(call, "the answers to it are too large");
 }

@@ -37,7 +37,7 @@ static void call_free(struct hub_call *call)
         free(call->text);
         if (call->memfd >= 0)
                 close(call->memfd);
-        buffer_done(&call->params);
+        call_params_done(&call->params);
         buffer_done(&call->answers);
         buffer_done(&call->server_state);
         buffer_done(&call->asked_keys);
@@ -129,9 +129,9 @@ static void keep_params(struct hub_call *call)
         struct hub_calls *calls = call->calls;
 
         if (!calls->host->is_modern(calls->data) ||
-            calls->kept_bytes + call->params.length > CALL_KEPT_BYTES_MAX)
-                buffer_done(&call->params);
-        calls->kept_bytes += call->params.length;
+            calls->kept_bytes + call_params_length(&call->params) > CALL_KEPT_BYTES_MAX)
+                call_params_done(&call->params);
+        calls->kept_bytes += call_params_length(&call->params);
 }
 
 static void leave(struct hub_call *call)
@@ -139,14 +139,14 @@ static void leave(struct hub_call *call)
         switch (call->state) {
         case CALL_WAITING:
                 TAILQ_REMOVE(&call->calls->waiting, call, link);
-                call->calls->waiting_bytes -= call->params.length;
+                call->calls->waiting_bytes -= call_params_length(&call->params);
                 call->calls->count--;
                 break;
         case CALL_SENT:
                 hub_call_drop_asks(call);
                 event_del(&call->poll);
                 TAILQ_REMOVE(bucket(call->calls, call->id), call, link);
-                call->calls->kept_bytes -= call->params.length;
+                call->calls->kept_bytes -= call_params_length(&call->params);
                 call->calls->n_tasks -= call->task != NULL;
                 call->calls->count--;
                 break;
@@ -163,7 +163,7 @@ static void enter(struct hub_call *call)
         switch (call->state) {
         case CALL_WAITING:
                 TAILQ_INSERT_TAIL(&call->calls->waiting, call, link);
-                call->calls->waiting_bytes += call->params.length;
+                call->calls->waiting_bytes += call_params_length(&call->params);
                 call->calls->count++;
                 if (call->limits_all)
                         set_deadline(call);
@@ -177,7 +177,7 @@ static void enter(struct hub_call *call)
                 break;
         case CALL_FINISHED:
                 event_del(&call->deadline);
-                buffer_done(&call->params);
+                call_params_done(&call->params);
                 call->calls = NULL;
                 call->result.duration_us = clock_us() - call->since;
                 TAILQ_INSERT_TAIL(&call->outbox->calls, call, link);
@@ -357,13 +357,19 @@ static void fail_to_send(struct hub_call *call, enum call_event event, const cha
 static int make_task(struct hub_calls *calls, struct hub_call *call)
 {
         static const char member[] = ",\"task\":{}}";
-        size_t before = call->params.length;
+        struct call_params *params = &call->params;
+        size_t before = call_params_length(params);
+        int r = 0;
 
         call->is_task = true;
-        call->params.length--; /* the brace */
-        int r = buffer_append(&call->params, member, sizeof(member) - 1);
+        if (params->text) {
+                params->after = member;
+        } else {
+                params->bytes.length--; /* the brace */
+                r = buffer_append_text(&params->bytes, member);
+        }
         if (call->state == CALL_WAITING)
-                calls->waiting_bytes += call->params.length - before;
+                calls->waiting_bytes += call_params_length(params) - before;
         return r;
 }
 
@@ -374,13 +380,12 @@ bool hub_call_client(const struct hub_call *call, struct hub_client *ret)
 }
 
 static int64_t send_params(struct hub_calls *calls, const struct hub_call *call, const char *method,
-                           const struct buffer *params)
+                           const struct call_params *params)
 {
         struct hub_client client;
         bool has_client = hub_call_client(call, &client);
 
-        return calls->host->send(calls->data, method, has_client ? &client : NULL,
-                                 buffer_bytes(params), params->length);
+        return calls->host->send(calls->data, method, has_client ? &client : NULL, params);
 }
 
 static void set_id(struct hub_call *call, int64_t id)
@@ -395,7 +400,7 @@ void hub_call_wait(struct hub_call *call)
         set_id(call, 0);
 }
 
-void hub_call_go_on(struct hub_call *call, const char *method, const struct buffer *params)
+void hub_call_go_on(struct hub_call *call, const char *method, const struct call_params *params)
 {
         int64_t r = send_params(call->calls, call, method, params);
 
@@ -447,7 +452,7 @@ bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call)
 {
         size_t bytes = calls->waiting_bytes;
 
-        if (bytes > 0 && bytes + call->params.length > CALL_WAITING_BYTES_MAX) {
+        if (bytes > 0 && bytes + call_params_length(&call->params) > CALL_WAITING_BYTES_MAX) {
                 hub_call_fail(call, HUB_UNAVAILABLE,
                               "server \"%s\" is starting, and calls of %zu MiB wait for it already",
                               calls->host->name(calls->data), bytes >> 20);
@@ -467,8 +472,11 @@ void hub_calls_send_waiting(struct hub_calls *calls)
                 hub_calls_send(calls, call);
 }
 
-static int write_params(struct buffer *b, const char *tool, yyjson_val *arguments)
+static int write_params(struct call_params *params, const char *tool, yyjson_val *arguments,
+                        struct shared_text *text)
 {
+        struct buffer *b = &params->bytes;
+
         if (!tool)
                 return arguments ? json_append(b, arguments) : buffer_append(b, "{}", 2);
         int r = buffer_append_text(b, "{\"name\":");
@@ -477,6 +485,11 @@ static int write_params(struct buffer *b, const char *tool, yyjson_val *argument
                 r = json_append_string(b, tool, strlen(tool));
         if (r >= 0)
                 r = buffer_append_text(b, ",\"arguments\":");
+        if (r >= 0 && text) {
+                params->text = shared_text_ref(text);
+                params->after = "}";
+                return 0;
+        }
         if (r >= 0)
                 r = arguments ? json_append(b, arguments) : buffer_append(b, "{}", 2);
         return r < 0 ? r : buffer_append(b, "}", 1);
@@ -500,16 +513,16 @@ int hub_call_new(struct event_base *base, struct call_outbox *outbox,
         call->timeout_ms = request->timeout_ms ? request->timeout_ms : own;
         call->limits_all = request->timeout_ms != 0;
         TAILQ_INIT(&call->asks);
-        buffer_init(&call->params, LINES_MAX);
+        buffer_init(&call->params.bytes, LINES_MAX);
         buffer_init(&call->answers, LINES_MAX);
         buffer_init(&call->server_state, LINES_MAX);
         buffer_init(&call->asked_keys, CALL_ASKS_MAX * (CALL_ASK_KEY_MAX + 1));
         evtimer_assign(&call->deadline, base, on_deadline, call);
         hub_call_poll_init(call, base);
         call->tool = request->tool ? strdup(request->tool) : NULL;
-        int r = request->tool && !call->tool
-                        ? -ENOMEM
-                        : write_params(&call->params, request->tool, request->arguments);
+        int r = request->tool && !call->tool ? -ENOMEM
+                                             : write_params(&call->params, request->tool,
+                                                            request->arguments, request->text);
         if (r < 0) {
                 call_free(call);
                 return error_errno(err, -r, "write the arguments of %.100s",

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/large-line.h"
+#include "supervisor/hub/call-params.h"
 #include "supervisor/hub/caller.h"
 
 enum {
@@ -50,7 +51,7 @@ struct hub_calls_host {
         /* Sends a request and returns its id. client: for whom, or NULL. -EMSGSIZE: too much waits to be
          * read by the server; or another negative errno. */
         int64_t (*send)(void *data, const char *method, const struct hub_client *client,
-                        const char *params, size_t n);
+                        const struct call_params *params);
         /* Cancels a request (id 0: none is open), or the task that it is about: its params, or NULL. */
         void (*cancel)(void *data, int64_t id, const char *task, const char *reason);
         /* Answers a request of the server: a result, or NULL and why there is none. */
@@ -72,10 +73,11 @@ void call_outbox_deliver(struct call_outbox *outbox);
 
 /* What a call is about. */
 struct call_request {
-        const char *method;    /* a constant */
-        const char *tool;      /* of tools/call, else NULL */
-        yyjson_val *arguments; /* an object, or NULL */
-        uint32_t timeout_ms;   /* for all of it; 0: server_timeout_ms for the answer */
+        const char *method;       /* a constant */
+        const char *tool;         /* of tools/call, else NULL */
+        yyjson_val *arguments;    /* an object, or NULL */
+        struct shared_text *text; /* of large arguments, which are not copied; or NULL */
+        uint32_t timeout_ms;      /* for all of it; 0: server_timeout_ms for the answer */
         uint32_t server_timeout_ms;
         const struct hub_caller *caller; /* borrowed */
         void *data;

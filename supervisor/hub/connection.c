@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "cloister-config.h"
 #include "rpc/client-request.h"
+#include "rpc/lines.h"
 #include "supervisor/hub/http/http.h"
 #include "supervisor/hub/rate.h"
 
@@ -99,40 +100,70 @@ static int append_meta(const struct connection *c, const struct connection_call 
 }
 
 static int64_t send_request(struct connection *c, const char *method,
-                            const struct connection_call *call, const char *params, size_t n)
+                            const struct connection_call *call, const struct call_params *params)
 {
         _cleanup_buffer_ struct buffer meta = BUFFER_INIT(META_MAX);
         bool has_meta = c->is_modern || call;
         int64_t id = ++c->last_id;
+        char after[64];
         const struct outgoing m = {.kind = OUTGOING_REQUEST,
                                    .id = id,
                                    .method = method,
-                                   .params = params,
-                                   .n = n,
-                                   .is_modern = c->is_modern};
+                                   .params = buffer_bytes(&params->bytes),
+                                   .n = params->bytes.length,
+                                   .is_modern = c->is_modern,
+                                   .text = params->text,
+                                   .after = after};
         struct buffer *to;
 
-        int r = prepare(c, n, &to);
+        snprintf(after, sizeof(after), "%s" JSONRPC_END, params->text ? params->after : "");
+        int r = prepare(c, call_params_length(params), &to);
         if (r < 0)
                 return r;
         if (has_meta)
                 r = append_meta(c, call, id, &meta);
         if (r >= 0)
-                r = jsonrpc_append_request_with(to, id, method,
-                                                has_meta ? buffer_bytes(&meta) : NULL, params, n);
+                r = jsonrpc_begin_request(to, id, method, has_meta ? buffer_bytes(&meta) : NULL,
+                                          m.params, m.n);
+        if (r >= 0 && !params->text)
+                r = buffer_append_text(to, JSONRPC_END);
         r = commit(c, r, &m);
         return r < 0 ? r : id;
 }
 
+/* The same for a transport that needs the params in one piece. */
+static int64_t send_whole(struct connection *c, const char *method,
+                          const struct connection_call *call, const struct call_params *params)
+{
+        struct call_params whole = {.bytes = BUFFER_INIT(LINES_MAX)};
+        struct buffer *b = &whole.bytes;
+
+        int64_t r = buffer_append(b, buffer_bytes(&params->bytes), params->bytes.length);
+        if (r >= 0)
+                r = buffer_append(b, params->text->bytes, params->text->n);
+        if (r >= 0)
+                r = buffer_append_text(b, params->after);
+        if (r >= 0)
+                r = send_request(c, method, call, &whole);
+        call_params_done(&whole);
+        return r;
+}
+
 int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n)
 {
-        return send_request(c, method, NULL, params, n);
+        /* Borrowed. */
+        const struct call_params borrowed = {
+                .bytes = {.data = (char *)(uintptr_t)params, .length = n, .limit = LINES_MAX}};
+
+        return send_request(c, method, NULL, &borrowed);
 }
 
 int64_t connection_call(struct connection *c, const char *method,
-                        const struct connection_call *call, const char *params, size_t n)
+                        const struct connection_call *call, const struct call_params *params)
 {
-        return send_request(c, method, call, params, n);
+        if (params->text && c->transport && !c->transport->kind->takes_text)
+                return send_whole(c, method, call, params);
+        return send_request(c, method, call, params);
 }
 
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n)

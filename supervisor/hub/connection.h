@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "rpc/jsonrpc.h"
+#include "supervisor/hub/call-params.h"
 #include "supervisor/hub/pipes.h"
 #include "supervisor/hub/transport.h"
 
@@ -58,7 +59,7 @@ struct connection_call {
         bool takes_tasks;      /* and whether the answer may be a task */
 };
 int64_t connection_call(struct connection *c, const char *method,
-                        const struct connection_call *call, const char *params, size_t n);
+                        const struct connection_call *call, const struct call_params *params);
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n);
 /* The request is given up: the server is told, and an answer may still come. */
 void connection_cancel(struct connection *c, int64_t id, const char *reason);

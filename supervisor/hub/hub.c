@@ -340,17 +340,18 @@ int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call
         struct call_request call = {.method = request->method ? request->method : "tools/call",
                                     .tool = request->tool,
                                     .arguments = arguments,
+                                    .text = request->text,
                                     .timeout_ms = request->timeout_ms,
                                     .caller = request->caller,
                                     .data = request->data};
         struct hub_server *s = find_server(hub, request->server);
 
-        if (arguments && !yyjson_is_obj(arguments) && !yyjson_is_raw(arguments))
+        if (arguments && !yyjson_is_obj(arguments))
                 return error_set(err, EINVAL, "the arguments of %.100s are not an object", what);
         if (s)
                 call.server_timeout_ms = hub_server_config(s)->timeout_ms;
         else
-                call.arguments = NULL; /* not sent, so not copied */
+                call.arguments = NULL, call.text = NULL; /* not sent, so not copied */
         int r = hub_call_new(hub->base, &hub->outbox, &call, ret, err);
         if (r < 0)
                 return r;

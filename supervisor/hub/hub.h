@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "policy/config.h"
 #include "rpc/client-ask.h"
+#include "rpc/shared-text.h"
 #include "supervisor/hub/caller.h"
 
 struct hub;
@@ -93,10 +94,11 @@ struct hub_request {
         const char *server;
         const char *method; /* NULL: tools/call; else one that hub_method_find() knows */
         const char *tool;   /* tools/call: its name */
-        /* Of tools/call the arguments, else the params: an object, or the text of one as a raw value,
-         * serialised before hub_call() returns. NULL: none. */
+        /* Of tools/call the arguments, else the params: an object, serialised before hub_call()
+         * returns. NULL: none. */
         yyjson_val *arguments;
-        uint32_t timeout_ms; /* 0: the server's own */
+        struct shared_text *text; /* of large arguments: referenced, not copied; or NULL */
+        uint32_t timeout_ms;      /* 0: the server's own */
         const struct hub_caller *caller;
         void *data; /* for its functions */
 };

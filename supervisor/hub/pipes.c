@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "rpc/claim.h"
 #include "rpc/lines.h"
+#include "rpc/write-queue.h"
 #include "supervisor/hub/rate.h"
 
 struct pipes {
@@ -38,7 +39,8 @@ struct pipes {
         struct large_line *long_line; /* parsed in the background; nothing is read meanwhile */
         struct event late;            /* a long line must be complete in time */
         bool has_ended;               /* stdout is at its end, behind the long line */
-        struct buffer queue;          /* to be written */
+        struct buffer message;        /* that is prepared */
+        struct write_queue queue;     /* to be written */
         struct rate junk_lines, junk_bytes, stderr_bytes, stderr_rate;
         char last_stderr[240];
         bool last_stderr_is_error;
@@ -99,14 +101,35 @@ static void on_claim(void *data)
         start_reading(data);
 }
 
-/* A line of which much has arrived needs memory that all peers share. */
+/* Its memory is not kept until the server writes on. */
+static void skip_line(struct pipes *c)
+{
+        struct buffer text = BUFFER_INIT(LINES_MAX);
+        const char *line = NULL;
+        size_t n = 0;
+
+        event_del(&c->late);
+        lines_skip(&c->lines, &line, &n);
+        lines_take(&c->lines, n, &text);
+        claim_drop(&c->claim);
+        c->host->late(c->data, line, n);
+        background_free(text.data, text.allocated);
+}
+
+static void on_revoked(void *data)
+{
+        skip_line(data);
+}
+
+/* A line of which much has arrived needs memory that all servers share. */
 static void claim_memory(struct pipes *c)
 {
         const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
+        const struct claim_owner owner = {c->base, on_claim, on_revoked, c};
 
         if (c->claim.bytes > 0 || c->lines.skipping || lines_begun(&c->lines) <= CLAIM_MIN)
                 return;
-        if (!claim_ask(&c->claim, LINES_MAX, on_claim, c))
+        if (!claim_ask(&c->claim, CLAIM_LINES, LINES_MAX, &owner))
                 event_del(&c->readable);
         event_add(&c->late, &in);
 }
@@ -114,18 +137,13 @@ static void claim_memory(struct pipes *c)
 static void on_late(evutil_socket_t fd, short what, void *data)
 {
         struct pipes *c = data;
-        const char *line = NULL;
-        size_t n = 0;
+        const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
 
         /* It was not the server that did not go on. */
-        if (c->claim.waits) {
-                const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
+        if (c->claim.waits)
                 event_add(&c->late, &in);
-                return;
-        }
-        lines_skip(&c->lines, &line, &n);
-        claim_drop(&c->claim);
-        c->host->late(c->data, line, n);
+        else
+                skip_line(c);
 }
 
 static void end_output(struct pipes *c)
@@ -163,6 +181,8 @@ static void take_long_line(struct pipes *c, size_t n)
         struct buffer text = BUFFER_INIT(LINES_MAX);
 
         event_del(&c->readable);
+        event_del(&c->late);
+        claim_complete(&c->claim);
         if (lines_take(&c->lines, n, &text) >= 0)
                 c->long_line = large_line_start(c->base, &text, true, on_parsed, c);
         if (!c->long_line && c->fds[1] >= 0)
@@ -307,12 +327,12 @@ static void flush(struct pipes *c)
 {
         if (c->fds[0] < 0)
                 return;
-        int r = buffer_write_fd(&c->queue, c->fds[0]);
+        int r = write_queue_write(&c->queue, c->fds[0]);
         if (r == 0)
                 event_add(&c->writable, NULL);
         if (r >= 0)
                 return;
-        buffer_done(&c->queue);
+        write_queue_done(&c->queue);
         close_one(&c->fds[0], &c->writable);
         c->host->cut(c->data);
 }
@@ -341,17 +361,26 @@ static int prepare(struct transport *t, size_t n, struct buffer **to)
         /* A single message is bounded by its author; several together are bounded here. */
         if (c->queue.length > 0 && c->queue.length + n > CONNECTION_QUEUE_MAX)
                 return -EMSGSIZE;
-        *to = &c->queue;
+        *to = &c->message;
         return 0;
 }
 
 static void commit(struct transport *t, const struct outgoing *m)
 {
-        write_soon((void *)t);
+        struct pipes *c = (void *)t;
+
+        /* Without memory it is lost, and the call times out. */
+        if (write_queue_add(&c->queue, &c->message, m->text, m->after,
+                            m->text ? strlen(m->after) : 0) >= 0)
+                write_soon(c);
+        buffer_consume(&c->message, c->message.length);
 }
 
 static void abandon(struct transport *t)
 {
+        struct pipes *c = (void *)t;
+
+        buffer_consume(&c->message, c->message.length);
 }
 
 static bool has_input(const struct transport *t)
@@ -396,7 +425,8 @@ static void pipes_close(struct transport *t)
         c->has_ended = false;
         lines_done(&c->lines);
         lines_done(&c->stderr_lines);
-        buffer_done(&c->queue);
+        write_queue_done(&c->queue);
+        buffer_done(&c->message);
         c->is_open = false;
 }
 
@@ -406,6 +436,7 @@ static void pipes_free(struct transport *t)
 }
 
 static const struct transport_kind kind = {
+        .takes_text = true,
         .free = pipes_free,
         .close = pipes_close,
         .prepare = prepare,
@@ -427,7 +458,8 @@ void pipes_open(struct transport *t, const int fds[3])
                 fd_set_nonblocking(fds[i], 1);
         lines_init(&c->lines, LINES_MAX);
         lines_init(&c->stderr_lines, CONNECTION_STDERR_LINE_MAX);
-        buffer_init(&c->queue, CONNECTION_QUEUE_MAX + 1024 * 1024);
+        buffer_init(&c->message, CONNECTION_QUEUE_MAX + 1024 * 1024);
+        write_queue_init(&c->queue);
         event_assign(&c->writable, c->base, fds[0], EV_WRITE, on_writable, c);
         event_assign(&c->readable, c->base, fds[1], EV_READ | EV_PERSIST, on_readable, c);
         event_assign(&c->stderr_readable, c->base, fds[2], EV_READ | EV_PERSIST, on_stderr, c);

@@ -69,7 +69,7 @@ static void set_log_level(struct hub_server *s, const char *level)
 }
 
 static int64_t send_request(void *data, const char *method, const struct hub_client *client,
-                            const char *params, size_t n)
+                            const struct call_params *params)
 {
         struct hub_server *s = data;
         bool is_tool = strcmp(method, "tools/call") == 0;
@@ -80,10 +80,11 @@ static int64_t send_request(void *data, const char *method, const struct hub_cli
         };
 
         if (!is_tool && !hub_method_find(method))
-                return connection_request(s->connection, method, params, n);
+                return connection_request(s->connection, method, buffer_bytes(&params->bytes),
+                                          params->bytes.length);
         if (call.log_level && s->has_logging && !is_modern(s))
                 set_log_level(s, call.log_level);
-        return connection_call(s->connection, method, &call, params, n);
+        return connection_call(s->connection, method, &call, params);
 }
 
 static void cancel_call(void *data, int64_t id, const char *task, const char *reason)

@@ -302,10 +302,13 @@ void hub_server_on_late(void *data, const char *line, size_t n)
         struct hub_call *call = hub_calls_guess(s->calls, line, n);
 
         if (connection_may_warn(s->connection))
-                log_warning("server %s: skipped a line that was not complete after %d s",
-                            s->config->name, CONNECTION_LINE_MS / 1000);
+                log_warning(
+                        "server %s: skipped a line that was not complete after %d s, or %d s while other servers waited",
+                        s->config->name, CONNECTION_LINE_MS / 1000, CLAIM_LINES_MS / 1000);
         if (call)
-                hub_call_answer_invalid(call, "it was not complete after 30 s");
+                hub_call_answer_invalid(
+                        call,
+                        "it was not complete after 30 s, or a second while other servers waited");
 }
 
 void hub_server_on_oversized(void *data, const char *line, size_t n)

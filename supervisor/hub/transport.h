@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "rpc/large-line.h"
+#include "rpc/shared-text.h"
 
 /* What the owner of a connection wants to know. May close the connection in each of them. */
 struct connection_host {
@@ -50,14 +51,18 @@ struct outgoing {
         enum { OUTGOING_REQUEST, OUTGOING_NOTIFICATION, OUTGOING_ANSWER } kind;
         int64_t id;         /* of a request */
         const char *method; /* NULL for an answer */
-        const char *params; /* JSON, or NULL */
+        const char *params; /* JSON, or NULL; not whole if there is a text */
         size_t n;
         bool is_modern; /* of MCP 2026-07-28 */
+        /* To be sent behind what was appended, and what ends the message; only if takes_text. */
+        struct shared_text *text; /* or NULL */
+        const char *after;
 };
 
 struct transport;
 
 struct transport_kind {
+        bool takes_text;
         void (*free)(struct transport *t); /* it is closed */
         void (*close)(struct transport *t);
         /* Where a message of about n bytes is to be appended. Returns 0, -EMSGSIZE (too much waits to be

@@ -37,6 +37,7 @@ void resource_store_done(struct resource_store *store)
 {
         while (store->newest)
                 unlink_one(store, &store->newest);
+        charge_done(&store->kept);
 }
 
 /* The oldest of its kind; outputs with (or without) their bytes. */
@@ -51,16 +52,24 @@ static struct resource **oldest(struct resource_store *store, int kind, bool dro
         return found;
 }
 
+static bool has_too_much(const struct resource_store *store)
+{
+        size_t before = store->kept.bytes;
+
+        return store->bytes > STORE_BYTES_MAX || store->n_live > STORE_LIVE_MAX ||
+               (store->bytes > before && !charge_fits(&store->kept, store->bytes - before));
+}
+
 /* The newest output always stays: one entry is smaller than the limit. */
 static void make_room(struct resource_store *store)
 {
-        while (store->n_live > 1 &&
-               (store->bytes > STORE_BYTES_MAX || store->n_live > STORE_LIVE_MAX)) {
+        while (store->n_live > 1 && has_too_much(store)) {
                 struct resource *r = *oldest(store, RESOURCE_OUTPUT, false);
                 drop_bytes(store, r);
                 r->dropped = true;
                 store->n_dropped++;
         }
+        charge_set(&store->kept, store->bytes);
         while (store->n_dropped > STORE_DROPPED_MAX)
                 unlink_one(store, oldest(store, RESOURCE_OUTPUT, true));
         while (store->n_files > STORE_FILES_MAX)
@@ -109,6 +118,11 @@ int resource_store_keep(struct resource_store *store, const struct resource_uri 
 
         if (!r)
                 return -ENOMEM;
+        if (!store->kept.share) {
+                struct share *share = share_new(SHARE_OF_CLIENT);
+                charge_open(&store->kept, share);
+                share_unref(share);
+        }
         r->uri = *uri;
         r->uri.offset = 0;
         strcpy(r->mime_type, "text/plain");

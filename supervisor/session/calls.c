@@ -147,6 +147,11 @@ static void send_success(struct session *session, uint64_t number, const struct 
                         session, number, "ToolError",
                         "the result is too large: more than 64 MiB wait to be read by the code", 0,
                         NULL);
+        else if (r == -ENOBUFS)
+                send_failure(
+                        session, number, "ToolError",
+                        "the result is too large: too much waits to be read already, by this session and others",
+                        0, NULL);
         else if (r < 0 && r != -ENOTCONN)
                 send_failure(session, number, "ToolError", strerror(-r), 0, NULL);
 }
@@ -268,6 +273,22 @@ static int read_call(yyjson_val *root, struct tool_request *ret, struct error *e
         return 0;
 }
 
+/* Large arguments are kept until the server has read them. */
+static int charge_arguments(const struct session *session, struct shared_text *text,
+                            struct error *err)
+{
+        if (!text)
+                return 0;
+        charge_open(&text->charge, session->share);
+        if (!charge_fits(&text->charge, text->n))
+                return error_set(
+                        err, ENOBUFS,
+                        "arguments of %zu MiB: too much waits to be read already, of this session and others",
+                        text->n >> 20);
+        charge_set(&text->charge, text->n);
+        return 0;
+}
+
 int calls_on_call(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err)
 {
@@ -285,8 +306,7 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         r = read_call(root, &request, err);
         if (r < 0)
                 return r;
-        if (body->text)
-                request.arguments = &body->arguments;
+        request.text = body->arguments;
 
         r = add(session, header->id, &call, err);
         if (r < 0)
@@ -298,7 +318,9 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         snprintf(call->server, sizeof(call->server), "%s", request.server);
         utf8_trim(call->server);
         request.call = call;
-        r = tools->call(tools->data, &request, &call->handle, &why);
+        r = charge_arguments(session, request.text, &why);
+        if (r >= 0)
+                r = tools->call(tools->data, &request, &call->handle, &why);
         if (r < 0) {
                 note_end(call, false, false, 0);
                 remove_call(call);

@@ -79,5 +79,6 @@ int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err)
                 outcome->requests = yyjson_is_obj(requests) ? requests : NULL;
         }
         outcome->result = take_ptr(*doc);
+        cell_outcome_charge(outcome);
         return 0;
 }

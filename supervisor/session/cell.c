@@ -110,6 +110,20 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         return 0;
 }
 
+void cell_outcome_charge(struct cell_outcome *outcome)
+{
+        size_t bytes = 0;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                bytes += capture_bytes(&outcome->streams[i]);
+        for (size_t i = 0; i < outcome->n_displays; i++)
+                bytes += outcome->displays[i].data.allocated;
+        if (outcome->result)
+                bytes += yyjson_doc_get_read_size(outcome->result) +
+                         yyjson_doc_get_val_count(outcome->result) * sizeof(yyjson_val);
+        charge_set(&outcome->kept, bytes);
+}
+
 void cell_outcome_done(struct cell_outcome *outcome)
 {
         for (int i = 0; i < CELL_STREAMS; i++)
@@ -121,6 +135,7 @@ void cell_outcome_done(struct cell_outcome *outcome)
         free(outcome->files);
         free(outcome->calls);
         background_free_json(outcome->result);
+        charge_done(&outcome->kept);
         *outcome = (struct cell_outcome){};
 }
 
@@ -129,6 +144,7 @@ void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from)
         *to = *from;
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&from->streams[i]);
+        from->kept = (struct charge){};
         from->displays = NULL;
         from->files = NULL;
         from->calls = NULL;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/image.h"
+#include "rpc/share.h"
 #include "supervisor/session/output.h"
 
 struct cell_client_calls;
@@ -52,7 +53,8 @@ enum {
                 95, /* bytes of a client's request id in the log; a longer one is left out */
         CELL_MIME_MAX = 127,
         CELL_DISPLAYS_MAX = 32,                    /* of one cell; more are only counted */
-        CELL_DISPLAY_BYTES_MAX = 16 * 1024 * 1024, /* of all displays of one cell */
+        CELL_DISPLAY_BYTES_MAX = 16 * 1024 * 1024, /* of all displays of one cell; less if all
+                                                      sessions keep much */
         CELL_FILES_MAX = 100,                      /* named in one result */
         CELL_PATH_MAX = 255,
 };
@@ -88,6 +90,7 @@ struct cell_outcome {
         enum cell_state state;
         bool interrupted;                     /* the worker reports that SIGINT ended it */
         struct capture streams[CELL_STREAMS]; /* empty if output() got the output */
+        struct charge kept;                   /* for all that is owned */
         yyjson_doc *result;                   /* payload of RESULT, or NULL */
         yyjson_val *value, *error;            /* in it, of the documented form, or NULL */
         yyjson_val *
@@ -111,6 +114,8 @@ struct cell_outcome {
         uint64_t memory_peak; /* bytes, 0: unknown */
 };
 
+/* Charges what the outcome owns now. */
+void cell_outcome_charge(struct cell_outcome *outcome);
 /* Moves what is owned; the numbers stay in `from` too. */
 void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from);
 void cell_outcome_done(struct cell_outcome *outcome);

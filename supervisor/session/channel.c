@@ -1,25 +1,30 @@
-/* The RPC socket of one worker. */
+/* The RPC socket of one worker: what it sends. */
 #include "supervisor/session/channel.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "supervisor/session/channel-internal.h"
 
 enum {
-        READ_AT_ONCE = 64 * 1024,
-        READ_LARGE = 256 * 1024,        /* of a large frame, which is not parsed in the loop */
-        FRAMES_AT_ONCE = 128,           /* then the loop serves other sessions */
-        PAUSE_MS = 5,                   /* after too many frames */
-        REAP_MS = 20,                   /* no event says that a memfd has been read */
-        STREAMED_MAX = 4 * 1024 * 1024, /* of a payload that is in a memfd already */
-        SMALL_RESERVE =
-                65536, /* bytes of `out` for errors, which replace results that do not fit */
+        READ_AT_ONCE = 16 * 1024, /* what a session may hold without a claim, twice */
+        READ_LARGE = 256 * 1024,  /* of a large frame, which is not parsed in the loop */
+        FRAMES_AT_ONCE = 128,     /* then the loop serves other sessions */
+        PAUSE_MS = 5,             /* after too many frames */
+        REAP_MS = 20,             /* no event says that a memfd has been read */
 };
+
+static void forget_large(struct channel *c)
+{
+        background_free(c->large.data, c->large.allocated);
+        c->large = (struct buffer)BUFFER_INIT(1);
+        claim_drop(&c->claim);
+        c->is_large = false;
+}
 
 static void end(struct channel *c, const struct error *error)
 {
@@ -30,6 +35,8 @@ static void end(struct channel *c, const struct error *error)
         event_del(c->readable);
         event_del(c->resume);
         event_del(c->late);
+        if (!c->job)
+                forget_large(c);
         c->owner.closed(c->owner.data, error);
 }
 
@@ -55,21 +62,15 @@ static void later(struct channel *c, uint64_t ms)
         event_add(c->resume, &t);
 }
 
-static size_t unread(const struct channel *c)
-{
-        return c->out.length + c->memfds.bytes;
-}
-
 /* Whether the next frame may be taken; else reading stops until channel_resume() or a timer. */
 static bool may_take(struct channel *c)
 {
-        if (c->memfds.n > 0)
-                memfd_queue_reap(&c->memfds);
-        if (unread(c) > CHANNEL_OUT_HIGH && c->memfds.n > 0) {
+        channel_reap(c);
+        if (channel_unread(c) > CHANNEL_OUT_HIGH && c->memfds.n > 0) {
                 later(c, REAP_MS);
                 return false;
         }
-        if (unread(c) > CHANNEL_OUT_HIGH || !c->owner.may_take(c->owner.data)) {
+        if (channel_unread(c) > CHANNEL_OUT_HIGH || !c->owner.may_take(c->owner.data)) {
                 stop_reading(c);
                 return false;
         }
@@ -111,29 +112,57 @@ static int peek(const struct channel *c, struct frame_header *header, struct err
         return r < 0 ? r : 1;
 }
 
-static void forget_large(struct channel *c)
-{
-        buffer_done(&c->large);
-        claim_drop(&c->claim);
-        c->is_large = false;
-}
-
 static void on_claim(void *data)
 {
         channel_resume(data);
+}
+
+static void end_late(struct channel *c, const char *why)
+{
+        struct frame_header header = c->large_header;
+        struct error err = {};
+        bool known = c->is_large || peek(c, &header, NULL) > 0;
+
+        error_set(&err, ETIMEDOUT, "%s frame was not complete %s",
+                  known ? frame_type_name(header.type) : "a", why);
+        end(c, &err);
+}
+
+static void on_revoked(void *data)
+{
+        end_late(data, "in time: other sessions wait for its memory");
+}
+
+/* Whether all that is missing of the frame is in the socket already: it is read at once then. */
+static bool is_there(const struct channel *c)
+{
+        int n = 0;
+
+        return ioctl(c->fd, FIONREAD, &n) == 0 && n >= 0 && (size_t)n >= c->missing;
+}
+
+/* Returns whether there is memory for what arrives; else the channel does not read until there is. */
+static bool has_claim(struct channel *c, enum claim_pool pool, size_t bytes)
+{
+        const struct claim_owner owner = {c->base, on_claim, on_revoked, c};
+
+        /* The worker has ended, and nothing waits for what it wanted. */
+        if (c->draining)
+                return true;
+        if (c->claim.bytes == 0)
+                claim_ask(&c->claim, pool, bytes, &owner);
+        if (claim_is_granted(&c->claim))
+                return true;
+        stop_reading(c);
+        return false;
 }
 
 /* Takes the header of a large frame, and what has arrived of its payload. Returns 1, 0: not now, or
  * negative after the channel has ended. */
 static int begin_large(struct channel *c, const struct frame_header *header)
 {
-        /* The worker has ended, and nothing waits for what it wanted. */
-        if (c->claim.bytes == 0 && !c->draining)
-                claim_ask(&c->claim, header->length, on_claim, c);
-        if (!c->draining && !claim_is_granted(&c->claim)) {
-                stop_reading(c);
+        if (!has_claim(c, CLAIM_FRAMES, header->length))
                 return 0;
-        }
         buffer_init(&c->large, header->length);
         if (buffer_reserve(&c->large, header->length) < 0) {
                 struct error err = {};
@@ -175,6 +204,7 @@ static int take_large(struct channel *c)
                 return 1;
         }
         stop_reading(c);
+        claim_complete(&c->claim);
         c->job = frame_job_start(c->base, &c->large_header, &c->large, on_parsed, c);
         return 0;
 }
@@ -193,16 +223,36 @@ static int take_frame(struct channel *c)
         if (r <= 0)
                 return r;
         bool is_large = header.length > CLAIM_MIN;
-        if ((!is_large && c->in.length < frame_size(&header)) || !may_take(c))
+        if (!is_large && c->in.length < frame_size(&header)) {
+                c->missing = frame_size(&header) - c->in.length;
+                if (frame_size(&header) > READ_AT_ONCE && !is_there(c))
+                        has_claim(c, CLAIM_PARTS, 2 * frame_size(&header));
+                return 0;
+        }
+        if (!may_take(c))
                 return 0;
         if (is_large)
                 return begin_large(c, &header);
         struct frame_body body = {.bytes = buffer_bytes(&c->in) + FRAME_HEADER_SIZE,
                                   .n = header.length};
         r = handle(c, &header, &body);
-        if (r > 0)
+        if (r > 0) {
                 buffer_consume(&c->in, frame_size(&header));
+                claim_drop(&c->claim);
+        }
         return r;
+}
+
+/* Gives back what was claimed for the last frame. */
+static void trim(struct channel *c)
+{
+        struct buffer rest = BUFFER_INIT(c->in.limit);
+
+        if (c->fd < 0 || c->in.allocated <= 2 * READ_AT_ONCE || c->in.length > READ_AT_ONCE ||
+            buffer_append(&rest, buffer_bytes(&c->in), c->in.length) < 0)
+                return;
+        buffer_done(&c->in);
+        c->in = rest;
 }
 
 static void stop_timing(struct channel *c)
@@ -228,24 +278,22 @@ static void time_frame(struct channel *c, bool is_new)
 static void on_late(evutil_socket_t fd, short what, void *data)
 {
         struct channel *c = data;
-        struct frame_header header = c->large_header;
-        struct error err = {};
-        bool known = c->is_large || peek(c, &header, NULL) > 0;
 
         c->is_timed = false;
-        error_set(&err, ETIMEDOUT, "%s%s was not complete after %d s",
-                  known ? frame_type_name(header.type) : "a", " frame", CHANNEL_FRAME_MS / 1000);
-        end(c, &err);
+        end_late(c, "after 10 s");
 }
+static_assert(CHANNEL_FRAME_MS == 10000, "on_late() says so");
 
 static void take_frames(struct channel *c)
 {
         int r = 1, n = 0;
 
+        c->missing = 0;
         while (n < FRAMES_AT_ONCE && (r = take_frame(c)) > 0)
                 n++;
         if (r > 0)
                 later(c, 0);
+        trim(c);
         time_frame(c, n > 0);
 }
 
@@ -253,9 +301,10 @@ static void take_frames(struct channel *c)
 static bool read_some(struct channel *c)
 {
         size_t missing = c->is_large ? c->large_header.length - c->large.length : 0;
+        size_t most = c->missing > READ_AT_ONCE ? c->missing : READ_AT_ONCE;
         ssize_t n = missing > 0 ? buffer_read_fd(&c->large, c->fd,
                                                  missing < READ_LARGE ? missing : READ_LARGE)
-                                : buffer_read_fd(&c->in, c->fd, READ_AT_ONCE);
+                                : buffer_read_fd(&c->in, c->fd, most);
 
         if (n > 0) {
                 c->has_received = true;
@@ -310,209 +359,6 @@ void channel_drain(struct channel *c)
         }
 }
 
-/* Moves the payload of the memfd frame at the front of `out` into the stream. */
-static int unpack(struct channel *c, struct memfd_frame *frame)
-{
-        struct buffer whole = BUFFER_INIT(CHANNEL_OUT_MAX);
-        size_t length = frame->length;
-        int r = buffer_reserve(&whole, c->out.length + length);
-
-        if (r < 0)
-                return r;
-        uint64_t id = frame->id;
-        frame_header_encode(
-                &(struct frame_header){.length = (uint32_t)length, .type = FRAME_RETURN, .id = id},
-                (uint8_t *)buffer_tail(&whole));
-        buffer_produced(&whole, FRAME_HEADER_SIZE);
-        if (lseek(frame->fd, 0, SEEK_SET) < 0 ||
-            fd_read_full(frame->fd, buffer_tail(&whole), length) != (ssize_t)length) {
-                buffer_done(&whole);
-                return -EIO;
-        }
-        buffer_produced(&whole, length);
-        buffer_append(&whole, buffer_bytes(&c->out) + FRAME_HEADER_SIZE,
-                      c->out.length - FRAME_HEADER_SIZE);
-        buffer_done(&c->out);
-        c->out = whole;
-        memfd_queue_remove(&c->memfds, frame);
-        memfd_queue_shift(&c->memfds, length);
-        return 0;
-}
-
-/* Sends a header and its memfd. Returns bytes written or negative errno; 0: the payload was moved
- * into the stream. */
-static ssize_t write_memfd(struct channel *c, struct memfd_frame *frame)
-{
-        int r = fd_send(c->fd, buffer_bytes(&c->out), FRAME_HEADER_SIZE, &frame->fd, 1,
-                        MSG_DONTWAIT);
-
-        if (r == 0) {
-                frame->sent = true;
-                return FRAME_HEADER_SIZE;
-        }
-        /* ETOOMANYREFS counts the descriptors in flight of all processes with our uid. */
-        return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? r : unpack(c, frame);
-}
-
-/* Returns 1 when all is written, 0 when the socket is full, negative errno. */
-static int write_out(struct channel *c)
-{
-        while (c->out.length > 0) {
-                struct memfd_frame *frame = memfd_queue_unsent(&c->memfds);
-                size_t plain = frame ? frame->at - c->written : c->out.length;
-                ssize_t n = plain == 0 ? write_memfd(c, frame)
-                                       : write(c->fd, buffer_bytes(&c->out), plain);
-                if (n < 0 && plain > 0)
-                        n = -errno;
-                if (n == -EINTR)
-                        continue;
-                if (n < 0)
-                        return n == -EAGAIN ? 0 : (int)n;
-                buffer_consume(&c->out, (size_t)n);
-                c->written += (size_t)n;
-        }
-        return 1;
-}
-
-/* Drops the output if the worker has closed its end; reading then ends the channel. */
-static void flush(struct channel *c)
-{
-        int r = write_out(c);
-
-        if (r < 0) {
-                c->is_cut = true;
-                buffer_consume(&c->out, c->out.length);
-                memfd_queue_done(&c->memfds);
-        }
-        bool more = r == 0;
-        if (more && !c->writing)
-                event_add(c->writable, NULL);
-        if (!more && c->writing)
-                event_del(c->writable);
-        c->writing = more;
-}
-
-static void on_writable(evutil_socket_t fd, short what, void *data)
-{
-        struct channel *c = data;
-
-        flush(c);
-        if (unread(c) <= CHANNEL_OUT_HIGH)
-                channel_resume(c);
-}
-
-/* Whether a payload of n bytes may be queued. */
-static int check_room(struct channel *c, size_t n)
-{
-        if (c->fd < 0 || c->ended)
-                return -ENOTCONN;
-        if (n <= SMALL_RESERVE / 16)
-                return 0;
-        if (c->memfds.n > 0)
-                memfd_queue_reap(&c->memfds);
-        return n > FRAME_PAYLOAD_MAX || unread(c) + n + SMALL_RESERVE > CHANNEL_OUT_MAX ? -EMSGSIZE
-                                                                                        : 0;
-}
-
-int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *payload, size_t n)
-{
-        int r = check_room(c, n);
-
-        if (r >= 0)
-                r = frame_append(&c->out, type, id, payload, n);
-        c->queued += r >= 0;
-        if (r >= 0 && !c->writing)
-                flush(c);
-        return r;
-}
-
-/* Takes fd in any case. */
-static int queue_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
-{
-        int r = buffer_reserve(&c->out, FRAME_HEADER_SIZE);
-
-        if (r < 0) {
-                close(fd);
-                return r;
-        }
-        r = memfd_queue_add(&c->memfds, fd, length, id, c->written + c->out.length);
-        if (r < 0)
-                return r;
-        frame_header_encode(&(struct frame_header){.length = (uint32_t)length,
-                                                   .type = type,
-                                                   .flags = FRAME_IN_MEMFD,
-                                                   .id = id},
-                            (uint8_t *)buffer_tail(&c->out));
-        buffer_produced(&c->out, FRAME_HEADER_SIZE);
-        return 0;
-}
-
-/* Returns 0, or negative errno: the payload has to go in the stream. */
-static int append_memfd(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
-                        size_t n, size_t length)
-{
-        int fd = memfd_frame_make(parts, n);
-
-        return fd < 0 ? fd : queue_memfd(c, type, id, fd, length);
-}
-
-/* Copies the payload into the stream. */
-static int append_content(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
-{
-        _cleanup_free_ char *bytes = length <= STREAMED_MAX ? malloc(length) : NULL;
-
-        if (!bytes)
-                return -EMSGSIZE;
-        if (pread(fd, bytes, length, 0) != (ssize_t)length)
-                return -EIO;
-        return frame_append(&c->out, type, id, bytes, length);
-}
-
-int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
-{
-        _cleanup_close_ int memfd = fd;
-
-        int r = check_room(c, length);
-        if (r < 0)
-                return r;
-        r = c->memfds.n < MEMFD_QUEUE_MAX ? queue_memfd(c, type, id, take_fd(memfd), length)
-                                          : append_content(c, type, id, memfd, length);
-        if (r >= 0 && !c->writing)
-                flush(c);
-        return r;
-}
-
-int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
-                       size_t n)
-{
-        size_t length = 0;
-
-        for (size_t i = 0; i < n; i++)
-                length += parts[i].iov_len;
-        int r = check_room(c, length);
-        if (r < 0)
-                return r;
-        bool may = type == FRAME_RETURN && length >= MEMFD_FRAME_MIN &&
-                   c->memfds.n < MEMFD_QUEUE_MAX;
-        if (!may || append_memfd(c, type, id, parts, n, length) < 0)
-                r = frame_append_parts(&c->out, type, id, parts, n);
-        c->queued += r >= 0;
-        if (r >= 0 && !c->writing)
-                flush(c);
-        return r;
-}
-
-bool channel_was_unread(const struct channel *c, uint64_t n)
-{
-        return c->is_cut && !c->has_received && c->queued == n;
-}
-
-void channel_take_back(struct channel *c, uint64_t id)
-{
-        if (c->fd >= 0)
-                memfd_queue_take_back(&c->memfds, id);
-}
-
 int channel_open(struct channel *c, struct event_base *base, int fd,
                  const struct channel_owner *owner, struct error *err)
 {
@@ -527,7 +373,7 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
         memfd_queue_init(&c->memfds);
         bucket_init(&c->bucket, CHANNEL_RATE, CHANNEL_BURST, clock_us());
         c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, c);
-        c->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
+        c->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, channel_on_writable, c);
         c->resume = evtimer_new(base, on_resume, c);
         c->late = evtimer_new(base, on_late, c);
         int r = fd_set_nonblocking(fd, 1);
@@ -559,6 +405,7 @@ void channel_close(struct channel *c)
         buffer_done(&c->in);
         buffer_done(&c->out);
         memfd_queue_done(&c->memfds);
+        charge_done(&c->kept);
         close(c->fd);
         c->fd = -1;
 }

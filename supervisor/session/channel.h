@@ -6,8 +6,8 @@
  * channel does not read; the worker blocks once the socket is full.
  *
  * A frame above CLAIM_MIN bytes is received into memory that was claimed (rpc/claim.h) and parsed in
- * the background; no frame is taken meanwhile. A frame must be complete CHANNEL_FRAME_MS after
- * its first byte.
+ * the background; no frame is taken meanwhile. Of a smaller one 32 KiB are held without a claim. A frame
+ * must be complete CHANNEL_FRAME_MS after its first byte.
  */
 #pragma once
 
@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "rpc/claim.h"
 #include "rpc/frame.h"
+#include "rpc/share.h"
 #include "supervisor/session/bucket.h"
 #include "supervisor/session/frame-body.h"
 #include "supervisor/session/memfd-queue.h"
@@ -58,7 +59,9 @@ struct channel {
         struct buffer in, out;
         struct buffer large; /* the payload of a large frame, as far as it was received */
         struct frame_header large_header;
-        struct claim claim; /* for it */
+        struct claim claim; /* for it, or for what has arrived of a smaller one */
+        size_t missing;     /* of the frame that has begun; 0: none, or not known */
+        struct charge kept; /* bytes that the worker has not read; the owner opens it */
         struct frame_job *job;
         uint64_t written;  /* bytes that have left `out` */
         uint64_t queued;   /* frames that were queued */
@@ -81,7 +84,7 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
 void channel_close(struct channel *c); /* may be called from the owner's functions, and twice */
 
 /* Queues a frame and writes as much as the socket takes. Returns 0, -EMSGSIZE (too long, nothing
- * was queued), -ENOMEM or -ENOTCONN. */
+ * was queued), -ENOBUFS (all sessions together have too much to read), -ENOMEM or -ENOTCONN. */
 int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *payload, size_t n);
 
 /* The same for a payload in parts. A large RETURN is sent in a memfd. */

@@ -46,7 +46,7 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
 
         outcome->displays_total++;
         if (outcome->n_displays == CELL_DISPLAYS_MAX ||
-            n > CELL_DISPLAY_BYTES_MAX - bytes_kept(outcome))
+            n > CELL_DISPLAY_BYTES_MAX - bytes_kept(outcome) || !charge_fits(&outcome->kept, n))
                 return 0;
         if (!outcome->displays)
                 outcome->displays = calloc(CELL_DISPLAYS_MAX, sizeof(*outcome->displays));
@@ -64,6 +64,7 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
         }
         snprintf(display->mime_type, sizeof(display->mime_type), "%s", view->mime);
         outcome->n_displays++;
+        cell_outcome_charge(outcome);
         return 0;
 }
 

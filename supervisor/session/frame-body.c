@@ -23,6 +23,7 @@ struct frame_job {
 
 void frame_body_done(struct frame_body *body)
 {
+        shared_text_unref(body->arguments);
         background_free(body->text, body->n);
         background_free_json(body->doc);
         *body = (struct frame_body){};
@@ -60,15 +61,15 @@ int frame_body_parse(struct frame_body *body, const struct frame_header *header,
 static int write_arguments(struct frame_job *job, yyjson_val *root)
 {
         yyjson_val *arguments = yyjson_obj_get(root, "arguments");
+        char *text = NULL;
         size_t n = 0;
 
         if (job->header.type != FRAME_CALL || !yyjson_is_obj(arguments))
                 return 0;
-        int r = json_write(arguments, &job->body.text, &n);
-        if (r < 0)
-                return error_errno(&job->err, -r, "CALL");
-        yyjson_set_raw(&job->body.arguments, job->body.text, n);
-        return 0;
+        int r = json_write(arguments, &text, &n);
+        if (r >= 0)
+                job->body.arguments = shared_text_new(text, n);
+        return job->body.arguments ? 0 : error_errno(&job->err, r < 0 ? -r : ENOMEM, "CALL");
 }
 
 /* What a display shows is checked and copied here for the same reason. */

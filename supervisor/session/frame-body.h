@@ -11,14 +11,15 @@
 #include "base/json.h"
 #include "rpc/background.h"
 #include "rpc/frame.h"
+#include "rpc/shared-text.h"
 
 struct frame_body {
         const char *bytes; /* header.length of them; NULL: parsed already */
         size_t n;
-        yyjson_doc *doc;      /* owned; NULL: not parsed yet. A handler may take it */
-        yyjson_val arguments; /* of a large CALL: their text as a raw value */
-        char *text;           /* owned; that text, or of a large DISPLAY what it shows, checked */
-        size_t values;        /* of the document, when it was parsed in the loop */
+        yyjson_doc *doc;               /* owned; NULL: not parsed yet. A handler may take it */
+        struct shared_text *arguments; /* of a large CALL; owned */
+        char *text;                    /* of a large DISPLAY what it shows, checked; owned */
+        size_t values;                 /* of the document, when it was parsed in the loop */
 };
 
 void frame_body_done(struct frame_body *body);

@@ -10,7 +10,32 @@ void capture_init(struct capture *c)
         *c = (struct capture){
                 .head = BUFFER_INIT(CAPTURE_KEEP),
                 .tail = BUFFER_INIT(2 * CAPTURE_KEEP),
+                .head_most = CAPTURE_KEEP,
+                .tail_keep = CAPTURE_KEEP,
         };
+}
+
+size_t capture_bytes(const struct capture *c)
+{
+        return c->head.allocated + c->tail.allocated;
+}
+
+size_t capture_growth(const struct capture *c, size_t n)
+{
+        bool to_head = c->tail.length == 0 && c->head.length + n <= c->head_most;
+        const struct buffer *b = to_head ? &c->head : &c->tail;
+
+        if ((b->data && buffer_room(b) >= n) || (!to_head && b->allocated >= 2 * c->tail_keep))
+                return 0;
+        return b->allocated + n;
+}
+
+void capture_squeeze(struct capture *c)
+{
+        size_t least = c->tail.allocated / 2;
+
+        c->head_most = c->head.length;
+        c->tail_keep = least > CAPTURE_LEAST ? least : CAPTURE_LEAST;
 }
 
 void capture_done(struct capture *c)
@@ -20,16 +45,19 @@ void capture_done(struct capture *c)
         capture_init(c);
 }
 
-/* The tail holds the newest CAPTURE_KEEP to 2 * CAPTURE_KEEP bytes, so that they are moved only
- * once per CAPTURE_KEEP bytes. It may begin within a character. */
-static int append_tail(struct buffer *tail, const char *text, size_t n)
+/* The tail holds the newest tail_keep to 2 * tail_keep bytes, so that they are moved only once per
+ * tail_keep bytes. It may begin within a character. */
+static int append_tail(struct capture *c, const char *text, size_t n)
 {
-        if (n > CAPTURE_KEEP) {
-                text += n - CAPTURE_KEEP;
-                n = CAPTURE_KEEP;
+        struct buffer *tail = &c->tail;
+        size_t keep = c->tail_keep;
+
+        if (n > keep) {
+                text += n - keep;
+                n = keep;
         }
-        if (tail->length + n > tail->limit)
-                buffer_consume(tail, tail->length - CAPTURE_KEEP);
+        if (tail->length + n > 2 * keep && tail->length > keep)
+                buffer_consume(tail, tail->length - keep);
         return buffer_append(tail, text, n);
 }
 
@@ -41,13 +69,13 @@ static int take_text(void *data, const char *text, size_t n)
         c->text_bytes += n;
 
         /* Whole characters only: the head is complete once one did not fit. */
-        size_t room = c->tail.length > 0 ? 0 : CAPTURE_KEEP - c->head.length;
+        size_t room = c->tail.length > 0 ? 0 : c->head_most - c->head.length;
         size_t first = n <= room ? n : room;
         while (first < n && first > 0 && ((unsigned char)text[first] & 0xc0) == 0x80)
                 first--;
         int r = buffer_append(&c->head, text, first);
         if (r >= 0 && first < n)
-                r = append_tail(&c->tail, text + first, n - first);
+                r = append_tail(c, text + first, n - first);
         return r;
 }
 
@@ -113,16 +141,17 @@ struct pieces {
         const char *head, *tail;
         size_t n_head, n_tail;
         uint64_t characters; /* lost ones included */
+        bool is_lost;        /* some are, between the pieces */
 };
 
 static int append_cut(const struct pieces *p, size_t most, struct buffer *to)
 {
         size_t head_end = snap_head(p->head, utf8_skip(p->head, p->n_head, most / 2));
 
-        /* If nothing is missing between the pieces, the last characters may begin in the head. */
+        /* Unless characters are lost between the pieces, the last ones may begin in the head. */
         size_t wanted = most - most / 2;
         size_t tail_begin = utf8_skip_back(p->tail, p->n_tail, &wanted);
-        size_t middle = utf8_skip_back(p->head, p->n_head, &wanted);
+        size_t middle = p->is_lost ? p->n_head : utf8_skip_back(p->head, p->n_head, &wanted);
         if (middle == p->n_head)
                 tail_begin = snap_tail(p->tail, tail_begin, p->n_tail);
         else if (p->n_tail == 0)
@@ -144,7 +173,7 @@ static int append_cut(const struct pieces *p, size_t most, struct buffer *to)
 
 static int append_pieces(const struct pieces *p, size_t most, struct buffer *to, bool *cut)
 {
-        *cut = p->characters > most;
+        *cut = p->characters > most || p->is_lost;
         if (*cut)
                 return append_cut(p, most, to);
         int r = buffer_append(to, p->head, p->n_head);
@@ -159,6 +188,7 @@ int capture_render(const struct capture *c, size_t most, struct buffer *to, bool
                 .tail = buffer_bytes(&c->tail),
                 .n_tail = c->tail.length,
                 .characters = c->characters,
+                .is_lost = c->text_bytes > c->head.length + c->tail.length,
         };
         return append_pieces(&pieces, most, to, cut);
 }

@@ -2,7 +2,7 @@
  * The output of a stream during one cell: kept up to a limit, and truncated for the reply.
  *
  * The first CAPTURE_KEEP and the last CAPTURE_KEEP bytes are kept, as valid UTF-8; those between
- * them are counted and dropped.
+ * them are counted and dropped. A capture that was squeezed keeps less.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 
 enum {
         CAPTURE_KEEP = 8 * 1024 * 1024,
+        CAPTURE_LEAST = 4 * 1024,
         /* Most characters of a stream in a reply. Both halves of them are within the kept bytes,
            whatever their width. */
         OUTPUT_CHARACTERS_MAX = 2 * 1000 * 1000,
@@ -23,13 +24,20 @@ enum {
 struct capture {
         struct buffer head, tail;
         struct utf8_stream stream;
-        uint64_t bytes;      /* as read */
-        uint64_t characters; /* of the decoded text */
+        size_t head_most, tail_keep; /* bytes that are kept: CAPTURE_KEEP, or less */
+        uint64_t bytes;              /* as read */
+        uint64_t characters;         /* of the decoded text */
         uint64_t text_bytes;
 };
 
 void capture_init(struct capture *c);
 void capture_done(struct capture *c);
+
+/* Bytes of memory, and how many more it takes at most to append n bytes, about. */
+size_t capture_bytes(const struct capture *c);
+size_t capture_growth(const struct capture *c, size_t n);
+/* From now on keeps no more of the head, and of the tail not more than now, or CAPTURE_LEAST. */
+void capture_squeeze(struct capture *c);
 
 /* Returns 0 or -ENOMEM. */
 int capture_append(struct capture *c, const char *bytes, size_t n);

@@ -51,6 +51,7 @@ struct session_stream {
         int fd; /* read end of the pipe; -1: none */
         struct event *event;
         struct capture stray; /* output while no cell ran */
+        struct charge kept;   /* for it */
         bool has_come;        /* output, ever */
 };
 
@@ -69,6 +70,7 @@ struct session {
         bool restart;                       /* make a sandbox although no cell waits */
         bool single;                        /* the sandbox ends with its first cell */
 
+        struct share *share; /* what the broker keeps for it */
         struct channel channel;
         struct session_stream streams[CELL_STREAMS];
         bool output_paused;

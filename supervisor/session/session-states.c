@@ -215,6 +215,8 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
                 close(fds[SESSION_RPC]);
         else
                 r = channel_open(&s->channel, s->context->base, fds[SESSION_RPC], &owner, err);
+        if (r >= 0)
+                charge_open(&s->channel.kept, s->share);
         return r;
 }
 

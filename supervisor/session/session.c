@@ -32,6 +32,7 @@ void session_push(struct session *s, struct cell *cell)
                 at = &(*at)->next;
         *at = cell;
         cell->session = s;
+        charge_open(&cell->outcome.kept, s->share);
         s->n_cells++;
         s->single |= cell_is_published(cell);
         session_wake(s);
@@ -130,7 +131,8 @@ int session_new(struct session **ret, const struct session_context *context, con
         snprintf(s->name, sizeof(s->name), "%s", name);
         s->wake = evtimer_new(context->base, on_wake, s);
         s->timer = evtimer_new(context->base, on_timer, s);
-        if (!s->wake || !s->timer) {
+        s->share = share_new(SHARE_OF_SESSION);
+        if (!s->wake || !s->timer || !s->share) {
                 session_free(s);
                 return error_errno(err, ENOMEM, "session");
         }
@@ -154,6 +156,7 @@ struct session *session_free(struct session *s)
                 event_free(s->wake);
         if (s->timer)
                 event_free(s->timer);
+        share_unref(s->share);
         free(s);
         return NULL;
 }

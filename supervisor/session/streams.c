@@ -17,6 +17,23 @@ static enum cell_stream which(const struct session_stream *stream)
         return stream == &stream->session->streams[CELL_STDOUT] ? CELL_STDOUT : CELL_STDERR;
 }
 
+/* Adds to the output of a cell, or NULL: to the stray output. Keeps less if all sessions keep much. */
+static int keep(struct session_stream *stream, struct cell *cell, const char *bytes, size_t n)
+{
+        struct capture *capture = cell ? &cell->outcome.streams[which(stream)] : &stream->stray;
+        struct charge *charge = cell ? &cell->outcome.kept : &stream->kept;
+        size_t growth = capture_growth(capture, n);
+
+        if (growth > 0 && !charge_fits(charge, growth))
+                capture_squeeze(capture);
+        int r = capture_append(capture, bytes, n);
+        if (growth > 0 && cell)
+                cell_outcome_charge(&cell->outcome);
+        else if (growth > 0)
+                charge_set(charge, capture_bytes(capture));
+        return r;
+}
+
 static void take(struct session_stream *stream, const char *bytes, size_t n)
 {
         struct cell *cell = session_current(stream->session);
@@ -28,8 +45,7 @@ static void take(struct session_stream *stream, const char *bytes, size_t n)
         }
         if (cell && cell->watch)
                 cell->watch(cell->data, which(stream), bytes, n);
-        struct capture *capture = cell ? &cell->outcome.streams[which(stream)] : &stream->stray;
-        if (capture_append(capture, bytes, n) < 0)
+        if (keep(stream, cell, bytes, n) < 0)
                 log_warning("session %s: output was dropped: out of memory", stream->session->name);
 }
 
@@ -64,6 +80,7 @@ static int open_one(struct session_stream *stream, struct session *session, int 
 {
         *stream = (struct session_stream){.session = session, .fd = fd};
         capture_init(&stream->stray);
+        charge_open(&stream->kept, session->share);
         stream->event = event_new(session->context->base, fd, EV_READ | EV_PERSIST, on_readable,
                                   stream);
         int r = fd_set_nonblocking(fd, 1);
@@ -91,6 +108,7 @@ void streams_close(struct session *session)
                 if (stream->fd >= 0)
                         close(stream->fd);
                 capture_done(&stream->stray);
+                charge_done(&stream->kept);
                 stream->event = NULL;
                 stream->fd = -1;
         }
@@ -130,17 +148,15 @@ void streams_drain(struct session *session)
         }
 }
 
-static int append_text(struct capture *to, const char *text)
-{
-        return capture_append(to, text, strlen(text));
-}
-
 void streams_begin(struct session *session, struct cell *cell)
 {
         streams_drain(session);
+        static const char before[] = "[output of background work before this call]\n",
+                          after[] = "[output of this call]\n";
+
         for (int i = 0; i < CELL_STREAMS && !cell->output; i++) {
-                struct capture *stray = &session->streams[i].stray;
-                struct capture *to = &cell->outcome.streams[i];
+                struct session_stream *stream = &session->streams[i];
+                struct capture *stray = &stream->stray;
 
                 if (stray->bytes == 0)
                         continue;
@@ -148,15 +164,16 @@ void streams_begin(struct session *session, struct cell *cell)
                 bool cut;
                 capture_finish(stray);
                 int r = capture_render(stray, OUTPUT_CHARACTERS_MAX, &text, &cut);
-                if (r >= 0)
-                        r = append_text(to, "[output of background work before this call]\n");
-                if (r >= 0)
-                        r = capture_append(to, buffer_bytes(&text), text.length);
-                if (r >= 0 && text.length > 0 && buffer_bytes(&text)[text.length - 1] != '\n')
-                        r = append_text(to, "\n");
-                if (r >= 0)
-                        append_text(to, "[output of this call]\n");
                 capture_done(stray);
+                charge_set(&stream->kept, 0);
+                if (r >= 0)
+                        r = keep(stream, cell, before, sizeof(before) - 1);
+                if (r >= 0)
+                        r = keep(stream, cell, buffer_bytes(&text), text.length);
+                if (r >= 0 && text.length > 0 && buffer_bytes(&text)[text.length - 1] != '\n')
+                        r = keep(stream, cell, "\n", 1);
+                if (r >= 0)
+                        keep(stream, cell, after, sizeof(after) - 1);
         }
 }
 

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "policy/config.h"
 #include "rpc/client-ask.h"
+#include "rpc/shared-text.h"
 #include "supervisor/session/cell-client.h"
 
 struct tool_call; /* a call or a wait of a session; only supervisor/session/calls.c looks inside */
@@ -44,10 +45,10 @@ struct tool_request {
         const char *server;
         const char *method; /* NULL: tools/call */
         const char *tool;   /* of tools/call */
-        /* An object, or the text of one as a raw value; serialised before call() returns. Of tools/call the
-         * arguments, else the params. */
+        /* An object, serialised before call() returns. Of tools/call the arguments, else the params. */
         yyjson_val *arguments;
-        uint32_t timeout_ms; /* 0: the server's own */
+        struct shared_text *text; /* of large arguments: referenced, not copied; or NULL */
+        uint32_t timeout_ms;      /* 0: the server's own */
         struct tool_call *call;
 };
 

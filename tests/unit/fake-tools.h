@@ -172,7 +172,11 @@ static inline int fake_tools_call(void *data, const struct tool_request *request
         snprintf(call->tool, sizeof(call->tool), "%s",
                  request->method ? request->method : request->tool);
         buffer_init(&call->arguments, 64 * 1024 * 1024);
-        check_eq_int(json_append(&call->arguments, request->arguments), 0);
+        if (request->text)
+                check_eq_int(
+                        buffer_append(&call->arguments, request->text->bytes, request->text->n), 0);
+        else
+                check_eq_int(json_append(&call->arguments, request->arguments), 0);
         call->call = request->call;
         while (*at)
                 at = &(*at)->next;

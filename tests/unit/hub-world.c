@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "rpc/claim.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"
 
@@ -343,17 +344,20 @@ void world_begin(struct world *w, struct reply *reply, const char *server, const
         *reply = (struct reply){};
         check_ok(json_parse(arguments, strlen(arguments), &doc, &err));
         const char *method = hub_method_find(tool);
+        bool large = strlen(arguments) > CLAIM_MIN; /* as a session passes them */
         const struct hub_request request = {
                 .profile = w->profile,
                 .server = server,
                 .method = method,
                 .tool = method ? NULL : tool,
                 .arguments = yyjson_doc_get_root(doc),
+                .text = large ? shared_text_new(strdup(arguments), strlen(arguments)) : NULL,
                 .timeout_ms = timeout_ms,
                 .caller = w->caller ? w->caller : &quiet,
                 .data = reply,
         };
         check_ok(hub_call(w->hub, &request, &reply->call, &err));
+        shared_text_unref(request.text);
         check(!reply->done);
 }
 

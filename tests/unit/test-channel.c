@@ -30,8 +30,8 @@ static int on_frame(void *data, const struct frame_header *header, struct frame_
         r->frames++;
         r->header = *header;
         free(r->got);
-        if (body->text)
-                r->n_arguments = yyjson_get_len(&body->arguments);
+        if (body->arguments)
+                r->n_arguments = body->arguments->n;
         r->got = body->bytes ? strndup(body->bytes, header->length) : NULL;
         return 0;
 }
@@ -387,7 +387,7 @@ static void test_worker_bounds(void)
 /* Sessions that begin large frames wait for memory; the next one gets it when one ends. */
 static void test_claims(void)
 {
-        enum { N = CLAIMS_MAX / FRAME_CALL_MAX + 1 };
+        enum { N = CLAIM_FRAMES_MAX / FRAME_CALL_MAX + 1 };
         struct rig r[N];
 
         for (int i = 0; i < N; i++) {
@@ -400,6 +400,113 @@ static void test_claims(void)
         check(r[N - 1].channel.is_large);
         for (int i = 1; i < N; i++)
                 close_rig(&r[i]);
+}
+
+/* What sessions have begun to send, and do not finish, is bounded for all of them. Other frames pass. The
+ * first that is late ends its session, because others wait. */
+static void test_parts(void)
+{
+        enum { N = 100, PART = 100 * 1024 };
+        static struct rig r[N];
+        static char bytes[PART];
+        size_t sum = 0;
+        int waiting = -1;
+        struct rig other;
+
+        for (int i = 0; i < N; i++) {
+                open_rig(&r[i]);
+                send_header(&r[i], FRAME_CALL, PART + 1);
+                for (int k = 0; k < 20; k++) {
+                        (void)!send(r[i].worker, bytes, 4096, MSG_DONTWAIT | MSG_NOSIGNAL);
+                        event_base_loop(r[i].base, EVLOOP_NONBLOCK);
+                }
+                sum += r[i].channel.in.allocated;
+                if (waiting < 0 && r[i].channel.claim.waits)
+                        waiting = i;
+        }
+        check(sum <= CLAIM_PARTS_MAX + (size_t)N * 32 * 1024);
+        check(waiting > 50);
+
+        open_rig(&other);
+        send_header(&other, FRAME_LOG, 2);
+        send_bytes(&other, "{}", 2);
+        check_eq_int(other.frames, 1);
+        close_rig(&other);
+
+        /* So does a larger one that is there as a whole. */
+        open_rig(&other);
+        uint8_t header[FRAME_HEADER_SIZE];
+        frame_header_encode(
+                &(struct frame_header){.length = sizeof(bytes), .type = FRAME_CALL, .id = 1},
+                header);
+        check_eq_int(write(other.worker, header, sizeof(header)), sizeof(header));
+        check_eq_int(write(other.worker, bytes, sizeof(bytes)), sizeof(bytes));
+        spin(&other);
+        check_eq_int(other.frames, 1);
+        close_rig(&other);
+
+        usleep((CLAIM_PARTS_MS + 50) * 1000);
+        spin(&r[waiting]);
+        check_eq_int(r[0].closed, 1);
+        check_has(r[0].why, "CALL frame was not complete in time: other sessions wait");
+        check(claim_is_granted(&r[waiting].channel.claim));
+        check_eq_int(r[waiting].closed, 0);
+        for (int i = 0; i < N; i++)
+                close_rig(&r[i]);
+}
+
+/* A frame of any length arrives in pieces of any length, and its memory is given back. */
+static void test_pieces(void)
+{
+        static const size_t lengths[] = {100, 16 * 1024, 16 * 1024 + 1, 60000, CLAIM_MIN},
+                            pieces[] = {1000, 16 * 1024, 50000, CLAIM_MIN};
+        struct rig r;
+
+        open_rig(&r);
+        for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+                for (size_t k = 0; k < ARRAY_SIZE(pieces); k++) {
+                        char *text = make_call(lengths[i]);
+                        r.frames = 0;
+                        send_header(&r, FRAME_CALL, (uint32_t)lengths[i]);
+                        for (size_t at = 0; at < lengths[i]; at += pieces[k]) {
+                                size_t left = lengths[i] - at;
+                                send_bytes(&r, text + at, left < pieces[k] ? left : pieces[k]);
+                        }
+                        spin(&r);
+                        check_eq_int(r.frames, 1);
+                        check_eq_bytes(r.got, strlen(r.got), text);
+                        free(text);
+                        check(r.channel.in.allocated <= 32 * 1024);
+                        check_eq_int(r.channel.claim.bytes, 0);
+                }
+        }
+        check_eq_int(r.closed, 0);
+        close_rig(&r);
+}
+
+/* Answers that workers do not read are bounded for all of them, and nobody can take all the room. */
+static void test_unread_of_all(void)
+{
+        enum { MIB = 1024 * 1024 };
+        struct rig r[3];
+        size_t sum = 0;
+
+        for (int i = 0; i < 3; i++) {
+                struct share *share = share_new(SHARE_OF_SESSION);
+                open_rig(&r[i]);
+                charge_open(&r[i].channel.kept, share);
+                share_unref(share);
+                for (uint64_t k = 0; k < 5; k++)
+                        sum += send_return(&r[i], k + 1, 30 * MIB) == 0 ? 30 * MIB : 0;
+        }
+        check(sum <= SHARES_SESSIONS_MAX);
+        check(sum >= 150 * MIB);
+        check_eq_int(send_return(&r[2], 7, 30 * MIB), -ENOBUFS);
+        check_eq_int(send_return(&r[2], 8, 5 * MIB), 0);
+        close_rig(&r[0]);
+        check_eq_int(send_return(&r[2], 9, 30 * MIB), 0);
+        close_rig(&r[1]);
+        close_rig(&r[2]);
 }
 
 /* JSON of many values ends the session before memory is taken for them; so does an object with so
@@ -467,6 +574,9 @@ int main(void)
         run(test_large);
         run(test_worker_bounds);
         run(test_claims);
+        run(test_parts);
+        run(test_pieces);
+        run(test_unread_of_all);
         run(test_many_values);
         run(test_late);
         return 0;

@@ -227,6 +227,38 @@ static void test_claims(void)
         close_rig(&r[2]);
 }
 
+/* Two servers begin long lines and do not go on. A third one's line is complete a second later, and the
+ * next one soon, because they are not let in its way again. */
+static void test_stalled(void)
+{
+        enum { N = 1024 * 1024, BEGUN = 3 * CLAIM_MIN };
+        _cleanup_free_ char *text = make_line(N);
+        struct rig stalled[2], r;
+
+        for (int i = 0; i < 2; i++) {
+                open_rig(&stalled[i]);
+                check_eq_int(put(&stalled[i], text, BEGUN), BEGUN);
+        }
+        open_rig(&r);
+        size_t n = put(&r, text, N);
+        check(n < N);
+        fake_clock_advance_ms(CLAIM_LINES_MS);
+        spin(&r);
+        spin(&stalled[0]);
+        check_eq_int(stalled[0].late, 1);
+        check_eq_int(put(&r, text + n, N - n), N - n);
+        put(&r, "\n", 1);
+        wait_for(&r, &r.parsed);
+        check_eq_int(r.r, 0);
+        /* The rest of the line is skipped; the next one counts. */
+        put(&stalled[0], "\n{\"b\":1}\n", 9);
+        spin(&stalled[0]);
+        check_eq_int(stalled[0].lines, 1);
+        close_rig(&stalled[0]);
+        close_rig(&stalled[1]);
+        close_rig(&r);
+}
+
 /* Neither many values nor anything else that is no message takes much memory or the loop's time. */
 static void test_no_message(void)
 {
@@ -253,6 +285,7 @@ int main(void)
         run(test_closed_meanwhile);
         run(test_late);
         run(test_claims);
+        run(test_stalled);
         run(test_no_message);
         return 0;
 }

@@ -99,6 +99,18 @@ static void test_progress_token(void)
         }
 }
 
+/* Arguments that are not copied (rpc/shared-text.h), with these members and a long text. */
+static const char *make_large(const char *members)
+{
+        static char text[300 * 1024];
+
+        memset(text, 'x', sizeof(text));
+        memcpy(text, "{\"pad\":\"", 8);
+        int n = snprintf(text + 200 * 1024, 1024, "\",%s}", members);
+        text[200 * 1024 + n] = '\0';
+        return text;
+}
+
 /* input_required with requestState only: the same call again, with another id and the exact state. */
 static void test_call_again(void)
 {
@@ -119,6 +131,8 @@ static void test_call_again(void)
                 "{\"times\":99,\"more\":{\"inputRequests\":{\"k\":{\"method\":\"roots/list\"}}}}",
                 HUB_INPUT,
                 "asks for the client's directories before it goes on, and there is no client");
+        CHECK_CALL(&w, "state", make_large("\"times\":25"), HUB_OK,
+                   "xxx\",\"times\":25},false],[27,");
         world_done(&w);
 }
 
@@ -165,6 +179,7 @@ static void test_task(void)
         world_open(&w);
         check_ready(&w, "s");
         check_job(&w, "job", "{\"n\":6}", HUB_OK, "{\"n\":6}");
+        check_job(&w, "job", make_large("\"n\":7"), HUB_OK, "xxx\",\"n\":7}");
         world_done(&w);
 }
 

@@ -150,6 +150,41 @@ static void test_capture_bounded(void)
         capture_done(&c);
 }
 
+/* Squeezed: nothing grows, both ends are there, and the reader is told. */
+static void test_squeezed(void)
+{
+        enum { PIECE = 60 * 1000 };
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(1024 * 1024);
+        char piece[PIECE];
+        struct capture c;
+        bool cut;
+
+        for (int with_tail = 0; with_tail <= 1; with_tail++) {
+                capture_init(&c);
+                memset(piece, 'x', sizeof(piece));
+                capture_append(&c, "BEGIN", 5);
+                check(capture_growth(&c, PIECE) > 0);
+                if (with_tail)
+                        c.head_most = 5;
+                capture_append(&c, piece, with_tail ? PIECE : 100);
+                capture_squeeze(&c);
+                size_t before = capture_bytes(&c);
+                for (int i = 0; i < 100; i++)
+                        capture_append(&c, piece, PIECE);
+                capture_append(&c, "END", 3);
+                capture_squeeze(&c);
+                check_eq_int(capture_growth(&c, PIECE), 0);
+                check(capture_bytes(&c) <= before + 4 * CAPTURE_LEAST);
+                render(&c, OUTPUT_CHARACTERS_MAX, &b, &cut);
+                check(cut);
+                check_eq_int(strncmp(buffer_bytes(&b), "BEGIN", 5), 0);
+                check_eq_str(buffer_bytes(&b) + b.length - 5, "xEND");
+                check_has(buffer_bytes(&b), "characters cut here");
+                check(b.length < 100 * 1000);
+                capture_done(&c);
+        }
+}
+
 /* A character across the boundary of head and tail stays whole. */
 static void test_capture_border(void)
 {
@@ -193,6 +228,7 @@ int main(void)
         run(test_capture_cut_in_line);
         run(test_capture_bounded);
         run(test_capture_border);
+        run(test_squeezed);
         run(test_cut_text);
         return 0;
 }

@@ -66,13 +66,19 @@ static size_t begun(const struct incoming *in)
         return in->has_events ? event_stream_begun(&in->events) : in->text.length;
 }
 
+static void on_revoked(void *data)
+{
+        fail(data, "sent a message that was not complete after a second, and other servers waited");
+}
+
 static void claim_memory(struct incoming *in)
 {
         const struct timeval in_time = clock_timeval_ms(INCOMING_MESSAGE_MS);
+        const struct claim_owner owner = {in->base, on_claim, on_revoked, in};
 
         if (in->claim.bytes > 0 || begun(in) <= CLAIM_MIN)
                 return;
-        if (!claim_ask(&in->claim, LINES_MAX, on_claim, in))
+        if (!claim_ask(&in->claim, CLAIM_LINES, LINES_MAX, &owner))
                 exchange_pause(in->exchange);
         evtimer_add(&in->late, &in_time);
 }
@@ -108,6 +114,7 @@ static void take_large(struct incoming *in, struct buffer *text)
 {
         if (in->exchange)
                 exchange_pause(in->exchange);
+        claim_complete(&in->claim);
         in->large = large_line_start(in->base, text, true, on_parsed, in);
         if (!in->large)
                 fail(in, "sent a message that needs more memory than there is");
