@@ -108,7 +108,7 @@ class Protocol(rawmcp.ServerCase):
         self.assertEqual(self.server.ask("ping"), {})
 
     def test_unknown_methods(self):
-        for method in ("prompts/list", "prompts/get", "completion/complete", "roots/list", "no/such", "", "tools/listx"):
+        for method in ("prompts/lists", "roots/list", "no/such", "", "tools/listx"):
             with self.subTest(method):
                 with self.assertRaises(rawmcp.RpcError) as caught:
                     self.server.ask(method, timeout=5)

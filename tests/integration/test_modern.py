@@ -103,7 +103,7 @@ class Requests(Modern):
             self.assertEqual(error.data, {"supported": ["2026-07-28"], "requested": "2031-01-01"})
 
     def test_what_this_revision_has_not(self):
-        for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "prompts/list", "no/such"):
+        for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "prompts/lists", "no/such"):
             self.refused(-32601, method)
 
     def test_an_unknown_tool(self):
@@ -169,7 +169,7 @@ class Streams(Modern):
     def test_what_is_agreed_to(self):
         uri = "cloister://sessions/default/cells/1/stdout"
         stream = self.listen(toolsListChanged=True, promptsListChanged=True, resourceSubscriptions=["file:///x", uri])
-        self.assertEqual(stream.agreed, {"toolsListChanged": True, "resourceSubscriptions": [uri]})
+        self.assertEqual(stream.agreed, {"toolsListChanged": True, "promptsListChanged": True, "resourceSubscriptions": [uri]})
         self.server.notify("notifications/cancelled", requestId=stream.id)
 
     def test_a_filter_is_required(self):
