@@ -28,17 +28,18 @@ INSPECTOR = os.path.join(MODULES, ".bin", "mcp-inspector")
 # Scenarios that need nothing but a server. Those that are not named call tools, prompts or resources of the suite by name.
 GENERIC = {
     "2025-11-25": {"server-initialize", "logging-set-level", "ping", "tools-list", "server-sse-multiple-streams", "resources-list",
-                   "dns-rebinding-protection", "server-session-lifecycle", "server-sse-polling"},
-    MODERN: {"tools-list", "server-sse-multiple-streams", "resources-list", "sep-2164-resource-not-found", "dns-rebinding-protection",
+                   "prompts-list", "dns-rebinding-protection", "server-session-lifecycle", "server-sse-polling"},
+    MODERN: {"tools-list", "prompts-list", "server-sse-multiple-streams", "resources-list", "sep-2164-resource-not-found", "dns-rebinding-protection",
              "input-required-result-unsupported-methods", "input-required-result-validate-input", "http-header-validation",
              "http-custom-header-server-validation", "tasks-status-notifications"},
 }
-# Scenarios of which a part needs such fixtures: the checks that do. There are no prompts, and no tool changes its list.
+# Scenarios of which a part needs such fixtures: the checks that do. No tool changes the lists.
 PARTLY = {
-    "caching": {"sep-2549-prompts-list-caching-hints"},
+    "caching": set(),
     "server-stateless": {"sep-2575-server-rejects-undeclared-capability", "sep-2575-missing-capability-http-400",
                          "sep-2575-http-server-no-independent-requests-on-stream", "sep-2575-server-no-log-without-loglevel",
-                         "sep-2575-server-sends-tools-list-changed-on-subscription"},
+                         "sep-2575-server-sends-tools-list-changed-on-subscription",
+                         "sep-2575-server-sends-prompts-list-changed-on-subscription"},
 }
 
 
