@@ -129,7 +129,8 @@ static void send_initialize(struct handshake *h, const char *revision)
 
 void handshake_begin(struct handshake *h)
 {
-        const struct timeval in = clock_timeval_ms(HANDSHAKE_PROBE_MS);
+        const struct timeval in = clock_timeval_ms(
+                connection_is_http(h->connection) ? HANDSHAKE_PROBE_HTTP_MS : HANDSHAKE_PROBE_MS);
 
         set_speaks(h, HUB_ERA_UNKNOWN);
         h->is_probed = h->era != HUB_ERA_LEGACY && !h->skips_probe &&

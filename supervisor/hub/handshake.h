@@ -14,6 +14,8 @@
 enum {
         HANDSHAKE_PROBE_MS =
                 3000, /* for the answer to server/discover, before initialize is tried */
+        HANDSHAKE_PROBE_HTTP_MS =
+                10000,              /* the same over HTTP, where every server answers something */
         HANDSHAKE_LISTEN_MS = 5000, /* from the end of a subscription to the next */
 };
 

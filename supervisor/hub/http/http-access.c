@@ -156,6 +156,7 @@ static bool on_line(void *data, const char *line, size_t n)
 
 void http_ask_token(struct http_request *r, int status, const char *challenge)
 {
+        const struct outgoing m = {.kind = OUTGOING_NOTIFICATION};
         struct http *h = r->http;
         struct buffer *to;
 
@@ -174,7 +175,7 @@ void http_ask_token(struct http_request *r, int status, const char *challenge)
         if (out.error >= 0)
                 (void)buffer_append_text(to, "\n");
         h->asks_token = true;
-        h->access->kind->commit(h->access, NULL);
+        h->access->kind->commit(h->access, &m);
         /* The challenge is part of it. */
         r->exchange = exchange_free(r->exchange);
 }
