@@ -117,8 +117,8 @@ describe('the client alone', () => {
     await assert.rejects(client.callTool({ name: 'no_such_tool', arguments: {} }), /no_such_tool/);
   });
 
-  test('undeclared lists are refused at once', async () => {
-    await assert.rejects(client.listPrompts(), /-32601|does not support/);
+  test('without published prompts their list is empty', async () => {
+    assert.deepEqual((await client.listPrompts()).prompts, []);
   });
 
   test('sessions run side by side', async () => {
@@ -304,7 +304,7 @@ for (const [mode, era] of [['legacy', 'legacy'], ['auto', 'modern'], [{ pin: '20
       test('a subscription', async () => {
         const changed = new Promise((resolve) => client.setNotificationHandler('notifications/resources/list_changed', resolve));
         const subscription = await client.listen({ resourcesListChanged: true, promptsListChanged: true });
-        assert.deepEqual(subscription.honoredFilter, { resourcesListChanged: true });
+        assert.deepEqual(subscription.honoredFilter, { resourcesListChanged: true, promptsListChanged: true });
         await run('print("y" * 30000)', { session: 'subscribed' });
         await changed;
         await subscription.close();
