@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -188,6 +189,34 @@ class Served(Ping):
         self.server.stderr.close()
 
 
+class Streamable:
+    """The official example server over Streamable HTTP."""
+
+    START_SECONDS = 20
+
+    def __init__(self, bench):
+        command = bench.everything("streamableHttp")
+        if not command:
+            raise Failure("the npm package @modelcontextprotocol/server-everything is not installed")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/mcp"
+        self.server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                       env={**bench.environment, "PORT": str(port)})
+        for _ in range(self.START_SECONDS * 10):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        self.close()
+        raise Failure("server-everything does not listen")
+
+    def close(self):
+        self.server.terminate()
+        self.server.wait()
+
+
 class Bench:
     """Paths, and resources that live as long as the run."""
 
@@ -216,11 +245,18 @@ class Bench:
         if done.returncode != 0:
             raise Failure(f"cloister run: {last_line(done.stderr)}")
 
-    def everything(self):
+    def everything(self, transport="stdio"):
         """The command of the official example server, or None."""
         path = os.path.join(self.node_modules, "@modelcontextprotocol", "server-everything", "dist", "index.js")
         node = self.node()
-        return [node, path, "stdio"] if node and os.path.exists(path) else None
+        return [node, path, transport] if node and os.path.exists(path) else None
+
+    def client_python(self):
+        """A Python that has the official client."""
+        path = os.path.join(self.node_modules, "..", "..", "venv", "bin", "python")
+        if not os.path.exists(path):
+            raise Failure("the official Python client is not installed: ./quickstart test fetches it")
+        return path
 
     def node(self):
         own = os.path.join(self.node_modules, "node", "bin", "node")

@@ -9,7 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, Served, cell, last_line, rest, summary
+from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, Served, Streamable, cell, last_line, rest, summary
 from peers import bwrap_command, once
 
 TOOL_CALLS = """import time
@@ -63,6 +63,9 @@ ROWS = (
     Row("floor-await-everything", "the same tool call from plain asyncio, through a C program in the middle"),
     Row("tool-everything", "a tool call from a sandbox to server-everything", budget=1.5, against="direct-everything",
         budget_text="<= 1.5x", floor="floor-await-everything"),
+    Row("direct-http-everything", "a tool call from the official Python client to server-everything over HTTP"),
+    Row("tool-http-everything", "a tool call from a sandbox to server-everything over HTTP", budget=1.3, against="direct-http-everything",
+        budget_text="<= 1.3x"),
     Row("memory", "memory of an idle session", unit="MiB", budget=4, budget_text="<= 4 MiB"),
     Row("calm-p99", "the answer to `ping`, 99th percentile"),
     Row("spin-p99", "the answer to `ping` beside eight sandboxes that compute, 99th percentile", budget=3, against="calm-p99",
@@ -78,11 +81,12 @@ class Measures:
         self.direct = {}
         self.living = None
         self.served = None
+        self.streamable = self.over_http = None
         self.imports = None
         self.floors = {}
 
     def close(self):
-        for server in [*self.direct.values(), *self.floors.values(), self.living, self.served]:
+        for server in [*self.direct.values(), *self.floors.values(), self.living, self.served, self.over_http, self.streamable]:
             if server:
                 server.close()
 
@@ -233,6 +237,17 @@ class Measures:
             raise Failure("the npm package @modelcontextprotocol/server-everything is not installed")
         return self.tool("everything", command)
 
+    def tool_http_everything(self):
+        python = self.bench.client_python()
+        if not self.streamable:
+            self.streamable = Streamable(self.bench)
+            self.over_http = Cloister(self.bench, {"mcpServers": {"http": {"type": "http", "url": self.streamable.url}}})
+        count, warm_up = self.count(100, 10), self.count(20, 2)
+        direct = self.times(python, self.bench.script("client-http.py"), self.streamable.url, str(count))
+        self.over_http.run(TOOL_CALLS.format(tool="http.echo", count=warm_up))
+        _, _, took = self.over_http.run(TOOL_CALLS.format(tool="http.echo", count=count))
+        return {"direct-http-everything": direct, "tool-http-everything": took}
+
     # ---- memory, load ----
 
     def memory(self):
@@ -293,6 +308,7 @@ MEASURES = (
     ("tool_c", ("direct-c", "floor-await-c", "tool-c"), True),
     ("tool_python", ("direct-python", "floor-await-python", "tool-python"), True),
     ("tool_everything", ("direct-everything", "floor-await-everything", "tool-everything"), True),
+    ("tool_http_everything", ("direct-http-everything", "tool-http-everything"), True),
     ("memory", ("memory",), False),
     ("spin", ("calm-p99", "spin-p99"), False),
 )
