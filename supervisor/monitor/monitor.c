@@ -159,11 +159,11 @@ static int start_broker(struct monitor *m, struct error *err)
                 m->has_http ? FILTER_BROKER_HTTP : FILTER_BROKER, err);
         if (filter < 0)
                 return filter;
-        int log = -1;
-        int r = log_relay_new(&m->log_relay, m->base, &log, err);
+        _cleanup_close_ int relayed = -1;
+        int r = log_relay_new(&m->log_relay, m->base, &relayed, err);
         if (r < 0)
                 return r;
-        _cleanup_close_ int relayed = log;
+        int log = relayed;
         if (log < 0 && log_get_fd() != STDERR_FILENO)
                 log = log_get_fd();
         struct broker_launch how = {.ids = &m->ids,
