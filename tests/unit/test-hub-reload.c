@@ -206,14 +206,14 @@ static void test_versions_of_views(void)
         wait_for_all(&w);
         hub_catalogue(w.hub, NULL, &whole);
         hub_catalogue(w.hub, &one, &before);
-        reply_free(world_call(&w, "t", "change", "{\"name\":\"late\",\"times\":1}"));
+        reply_free(world_call(&w, "t", "change", "{\"name\":\"added\",\"times\":1}"));
         world_pass_ms(&w, LISTING_AGAIN_MS);
         world_settle(&w, "t");
         hub_catalogue(w.hub, NULL, &after);
         check(after > whole);
         hub_catalogue(w.hub, &one, &after);
         check_eq_int(after, before);
-        reply_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":1}"));
+        reply_free(world_call(&w, "s", "change", "{\"name\":\"added\",\"times\":1}"));
         world_pass_ms(&w, LISTING_AGAIN_MS);
         world_settle(&w, "s");
         hub_catalogue(w.hub, &one, &after);

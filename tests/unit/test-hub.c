@@ -210,7 +210,7 @@ static void test_tools_that_change(void)
         wait_for_all(&w, 15000);
         size_t n = world_tools(&w, "s");
         unsigned changed = w.n_changed;
-        reply_free(world_call(&w, "s", "change", "{\"name\":\"late\",\"times\":5}"));
+        reply_free(world_call(&w, "s", "change", "{\"name\":\"added\",\"times\":5}"));
         world_pass_ms(&w, LISTING_AGAIN_MS);
         world_until_tools(&w, "s", n + 1);
         world_pass_ms(&w, 20);
