@@ -48,8 +48,10 @@ static struct outcome read_all(const char *bytes, size_t n, size_t piece)
         for (size_t at = 0; at < n && o.r >= 0;) {
                 size_t length = n - at < piece ? n - at : piece, used = 0;
                 o.r = event_stream_feed(&s, bytes + at, length, &used);
-                if (o.r < 0)
+                if (o.r < 0) {
+                        o.is_over = false;
                         break;
+                }
                 assert(used > 0 && used <= length && (o.r == 1 || used == length));
                 at += used;
                 /* The line feed of the last \r\n comes after the event. */
