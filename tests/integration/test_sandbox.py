@@ -430,7 +430,7 @@ class HostProcesses(rawmcp.ServerCase):
 
     def template(self):
         """The child of the monitor that runs the interpreter: sessions have an init between."""
-        for pid in harness.descendants(self.server.process.pid):
+        for pid in sorted(harness.descendants(self.server.process.pid)):  # a session looks like it until its init is there
             stat = harness.stat_of(pid)
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 arguments = f.read().split(b"\0")
