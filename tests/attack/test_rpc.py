@@ -61,20 +61,21 @@ WHILE_RUNNING = {
     0x41: "RESULT for cell",
     0x42: "CALL without server, tool or arguments",
     0x43: "DISPLAY for cell",
-    0x44: "PROGRESS frame (0x44), which a worker may not send",
-    0x45: None,
+    0x44: "PROGRESS for cell",
+    0x45: "LOG for cell",
     0x46: "ASK frame (0x46), which a worker may not send",
     0x47: "QUERY for something unknown",
     0x48: None,
     0x49: "DATA for the request",
+    0x08: "INPUT frame (0x08), which a worker may not send",
     0x00: "frame of unknown type 0x00",
-    0x08: "frame of unknown type 0x08",
+    0x09: "frame of unknown type 0x09",
     0x40: "frame of unknown type 0x40",
     0x4A: "frame of unknown type 0x4a",
     0xC2: "frame of unknown type 0xc2",
     0xFF: "frame of unknown type 0xff",
 }
-MOST = {0x41: 4 << 20, 0x42: 17 << 20, 0x43: 17 << 20, 0x45: 64 << 10, 0x47: 64 << 10, 0x48: 64 << 10, 0x49: 8 << 20}
+MOST = {0x41: 4 << 20, 0x42: 17 << 20, 0x43: 17 << 20, 0x44: 64 << 10, 0x45: 64 << 10, 0x47: 64 << 10, 0x48: 64 << 10, 0x49: 8 << 20}
 
 
 class Torture(rawmcp.ServerCase):
@@ -113,6 +114,7 @@ class Torture(rawmcp.ServerCase):
                     self.lives(code, "every")
                 else:
                     self.ends(code, why, "every")
+        self.lives("channel.sendall(frame(LOG, 0, {'level': 'info'}))", "every")
 
     def test_a_result_between_cells(self):
         """95. Control: calls are legal then."""
