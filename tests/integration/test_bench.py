@@ -99,7 +99,8 @@ class Command(harness.Case):
                 self.assertIn(line, said)
 
 
-ROUND_TRIPS = {"floor-echo", "floor-relay", "floor-cell", "warm", "warm-http"} | {
+ROUND_TRIPS = {"floor-echo", "floor-relay", "floor-cell", "warm", "warm-http", "direct-http-everything",
+               "tool-http-everything"} | {
     f"{what}-{server}" for what in ("direct", "floor-await", "tool") for server in ("c", "python", "everything")}
 
 # Which CPUs each measure of a run has; nothing is measured.

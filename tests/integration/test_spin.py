@@ -74,7 +74,7 @@ class Spin(harness.Case):
 
     def spin(self, code):
         for i in range(SESSIONS):
-            self.start(code.format(1.5), i)
+            self.start(code.format(3), i)
         time.sleep(0.3)
         busy = self.p99()
         for _ in range(SESSIONS):
