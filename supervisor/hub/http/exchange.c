@@ -133,7 +133,7 @@ static void take_header(struct exchange *x, const char *line, size_t n)
                 take_session(&x->head, value, length);
         else if ((value = header_value(line, n, "www-authenticate", &length)))
                 take_challenge(&x->head, value, length);
-        else if ((value = header_value(line, n, "location", &length)))
+        else if (header_value(line, n, "location", &length))
                 x->is_redirect = x->head.status / 100 == 3;
 }
 
