@@ -1,6 +1,6 @@
 /* Server-sent events. Accepted when the bytes end with an event and one of them has data. The events do
  * not depend on the size of the pieces. */
-#include "supervisor/hub/http/event-stream.h"
+#include "rpc/http/event-stream.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

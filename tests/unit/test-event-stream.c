@@ -1,5 +1,5 @@
 /* Server-sent events, as servers write them. */
-#include "supervisor/hub/http/event-stream.h"
+#include "rpc/http/event-stream.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 #include "rpc/claim.h"
+#include "rpc/http/event-stream.h"
 #include "rpc/large-line.h"
-#include "supervisor/hub/http/event-stream.h"
 #include "supervisor/hub/http/exchange.h"
 
 enum {

@@ -1,5 +1,5 @@
 /* Server-sent events. */
-#include "supervisor/hub/http/event-stream.h"
+#include "rpc/http/event-stream.h"
 
 #include <errno.h>
 #include <string.h>
