@@ -119,6 +119,7 @@ static void on_closed(void *data, const struct error *error)
 
         w->closed++;
         w->broken = error_is_set(error);
+        snprintf(w->text, sizeof(w->text), "%.200s", error->text);
 }
 
 static void open_world(struct world *w)
@@ -391,6 +392,27 @@ static void test_short_message(void)
         close_world(&w);
 }
 
+/* The monitor is there, and a request cannot be sent: who made it must not wait for ever. */
+static void test_cannot_send(void)
+{
+        struct world w;
+
+        open_world(&w);
+        /* The loop watches the connection, and what is sent goes to a socket without one. */
+        int connected = dup(w.broker), unconnected = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+        check(connected >= 0 && unconnected >= 0);
+        check_eq_int(dup2(unconnected, w.broker), w.broker);
+        check_eq_int(link_request(w.link, MONITOR_SESSION_CREATE, 0, NULL), 0);
+        check_eq_int(w.closed, 0); /* the caller is in the middle of something */
+        spin(&w);
+        check_eq_int(w.closed, 1);
+        check_eq_str(w.text, "write to the monitor: Transport endpoint is not connected");
+        check_eq_int(link_request(w.link, MONITOR_SESSION_CREATE, 0, NULL), -EPIPE);
+        close(connected);
+        close(unconnected);
+        close_world(&w);
+}
+
 static void greet(int fd, uint32_t files)
 {
         struct monitor_event event = {
@@ -462,6 +484,7 @@ int main(void)
         run(test_reload);
         run(test_reload_out_of_order);
         run(test_short_message);
+        run(test_cannot_send);
         run(test_hello);
         return 0;
 }
