@@ -78,7 +78,7 @@ int access_find_token(struct access *a, const struct access_refusal *refusal, st
         if (file)
                 r = read_file(file, token, sizeof(token), err);
         else
-                r = access_run(command, "", token, sizeof(token), err);
+                r = access_run(command, "", ACCESS_COMMAND_MS, token, sizeof(token), err);
         if (r < 0)
                 return r;
         if (!is_token(token))

@@ -59,5 +59,6 @@ int access_append_answer(const struct access *a, struct buffer *to);
 int access_oauth_token(struct access *a, const struct access_refusal *refusal, struct error *err);
 
 /* command.c: the first line that a program prints. argv: a JSON array of strings. input: for its
- * standard input. */
-int access_run(yyjson_val *argv, const char *input, char *to, size_t size, struct error *err);
+ * standard input. ms: when it has not ended by then, it is killed with its process group. */
+int access_run(yyjson_val *argv, const char *input, unsigned ms, char *to, size_t size,
+               struct error *err);

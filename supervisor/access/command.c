@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +36,8 @@ static pid_t start(char **argv, int input, int output, struct error *err)
 
         if (pid < 0)
                 return error_errno(err, errno, "fork");
+        if (pid > 0)
+                setpgid(pid, pid); /* the child may not have come so far when it is killed */
         if (pid == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
                 setpgid(0, 0);
@@ -46,16 +50,27 @@ static pid_t start(char **argv, int input, int output, struct error *err)
         return pid;
 }
 
-/* Reads until the end or the deadline. Returns the length, -ETIMEDOUT, -EMSGSIZE. */
-static ssize_t read_output(int fd, char *to, size_t size)
+/* Whether there is something to read, or the process of a pidfd has ended, before the deadline. */
+static bool wait_for(int fd, uint64_t until)
 {
-        uint64_t until = clock_us() + ACCESS_COMMAND_MS * 1000ULL;
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint64_t now;
+
+        while ((now = clock_us()) < until) {
+                int r = poll(&p, 1, (int)((until - now) / 1000) + 1);
+                if (r > 0 || (r < 0 && errno != EINTR))
+                        return r > 0;
+        }
+        return false;
+}
+
+/* Reads until the end or the deadline. Returns the length, -ETIMEDOUT, -EMSGSIZE. */
+static ssize_t read_output(int fd, uint64_t until, char *to, size_t size)
+{
         size_t n = 0;
 
         for (;;) {
-                struct pollfd p = {.fd = fd, .events = POLLIN};
-                uint64_t now = clock_us();
-                if (now >= until || poll(&p, 1, (int)((until - now) / 1000) + 1) == 0)
+                if (!wait_for(fd, until))
                         return -ETIMEDOUT;
                 ssize_t r = read(fd, to + n, size - n);
                 if (r < 0 && errno == EINTR)
@@ -66,6 +81,14 @@ static ssize_t read_output(int fd, char *to, size_t size)
                 if (n == size)
                         return -EMSGSIZE;
         }
+}
+
+/* A program may close its standard output and go on. */
+static bool ends_until(pid_t pid, uint64_t until)
+{
+        _cleanup_close_ int pidfd = pidfd_open(pid, 0);
+
+        return pidfd >= 0 && wait_for(pidfd, until);
 }
 
 static int check_status(const char *program, int status, struct error *err)
@@ -79,17 +102,20 @@ static int check_status(const char *program, int status, struct error *err)
                          WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
-static int finish(pid_t pid, const char *program, ssize_t n, struct error *err)
+/* n: what read_output() returned, 0 or more once the program has ended by itself. */
+static int finish(pid_t pid, const char *program, ssize_t n, unsigned ms, struct error *err)
 {
         int status = 0;
 
-        if (n < 0)
+        if (n < 0) {
                 kill(-pid, SIGKILL);
+                kill(pid, SIGKILL);
+        }
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
         if (n == -ETIMEDOUT)
-                return error_set(err, ETIMEDOUT, "token: %s did not end within %d s", program,
-                                 ACCESS_COMMAND_MS / 1000);
+                return error_set(err, ETIMEDOUT, "token: %s did not end within %g s", program,
+                                 ms / 1000.0);
         if (n == -EMSGSIZE)
                 return error_set(err, EMSGSIZE, "token: %s printed more than %d KiB", program,
                                  ACCESS_TOKEN_MAX / 1024);
@@ -97,8 +123,10 @@ static int finish(pid_t pid, const char *program, ssize_t n, struct error *err)
                      : check_status(program, status, err);
 }
 
-int access_run(yyjson_val *list, const char *input, char *to, size_t size, struct error *err)
+int access_run(yyjson_val *list, const char *input, unsigned ms, char *to, size_t size,
+               struct error *err)
 {
+        uint64_t until = clock_us() + ms * 1000ULL;
         _cleanup_free_ char **argv = make_argv(list);
         int in[2], out[2];
 
@@ -118,8 +146,10 @@ int access_run(yyjson_val *list, const char *input, char *to, size_t size, struc
         if (pid < 0)
                 return pid;
         close(take_fd(out_write));
-        ssize_t n = read_output(out_read, to, size - 1);
-        int r = finish(pid, argv[0], n, err);
+        ssize_t n = read_output(out_read, until, to, size - 1);
+        if (n >= 0 && !ends_until(pid, until))
+                n = -ETIMEDOUT;
+        int r = finish(pid, argv[0], n, ms, err);
         if (r < 0)
                 return r;
         to[n] = '\0';

@@ -83,7 +83,8 @@ static int run(const struct access *a, const struct access_refusal *refusal, cha
         }
         if (r < 0)
                 return error_errno(err, -r, "token");
-        return access_run(yyjson_doc_get_root(argv), buffer_bytes(&request), answer, size, err);
+        return access_run(yyjson_doc_get_root(argv), buffer_bytes(&request), ACCESS_COMMAND_MS,
+                          answer, size, err);
 }
 
 static int take_answer(struct access *a, const struct access_refusal *refusal, const char *text,
