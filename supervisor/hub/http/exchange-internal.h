@@ -30,10 +30,7 @@ struct exchange {
         char *url;
         unsigned redirects;
         struct exchange_head head;
-        size_t header_bytes;
-        bool has_head; /* its headers are complete */
         bool head_told, end_told;
-        bool is_redirect;   /* the status says so */
         struct buffer body; /* that the owner has not taken */
         bool is_full;       /* libcurl waits */
         bool is_paused;     /* the owner wants no news */

@@ -1,5 +1,4 @@
 /* One HTTP request and its response. */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,110 +65,19 @@ char *exchange_resolve(const char *url, const char *reference)
 
 /* ---- what libcurl brings ---- */
 
-/* The value of a header of this name, or NULL. The line ends with \r\n. */
-static const char *header_value(const char *line, size_t n, const char *name, size_t *length)
-{
-        size_t skip = strlen(name);
-
-        if (n <= skip || line[skip] != ':' || strncasecmp(line, name, skip) != 0)
-                return NULL;
-        line += skip + 1;
-        n -= skip + 1;
-        while (n > 0 && (*line == ' ' || *line == '\t')) {
-                line++;
-                n--;
-        }
-        while (n > 0 && isspace((unsigned char)line[n - 1]))
-                n--;
-        *length = n;
-        return line;
-}
-
-static void take_content_type(struct exchange_head *head, const char *value, size_t n)
-{
-        const char *end = memchr(value, ';', n);
-
-        n = end ? (size_t)(end - value) : n;
-        while (n > 0 && value[n - 1] == ' ')
-                n--;
-        if (n > EXCHANGE_CONTENT_TYPE_MAX)
-                n = EXCHANGE_CONTENT_TYPE_MAX;
-        for (size_t i = 0; i < n; i++)
-                head->content_type[i] = (char)tolower((unsigned char)value[i]);
-        head->content_type[n] = '\0';
-}
-
-/* "It MUST only contain visible ASCII characters" (2025-11-25, "Session Management"). */
-static void take_session(struct exchange_head *head, const char *value, size_t n)
-{
-        head->session_is_bad = n == 0 || n > EXCHANGE_SESSION_MAX;
-        for (size_t i = 0; i < n && !head->session_is_bad; i++)
-                head->session_is_bad = value[i] <= ' ' || value[i] > '~';
-        if (head->session_is_bad)
-                n = 0;
-        memcpy(head->session, value, n);
-        head->session[n] = '\0';
-}
-
-static void take_challenge(struct exchange_head *head, const char *value, size_t n)
-{
-        size_t before = strlen(head->challenge);
-        const char *comma = before > 0 ? ", " : "";
-
-        if (before + strlen(comma) + n > EXCHANGE_CHALLENGE_MAX || memchr(value, '\0', n))
-                return;
-        snprintf(head->challenge + before, sizeof(head->challenge) - before, "%s%.*s", comma,
-                 (int)n, value);
-}
-
-static void take_header(struct exchange *x, const char *line, size_t n)
-{
-        const char *value;
-        size_t length;
-
-        if ((value = header_value(line, n, "content-type", &length)))
-                take_content_type(&x->head, value, length);
-        else if ((value = header_value(line, n, "mcp-session-id", &length)))
-                take_session(&x->head, value, length);
-        else if ((value = header_value(line, n, "www-authenticate", &length)))
-                take_challenge(&x->head, value, length);
-        else if (header_value(line, n, "location", &length))
-                x->is_redirect = x->head.status / 100 == 3;
-}
-
-/* "HTTP/1.1 200 OK": of the response, of a 1xx before it, or of a proxy. */
-static void begin_head(struct exchange *x, const char *line, size_t n)
-{
-        char text[32] = "";
-
-        memcpy(text, line, n < sizeof(text) ? n : sizeof(text) - 1);
-        text[sizeof(text) - 1] = '\0';
-        const char *status = strchr(text, ' ');
-        x->head = (struct exchange_head){.status = status ? atoi(status + 1) : 0};
-        x->is_redirect = false;
-}
-
 static size_t on_header(char *line, size_t size, size_t n, void *data)
 {
         struct exchange *x = data;
 
         n *= size;
-        x->header_bytes += n;
-        if (x->header_bytes > EXCHANGE_HEADERS_MAX) {
+        int r = exchange_head_line(&x->head, line, n);
+        if (r < 0) {
                 snprintf(x->why, sizeof(x->why), "sends more than %d KiB of headers",
                          EXCHANGE_HEADERS_MAX / 1024);
                 return 0;
         }
-        if (x->has_head) /* a trailer */
-                return n;
-        if (n >= 5 && strncmp(line, "HTTP/", 5) == 0) {
-                begin_head(x, line, n);
-        } else if (n <= 2 && (line[0] == '\r' || line[0] == '\n')) {
-                x->has_head = x->head.status >= 200;
+        if (r > 0)
                 exchange_touch(x->loop);
-        } else {
-                take_header(x, line, n);
-        }
         return n;
 }
 
@@ -178,7 +86,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *data)
         struct exchange *x = data;
 
         n *= size;
-        if (!x->host || x->is_redirect)
+        if (!x->host || x->head.is_redirect)
                 return n;
         if (x->body.length + n > EXCHANGE_KEPT_MAX && x->body.length > 0) {
                 x->is_full = true;
@@ -280,7 +188,11 @@ static void describe(struct exchange *x, CURLcode result)
                 break;
         case CURLE_UNSUPPORTED_PROTOCOL:
         case CURLE_URL_MALFORMAT:
-                snprintf(x->why, size, "its url is not a valid http or https url");
+                /* An answer without a status line is also an unsupported protocol: HTTP/0.9. */
+                if (strncmp(to, "http:", 5) == 0 || strncmp(to, "https:", 6) == 0)
+                        snprintf(x->why, size, "%s does not speak HTTP: %.300s", to, text);
+                else
+                        snprintf(x->why, size, "its url is not a valid http or https url");
                 break;
         case CURLE_WEIRD_SERVER_REPLY:
                 snprintf(x->why, size, "%s does not speak HTTP: %.300s", to, text);
@@ -295,8 +207,7 @@ static int restart(struct exchange *x, const char *url)
         free(x->url);
         x->url = strdup(url);
         exchange_remove(x);
-        x->has_head = x->is_redirect = false;
-        x->head = (struct exchange_head){};
+        x->head = (struct exchange_head){.bytes = x->head.bytes};
         x->sent_at = 0;
         if (!x->url || curl_easy_setopt(x->easy, CURLOPT_URL, x->url) != CURLE_OK)
                 return -ENOMEM;
@@ -335,13 +246,16 @@ static bool follow(struct exchange *x)
 
 void exchange_finish(struct exchange *x, CURLcode result)
 {
-        if (result == CURLE_OK && x->is_redirect && follow(x))
+        /* When the connection ends inside the head, libcurl takes that for a whole response. */
+        if (result == CURLE_OK && !x->head.is_whole)
+                result = CURLE_GOT_NOTHING;
+        if (result == CURLE_OK && x->head.is_redirect && follow(x))
                 return;
         if (result != CURLE_OK && !x->why[0])
                 describe(x, result);
+        if (!x->head.is_whole)
+                x->head.status = 0;
         x->is_done = true;
-        if (result == CURLE_OK)
-                x->has_head = true;
 }
 
 bool exchange_tell(struct exchange *x)
@@ -353,7 +267,7 @@ bool exchange_tell(struct exchange *x)
                         exchange_free(x);
                 return !loop->told;
         }
-        if (x->has_head && !x->is_redirect && !x->head_told) {
+        if (x->head.is_whole && !x->head.is_redirect && !x->head_told) {
                 x->head_told = true;
                 x->host->head(x->data);
                 return true;

@@ -18,18 +18,15 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "supervisor/hub/http/exchange-head.h"
 
 enum {
         EXCHANGE_KEPT_MAX = 64 * 1024,
-        EXCHANGE_HEADERS_MAX = 128 * 1024, /* bytes of all, those of 1xx and redirects included */
         EXCHANGE_REDIRECTS_MAX = 3,
         EXCHANGE_CONNECT_MS = 15000,
         EXCHANGE_CLOSING_MS = 2000, /* for one that nobody waits for, */
         EXCHANGE_CLOSING_MAX = 64,  /* of which there are so many */
         EXCHANGE_LINGER_MS = 300,   /* for all of these when the loop is freed */
-        EXCHANGE_CONTENT_TYPE_MAX = 127,
-        EXCHANGE_SESSION_MAX = 1024,
-        EXCHANGE_CHALLENGE_MAX = 8 * 1024,
 };
 
 struct exchange;
@@ -59,21 +56,13 @@ struct exchange_request {
         unsigned timeout_ms; /* of the whole; 0: none */
 };
 
-/* What is known of the response. Valid as long as the exchange. */
-struct exchange_head {
-        int status;                                       /* 0: none yet */
-        char content_type[EXCHANGE_CONTENT_TYPE_MAX + 1]; /* lower case, without parameters */
-        char session[EXCHANGE_SESSION_MAX + 1];           /* Mcp-Session-Id; "": none */
-        bool session_is_bad;                              /* too long, or not visible ASCII */
-        char challenge[EXCHANGE_CHALLENGE_MAX + 1]; /* WWW-Authenticate, several joined by ", " */
-};
-
 /* host NULL: nobody waits for the response, and the exchange frees itself; it has no body. */
 struct exchange *exchange_start(struct exchange_loop *loop, const struct exchange_request *request,
                                 const struct exchange_host *host, void *data, struct error *err);
 /* The connection is closed if the response is not complete. NULL is allowed. Returns NULL. */
 struct exchange *exchange_free(struct exchange *x);
 
+/* What is known of the response. Valid as long as the exchange. */
 const struct exchange_head *exchange_head(const struct exchange *x);
 
 /* Stops body() and end(), and starts them again. */
