@@ -41,7 +41,7 @@ channel = socket.socket(fileno=os.dup(fd))
 for n in range(2):
     data = b'{"server":"s0","tool":"text","arguments":{"n":62}}'
     channel.sendall(struct.pack("<IBBHQ", len(data), 0x42, 0, 0, (1 << 40) + n) + data)
-time.sleep(30)
+time.sleep(600)
 """
 
 
@@ -86,7 +86,7 @@ class Shared(rawmcp.ServerCase):
         hogs = []
         for i in range(2):
             before = self.server.log().count("call succeeded")
-            hogs.append(self.server.start_call(UNREAD, session=f"hog-{i}"))
+            hogs.append(self.server.start_call(UNREAD, session=f"hog-{i}", timeout=600))
             # The second answer to the second one is an error.
             self.assertTrue(harness.wait_until(lambda: self.server.log().count("call succeeded") >= before + 2, harness.PATIENCE))
             if i == 0:
