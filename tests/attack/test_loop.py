@@ -87,10 +87,10 @@ class Turns(rawmcp.ServerCase):
                 self.assertLess(self.longest(lambda code=code: self.call(code, max_output=2000000)), MOST_MS)
 
     def test_large_arguments(self):
-        """94. Of three calls the one that takes least: other load adds to a turn, and no turn is long without a copy of 15 MiB."""
+        """94. Of three calls the one that takes least: other load adds to a turn. None above 5 ms is logged; a copy of 15 MiB takes 6."""
         self.ok("text = 'x' * (15 << 20)\n_ = await mcp_small.t0()")
         turns = [self.longest(lambda: self.ok("_ = await mcp_small.t0(a=text)")) for _ in range(3)]
-        self.assertLess(min(turns), 10 * harness.SANITIZED * harness.SLOW)
+        self.assertLess(min(turns), 5 * harness.SANITIZED * harness.SLOW)
 
     def test_the_answer_is_whole(self):
         """A large answer is the same as a small one, and what follows it too."""

@@ -13,6 +13,7 @@ struct fake_call {
         struct fake_call *next;
         char server[64], tool[64];
         struct buffer arguments;
+        bool by_reference; /* the arguments can be kept without a copy */
         struct tool_call *call;
 };
 
@@ -172,6 +173,7 @@ static inline int fake_tools_call(void *data, const struct tool_request *request
         snprintf(call->tool, sizeof(call->tool), "%s",
                  request->method ? request->method : request->tool);
         buffer_init(&call->arguments, 64 * 1024 * 1024);
+        call->by_reference = request->text;
         if (request->text)
                 check_eq_int(
                         buffer_append(&call->arguments, request->text->bytes, request->text->n), 0);

@@ -357,6 +357,7 @@ void world_begin(struct world *w, struct reply *reply, const char *server, const
                 .data = reply,
         };
         check_ok(hub_call(w->hub, &request, &reply->call, &err));
+        reply->text_refs = request.text ? request.text->refs : 0;
         shared_text_unref(request.text);
         check(!reply->done);
 }

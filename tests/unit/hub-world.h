@@ -47,6 +47,7 @@ struct reply {
         int64_t rpc_code;
         uint64_t duration_us;
         bool sent;
+        unsigned text_refs; /* of large arguments, once the call was made: one is the caller's */
         struct hub_call *call;
 };
 

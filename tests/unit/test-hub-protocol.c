@@ -111,6 +111,25 @@ static const char *make_large(const char *members)
         return text;
 }
 
+/* Large arguments are in the queue of the pipe by reference, beside that of the call. */
+static void test_large_arguments(void)
+{
+        struct world w;
+        struct reply reply;
+
+        world_init(&w);
+        world_add(&w, "s", "--era", "modern", NULL);
+        world_open(&w);
+        CHECK_CALL(&w, "echo", "{}", HUB_OK, "{}");
+        world_begin(&w, &reply, "s", "echo", make_large("\"last\":1"), 0);
+        check_eq_int(reply.text_refs, 3);
+        world_until(&w, &reply.done);
+        check_eq_int(reply.outcome, HUB_OK);
+        check_has(reply.result, "xxx\",\"last\":1}");
+        free(reply.result);
+        world_done(&w);
+}
+
 /* input_required with requestState only: the same call again, with another id and the exact state. */
 static void test_call_again(void)
 {
@@ -256,25 +275,17 @@ static void test_no_tasks_capability(void)
         world_done(&w);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-        if (argc < 2 || !strcmp(argv[1], "test_no_tools_capability"))
-                run(test_no_tools_capability);
-        if (argc < 2 || !strcmp(argv[1], "test_unsupported_without_data"))
-                run(test_unsupported_without_data);
-        if (argc < 2 || !strcmp(argv[1], "test_another_revision"))
-                run(test_another_revision);
-        if (argc < 2 || !strcmp(argv[1], "test_progress_token"))
-                run(test_progress_token);
-        if (argc < 2 || !strcmp(argv[1], "test_call_again"))
-                run(test_call_again);
-        if (argc < 2 || !strcmp(argv[1], "test_task"))
-                run(test_task);
-        if (argc < 2 || !strcmp(argv[1], "test_modern_task"))
-                run(test_modern_task);
-        if (argc < 2 || !strcmp(argv[1], "test_task_is_cancelled"))
-                run(test_task_is_cancelled);
-        if (argc < 2 || !strcmp(argv[1], "test_no_tasks_capability"))
-                run(test_no_tasks_capability);
+        run(test_no_tools_capability);
+        run(test_unsupported_without_data);
+        run(test_another_revision);
+        run(test_progress_token);
+        run(test_large_arguments);
+        run(test_call_again);
+        run(test_task);
+        run(test_modern_task);
+        run(test_task_is_cancelled);
+        run(test_no_tasks_capability);
         return 0;
 }

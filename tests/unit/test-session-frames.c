@@ -256,6 +256,29 @@ static void test_forged_calls(void)
         fake_done(&f);
 }
 
+/* Large arguments are written by another thread, and passed on by reference; small ones are not. */
+static void test_large_arguments(void)
+{
+        enum { N = 1024 * 1024 };
+        static char payload[N];
+        struct fake f;
+
+        fake_open(&f);
+        warm_up(&f);
+        memset(payload, 'x', N - 1);
+        memcpy(payload, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{\"a\":\"", 43);
+        memcpy(payload + N - 4, "\"}}", 3);
+        fake_send(&f, FRAME_CALL, 1, payload);
+        fake_until(&f, fake_tools.n_calls == 1);
+        check(fake_tools.calls->by_reference);
+        check_eq_int(fake_tools.calls->arguments.length, N - 1 - 37 - 1);
+        fake_tools_answer("{\"content\":[]}");
+        fake_send(&f, FRAME_CALL, 2, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        check(!fake_tools.calls->by_reference);
+        fake_tools_answer("{\"content\":[]}");
+        fake_done(&f);
+}
+
 static void test_refused_call(void)
 {
         struct fake f;
@@ -463,6 +486,7 @@ int main(void)
         run(test_call_numbers);
         run(test_drop);
         run(test_forged_calls);
+        run(test_large_arguments);
         run(test_refused_call);
         run(test_query);
         run(test_search);
