@@ -475,6 +475,26 @@ int client_request_read(struct client_request *ret, const char *server, const ch
         return r;
 }
 
+int client_request_restore(struct client_request *ret, const char *method, size_t method_length,
+                           yyjson_val *params, struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CLIENT_FORM_MAX);
+        int kind = find_kind(method, method_length);
+
+        *ret = (struct client_request){};
+        if (kind < 0)
+                return error_set(err, EINVAL, "there is no such method");
+        ret->kind = (enum client_request_kind)kind;
+        if (kind != CLIENT_FORM)
+                return 0;
+        if (yyjson_equals_str(yyjson_obj_get(params, "mode"), "url"))
+                ret->kind = CLIENT_URL;
+        int r = json_append(&text, params);
+        if (r >= 0)
+                r = json_parse(buffer_bytes(&text), text.length, &ret->doc, err);
+        return r < 0 && !error_is_set(err) ? error_errno(err, -r, "take the request") : r;
+}
+
 void client_request_done(struct client_request *request)
 {
         buffer_done(&request->params);

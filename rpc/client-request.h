@@ -57,6 +57,13 @@ int client_can_append(unsigned can, struct buffer *to);
  */
 int client_request_read(struct client_request *ret, const char *server, const char *method,
                         size_t method_length, yyjson_val *params, struct error *err);
+/*
+ * Makes a request, to which an answer is to be taken, from what it was kept as: its method, and the params of
+ * an elicitation, as they were written. Without params for our client. Returns 0, -EINVAL or -ENOMEM; call
+ * client_request_done() in any case.
+ */
+int client_request_restore(struct client_request *ret, const char *method, size_t method_length,
+                           yyjson_val *params, struct error *err);
 void client_request_done(struct client_request *request);
 const char *client_request_method(const struct client_request *request);
 /* What is asked, for a message: "asks for input", "asks to open https://…". The address was checked. */

@@ -48,17 +48,17 @@ def _name(text):
     return isinstance(text, str) and 0 < len(text) <= MAX_KEY and text.isascii() and all(c.isalnum() or c in "_.-" for c in text)
 
 
+# Answers were checked against their questions. In this run the code may ask something of another kind under the same key.
 def _is_elicited(answer):
-    return answer.get("action") in ("accept", "decline", "cancel") and isinstance(answer.get("content", {}), (dict, type(None)))
+    return isinstance(answer.get("action"), str)
 
 
 def _is_sampled(answer):
-    return isinstance(answer.get("role"), str) and isinstance(answer.get("content"), (dict, list))
+    return isinstance(answer.get("role"), str)
 
 
 def _is_roots(answer):
-    roots = answer.get("roots")
-    return isinstance(roots, list) and all(isinstance(root, dict) and isinstance(root.get("uri"), str) for root in roots)
+    return isinstance(answer.get("roots"), list)
 
 
 class Run:

@@ -13,36 +13,10 @@
 
 enum { WHY_MAX = 2048, CHANGES_MAX = 100 };
 
-int published_run_answer(struct published_run *run, const char *key, size_t n,
-                         const struct buffer *answer)
-{
-        size_t before = run->answers.length;
-
-        int r = before > 0 ? buffer_append(&run->answers, ",", 1) : 0;
-        if (r >= 0)
-                r = json_append_string(&run->answers, key, n);
-        if (r >= 0)
-                r = buffer_append(&run->answers, ":", 1);
-        if (r >= 0)
-                r = buffer_append(&run->answers, buffer_bytes(answer), answer->length);
-        if (r < 0)
-                run->answers.length = before;
-        return r;
-}
-
-struct request_call published_run_state(const struct published_run *run)
-{
-        return (struct request_call){.method = run->method,
-                                     .name = &run->name,
-                                     .arguments = &run->arguments,
-                                     .answers = &run->answers,
-                                     .rounds = run->rounds + 1};
-}
-
 void published_run_withdraw(struct published_run *run)
 {
         for (size_t i = 0; i < run->n_questions; i++) {
-                struct published_question *q = &run->questions[i];
+                struct published_question *q = &run->asked[i];
 
                 if (q->open)
                         q->ask.withdraw(&q->ask);
@@ -124,20 +98,16 @@ static void on_answer(struct client_ask *ask, yyjson_val *result, const char *wh
         struct published_question *q = (void *)ask;
         struct mcp_call *call = q->call;
         struct published_run *run = call->run;
-        _cleanup_buffer_ struct buffer answer = BUFFER_INIT(CLIENT_ANSWER_MAX);
         struct error err = {};
 
         q->open = false;
         run->n_open--;
         if (call->cancelled)
                 return;
-        int r = why ? -ECANCELED : client_answer_take(&ask->request, result, &answer, &err);
-        if (r >= 0)
-                r = published_run_answer(run, q->key, strlen(q->key), &answer);
-        if (r < 0)
-                published_fail(call, why                  ? why
-                                     : error_is_set(&err) ? err.text
-                                                          : "the client's answers are too large");
+        if (!why && published_answer_take(run, q->key, &ask->request, result, &err) < 0)
+                why = err.text;
+        if (why)
+                published_fail(call, why);
         else if (run->n_open == 0)
                 run_again(call);
 }
@@ -154,7 +124,7 @@ static const char *take_questions(struct mcp_call *call, yyjson_val *requests, s
         if (yyjson_obj_size(requests) > PUBLISHED_REQUESTS_MAX)
                 return "the code asks too many questions at once";
         yyjson_obj_foreach (requests, i, n, key, request) {
-                struct published_question *q = &run->questions[run->n_questions];
+                struct published_question *q = &run->asked[run->n_questions];
                 size_t length = 0;
                 const char *method = json_string(request, "method", &length);
 
@@ -176,11 +146,10 @@ static const char *take_questions(struct mcp_call *call, yyjson_val *requests, s
 /* Returns 0, or -EMSGSIZE: the questions, or the arguments, are too large. */
 static int append_questions(struct mcp_call *call, struct buffer *to)
 {
-        const struct request_call state = published_run_state(call->run);
         int r = buffer_append_text(to, "{\"inputRequests\":{");
 
         for (size_t i = 0; i < call->run->n_questions && r >= 0; i++) {
-                const struct published_question *q = &call->run->questions[i];
+                const struct published_question *q = &call->run->asked[i];
                 const struct client_request *request = &q->ask.request;
 
                 r = buffer_printf(to, "%s\"%s\":{\"method\":\"%s\",\"params\":", i > 0 ? "," : "",
@@ -194,7 +163,7 @@ static int append_questions(struct mcp_call *call, struct buffer *to)
         if (r >= 0)
                 r = buffer_append_text(to, "},\"requestState\":");
         if (r >= 0)
-                r = request_state_keep(&call->principal->states, &state, to);
+                r = published_answers_keep(call->run, &call->principal->states, to);
         return r < 0 ? r : buffer_append(to, "}", 1);
 }
 
@@ -217,7 +186,7 @@ static void ask_legacy(struct mcp_call *call)
         struct error err = {};
 
         for (size_t i = 0; i < run->n_questions; i++) {
-                struct published_question *q = &run->questions[i];
+                struct published_question *q = &run->asked[i];
 
                 if (mcp_ask_call(call, &q->ask, &err) < 0) {
                         published_fail(call, err.text);
@@ -228,23 +197,37 @@ static void ask_legacy(struct mcp_call *call)
         }
 }
 
-static void ask(struct mcp_call *call, yyjson_val *requests)
+/* Asks for what has no answer yet. */
+static void ask_rest(struct mcp_call *call)
 {
-        struct error err = {};
         unsigned wanted = 0;
 
-        const char *why = take_questions(call, requests, &err);
         for (size_t i = 0; i < call->run->n_questions; i++)
-                wanted |= call->run->questions[i].ask.request.needs;
+                wanted |= call->run->asked[i].ask.request.needs;
         const struct need *missing = find_missing(wanted, call->can);
-        if (why)
-                published_fail(call, why);
-        else if (missing)
+        if (missing)
                 answer_lacks(call, missing);
         else if (call->modern && !task_is_announced(&call->reply))
                 ask_modern(call);
         else
                 ask_legacy(call);
+}
+
+static void ask(struct mcp_call *call, yyjson_val *requests)
+{
+        struct error err = {};
+
+        const char *why = take_questions(call, requests, &err);
+        if (why) {
+                published_fail(call, why);
+        } else if (published_answers_early(call->run, &err) < 0) {
+                mcp_answer_error(call->server, &call->reply, JSONRPC_INVALID_PARAMS, err.text);
+                mcp_call_free(call);
+        } else if (call->run->n_questions == 0) {
+                run_again(call);
+        } else {
+                ask_rest(call);
+        }
 }
 
 /* ---- changes ---- */

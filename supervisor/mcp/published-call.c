@@ -46,6 +46,7 @@ static struct published_run *run_new(const struct mcp_request *request,
                 .arguments = BUFFER_INIT(RESULT_MAX),
                 .capabilities = BUFFER_INIT(PEER_CAPABILITIES_MAX),
                 .answers = BUFFER_INIT(ANSWERS_BYTES_MAX),
+                .questions = BUFFER_INIT(QUESTIONS_BYTES_MAX),
                 .complete = BUFFER_INIT(RESULT_MAX),
         };
         if (entry->mime_type)
@@ -62,7 +63,9 @@ struct published_run *published_run_free(struct published_run *run)
         buffer_done(&run->arguments);
         buffer_done(&run->capabilities);
         buffer_done(&run->answers);
+        buffer_done(&run->questions);
         buffer_done(&run->complete);
+        yyjson_doc_free(run->early);
         config_free(run->config);
         free(run);
         return NULL;
@@ -196,43 +199,6 @@ static void take_capabilities(const struct mcp_request *request, struct publishe
                 buffer_append(&run->capabilities, buffer_bytes(legacy), legacy->length);
 }
 
-/* The answers of a modern client to what this call has asked, and those of its earlier rounds, which
- * count where both have one. Returns why they are refused, or NULL. */
-static const char *take_answers(const struct mcp_request *request, struct published_run *run)
-{
-        yyjson_val *given = yyjson_obj_get(request->params, "inputResponses"), *key, *value;
-        yyjson_val *state = yyjson_obj_get(request->params, "requestState");
-        size_t i, n;
-
-        if (!run->modern)
-                return NULL;
-        if ((given && !yyjson_is_obj(given)) || yyjson_obj_size(given) > ANSWERS_MAX)
-                return "params.inputResponses must be an object of at most 64 results";
-        yyjson_obj_foreach (given, i, n, key, value) {
-                _cleanup_buffer_ struct buffer answer = BUFFER_INIT(ANSWERS_BYTES_MAX);
-
-                if (!yyjson_is_obj(value))
-                        return "each of params.inputResponses must be an object";
-                if (json_append(&answer, value) < 0 ||
-                    published_run_answer(run, yyjson_get_str(key), yyjson_get_len(key), &answer) <
-                            0)
-                        return "params.inputResponses is too large";
-        }
-        if (!state)
-                return NULL;
-        _cleanup_buffer_ struct buffer kept = BUFFER_INIT(ANSWERS_BYTES_MAX);
-        const struct request_call call = published_run_state(run);
-        if (!yyjson_is_str(state) ||
-            request_state_find(&request->peer->principal->states, &call, yyjson_get_str(state),
-                               yyjson_get_len(state), &kept, &run->rounds) < 0)
-                return "params.requestState is unknown, has expired, or belongs to another call: call without it";
-        if (kept.length > 0 && run->answers.length > 0 && buffer_append(&run->answers, ",", 1) < 0)
-                return "params.inputResponses is too large";
-        if (kept.length > 0 && buffer_append(&run->answers, buffer_bytes(&kept), kept.length) < 0)
-                return "params.inputResponses is too large";
-        return NULL;
-}
-
 /* Takes ownership of the run and of the reply. */
 static void start(struct mcp_server *server, const struct mcp_request *request,
                   struct published_run *run, struct reply *reply)
@@ -241,9 +207,8 @@ static void start(struct mcp_server *server, const struct mcp_request *request,
         char session[SESSION_NAME_MAX + 1];
         struct error err = {};
 
-        const char *why = take_answers(request, run);
-        if (why) {
-                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, why);
+        if (published_answers_read(request, run, &err) < 0) {
+                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, err.text);
                 published_run_free(run);
                 return;
         }
@@ -251,7 +216,7 @@ static void start(struct mcp_server *server, const struct mcp_request *request,
         if (own)
                 snprintf(run->profile, sizeof(run->profile), "%s", own->name);
         mcp_call_name_session(session);
-        why = mcp_call_quota(request->peer, session);
+        const char *why = mcp_call_quota(request->peer, session);
         struct mcp_call *call = why ? NULL
                                     : mcp_call_new(request->peer, session,
                                                    server->config->output_characters, reply);

@@ -23,8 +23,11 @@ struct published_run {
         struct buffer arguments;    /* an object; empty: none */
         struct buffer capabilities; /* of the client; the same */
         struct buffer answers;      /* members of an object, without braces */
+        struct buffer questions;    /* of the last round: an object, for its state */
         struct buffer complete;     /* {"name", "value", "context"}; empty: not asked for */
-        unsigned rounds;            /* runs before this one */
+        yyjson_doc *
+                early; /* an object: what a modern client has answered before it was asked, or NULL */
+        unsigned rounds; /* runs before this one */
         uint64_t until_us;
         /* What a legacy client is being asked. */
         struct published_question {
@@ -32,7 +35,7 @@ struct published_run {
                 struct mcp_call *call;
                 bool open;
                 char key[PUBLISHED_KEY_MAX + 1];
-        } questions[PUBLISHED_REQUESTS_MAX];
+        } asked[PUBLISHED_REQUESTS_MAX];
         size_t n_questions, n_open;
 };
 
@@ -41,8 +44,20 @@ int published_run_start(struct mcp_call *call, struct error *err);
 /* The call ends without a result. */
 void published_fail(struct mcp_call *call, const char *why);
 
-/* Adds an answer. Returns 0, -EMSGSIZE or -ENOMEM. */
-int published_run_answer(struct published_run *run, const char *key, size_t n,
-                         const struct buffer *answer);
-struct request_call published_run_state(const struct published_run *run);
 void published_run_withdraw(struct published_run *run);
+
+/* published-answers.c. An answer that fits its question is added to the run's: without it, there is nothing that code
+ * gets. Returns 0, or negative errno and why not. */
+int published_answer_take(struct published_run *run, const char *key,
+                          const struct client_request *question, yyjson_val *answer,
+                          struct error *err);
+/* requestState and inputResponses of a modern request, before the first run. As above. */
+int published_answers_read(const struct mcp_request *request, struct published_run *run,
+                           struct error *err);
+/* Of the questions of a modern call, takes the answers that came before them, and with them the questions. As
+ * above. */
+int published_answers_early(struct published_run *run, struct error *err);
+/* Keeps the call, with what it asks; appends the name of its state as a JSON string. Returns 0, -EMSGSIZE or
+ * -ENOMEM. */
+int published_answers_keep(struct published_run *run, struct request_states *states,
+                           struct buffer *to);

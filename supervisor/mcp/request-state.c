@@ -1,6 +1,7 @@
 /* States of calls that wait for answers of modern clients. */
 #include "supervisor/mcp/request-state.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +9,15 @@
 #include "base/clock.h"
 #include "base/unguessable.h"
 
+static_assert(REQUEST_ARGUMENTS_MAX + ANSWERS_BYTES_MAX + QUESTIONS_BYTES_MAX <
+                      REQUEST_STATES_BYTES_MAX,
+              "a state that is alone fits");
+
 struct request_state {
         TAILQ_ENTRY(request_state) link;
         char id[UNGUESSABLE_LENGTH + 1];
         const char *method; /* borrowed: a literal */
-        struct buffer name, arguments, answers;
+        struct buffer name, arguments, answers, questions;
         unsigned rounds;
         uint64_t until_us;
         size_t bytes;
@@ -33,6 +38,7 @@ static void drop(struct request_states *states, struct request_state *state)
         buffer_done(&state->name);
         buffer_done(&state->arguments);
         buffer_done(&state->answers);
+        buffer_done(&state->questions);
         free(state);
 }
 
@@ -66,10 +72,12 @@ static int copy(struct buffer *to, const struct buffer *from)
 int request_state_keep(struct request_states *states, const struct request_call *call,
                        struct buffer *to)
 {
-        size_t bytes = call->arguments->length + call->answers->length + call->name->length;
+        size_t bytes = call->arguments->length + call->answers->length + call->questions->length +
+                       call->name->length;
 
         if (call->arguments->length > REQUEST_ARGUMENTS_MAX ||
-            call->answers->length > ANSWERS_BYTES_MAX)
+            call->answers->length > ANSWERS_BYTES_MAX ||
+            call->questions->length > QUESTIONS_BYTES_MAX)
                 return -EMSGSIZE;
         make_room(states, bytes);
         struct request_state *state = calloc(1, sizeof(*state));
@@ -89,6 +97,8 @@ int request_state_keep(struct request_states *states, const struct request_call 
         if (r >= 0)
                 r = copy(&state->answers, call->answers);
         if (r >= 0)
+                r = copy(&state->questions, call->questions);
+        if (r >= 0)
                 r = json_append_string(to, state->id, strlen(state->id));
         if (r < 0)
                 drop(states, state);
@@ -101,8 +111,14 @@ static bool same(const struct buffer *a, const struct buffer *b)
                (a->length == 0 || memcmp(buffer_bytes(a), buffer_bytes(b), a->length) == 0);
 }
 
+static int append(struct buffer *to, const struct buffer *from)
+{
+        return from->length > 0 ? buffer_append(to, buffer_bytes(from), from->length) : 0;
+}
+
 int request_state_find(struct request_states *states, const struct request_call *call,
-                       const char *name, size_t n, struct buffer *answers, unsigned *rounds)
+                       const char *name, size_t n, struct buffer *answers, struct buffer *questions,
+                       unsigned *rounds)
 {
         struct request_state *state;
 
@@ -115,7 +131,6 @@ int request_state_find(struct request_states *states, const struct request_call 
             !same(&state->name, call->name) || !same(&state->arguments, call->arguments))
                 return -ENOENT;
         *rounds = state->rounds;
-        return state->answers.length == 0 ? 0
-                                          : buffer_append(answers, buffer_bytes(&state->answers),
-                                                          state->answers.length);
+        int r = append(answers, &state->answers);
+        return r < 0 ? r : append(questions, &state->questions);
 }

@@ -22,6 +22,7 @@ enum {
         ANSWERS_MAX = 64,                    /* of one call */
         ANSWERS_BYTES_MAX = 512 * 1024,      /* as JSON */
         REQUEST_ARGUMENTS_MAX = 1024 * 1024, /* bytes of the arguments of a call that asks */
+        QUESTIONS_BYTES_MAX = 1536 * 1024,   /* of its questions, as they are kept */
 };
 
 struct request_state;
@@ -35,7 +36,8 @@ struct request_states {
 struct request_call {
         const char *method;
         const struct buffer *name, *arguments;
-        const struct buffer *answers; /* members of an object, without braces */
+        const struct buffer *answers;   /* members of an object, without braces */
+        const struct buffer *questions; /* an object: what an answer has to fit */
         unsigned rounds;
 };
 
@@ -45,10 +47,11 @@ int request_state_keep(struct request_states *states, const struct request_call 
                        struct buffer *to);
 
 /*
- * Finds the state of a call by its name: appends its answers, and sets *rounds. Returns 0 or -ENOENT:
- * there is none, or it is another call's.
+ * Finds the state of a call by its name: appends its answers and its questions, and sets *rounds. Returns 0;
+ * -ENOENT: there is none, it has expired, or it is another call's; -ENOMEM, -EMSGSIZE.
  */
 int request_state_find(struct request_states *states, const struct request_call *call,
-                       const char *name, size_t n, struct buffer *answers, unsigned *rounds);
+                       const char *name, size_t n, struct buffer *answers, struct buffer *questions,
+                       unsigned *rounds);
 
 void request_states_done(struct request_states *states);
