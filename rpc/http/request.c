@@ -240,6 +240,8 @@ static enum http_method method_of(llhttp_t *parser)
         switch (llhttp_get_method(parser)) {
         case HTTP_GET:
                 return HTTP_METHOD_GET;
+        case HTTP_HEAD:
+                return HTTP_METHOD_HEAD;
         case HTTP_POST:
                 return HTTP_METHOD_POST;
         case HTTP_DELETE:

@@ -42,7 +42,13 @@ enum http_reader_state {
         HTTP_READER_REFUSED,
 };
 
-enum http_method { HTTP_METHOD_GET, HTTP_METHOD_POST, HTTP_METHOD_DELETE, HTTP_METHOD_OTHER };
+enum http_method {
+        HTTP_METHOD_GET,
+        HTTP_METHOD_HEAD, /* its response has no body */
+        HTTP_METHOD_POST,
+        HTTP_METHOD_DELETE,
+        HTTP_METHOD_OTHER
+};
 
 struct http_request {
         enum http_method method;

@@ -160,7 +160,8 @@ void http_respond(struct http_connection *c, int status, const char *headers, co
         c->broken = c->broken || r < 0;
         if (r >= 0)
                 write_bytes(c, buffer_bytes(&head), head.length);
-        if (n > 0)
+        /* What follows a response to HEAD is the next response. */
+        if (n > 0 && c->reader.request.method != HTTP_METHOD_HEAD)
                 write_bytes(c, body, n);
         end_response(c);
 }
@@ -223,6 +224,18 @@ void http_end_events(struct http_connection *c)
 bool http_is_congested(const struct http_connection *c)
 {
         return waiting(c) > OUTPUT_HIGH;
+}
+
+bool http_has_too_many(const struct http_connection *c)
+{
+        const struct http_connection *other;
+        size_t n = 0;
+
+        if (!c->principal || c->server->n_connections <= HTTP_CONNECTIONS_OF_ONE)
+                return false;
+        TAILQ_FOREACH (other, &c->server->busy, link)
+                n += other->principal == c->principal;
+        return n > HTTP_CONNECTIONS_OF_ONE;
 }
 
 /* ---- reading ---- */
@@ -311,6 +324,7 @@ static void go_on(struct http_connection *c)
         if (!c->keep_alive) {
                 /* Closing with unread bytes would reset the connection before the client has read. */
                 shutdown(bufferevent_getfd(c->io), SHUT_WR);
+                c->principal = NULL;
                 set_state(c, CONNECTION_CLOSING);
                 on_readable(c->io, c);
                 return;

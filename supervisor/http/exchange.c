@@ -344,6 +344,14 @@ static const struct route *find_route(const char *path)
         return NULL;
 }
 
+static bool takes_method(const struct route *route, enum http_method method)
+{
+        if (route->open)
+                return method == HTTP_METHOD_GET || method == HTTP_METHOD_HEAD;
+        return method == HTTP_METHOD_GET || method == HTTP_METHOD_POST ||
+               method == HTTP_METHOD_DELETE;
+}
+
 static void ask_for_token(struct http_connection *c)
 {
         static const char text[] = "a bearer token is needed\n";
@@ -376,9 +384,10 @@ bool http_exchange_head(struct http_connection *c)
                                                    c->user)) &&
                  !route->open)
                 ask_for_token(c);
-        else if (request->method == HTTP_METHOD_OTHER ||
-                 (route->open && request->method != HTTP_METHOD_GET))
+        else if (!takes_method(route, request->method))
                 refuse_method(c);
+        else if (http_has_too_many(c))
+                http_respond_text(c, 503, "too many connections of this client are busy");
         else if (request->method == HTTP_METHOD_POST &&
                  (!type || strncasecmp(type, "application/json", 16) != 0 ||
                   (type[16] && !strchr("; \t", type[16]))))

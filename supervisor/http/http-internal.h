@@ -41,9 +41,10 @@ struct http_connection {
         struct event *step; /* to go on from the loop, and not from inside a callback */
         enum http_connection_state state;
         struct http_reader reader;
-        struct mcp_principal *user;      /* of a unix socket, or NULL */
-        struct mcp_principal *principal; /* of the request */
-        struct http_stream *stream;      /* a reference: it answers the request, or NULL */
+        struct mcp_principal *user; /* of a unix socket, or NULL */
+        struct mcp_principal
+                *principal;         /* of the request; NULL: not known yet, or no more of use */
+        struct http_stream *stream; /* a reference: it answers the request, or NULL */
         bool chunked, keep_alive, broken, began_events;
         uint64_t deadline_us;
         uint64_t written, written_before;
@@ -65,6 +66,8 @@ void http_begin_events(struct http_connection *connection, const char *headers);
 void http_send_events(struct http_connection *connection, const struct buffer *events);
 void http_end_events(struct http_connection *connection);
 bool http_is_congested(const struct http_connection *connection);
+/* Its principal has more than HTTP_CONNECTIONS_OF_ONE that are busy, this one among them. */
+bool http_has_too_many(const struct http_connection *connection);
 
 /* Takes a request whose head is complete; returns whether the body is wanted, else it has responded. */
 bool http_exchange_head(struct http_connection *connection);

@@ -36,16 +36,32 @@ void http_server_resume(struct http_server *server)
                 event_add(server->helper, NULL);
 }
 
-/* An idle connection gives its place to a new one. Returns whether there is a place. */
-static bool make_place(struct http_server *server)
+/* The connection that gives its place to a new one: the longest idle one, else the oldest of those whose
+ * principal is not known yet. NULL: there is none. */
+static struct http_connection *least_wanted(const struct http_server *server)
 {
-        if (server->n_connections < HTTP_CONNECTIONS_MAX)
-                return true;
-        struct http_connection *oldest = TAILQ_FIRST(&server->idle);
-        if (!oldest)
-                return false;
-        http_connection_free(oldest);
-        return true;
+        struct http_connection *c = TAILQ_FIRST(&server->idle);
+
+        if (c)
+                return c;
+        TAILQ_FOREACH (c, &server->busy, link) {
+                if (!c->principal)
+                        return c;
+        }
+        return NULL;
+}
+
+static bool has_place(const struct http_server *server)
+{
+        return server->n_connections < HTTP_CONNECTIONS_MAX || least_wanted(server);
+}
+
+/* Only when there is a new connection: it would itself be the longest idle one. */
+static void take_connection(struct http_server *server, int fd, struct mcp_principal *user)
+{
+        if (server->n_connections >= HTTP_CONNECTIONS_MAX)
+                http_connection_free(least_wanted(server));
+        http_connection_new(server, fd, user);
 }
 
 static void on_connection(evutil_socket_t listener, short what, void *data)
@@ -53,7 +69,7 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
         struct http_server *server = data;
 
         for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
-                if (!make_place(server)) {
+                if (!has_place(server)) {
                         pause_listeners(server);
                         return;
                 }
@@ -65,7 +81,7 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
                 }
                 if (fd < 0)
                         return;
-                http_connection_new(server, fd, NULL);
+                take_connection(server, fd, NULL);
         }
 }
 
@@ -76,7 +92,7 @@ static void take_client(struct http_server *server, int fd, uint32_t uid)
         struct mcp_principal *user = access_user(&server->access, uid);
 
         if (user) {
-                http_connection_new(server, fd, user);
+                take_connection(server, fd, user);
                 return;
         }
         log_warning("uid %u was refused: %d other users were here", uid, ACCESS_USERS_MAX);
@@ -157,7 +173,7 @@ static void on_helper(evutil_socket_t socket, short what, void *data)
         for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
                 int fds[1];
                 size_t n = ARRAY_SIZE(fds);
-                if (!server->access.needs_token && !make_place(server)) {
+                if (!server->access.needs_token && !has_place(server)) {
                         pause_listeners(server);
                         return;
                 }

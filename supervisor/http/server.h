@@ -17,6 +17,7 @@ struct mcp_server;
 enum {
         HTTP_LISTENERS_MAX = 4,
         HTTP_CONNECTIONS_MAX = 2048,      /* more wait in the backlog */
+        HTTP_CONNECTIONS_OF_ONE = 1024,   /* busy ones of a principal; more: 503 */
         HTTP_BODY_MAX = 24 * 1024 * 1024, /* code of 16 MiB, escaped as JSON usually is */
         /* Bytes of bodies, of responses that wait and of kept events, of all clients together. Above it
          * no client may have more than HTTP_HELD_SMALL: a larger body is refused (503), a larger response

@@ -23,18 +23,16 @@ static bool is_read(const struct http_session *session)
         return false;
 }
 
-/* The longest unused session that nobody reads; of one principal, or of all (NULL). */
-static struct http_session *oldest(struct http_server *server, const struct mcp_principal *of,
-                                   size_t *count)
+/* The longest unused session that nobody reads: of this principal or, with NULL, of those that have the
+ * most. */
+static struct http_session *oldest(struct http_server *server, const struct mcp_principal *of)
 {
         struct http_session *session, *found = NULL;
 
-        *count = 0;
         TAILQ_FOREACH (session, &server->sessions, link) {
-                if (of && session->principal != of)
+                if ((of && session->principal != of) || is_read(session))
                         continue;
-                ++*count;
-                if (!found && !is_read(session))
+                if (!found || session->principal->n_clients > found->principal->n_clients)
                         found = session;
         }
         return found;
@@ -42,15 +40,14 @@ static struct http_session *oldest(struct http_server *server, const struct mcp_
 
 static bool make_place(struct http_server *server, const struct mcp_principal *principal)
 {
-        size_t own = 0, all = 0;
-        struct http_session *mine = oldest(server, principal, &own);
+        bool has_enough = principal->n_clients >= HTTP_SESSIONS_OF_ONE;
 
-        oldest(server, NULL, &all);
-        if (own < HTTP_SESSIONS_OF_ONE && all < HTTP_SESSIONS_MAX)
+        if (!has_enough && server->n_sessions < HTTP_SESSIONS_MAX)
                 return true;
-        if (!mine)
+        struct http_session *found = oldest(server, has_enough ? principal : NULL);
+        if (!found)
                 return false;
-        http_session_free(mine);
+        http_session_free(found);
         return true;
 }
 
@@ -81,6 +78,7 @@ struct http_session *http_session_new(struct http_server *server, struct mcp_pri
         }
         TAILQ_INSERT_TAIL(&server->sessions, session, link);
         server->n_sessions++;
+        principal->n_clients++;
         return session;
 }
 
@@ -123,6 +121,7 @@ void http_session_free(struct http_session *session)
         session->peer = mcp_peer_free(session->peer);
         TAILQ_REMOVE(&session->server->sessions, session, link);
         session->server->n_sessions--;
+        session->principal->n_clients--;
         while (!TAILQ_EMPTY(&session->streams)) {
                 struct http_stream *s = TAILQ_FIRST(&session->streams);
                 TAILQ_REMOVE(&session->streams, s, link);

@@ -1,4 +1,6 @@
 /* The time limits of connections and HTTP sessions, each beside a client that is a little quicker. */
+#include <sys/resource.h>
+
 #include "tests/unit/http-rig.h"
 
 enum { SECOND = 1000 };
@@ -232,23 +234,145 @@ static void test_sessions_expire(void)
         close_http();
 }
 
-/* All principals together: the fifth one gets nothing while the others have everything. */
+/* All principals together: the fifth one gets a place of one who has more. */
 static void test_sessions_of_all(void)
 {
         struct mcp_principal principals[5] = {};
+        struct http_session *read = NULL, *first = NULL;
 
         open_http(NULL);
         for (int p = 0; p < 4; p++) {
-                for (int i = 0; i < HTTP_SESSIONS_OF_ONE; i++)
-                        check(http_session_new(http, &principals[p]));
+                for (int i = 0; i < HTTP_SESSIONS_OF_ONE; i++) {
+                        struct http_session *session = http_session_new(http, &principals[p]);
+                        check(session);
+                        read = p == 0 && i == 0 ? session : read;
+                        first = p == 0 && i == 1 ? session : first;
+                }
         }
         check_eq_int(http->n_sessions, HTTP_SESSIONS_MAX);
-        check(!http_session_new(http, &principals[4]));
-        /* Who has some gives up his own. */
-        check(http_session_new(http, &principals[0]));
-        check_eq_int(http->n_sessions, HTTP_SESSIONS_MAX);
-        http_session_free(TAILQ_FIRST(&http->sessions));
+        int fd = dial();
+        read->principal = &http->access.everybody;
+        get_stream(fd, read->id, NULL);
+        read->principal = &principals[0];
+        check_has(hear(fd), "200 OK");
         check(http_session_new(http, &principals[4]));
+        check_eq_int(principals[0].n_clients, HTTP_SESSIONS_OF_ONE - 1);
+        check(!http_session_find(http, &principals[0], first->id));
+        /* Who has some gives up his own; what is read stays. */
+        check(http_session_new(http, &principals[1]));
+        check_eq_int(principals[1].n_clients, HTTP_SESSIONS_OF_ONE);
+        check_eq_int(http->n_sessions, HTTP_SESSIONS_MAX);
+        check(!is_over(fd));
+        close(fd);
+        while (!TAILQ_EMPTY(&http->sessions))
+                http_session_free(TAILQ_FIRST(&http->sessions));
+        check_eq_int(principals[4].n_clients, 0);
+        close_http();
+}
+
+/* Thousands of descriptors in one process: clients and server. */
+static bool can_dial_all(void)
+{
+        struct rlimit limit;
+
+        check_eq_int(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        check_eq_int(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        return limit.rlim_cur > 2 * HTTP_CONNECTIONS_MAX + 100;
+}
+
+/* Clients that have not said who they are, all places taken by them: a new one is served. */
+static void test_half_requests_give_way(void)
+{
+        static int fds[HTTP_CONNECTIONS_MAX];
+
+        if (!can_dial_all())
+                return;
+        open_http(NULL);
+        for (int i = 0; i < HTTP_CONNECTIONS_MAX; i++) {
+                fds[i] = dial();
+                say(fds[i], i % 2 ? "G" : POST_HEAD);
+        }
+        check_eq_int(http->n_connections, HTTP_CONNECTIONS_MAX);
+        int fd = dial();
+        check(!is_over(fd));
+        say(fd, GET_HEALTH);
+        check_status(fd, 200);
+        check(is_over(fds[0]));
+        check(!is_over(fds[2]));
+        check_eq_int(http->n_connections, HTTP_CONNECTIONS_MAX);
+        /* Who has been served is idle, and the next to go. */
+        int next = dial();
+        check(is_over(fd));
+        check(!is_over(next));
+        check(!is_over(fds[2]));
+        for (int i = 0; i < HTTP_CONNECTIONS_MAX; i++)
+                close(fds[i]);
+        close(fd);
+        close(next);
+        close_http();
+}
+
+/* One principal does not get all connections. */
+static void test_connections_of_one(void)
+{
+        static int fds[HTTP_CONNECTIONS_OF_ONE];
+        static const char alice[] = "Authorization: Bearer aaaaaaaaaaaaaaaa\r\n";
+        static const char bob[] = "Authorization: Bearer bbbbbbbbbbbbbbbb\r\n";
+        char half[512];
+
+        if (!can_dial_all())
+                return;
+        open_http("alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n");
+        snprintf(half, sizeof(half), POST_HEAD "%sContent-Length: 2\r\n\r\n", alice);
+        for (int i = 0; i < HTTP_CONNECTIONS_OF_ONE; i++) {
+                fds[i] = dial();
+                say(fds[i], half);
+        }
+        int fd = dial(), other = dial();
+        post(fd, alice, "{}");
+        check_status(fd, 503);
+        post(other, bob, "{}");
+        check_status(other, 400);
+        check(!is_over(other));
+        check(!is_over(fds[0]));
+        /* When one has ended there is a place again. */
+        close(fd);
+        close(fds[0]);
+        fd = dial();
+        post(fd, alice, "{}");
+        check_status(fd, 400);
+        for (int i = 1; i < HTTP_CONNECTIONS_OF_ONE; i++)
+                close(fds[i]);
+        close(fd);
+        close(other);
+        close_http();
+}
+
+/* A response to HEAD has no body: what follows is the next response. */
+static void test_head(void)
+{
+        static const char *const refused[] = {
+                "HEAD /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                "HEAD /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                "HEAD /healthz HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
+        };
+
+        open_http(NULL);
+        for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+                int fd = dial();
+                say(fd, refused[i]);
+                const char *text = hear(fd);
+                check_has(text, "HTTP/1.1 40");
+                check_eq_str(strstr(text, "\r\n\r\n"), "\r\n\r\n");
+                close(fd);
+        }
+        int fd = dial();
+        say(fd, "HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" GET_HEALTH);
+        const char *text = hear(fd);
+        check_has(text, "Content-Length: 3\r\n\r\nHTTP/1.1 200 OK\r\n");
+        check_has(text, "Content-Length: 3\r\n\r\nok\n");
+        close(fd);
         close_http();
 }
 
@@ -264,5 +388,8 @@ int main(void)
         run(test_slow_reader);
         run(test_sessions_expire);
         run(test_sessions_of_all);
+        run(test_half_requests_give_way);
+        run(test_connections_of_one);
+        run(test_head);
         return 0;
 }
