@@ -188,36 +188,16 @@ static int take_roots(yyjson_val *result, struct buffer *to, struct error *err)
 
 /* ---- sampling ---- */
 
-static bool is_block(yyjson_val *block)
-{
-        return yyjson_is_str(yyjson_obj_get(block, "type"));
-}
-
-static bool is_content(yyjson_val *content)
-{
-        size_t i, n;
-        yyjson_val *block;
-
-        if (!yyjson_is_arr(content))
-                return is_block(content);
-        yyjson_arr_foreach (content, i, n, block) {
-                if (!is_block(block))
-                        return false;
-        }
-        return true;
-}
-
 static int take_sample(yyjson_val *result, struct buffer *to, struct error *err)
 {
         static const char *const members[] = {"role", "content", "model", "stopReason"};
-        yyjson_val *role = yyjson_obj_get(result, "role"),
-                   *reason = yyjson_obj_get(result, "stopReason");
+        yyjson_val *reason = yyjson_obj_get(result, "stopReason");
         int r = 0;
 
-        if (!yyjson_equals_str(role, "assistant") && !yyjson_equals_str(role, "user"))
-                return refuse(err, "role must be assistant or user");
-        if (!is_content(yyjson_obj_get(result, "content")))
-                return refuse(err, "content must be a block or a list of blocks");
+        if (!client_is_message(result))
+                return refuse(
+                        err,
+                        "the answer must have a role, assistant or user, and content, a block or a list of blocks");
         if (!yyjson_is_str(yyjson_obj_get(result, "model")) || (reason && !yyjson_is_str(reason)))
                 return refuse(err, "model and stopReason must be strings");
         for (size_t i = 0; i < ARRAY_SIZE(members) && r >= 0; i++) {

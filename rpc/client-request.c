@@ -377,9 +377,12 @@ static bool is_content(yyjson_val *content)
         return true;
 }
 
-static bool is_role(yyjson_val *role)
+bool client_is_message(yyjson_val *message)
 {
-        return yyjson_equals_str(role, "user") || yyjson_equals_str(role, "assistant");
+        yyjson_val *role = yyjson_obj_get(message, "role");
+
+        return (yyjson_equals_str(role, "user") || yyjson_equals_str(role, "assistant")) &&
+               is_content(yyjson_obj_get(message, "content"));
 }
 
 static bool are_messages(yyjson_val *messages)
@@ -391,8 +394,7 @@ static bool are_messages(yyjson_val *messages)
             yyjson_arr_size(messages) > CLIENT_MESSAGES_MAX)
                 return false;
         yyjson_arr_foreach (messages, i, n, message) {
-                if (!is_role(yyjson_obj_get(message, "role")) ||
-                    !is_content(yyjson_obj_get(message, "content")))
+                if (!client_is_message(message))
                         return false;
         }
         return true;

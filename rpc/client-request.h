@@ -78,6 +78,10 @@ const char *client_request_message(const struct client_request *request);
 int client_answer_take(const struct client_request *request, yyjson_val *result, struct buffer *to,
                        struct error *err);
 
+/* Whether a message of sampling, in a request or as the answer, has a role (user or assistant) and content
+ * (a block, or a list of blocks, each with a type). */
+bool client_is_message(yyjson_val *message);
+
 /* Whether a person may be shown this address: https, or http of this machine; in ASCII, without a user
  * before the host. */
 bool client_url_is_safe(const char *url, size_t n);
