@@ -34,6 +34,7 @@
 #include "supervisor/monitor/cgroup/cgroup-internal.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "tests/fuzz/descriptors.h"
+#include "tests/fuzz/events.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/monitor-standins.h"
 #include "tests/unit/fake-clock.h"
@@ -225,26 +226,10 @@ static void handle(char what, const char *rest)
         }
 }
 
-static void run_lines(const char *at, const char *last)
-{
-        char line[LINE_SIZE];
-
-        for (int i = 0; at < last && i < EVENTS_MAX; i++) {
-                const char *newline = memchr(at, '\n', (size_t)(last - at));
-                size_t length = (size_t)((newline ? newline : last) - at);
-                size_t kept = length < sizeof(line) ? length : sizeof(line) - 1;
-
-                memcpy(line, at, kept);
-                line[kept] = '\0';
-                if (kept > 0)
-                        handle(line[0], kept > 2 ? line + 2 : "");
-                run_loop();
-                at += length + 1;
-        }
-}
-
 bool fuzz_accepts(const uint8_t *data, size_t n)
 {
+        static const struct fuzz_events events = {EVENTS_MAX, handle, run_loop};
+        char line[LINE_SIZE];
         static int null = -1;
 
         if (null < 0) {
@@ -258,7 +243,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         memset(answered, 0, sizeof(answered));
         int before = count_descriptors();
         set_up();
-        run_lines((const char *)data, (const char *)data + n);
+        fuzz_each_event(&events, data, n, line, sizeof(line));
         bool good = is_served() && serial > 0 && n_failed == 0;
         tear_down();
         assert(count_descriptors() == before);

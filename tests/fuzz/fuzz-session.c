@@ -15,6 +15,7 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "tests/fuzz/events.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/fake-client.h"
 
@@ -123,10 +124,16 @@ static void handle(char what, const char *rest)
                 fake_clock_advance_ms((unsigned)ms % 100000);
 }
 
+static void run_loop(void)
+{
+        fake_spin(&f);
+        read_frames();
+}
+
 bool fuzz_accepts(const uint8_t *data, size_t n)
 {
+        static const struct fuzz_events events = {EVENTS_MAX, handle, run_loop};
         char line[LINE_MAX_BYTES];
-        const char *at = (const char *)data, *last = at + n;
 
         log_set_level(LOG_LEVEL_ERROR);
         fake_open(&f);
@@ -135,19 +142,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         number = 0;
         started = 0;
         is_alive = false;
-        for (int i = 0; at < last && i < EVENTS_MAX; i++) {
-                const char *newline = memchr(at, '\n', (size_t)(last - at));
-                size_t length = (size_t)((newline ? newline : last) - at);
-                size_t kept = length < sizeof(line) ? length : sizeof(line) - 1;
-
-                memcpy(line, at, kept);
-                line[kept] = '\0';
-                if (kept > 0)
-                        handle(line[0], kept > 2 ? line + 2 : "");
-                fake_spin(&f);
-                read_frames();
-                at += length + 1;
-        }
+        fuzz_each_event(&events, data, n, line, sizeof(line));
         bool good = f.kills == 0 && started > 0;
         fake_done(&f);
         return good;

@@ -43,6 +43,7 @@
 #include "supervisor/monitor/template/stub.h"
 #include "supervisor/monitor/template/template-launch.h"
 #include "tests/fuzz/descriptors.h"
+#include "tests/fuzz/events.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/fake-clock.h"
 
@@ -409,26 +410,10 @@ static void tear_down(void)
         assert(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 
-static void run_lines(const char *at, const char *last)
-{
-        char line[LINE_SIZE];
-
-        for (int i = 0; at < last && i < EVENTS_MAX; i++) {
-                const char *newline = memchr(at, '\n', (size_t)(last - at));
-                size_t length = (size_t)((newline ? newline : last) - at);
-                size_t kept = length < sizeof(line) ? length : sizeof(line) - 1;
-
-                memcpy(line, at, kept);
-                line[kept] = '\0';
-                if (kept > 0)
-                        handle(line[0], kept > 2 ? line + 2 : "");
-                run_loop();
-                at += length + 1;
-        }
-}
-
 bool fuzz_accepts(const uint8_t *data, size_t n)
 {
+        static const struct fuzz_events events = {EVENTS_MAX, handle, run_loop};
+        char line[LINE_SIZE];
         static int null = -1;
 
         if (null < 0) {
@@ -442,7 +427,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         int before = count_descriptors();
         f.is_killed = n > 0 && data[0] == 'k';
         set_up();
-        run_lines((const char *)data, (const char *)data + n);
+        fuzz_each_event(&events, data, n, line, sizeof(line));
         bool good = f.template && f.n_made > 0;
         tear_down();
         assert(count_descriptors() == before);
