@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 static int take_number(int *to, const char *text)
 {
         char *end = NULL;
@@ -17,6 +19,29 @@ static int take_number(int *to, const char *text)
                 return -EINVAL;
         *to = (int)n;
         return 0;
+}
+
+static int take_list(const struct argument *argument, const char *value, void *to)
+{
+        const char **list = (const char **)(void *)((char *)to + argument->offset);
+        size_t *n = (size_t *)(void *)((char *)to + argument->length);
+
+        if (*n == argument->most)
+                return -E2BIG;
+        list[(*n)++] = value;
+        return 0;
+}
+
+static int take_log_level(int *to, const char *value)
+{
+        *to = log_level_from_name(value);
+        return *to < 0 ? -EINVAL : 0;
+}
+
+static int take_log_format(int *to, const char *value)
+{
+        *to = log_format_from_name(value);
+        return *to < 0 ? -EINVAL : 0;
 }
 
 static int take_value(const struct argument *argument, const char *value, void *to)
@@ -32,6 +57,12 @@ static int take_value(const struct argument *argument, const char *value, void *
                 return 0;
         case ARGUMENT_NUMBER:
                 return take_number(member, value);
+        case ARGUMENT_LIST:
+                return take_list(argument, value, to);
+        case ARGUMENT_LOG_LEVEL:
+                return take_log_level(member, value);
+        case ARGUMENT_LOG_FORMAT:
+                return take_log_format(member, value);
         case ARGUMENT_CALL:
                 return argument->take(to, value);
         }

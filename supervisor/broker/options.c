@@ -33,22 +33,6 @@ static int take_state_path(void *to, const char *value)
         return value[0] == '/' ? 0 : -EINVAL;
 }
 
-static int take_log_level(void *to, const char *value)
-{
-        struct broker_options *o = to;
-
-        o->log_level = log_level_from_name(value);
-        return o->log_level < 0 ? -EINVAL : 0;
-}
-
-static int take_log_format(void *to, const char *value)
-{
-        struct broker_options *o = to;
-
-        o->log_format = log_format_from_name(value);
-        return o->log_format < 0 ? -EINVAL : 0;
-}
-
 static int take_timeout(void *to, const char *value)
 {
         struct broker_options *o = to;
@@ -74,29 +58,10 @@ static int take_listen_fd(void *to, const char *value)
         return 0;
 }
 
-static int take_host(void *to, const char *value)
-{
-        struct broker_options *o = to;
-
-        if (o->n_hosts == BROKER_NAMES_MAX)
-                return -E2BIG;
-        o->hosts[o->n_hosts++] = value;
-        return 0;
-}
-
-static int take_origin(void *to, const char *value)
-{
-        struct broker_options *o = to;
-
-        if (o->n_origins == BROKER_NAMES_MAX)
-                return -E2BIG;
-        o->origins[o->n_origins++] = value;
-        return 0;
-}
-
 static const struct argument arguments[] = {
-        {"--allow-host", ARGUMENT_CALL, .take = take_host},
-        {"--allow-origin", ARGUMENT_CALL, .take = take_origin},
+        {"--allow-host", ARGUMENT_LIST, ARGUMENT_LIST_IN(struct broker_options, hosts, n_hosts)},
+        {"--allow-origin", ARGUMENT_LIST,
+         ARGUMENT_LIST_IN(struct broker_options, origins, n_origins)},
         {"--attestation-fd", ARGUMENT_NUMBER,
          .offset = offsetof(struct broker_options, attestation_fd)},
         {"--code-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, code_fd)},
@@ -108,8 +73,9 @@ static const struct argument arguments[] = {
         {"--json", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, json)},
         {"--listen-fd", ARGUMENT_CALL, .take = take_listen_fd},
         {"--log-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, log_fd)},
-        {"--log-format", ARGUMENT_CALL, .take = take_log_format},
-        {"--log-level", ARGUMENT_CALL, .take = take_log_level},
+        {"--log-format", ARGUMENT_LOG_FORMAT,
+         .offset = offsetof(struct broker_options, log_format)},
+        {"--log-level", ARGUMENT_LOG_LEVEL, .offset = offsetof(struct broker_options, log_level)},
         {"--name", ARGUMENT_TEXT, .offset = offsetof(struct broker_options, name)},
         {"--no-tools", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, no_tools)},
         {"--out-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, out_fd)},

@@ -21,43 +21,17 @@ struct options {
         int log_format; /* enum log_format */
 };
 
-static int take_config(void *to, const char *value)
-{
-        struct options *o = to;
-
-        if (o->n_configs == CONFIG_PATHS_MAX)
-                return -E2BIG;
-        o->configs[o->n_configs++] = value;
-        return 0;
-}
-
-static int take_log_level(void *to, const char *value)
-{
-        struct options *o = to;
-
-        o->log_level = log_level_from_name(value);
-        return o->log_level < 0 ? -EINVAL : 0;
-}
-
-static int take_log_format(void *to, const char *value)
-{
-        struct options *o = to;
-
-        o->log_format = log_format_from_name(value);
-        return o->log_format < 0 ? -EINVAL : 0;
-}
-
 static const struct argument arguments[] = {
         {"--attack", ARGUMENT_FLAG, .offset = offsetof(struct options, attack)},
-        {"--config", ARGUMENT_CALL, .take = take_config},
+        {"--config", ARGUMENT_LIST, ARGUMENT_LIST_IN(struct options, configs, n_configs)},
         {"--image", ARGUMENT_TEXT, .offset = offsetof(struct options, image)},
         {"--json", ARGUMENT_FLAG, .offset = offsetof(struct options, json)},
         {"--profile", ARGUMENT_TEXT, .offset = offsetof(struct options, profile)},
         {"--python", ARGUMENT_TEXT, .offset = offsetof(struct options, python)},
         {"--store", ARGUMENT_TEXT, .offset = offsetof(struct options, store)},
         {"--log-file", ARGUMENT_TEXT, .offset = offsetof(struct options, log_file)},
-        {"--log-format", ARGUMENT_CALL, .take = take_log_format},
-        {"--log-level", ARGUMENT_CALL, .take = take_log_level},
+        {"--log-format", ARGUMENT_LOG_FORMAT, .offset = offsetof(struct options, log_format)},
+        {"--log-level", ARGUMENT_LOG_LEVEL, .offset = offsetof(struct options, log_level)},
 };
 
 static int parse(char **argv, struct options *o, struct error *err)

@@ -20,32 +20,6 @@ static int usage(void)
         return 2;
 }
 
-static int take_config(void *to, const char *value)
-{
-        struct monitor_options *o = to;
-
-        if (o->n_configs == CONFIG_PATHS_MAX)
-                return -E2BIG;
-        o->configs[o->n_configs++] = value;
-        return 0;
-}
-
-static int take_log_level(void *to, const char *value)
-{
-        struct monitor_options *o = to;
-
-        o->log_level = log_level_from_name(value);
-        return o->log_level < 0 ? -EINVAL : 0;
-}
-
-static int take_log_format(void *to, const char *value)
-{
-        struct monitor_options *o = to;
-
-        o->log_format = log_format_from_name(value);
-        return o->log_format < 0 ? -EINVAL : 0;
-}
-
 static int take_pass_fd(void *to, const char *value)
 {
         struct monitor_options *o = to;
@@ -65,47 +39,28 @@ static int take_store(void *to, const char *value)
         return setenv("CLOISTER_IMAGE_STORE", value, 1) < 0 ? -EINVAL : 0;
 }
 
-static int take_with(void *to, const char *value)
-{
-        struct package_set *set = &((struct monitor_options *)to)->set;
-
-        if (set->n_with == PACKAGE_WITH_MAX)
-                return -E2BIG;
-        set->with[set->n_with++] = value;
-        return 0;
-}
-
-static int take_requirements(void *to, const char *value)
-{
-        struct package_set *set = &((struct monitor_options *)to)->set;
-
-        if (set->n_files == PACKAGE_FILES_MAX)
-                return -E2BIG;
-        set->files[set->n_files++] = value;
-        return 0;
-}
-
-#define AT(member) .offset = offsetof(struct monitor_options, member)
+#define AT(member)        .offset = offsetof(struct monitor_options, member)
+#define LIST_AT(array, n) ARGUMENT_LIST_IN(struct monitor_options, array, n)
 static const struct argument arguments[] = {
-        {"--config", ARGUMENT_CALL, .take = take_config},
+        {"--config", ARGUMENT_LIST, LIST_AT(configs, n_configs)},
         {"--find-links", ARGUMENT_TEXT, AT(set.find_links)},
         {"--image", ARGUMENT_TEXT, AT(image)},
         {"--installer", ARGUMENT_TEXT, AT(set.installer)},
         {"--link", ARGUMENT_TEXT, AT(link)},
         {"--log-file", ARGUMENT_TEXT, AT(log_file)},
-        {"--log-format", ARGUMENT_CALL, .take = take_log_format},
-        {"--log-level", ARGUMENT_CALL, .take = take_log_level},
+        {"--log-format", ARGUMENT_LOG_FORMAT, AT(log_format)},
+        {"--log-level", ARGUMENT_LOG_LEVEL, AT(log_level)},
         {"--name", ARGUMENT_TEXT, AT(image)},
         {"--offline", ARGUMENT_FLAG, AT(set.offline)},
         {"--pass-fd", ARGUMENT_CALL, .take = take_pass_fd},
         {"--profile", ARGUMENT_TEXT, AT(profile)},
         {"--python", ARGUMENT_TEXT, AT(python)},
         {"--quiet", ARGUMENT_FLAG, AT(quiet)},
-        {"--requirements", ARGUMENT_CALL, .take = take_requirements},
+        {"--requirements", ARGUMENT_LIST, LIST_AT(set.files, set.n_files)},
         {"--rootfs", ARGUMENT_TEXT, AT(rootfs)},
         {"--store", ARGUMENT_CALL, .take = take_store},
         {"--upgrade", ARGUMENT_FLAG, AT(set.upgrade)},
-        {"--with", ARGUMENT_CALL, .take = take_with},
+        {"--with", ARGUMENT_LIST, LIST_AT(set.with, set.n_with)},
 };
 
 /* The options of the monitor end at "--"; what follows is the broker's command line. */

@@ -23,18 +23,8 @@ struct options {
         struct oauth_login_options login;
 };
 
-static int take_config(void *to, const char *value)
-{
-        struct options *o = to;
-
-        if (o->n_configs == CONFIG_PATHS_MAX)
-                return -E2BIG;
-        o->configs[o->n_configs++] = value;
-        return 0;
-}
-
 static const struct argument arguments[] = {
-        {"--config", ARGUMENT_CALL, .take = take_config},
+        {"--config", ARGUMENT_LIST, ARGUMENT_LIST_IN(struct options, configs, n_configs)},
         {"--name", ARGUMENT_TEXT, .offset = offsetof(struct options, name)},
         {"--no-browser", ARGUMENT_FLAG, .offset = offsetof(struct options, login.paste)},
         {"--scope", ARGUMENT_TEXT, .offset = offsetof(struct options, login.scope)},
