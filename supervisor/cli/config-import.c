@@ -1,18 +1,16 @@
 /* cloister config import: which servers are added or left out, and the report about them. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "base/printable.h"
 #include "policy/config-internal.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/config-target.h"
 #include "supervisor/cli/config.h"
 #include "supervisor/cli/import.h"
 
@@ -25,19 +23,12 @@ static int no_memory(struct error *err)
 
 int import_open(struct import *import, const char *path, bool copy, struct error *err)
 {
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-
         *import = (struct import){.doc = yyjson_mut_doc_new(NULL), .copy = copy};
         if (!import->doc)
                 return no_memory(err);
-        if (fd < 0)
-                return errno == ENOENT ? 0 : error_errno(err, errno, "%s", path);
-        int r = fd_read_whole(fd, CONFIG_FILE_SIZE_MAX, &import->existing, &import->existing_length,
-                              err);
-        if (r >= 0)
-                r = json_parse_config(import->existing, import->existing_length,
-                                      &import->existing_doc, err);
-        return r < 0 ? error_context(err, "%s", path) : 0;
+        int r = config_target_read(path, &import->existing, &import->existing_length,
+                                   &import->existing_doc, err);
+        return r < 0 ? r : 0;
 }
 
 static void free_items(struct import_item *items, size_t n)
@@ -291,25 +282,6 @@ static int say_json(const struct import *import, const char *written)
 
 /* ---- the command ---- */
 
-/* The file to write: the file named by --config, imported.json in the directory named by it, or the
- * user's own config. */
-static int target(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
-{
-        struct stat st;
-
-        if (o->n_configs > 1)
-                return error_set(err, EINVAL, "--config: one file to write to is enough");
-        if (o->n_configs == 0)
-                return config_files_user_path(ret, PATH_MAX)
-                               ? 0
-                               : error_set(err, ENOENT, "HOME is not set: name a file by --config");
-        bool directory = stat(o->configs[0], &st) == 0 && S_ISDIR(st.st_mode);
-        if (snprintf(ret, PATH_MAX, "%s%s", o->configs[0], directory ? "/imported.json" : "") >=
-            PATH_MAX)
-                return error_set(err, ENAMETOOLONG, "%s", o->configs[0]);
-        return 0;
-}
-
 static size_t count_values(const struct import *import)
 {
         size_t n = 0;
@@ -375,8 +347,8 @@ static int finish(const struct cli_options *o, const struct import *import, cons
                 if (r >= 0)
                         r = check_text(import, &text, path, err);
                 if (r >= 0 && !dry)
-                        r = import_write(path, &text, import->copy && count_values(import) > 0,
-                                         err);
+                        r = config_target_write(path, &text,
+                                                import->copy && count_values(import) > 0, err);
         }
         if (r < 0)
                 return r;
@@ -399,7 +371,7 @@ int cli_config_import(const struct cli_options *o, const char *const *words, siz
         struct error err = {};
         char path[PATH_MAX];
 
-        int r = target(o, path, &err);
+        int r = config_target_path(o, "imported.json", path, &err);
         if (r >= 0)
                 r = read_again(&import, path, words, n, copy, &err);
         if (r >= 0 && wants_copies(o, &import, path)) {

@@ -6,16 +6,10 @@
  * stay.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/path.h"
 #include "policy/config-lines.h"
 #include "supervisor/cli/import.h"
 
@@ -112,45 +106,4 @@ int import_text(const struct import *import, struct buffer *to, struct error *er
         r = append_into(to, import, (size_t)(lines.p - import->existing) + 1, !servers,
                         yyjson_obj_size(into) == 0);
         return r < 0 ? error_errno(err, -r, "import") : 0;
-}
-
-static int write_temporary(char *name, const struct buffer *text, mode_t mode, struct error *err)
-{
-        _cleanup_close_ int fd = mkostemp(name, O_CLOEXEC);
-        size_t done = 0;
-
-        if (fd < 0)
-                return error_errno(err, errno, "%s", name);
-        while (done < text->length) {
-                ssize_t n = write(fd, buffer_bytes(text) + done, text->length - done);
-                if (n < 0 && errno != EINTR)
-                        return error_errno(err, errno, "%s", name);
-                done += n > 0 ? (size_t)n : 0;
-        }
-        if (fchmod(fd, mode) < 0 || fsync(fd) < 0)
-                return error_errno(err, errno, "%s", name);
-        return 0;
-}
-
-int import_write(const char *path, const struct buffer *text, bool private, struct error *err)
-{
-        /* Writes to the target of a symbolic link, so that the link stays. */
-        _cleanup_free_ char *real = realpath(path, NULL), *name = NULL;
-        _cleanup_free_ char *target = strdup(real ? real : path);
-        struct stat st;
-
-        if (!target || asprintf(&name, "%s.XXXXXX", target) < 0) {
-                name = NULL;
-                return error_errno(err, ENOMEM, "import");
-        }
-        int r = path_make_parents(target, 0700);
-        if (r < 0)
-                return error_errno(err, -r, "make the directory of %s", target);
-        mode_t mode = !private && stat(target, &st) == 0 ? st.st_mode & 0777 : 0600;
-        r = write_temporary(name, text, mode, err);
-        if (r >= 0 && rename(name, target) < 0)
-                r = error_errno(err, errno, "%s", target);
-        if (r < 0)
-                unlink(name);
-        return r;
 }

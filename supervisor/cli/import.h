@@ -80,6 +80,3 @@ int import_toml(const char *path, char **ret, size_t *length, struct error *err)
 
 /* The existing text with the new entries inserted. */
 int import_text(const struct import *import, struct buffer *to, struct error *err);
-
-/* Replaces the file at path atomically. private: with mode 0600. */
-int import_write(const char *path, const struct buffer *text, bool private, struct error *err);

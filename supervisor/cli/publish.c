@@ -6,24 +6,20 @@
  * there; no existing byte changes, so that comments stay.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "base/json.h"
 #include "policy/config-lines.h"
 #include "policy/config.h"
 #include "policy/published-name.h"
 #include "supervisor/cli/commands.h"
-#include "supervisor/cli/import.h"
+#include "supervisor/cli/config-target.h"
 #include "supervisor/cli/python-program.h"
-#include "supervisor/config/config-files.h"
 
 enum { NO_SCRIPT = 122, TEXT_MAX = 16 * 1024 * 1024 };
 
@@ -124,16 +120,10 @@ static const char *const keys[] = {"publish", "tools"};
 static int find_place(const char *path, const char *name, struct place *ret, struct error *err)
 {
         struct config_lines lines;
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        int r = config_target_read(path, &ret->text, &ret->n, &ret->doc, err);
 
-        if (fd < 0)
-                return errno == ENOENT ? 0 : error_errno(err, errno, "%s", path);
-        int r = fd_read_whole(fd, CONFIG_FILE_SIZE_MAX, &ret->text, &ret->n, err);
-        close(fd);
-        if (r >= 0)
-                r = json_parse_config(ret->text, ret->n, &ret->doc, err);
-        if (r < 0)
-                return error_context(err, "%s", path);
+        if (r <= 0)
+                return r;
         yyjson_val *at = yyjson_doc_get_root(ret->doc), *inner = at;
         while (yyjson_is_obj(inner)) {
                 at = inner;
@@ -225,23 +215,6 @@ static int check_text(const struct buffer *text, const char *path, struct error 
 
 /* ---- the command ---- */
 
-static int target(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
-{
-        struct stat st;
-
-        if (o->n_configs > 1)
-                return error_set(err, EINVAL, "--config: one file to write to is enough");
-        if (o->n_configs == 0)
-                return config_files_user_path(ret, PATH_MAX)
-                               ? 0
-                               : error_set(err, ENOENT, "HOME is not set: name a file by --config");
-        bool directory = stat(o->configs[0], &st) == 0 && S_ISDIR(st.st_mode);
-        if (snprintf(ret, PATH_MAX, "%s%s", o->configs[0], directory ? "/published.json" : "") >=
-            PATH_MAX)
-                return error_set(err, ENAMETOOLONG, "%s", o->configs[0]);
-        return 0;
-}
-
 static int publish(const struct cli_options *o, const char *script, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
@@ -253,7 +226,7 @@ static int publish(const struct cli_options *o, const char *script, struct error
         const char *problem = published_name_problem(o->name ? o->name : name);
         if (problem)
                 return error_set(err, EINVAL, "%s: %s", o->name ? o->name : name, problem);
-        int r = target(o, path, err);
+        int r = config_target_path(o, "published.json", path, err);
         if (r >= 0)
                 r = make_entry(o, script, doc, err);
         if (r >= 0)
@@ -266,7 +239,7 @@ static int publish(const struct cli_options *o, const char *script, struct error
         if (r >= 0)
                 r = check_text(&text, path, err);
         if (r >= 0 && !(o->given & CLI_DRY_RUN))
-                r = import_write(path, &text, false, err);
+                r = config_target_write(path, &text, false, err);
         free(place.text);
         yyjson_doc_free(place.doc);
         if (r < 0)
