@@ -47,13 +47,5 @@ struct broker {
         void *data;      /* of the mode */
 };
 
-/* The report that clients can read as cloister://attestation. */
-struct attestation {
-        char *text; /* owned; NULL: there is none */
-        size_t length;
-};
-/* Closes the descriptor; -1: there is none. */
-int attestation_read(struct attestation *attestation, int fd, struct error *err);
-
 /* Ends the loop with this exit status. */
 void broker_end(struct broker *broker, int status);

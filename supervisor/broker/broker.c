@@ -27,7 +27,7 @@
 #include "supervisor/broker/config-text.h"
 #include "supervisor/broker/isolate.h"
 
-enum { LONG_TURN_US = 5000, ATTESTATION_MAX = 4 * 1024 * 1024 };
+enum { LONG_TURN_US = 5000 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
@@ -200,15 +200,6 @@ static void on_catalogue_changed(void *data)
                 sessions_catalogue_changed(broker->sessions);
         if (broker->mode->catalogue_changed && broker->data)
                 broker->mode->catalogue_changed(broker);
-}
-
-int attestation_read(struct attestation *attestation, int fd, struct error *err)
-{
-        if (fd < 0)
-                return 0;
-        int r = fd_read_whole(fd, ATTESTATION_MAX, &attestation->text, &attestation->length, err);
-        close(fd);
-        return r < 0 ? error_context(err, "read the attestation") : 0;
 }
 
 static bool is_server(const struct broker *broker)

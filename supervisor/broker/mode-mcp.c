@@ -9,11 +9,11 @@
 #include "base/exit-status.h"
 #include "base/log.h"
 #include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/mode-server.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/ask.h"
 #include "supervisor/mcp/peer.h"
-#include "supervisor/mcp/server.h"
 
 enum {
         LINE_MAX_BYTES = LINES_MAX + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
@@ -21,14 +21,14 @@ enum {
 };
 
 struct mode_mcp {
+        struct mode_server server;
         struct broker *broker;
         struct mcp_sink sink; /* standard output */
         struct writer out;
         struct reader in;
-        struct mcp_server *server;
         struct mcp_peer *peer;
-        struct attestation attestation;
 };
+static_assert(offsetof(struct mode_mcp, server) == 0, "mode-server.h");
 
 /* While the client does not read, nothing is read from it, so that memory does not grow. */
 static void balance(struct broker *broker)
@@ -116,19 +116,9 @@ static int start(struct broker *broker, struct error *err)
                 return error_errno(err, ENOMEM, "mcp");
         *mode = (struct mode_mcp){.broker = broker, .sink = {&sink_calls, 1}};
         broker->data = mode;
-        int r = attestation_read(&mode->attestation, broker->options.attestation_fd, err);
-        if (r < 0)
-                return r;
-        const struct mcp_host host = {
-                .profile = broker->options.profile,
-                .attestation = mode->attestation.text,
-                .attestation_length = mode->attestation.length,
-        };
-        const struct tool_provider tools = broker_tool_provider(broker->hub);
-        r = mcp_server_new(&mode->server, broker->base, broker->config, &tools, broker->sessions,
-                           &host, err);
+        int r = mode_server_start(broker, err);
         if (r >= 0)
-                r = mcp_peer_new(&mode->peer, mode->server, NULL, &mode->sink, err);
+                r = mcp_peer_new(&mode->peer, mode->server.mcp, NULL, &mode->sink, err);
         if (r >= 0)
                 r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &writer_owner, err);
         if (r >= 0)
@@ -141,22 +131,8 @@ static void stop(struct broker *broker)
 {
         struct mode_mcp *mode = broker->data;
 
-        mcp_server_closing(mode->server);
+        mcp_server_closing(mode->server.mcp);
         writer_flush(&mode->out, LAST_FLUSH_MS);
-}
-
-static void catalogue_changed(struct broker *broker)
-{
-        struct mode_mcp *mode = broker->data;
-
-        mcp_server_catalogue_changed(mode->server);
-}
-
-static void config_changed(struct broker *broker, const struct config *config)
-{
-        struct mode_mcp *mode = broker->data;
-
-        mcp_server_set_config(mode->server, config);
 }
 
 static int ask(struct broker *broker, struct client_ask *client_ask, struct error *err)
@@ -172,21 +148,19 @@ static void mode_free(struct broker *broker)
 
         if (!mode)
                 return;
-        if (mode->server)
-                mcp_server_drop_calls(mode->server);
+        mode_server_drop_calls(&mode->server);
         mcp_peer_free(mode->peer);
-        mcp_server_free(mode->server);
+        mode_server_done(&mode->server);
         writer_close(&mode->out);
         reader_close(&mode->in);
-        free(mode->attestation.text);
         free(mode);
 }
 
 const struct broker_mode broker_mode_mcp = {
         .start = start,
         .stop = stop,
-        .catalogue_changed = catalogue_changed,
-        .config_changed = config_changed,
+        .catalogue_changed = mode_server_catalogue_changed,
+        .config_changed = mode_server_config_changed,
         .ask = ask,
         .free = mode_free,
 };

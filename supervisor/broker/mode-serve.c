@@ -1,5 +1,6 @@
 /* `cloister serve`: the MCP server over HTTP. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +9,7 @@
 #include "base/fd.h"
 #include "cloister-config.h"
 #include "supervisor/broker/broker-internal.h"
-#include "supervisor/mcp/server.h"
+#include "supervisor/broker/mode-server.h"
 
 #if HAVE_LLHTTP
 
@@ -18,10 +19,10 @@ static_assert((int)BROKER_LISTENERS_MAX == (int)HTTP_LISTENERS_MAX, "one limit")
 static_assert((int)BROKER_NAMES_MAX == (int)ACCESS_NAMES_MAX, "one limit");
 
 struct mode_serve {
-        struct mcp_server *mcp;
+        struct mode_server server;
         struct http_server *http;
-        struct attestation attestation;
 };
+static_assert(offsetof(struct mode_serve, server) == 0, "mode-server.h");
 
 static void on_failed(void *data)
 {
@@ -54,7 +55,7 @@ static int open_http(struct broker *broker, struct mode_serve *mode, struct erro
         }
         options.tokens = tokens;
         if (r >= 0)
-                r = http_server_new(&mode->http, broker->base, mode->mcp, &options, err);
+                r = http_server_new(&mode->http, broker->base, mode->server.mcp, &options, err);
         if (tokens)
                 explicit_bzero(tokens, options.tokens_length);
         return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;
@@ -63,21 +64,11 @@ static int open_http(struct broker *broker, struct mode_serve *mode, struct erro
 static int start(struct broker *broker, struct error *err)
 {
         struct mode_serve *mode = calloc(1, sizeof(*mode));
-        const struct tool_provider tools = broker_tool_provider(broker->hub);
 
         if (!mode)
                 return error_errno(err, ENOMEM, "serve");
         broker->data = mode;
-        int r = attestation_read(&mode->attestation, broker->options.attestation_fd, err);
-        if (r < 0)
-                return r;
-        const struct mcp_host host = {
-                .profile = broker->options.profile,
-                .attestation = mode->attestation.text,
-                .attestation_length = mode->attestation.length,
-        };
-        r = mcp_server_new(&mode->mcp, broker->base, broker->config, &tools, broker->sessions,
-                           &host, err);
+        int r = mode_server_start(broker, err);
         return r < 0 ? r : open_http(broker, mode, err);
 }
 
@@ -85,21 +76,7 @@ static void stop(struct broker *broker)
 {
         struct mode_serve *mode = broker->data;
 
-        mcp_server_closing(mode->mcp);
-}
-
-static void catalogue_changed(struct broker *broker)
-{
-        struct mode_serve *mode = broker->data;
-
-        mcp_server_catalogue_changed(mode->mcp);
-}
-
-static void config_changed(struct broker *broker, const struct config *config)
-{
-        struct mode_serve *mode = broker->data;
-
-        mcp_server_set_config(mode->mcp, config);
+        mcp_server_closing(mode->server.mcp);
 }
 
 static void mode_free(struct broker *broker)
@@ -108,11 +85,9 @@ static void mode_free(struct broker *broker)
 
         if (!mode)
                 return;
-        if (mode->mcp)
-                mcp_server_drop_calls(mode->mcp);
+        mode_server_drop_calls(&mode->server);
         http_server_free(mode->http);
-        mcp_server_free(mode->mcp);
-        free(mode->attestation.text);
+        mode_server_done(&mode->server);
         free(mode);
 }
 
@@ -128,14 +103,6 @@ static void stop(struct broker *broker)
 {
 }
 
-static void catalogue_changed(struct broker *broker)
-{
-}
-
-static void config_changed(struct broker *broker, const struct config *config)
-{
-}
-
 static void mode_free(struct broker *broker)
 {
 }
@@ -145,7 +112,7 @@ static void mode_free(struct broker *broker)
 const struct broker_mode broker_mode_serve = {
         .start = start,
         .stop = stop,
-        .catalogue_changed = catalogue_changed,
-        .config_changed = config_changed,
+        .catalogue_changed = mode_server_catalogue_changed,
+        .config_changed = mode_server_config_changed,
         .free = mode_free,
 };
