@@ -24,9 +24,10 @@
 enum { FAR_CONNECTIONS = 256 };
 
 struct far_connection {
-        int fd;           /* -1: closed by the test, or a free slot */
-        bool is_over;     /* closed by the client */
-        bool has_request; /* a whole one, which far_next() has not returned yet */
+        int fd;       /* -1: closed by the test, or a free slot */
+        bool is_over; /* closed by the client */
+        unsigned
+                request; /* the number of a whole one, which far_next() has not returned yet; 0: none */
         struct event event;
         struct buffer in;
         char *head, *body; /* of the request that far_next() returned */
@@ -71,9 +72,8 @@ static inline void far_on_bytes(evutil_socket_t fd, short what, void *data)
         if (n <= 0) {
                 c->is_over = true;
                 event_del(&c->event);
-        } else if (!c->has_request && far_whole(c, &head) > 0) {
-                c->has_request = true;
-                far.n_requests++;
+        } else if (c->request == 0 && far_whole(c, &head) > 0) {
+                c->request = ++far.n_requests;
         }
 }
 
@@ -171,11 +171,14 @@ static inline void far_turn(void)
 
 static inline struct far_connection *far_waiting(void)
 {
+        struct far_connection *first = NULL;
+
         for (unsigned i = 0; i < far.n_connections; i++) {
-                if (far.connections[i].has_request)
-                        return &far.connections[i];
+                struct far_connection *c = &far.connections[i];
+                if (c->request > 0 && (!first || c->request < first->request))
+                        first = c;
         }
-        return NULL;
+        return first;
 }
 
 /* The next whole request. */
@@ -193,8 +196,7 @@ static inline struct far_connection *far_next(void)
         c->body = strndup(buffer_bytes(&c->in) + head, c->n);
         check(c->head && c->body);
         buffer_consume(&c->in, n);
-        c->has_request = far_whole(c, &head) > 0;
-        far.n_requests += c->has_request;
+        c->request = far_whole(c, &head) > 0 ? ++far.n_requests : 0;
         return c;
 }
 

@@ -108,9 +108,8 @@ static void retry_with_token(struct http *h)
 
         while ((r = waiting_for_token(h))) {
                 r->had_token = true;
-                r->state = HTTP_QUEUED;
+                http_request_requeue(r);
         }
-        http_send_soon(h);
 }
 
 /* There is no other token. Before the server has been of use, all ends. */

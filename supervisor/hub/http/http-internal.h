@@ -87,7 +87,7 @@ struct http {
 
         struct http_requests requests; /* in order */
         struct http_request *listen;   /* or NULL */
-        unsigned n_sent, n_messages;
+        unsigned n_sent, n_messages, n_messages_sent;
         size_t bytes, message_bytes;
         struct buffer prepared;
 };
@@ -103,6 +103,8 @@ bool http_may_warn(struct http *h);
 struct http_request *http_request_new(struct http *h, enum http_kind kind);
 struct http_request *http_request_free(struct http_request *r);
 void http_request_send(struct http_request *r);
+/* Sends it again when its turn comes. */
+void http_request_requeue(struct http_request *r);
 /* Ends it without an answer. May close the transport. */
 void http_request_fail(struct http_request *r, const char *format, ...)
         __attribute__((format(printf, 2, 3)));

@@ -20,10 +20,12 @@ static bool is_success(const struct exchange_head *head)
 
 static void count(struct http_request *r, bool is_sent)
 {
-        if (r->is_counted == is_sent || r->kind != HTTP_REQUEST)
+        bool is_message = r->kind == HTTP_MESSAGE;
+
+        if (r->is_counted == is_sent || (r->kind != HTTP_REQUEST && !is_message))
                 return;
         r->is_counted = is_sent;
-        r->http->n_sent += is_sent ? 1U : -1U;
+        *(is_message ? &r->http->n_messages_sent : &r->http->n_sent) += is_sent ? 1U : -1U;
 }
 
 /* ---- the end ---- */
@@ -59,8 +61,7 @@ void http_request_fail(struct http_request *r, const char *format, ...)
                 http_fail(h, "refused notifications/initialized: %s", why);
 }
 
-/* Sends it again when its turn comes. */
-static void requeue(struct http_request *r)
+void http_request_requeue(struct http_request *r)
 {
         r->exchange = exchange_free(r->exchange);
         incoming_stop(&r->incoming);
@@ -81,7 +82,7 @@ static void on_again(evutil_socket_t fd, short what, void *data)
                 http_request_free(r);
                 http_send_soon(h);
         } else {
-                requeue(r);
+                http_request_requeue(r);
         }
 }
 
@@ -175,7 +176,7 @@ static void on_lost_session(struct http_request *r)
                 http_request_fail(r, "has ended the session while the request ran");
         } else {
                 r->had_session = true;
-                requeue(r);
+                http_request_requeue(r);
         }
 }
 
@@ -188,7 +189,7 @@ static void on_refused(struct http_request *r)
         if (status == 401 || (status == 403 && head->challenge[0])) {
                 if (r->token_number != h->token_number && !r->had_token) {
                         r->had_token = true;
-                        requeue(r);
+                        http_request_requeue(r);
                 } else if (!r->had_token) {
                         http_ask_token(r, status, head->challenge);
                 } else {

@@ -52,6 +52,8 @@ static bool may_send(const struct http *h, const struct http_request *r)
                 return false;
         if (h->mode == HTTP_SSE_OPENING && r->kind != HTTP_LISTEN)
                 return false;
+        if (r->kind == HTTP_MESSAGE)
+                return h->barrier == r || h->n_messages_sent < HTTP_SENT_MAX;
         return r->kind != HTTP_REQUEST || h->n_sent < HTTP_SENT_MAX;
 }
 

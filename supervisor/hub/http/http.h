@@ -27,7 +27,7 @@
 #include "supervisor/hub/transport.h"
 
 enum {
-        HTTP_SENT_MAX = 64,         /* requests of a server at the same time; more wait */
+        HTTP_SENT_MAX = 64,         /* requests, and messages, at the same time; more wait */
         HTTP_MESSAGES_MAX = 1024,   /* notifications and answers that wait or are sent */
         HTTP_MESSAGE_MS = 30000,    /* for the response to one of these */
         HTTP_BODIES_MAX = 64 << 20, /* of all messages, but for a single one */
