@@ -142,7 +142,6 @@ REFUSED = {
 }
 
 
-@unittest.skipUnless(harness.ROOT, "the parser is the same for all users")
 class Forms(Serve):
     def test_what_is_taken(self):
         for name, text in TAKEN.items():
@@ -270,7 +269,7 @@ def request_file(case, code="1+1"):
     return case.write("body", body), headers
 
 
-@unittest.skipUnless(harness.ROOT and harness.WHOLE, "takes minutes: suite slow")
+@unittest.skipUnless(harness.WHOLE, "takes minutes: suite slow")
 class Programs(Serve):
     """They report what they measured on standard output; docs/http.md has the figures."""
 

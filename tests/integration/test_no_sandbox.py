@@ -37,6 +37,8 @@ ERRORS = (errno.EPERM, errno.ENOSYS, errno.EINVAL)
 SOME = [("kill", errno.EPERM), ("clone3", errno.EPERM), ("setns", errno.ENOSYS), ("pivot_root", errno.EPERM), ("mount_setattr", errno.EINVAL),
         ("statx", errno.EPERM), ("seccomp", errno.ENOSYS), ("wait4", errno.EPERM), ("sendmsg", errno.EINVAL),
         ("rt_sigprocmask", errno.EPERM), ("dup2" if outer_filter.number("dup2") else "dup3", errno.ENOSYS)]
+# An ordinary user needs a user namespace to mount.
+OWN_MOUNTS = ("unshare", *(() if harness.ROOT else ("--user", "--map-root-user")), "--mount", "--propagation", "private")
 MASKS = "mount -t tmpfs -o ro none /proc/acpi; mount --bind /dev/null /proc/interrupts; mount --bind -o ro /proc/sys /proc/sys"
 
 
@@ -150,7 +152,7 @@ class NoSandbox(harness.Case):
 
     def test_all_blockers_at_once(self):
         names = [*NEEDED[1:], "sethostname"]
-        prefix = () if not harness.ROOT else ("unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{MASKS}; exec "$@"', "sh",)
+        prefix = (*OWN_MOUNTS, "sh", "-ec", f'{MASKS}; exec "$@"', "sh")
         # Without clone nothing at all could be started.
         asked = subprocess.run([*prefix, harness.PYTHON, FILTER, "profile", SECCOMP, " ".join(names), harness.CLOISTER, "doctor", "--json"],
                                env=harness.environment(), capture_output=True, timeout=30, check=False)
@@ -160,13 +162,11 @@ class NoSandbox(harness.Case):
                          "a seccomp filter around this process refuses " + ", ".join(f"{n} (EPERM)" for n in NEEDED[1:]))
         self.assertEqual(self.finding(report, "optional-calls"), "degraded")
         self.assertIn("seccomp=", report["command"])
-        if harness.ROOT:
-            self.assertEqual(self.finding(report, "masked-proc"), "missing")
-            self.assertIn("systempaths=unconfined", report["command"])
+        self.assertEqual(self.finding(report, "masked-proc"), "missing")
+        self.assertIn("systempaths=unconfined", report["command"])
 
-    @unittest.skipUnless(harness.ROOT, "mounts over /proc")
     def test_a_masked_proc(self):
-        prefix = ("unshare", "--mount", "--propagation", "private", "sh", "-ec")
+        prefix = (*OWN_MOUNTS, "sh", "-ec")
         for script, status in (("true", 0), (MASKS, NO_SANDBOX)):
             ran, report = self.both(prefix=(*prefix, f'{script}; exec "$@"', "sh"))
             self.assertEqual(ran.returncode, status, ran.stderr)
@@ -175,13 +175,12 @@ class NoSandbox(harness.Case):
                 self.assertIn("systempaths=unconfined", report["command"])
                 self.assertNotIn("seccomp=", report["command"])
 
-    @unittest.skipUnless(harness.ROOT, "mounts over /proc")
     def test_sysctls_that_are_read_only(self):
         """As in systemd-nspawn, which leaves another, whole proc for namespaces inside."""
         whole = self.path("proc")
         os.mkdir(whole)
-        script = f'mount --bind -o ro /proc/sys /proc/sys; mount -t proc proc {whole}; exec "$@"'
-        ran, _ = self.both(prefix=("unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh"))
+        script = f'mount -t proc proc {whole}; mount --bind -o ro /proc/sys /proc/sys; exec "$@"'
+        ran, _ = self.both(prefix=(*OWN_MOUNTS, "--pid", "--fork", "--mount-proc", "sh", "-ec", script, "sh"))
         self.assertEqual(ran.returncode, 0, ran.stderr)
 
     def test_a_root_that_is_mapped_alone(self):
