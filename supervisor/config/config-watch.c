@@ -14,7 +14,8 @@
 #include "base/log.h"
 
 enum {
-        PLACES_MAX = 2048,
+        /* Two sets while one replaces the other, of some six directories a file. */
+        PLACES_MAX = 2 * 6 * CONFIG_SNAPSHOT_MAX,
         SETTLE_MS = 150, /* joins an editor's write, rename and chmod to one change */
         SETTLE_MAX = 10, /* so often at most: something may change all the time */
 };
@@ -124,8 +125,12 @@ void config_watch_files(struct config_watch *w, const struct config_files *files
                 watch_path(w, w->paths[i]);
                 watch_target(w, w->paths[i]);
         }
-        for (size_t i = 0; files && i < config_files_count(files); i++)
+        for (size_t i = 0; files && i < config_files_count(files); i++) {
+                /* No path that config_watch_new() got leads to published code. */
+                if (config_files_code(files, i) > 0)
+                        watch_path(w, config_files_path(files, i));
                 watch_target(w, config_files_path(files, i));
+        }
         forget_first(w, before);
 }
 

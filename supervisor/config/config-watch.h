@@ -21,6 +21,6 @@ int config_watch_new(struct config_watch **ret, struct event_base *base, const c
                      size_t n, void (*changed)(void *data), void *data, struct error *err);
 struct config_watch *config_watch_free(struct config_watch *watch);
 
-/* Replaces the set of watched directories; those that symbolic links of these files lead to are
- * included. */
+/* Replaces the set of watched directories; those of published code, and those that symbolic links of
+ * these files lead to, are included. */
 void config_watch_files(struct config_watch *watch, const struct config_files *files);

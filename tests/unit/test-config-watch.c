@@ -168,6 +168,33 @@ static void test_directory_and_links(void)
         check_eq_int(rmdir(in("d")) | rmdir(in("dotfiles")), 0);
 }
 
+static void test_published_code(void)
+{
+        struct config *config = config_new();
+        struct config_files *files = NULL;
+        struct error err = {};
+        struct world w;
+
+        write_file("a.json", "{\"publish\": {\"tools\": {\"t\": {\"description\": \"T\", "
+                             "\"file\": \"code/t.py\"}}}}");
+        check_eq_int(mkdir(in("code"), 0700), 0);
+        write_file("code/t.py", "1");
+        const char *path = in("a.json");
+        watch(&w, path);
+        check_ok(config_files_open(&path, 1, false, NULL, config, &files, &err));
+        check_eq_int((int)config_files_count(files), 2);
+        config_watch_files(w.watch, files);
+        write_file("code/t.py", "2");
+        check_eq_int(wait_changes(w.base), 1);
+        write_file("code/other.py", "1");
+        check_eq_int(wait_changes(w.base), 0);
+        config_files_free(files);
+        config_free(config);
+        end(&w);
+        check_eq_int(unlink(in("code/t.py")) | unlink(in("code/other.py")), 0);
+        check_eq_int(rmdir(in("code")), 0);
+}
+
 int main(void)
 {
         fake_clock_skip_idle(true);
@@ -177,6 +204,7 @@ int main(void)
         run(test_partly_written);
         run(test_directory_created_later);
         run(test_directory_and_links);
+        run(test_published_code);
         unlink(in("a.json"));
         unlink(in("other.json"));
         check_eq_int(rmdir(directory), 0);
