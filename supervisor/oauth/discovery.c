@@ -13,6 +13,8 @@ static const char resource_suffix[] = "oauth-protected-resource";
 
 struct found {
         const struct oauth_target *target;
+        int status; /* of the server's answer without a token */
+        bool assumed;
         struct challenge challenge;
         struct oauth_resource resource;
         bool has_resource;
@@ -42,6 +44,7 @@ static int ask(struct found *f, struct error *err)
         int r = oauth_fetch(&request, &response, err);
         if (r < 0)
                 return r;
+        f->status = (int)response.status;
         if (response.challenge.length > 0)
                 challenge_parse(buffer_bytes(&response.challenge), response.challenge.length,
                                 &f->challenge);
@@ -208,12 +211,28 @@ static int find_server(struct found *f, const char *issuer, struct error *err)
         return r;
 }
 
+/* A server of the transport of 2024-11-05 takes no POST at its url. */
+static int check_asks(const struct found *f, struct error *err)
+{
+        if (f->status == 401 || f->status == 403 || f->status == 404 || f->status == 405)
+                return 0;
+        return error_set(
+                err, ENOTSUP, "the server does not ask for a login (HTTP status %d): %s", f->status,
+                f->status / 100 == 2
+                        ? "it needs none"
+                        : "it needs none, or its url is not that of an MCP server; 'cloister tools' tries it");
+}
+
 /* MCP 2025-03-26: a server without metadata has its endpoints at fixed paths. */
 static int use_defaults(struct found *f, const char *origin, struct error *err)
 {
         struct oauth_server *s = &f->server;
         const int size = OAUTH_URL_MAX + 1;
 
+        int r = check_asks(f, err);
+        if (r < 0)
+                return r;
+        f->assumed = true;
         *s = (struct oauth_server){.s256 = true, .methods = 1u << OAUTH_NONE | 1u << OAUTH_POST};
         if (strlen(origin) + 16 > OAUTH_URL_MAX)
                 return error_set(err, EINVAL, "the server's url is too long");
@@ -295,7 +314,7 @@ int oauth_discover(const struct oauth_target *target, struct oauth_discovery *re
                         *err = why;
                 return r;
         }
-        *ret = (struct oauth_discovery){.server = f->server};
+        *ret = (struct oauth_discovery){.server = f->server, .assumed = f->assumed ? f->status : 0};
         snprintf(ret->resource, sizeof(ret->resource), "%s",
                  f->has_resource ? f->resource.resource : target->url);
         choose_scope(f, ret->scope);

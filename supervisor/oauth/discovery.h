@@ -13,6 +13,7 @@ struct oauth_discovery {
         struct oauth_server server;
         char resource[OAUTH_URL_MAX + 1];    /* for the parameter "resource" */
         char scope[CHALLENGE_SCOPE_MAX + 1]; /* to request; "": none is named */
+        int assumed; /* HTTP status of the server, where nothing names the endpoints; else 0 */
 };
 
 int oauth_discover(const struct oauth_target *target, struct oauth_discovery *ret,

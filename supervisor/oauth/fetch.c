@@ -139,6 +139,16 @@ static void set_limits(CURL *easy)
                 curl_easy_setopt(easy, CURLOPT_CAINFO, ca);
 }
 
+static const char *advice(CURLcode code)
+{
+        if (code == CURLE_PEER_FAILED_VERIFICATION)
+                return "; SSL_CERT_FILE can name a file with the certificates to trust";
+        if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT ||
+            code == CURLE_OPERATION_TIMEDOUT)
+                return "; check the URL and that this machine is online, then try again";
+        return "";
+}
+
 static int failed(const struct transfer *t, CURLcode code, struct error *err)
 {
         const char *what = t->request->what;
@@ -153,8 +163,9 @@ static int failed(const struct transfer *t, CURLcode code, struct error *err)
                                  t->request->url, OAUTH_BODY_MAX / 1024);
         if (code == CURLE_OUT_OF_MEMORY)
                 return error_errno(err, ENOMEM, "%s", what);
-        return error_set(err, code == CURLE_OPERATION_TIMEDOUT ? ETIMEDOUT : EIO, "%s (%.100s): %s",
-                         what, t->request->url, curl_easy_strerror(code));
+        return error_set(err, code == CURLE_OPERATION_TIMEDOUT ? ETIMEDOUT : EIO,
+                         "%s (%.100s): %s%s", what, t->request->url, curl_easy_strerror(code),
+                         advice(code));
 }
 
 static CURLcode perform(CURL *easy, struct transfer *t)

@@ -27,6 +27,7 @@ struct wait {
         struct oauth_listener *listener;
         const char *state;
         int input; /* -1: closed */
+        bool must_paste;
         struct buffer line;
         struct connection connections[LISTENER_CONNECTIONS];
         struct oauth_redirect *ret;
@@ -51,7 +52,10 @@ int oauth_listener_open(struct oauth_listener *listener, uint16_t port, struct e
         if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
             listen(fd, LISTENER_CONNECTIONS) < 0 ||
             getsockname(fd, (struct sockaddr *)&address, &n) < 0)
-                return error_errno(err, errno, "listen on 127.0.0.1:%u", port);
+                return error_set(
+                        err, errno,
+                        "listen on 127.0.0.1:%u: %s; end the program that uses the port, or set another redirect_port (an authorization server that knows the client's redirect URI has to know the new one)",
+                        port, strerror(errno));
         listener->port = ntohs(address.sin_port);
         snprintf(listener->uri, sizeof(listener->uri), "http://127.0.0.1:%u%s", listener->port,
                  callback);
@@ -190,8 +194,10 @@ static void on_input(struct wait *w)
         ssize_t n = buffer_read_fd(&w->line, w->input, LISTENER_REQUEST_MAX);
         const char *end;
 
-        if (n <= 0 && n != -EAGAIN)
+        if (n <= 0 && n != -EAGAIN) {
                 w->input = -1;
+                (void)buffer_append_text(&w->line, "\n"); /* the last line may lack it */
+        }
         while (!w->done && w->line.length > 0 &&
                (end = memchr(buffer_bytes(&w->line), '\n', w->line.length))) {
                 size_t length = (size_t)(end - buffer_bytes(&w->line)), query = 0;
@@ -213,8 +219,13 @@ static int wait_once(struct wait *w, uint64_t until, struct error *err)
         for (size_t i = 0; i < LISTENER_CONNECTIONS; i++)
                 polls[i + 2] = (struct pollfd){.fd = w->connections[i].fd, .events = POLLIN};
         if (now >= until)
-                return error_set(err, ETIMEDOUT, "no answer within %d minutes",
-                                 LISTENER_WAIT_MS / 60000);
+                return error_set(
+                        err, ETIMEDOUT,
+                        "the browser did not come back within %d minutes: log in again, with --no-browser if it is on another machine",
+                        LISTENER_WAIT_MS / 60000);
+        if (w->must_paste && w->input < 0)
+                return error_set(err, ENODATA,
+                                 "standard input ended before the page's URL was pasted");
         int r = poll(polls, ARRAY_SIZE(polls), (int)(until - now));
         if (r < 0 && errno != EINTR)
                 return error_errno(err, errno, "poll");
@@ -228,8 +239,8 @@ static int wait_once(struct wait *w, uint64_t until, struct error *err)
         return 0;
 }
 
-int oauth_listener_wait(struct oauth_listener *listener, int input, const char *state,
-                        struct oauth_redirect *ret, struct error *err)
+int oauth_listener_wait(struct oauth_listener *listener, int input, bool must_paste,
+                        const char *state, struct oauth_redirect *ret, struct error *err)
 {
         _cleanup_free_ struct wait *w = calloc(1, sizeof(*w));
         uint64_t until = clock_ms() + LISTENER_WAIT_MS;
@@ -240,6 +251,7 @@ int oauth_listener_wait(struct oauth_listener *listener, int input, const char *
         *w = (struct wait){.listener = listener,
                            .state = state,
                            .input = input,
+                           .must_paste = must_paste,
                            .line = BUFFER_INIT(LISTENER_REQUEST_MAX),
                            .ret = ret};
         for (size_t i = 0; i < LISTENER_CONNECTIONS; i++)

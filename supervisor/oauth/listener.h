@@ -25,9 +25,9 @@ struct oauth_listener {
 int oauth_listener_open(struct oauth_listener *listener, uint16_t port, struct error *err);
 void oauth_listener_close(struct oauth_listener *listener);
 
-/* input: where a URL may be pasted, or -1. */
-int oauth_listener_wait(struct oauth_listener *listener, int input, const char *state,
-                        struct oauth_redirect *ret, struct error *err);
+/* input: where a URL may be pasted, or -1. must_paste: its end ends the wait. */
+int oauth_listener_wait(struct oauth_listener *listener, int input, bool must_paste,
+                        const char *state, struct oauth_redirect *ret, struct error *err);
 
 /* The query of a request ("GET /callback?… HTTP/1.1"), or of a URL. Returns NULL if it is none. */
 const char *oauth_request_query(const char *text, size_t n, size_t *length);

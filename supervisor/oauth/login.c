@@ -178,8 +178,12 @@ static int check_redirect(const struct login *l, struct error *err)
                         err, EACCES,
                         "the answer does not name its issuer, which this authorization server always does; nothing of it was used");
         if (*redirect->error)
-                return error_set(err, EACCES, "the authorization server refused: %s",
-                                 redirect->error);
+                return error_set(
+                        err, EACCES, "the authorization server refused: %s%s; nothing was changed",
+                        redirect->error,
+                        strcmp(redirect->error, "access_denied") == 0
+                                ? " (cancelled in the browser, or not allowed for that account)"
+                                : "");
         if (!*redirect->code)
                 return error_set(err, EBADMSG, "the answer has no code");
         return 0;
@@ -197,8 +201,8 @@ static int run_browser_step(struct login *l, struct oauth_listener *listener, st
         if (r >= 0)
                 r = show_step(l, listener, err);
         if (r >= 0)
-                r = oauth_listener_wait(listener, input ? STDIN_FILENO : -1, l->state, &l->redirect,
-                                        err);
+                r = oauth_listener_wait(listener, input ? STDIN_FILENO : -1, l->options->paste,
+                                        l->state, &l->redirect, err);
         return r < 0 ? r : check_redirect(l, err);
 }
 
@@ -227,6 +231,29 @@ static void show_result(const struct login *l)
                 puts(".");
 }
 
+/* An authorization server that has forgotten its client says so here at last. */
+static int exchange(struct login *l, const struct oauth_listener *listener, struct error *err)
+{
+        char word[2 * OAUTH_NAME_MAX];
+        struct error why = {};
+
+        int r = oauth_token_exchange(&l->record, l->redirect.code, l->verifier, listener->uri,
+                                     &why);
+        if (r >= 0)
+                return r;
+        if (r == -EKEYREJECTED && l->record.registered && l->had_before)
+                return error_set(
+                        err, EKEYREJECTED,
+                        "%s; 'cloister logout %s' forgets the registration of earlier logins, then log in again",
+                        why.text, oauth_shell_word(l->target->name, word, sizeof(word)));
+        if (r == -EKEYREJECTED && l->target->config->client_id)
+                return error_set(err, EKEYREJECTED,
+                                 "%s; check client_id and the secret in the server's \"oauth\"",
+                                 why.text);
+        *err = why;
+        return r;
+}
+
 static int run(struct login *l, struct oauth_listener *listener, struct error *err)
 {
         int r = fill_record(l, listener, err);
@@ -234,8 +261,7 @@ static int run(struct login *l, struct oauth_listener *listener, struct error *e
         if (r >= 0)
                 r = run_browser_step(l, listener, err);
         if (r >= 0)
-                r = oauth_token_exchange(&l->record, l->redirect.code, l->verifier, listener->uri,
-                                         err);
+                r = exchange(l, listener, err);
         if (r >= 0)
                 r = save(l, err);
         if (r >= 0)

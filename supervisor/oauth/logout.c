@@ -17,8 +17,10 @@ static int remove_login(const struct oauth_target *target, struct oauth_store *s
         if (r < 0)
                 return r;
         r = oauth_store_read(store, target->name, target->url, record, &why);
-        if (r == -ENOENT)
-                return 1;
+        if (r == -ENOENT) {
+                r = oauth_store_remove(store, err);
+                return r < 0 ? r : 1;
+        }
         /* A file that cannot be read is removed all the same. */
         if (r >= 0)
                 r = oauth_token_revoke(record, &why);

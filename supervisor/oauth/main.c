@@ -1,11 +1,14 @@
 /* cloister-oauth: parses the arguments that `cloister login` and `cloister logout` pass. */
 #include <curl/curl.h>
 #include <errno.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -83,6 +86,50 @@ static int find_server(const struct config *config, const char *name, struct con
         return r < 0 ? r : config_oauth_expand(&ret->oauth, lookup, err);
 }
 
+static bool has_authorization(const struct config_server *server)
+{
+        for (char **header = server->headers; header && *header; header++) {
+                if (strncasecmp(*header, "authorization:", 14) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Servers are reached as this user, if that is another one than root: the tokens of a login are read
+ * from that user's files. */
+static const struct passwd *other_user(const struct config *config)
+{
+        const char *sudo = getenv("SUDO_UID");
+        const struct passwd *user = NULL;
+
+        if (geteuid() != 0)
+                return NULL;
+        if (config->user)
+                user = getpwnam(config->user);
+        else if (sudo)
+                user = getpwuid((uid_t)strtoul(sudo, NULL, 10));
+        return user && user->pw_uid != 0 ? user : NULL;
+}
+
+/* A login that nothing would use is refused. */
+static int check_use(const struct config *config, const struct config_server *server,
+                     struct error *err)
+{
+        const struct passwd *user = other_user(config);
+
+        if (server->token_file || server->token_command || has_authorization(server))
+                return error_set(
+                        err, EINVAL,
+                        "server \"%s\" has a token in its entry, which is used in place of a login: remove it there first",
+                        server->name);
+        if (user)
+                return error_set(
+                        err, EPERM,
+                        "servers are reached as user %s, who has logins of their own: run this as %s, not as root",
+                        user->pw_name, user->pw_name);
+        return 0;
+}
+
 static int run(const char *verb, const struct options *o, const struct config_server *server,
                struct error *err)
 {
@@ -104,7 +151,7 @@ static int run(const char *verb, const struct options *o, const struct config_se
                                    sizeof(tokens)) == 0)
                 r = path_make_directories(tokens, 0700);
         if (r < 0)
-                return error_is_set(err) ? r : error_errno(err, -r, "tokens: make %s", tokens);
+                return error_is_set(err) ? r : oauth_store_cannot_make(tokens, -r, err);
         r = oauth_confine(err);
         if (r >= 0)
                 r = login ? oauth_login(&target, &o->login, err) : oauth_logout(&target, err);
@@ -125,6 +172,8 @@ static int run_for_server(const char *verb, const struct options *o, struct erro
                 r = config_finish(config, err);
         if (r >= 0)
                 r = find_server(config, o->name, &server, err);
+        if (r >= 0 && strcmp(verb, "login") == 0)
+                r = check_use(config, &server, err);
         config_files_free(files);
         config_free(config);
         if (r >= 0)

@@ -66,6 +66,11 @@ static int register_client(const struct oauth_target *target, const struct oauth
         r = oauth_fetch(&request, &response, err);
         if (r < 0)
                 return r;
+        if (response.status != 201 && response.status != 200 && found->assumed)
+                return error_set(
+                        err, EACCES,
+                        "the server (HTTP status %d) names no authorization server, and is none itself (%s answers HTTP status %ld): if it takes a token that you have, set \"token\" or \"headers\" in its entry",
+                        found->assumed, what, response.status);
         if (response.status != 201 && response.status != 200) {
                 oauth_parse_error(buffer_bytes(&response.body), response.body.length, code);
                 return error_set(

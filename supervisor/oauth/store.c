@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "base/unguessable.h"
 
 enum { FILE_MAX = 128 * 1024 };
 
@@ -48,6 +47,14 @@ static int check_ours(const struct stat *st, const char *path, struct error *err
         return 0;
 }
 
+int oauth_store_cannot_make(const char *path, int code, struct error *err)
+{
+        return error_set(
+                err, code,
+                "tokens: cannot write to %s: %s; set XDG_STATE_HOME to a directory where you can",
+                path, strerror(code));
+}
+
 static int open_directory(struct oauth_store *store, bool make, struct error *err)
 {
         struct stat st;
@@ -58,11 +65,18 @@ static int open_directory(struct oauth_store *store, bool make, struct error *er
         if (make) {
                 int r = path_make_directories(store->path, 0700);
                 if (r < 0)
-                        return error_errno(err, -r, "tokens: make %s", store->path);
+                        return oauth_store_cannot_make(store->path, -r, err);
         }
         store->directory = open(store->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (store->directory < 0 && (errno == ENOTDIR || errno == ELOOP))
+                return error_set(
+                        err, errno,
+                        "tokens: open %s: it is not a directory; a symbolic link is not followed",
+                        store->path);
         if (store->directory < 0)
                 return error_errno(err, errno, "tokens: open %s", store->path);
+        if (make && faccessat(store->directory, ".", W_OK | X_OK, AT_EACCESS) < 0)
+                return oauth_store_cannot_make(store->path, errno, err);
         if (fstat(store->directory, &st) < 0)
                 return error_errno(err, errno, "tokens: %s", store->path);
         return check_ours(&st, store->path, err);
@@ -178,14 +192,15 @@ int oauth_store_write(const struct oauth_store *store, const struct oauth_record
                       struct error *err)
 {
         struct buffer text = BUFFER_INIT(FILE_MAX);
-        char random[UNGUESSABLE_LENGTH + 1], name[64], temporary[64];
+        char name[64], temporary[64];
 
-        unguessable(random);
         file_name(store, "json", name);
-        snprintf(temporary, sizeof(temporary), ".%s", random);
+        file_name(store, "new", temporary);
         int r = oauth_record_append(record, &text);
         if (r < 0)
                 r = error_errno(err, -r, "tokens");
+        else if (unlinkat(store->directory, temporary, 0) < 0 && errno != ENOENT)
+                r = error_errno(err, errno, "tokens: remove %s/%s", store->path, temporary);
         else
                 r = write_file(store, temporary, &text, err);
         if (r >= 0 && renameat(store->directory, temporary, store->directory, name) < 0)
@@ -202,10 +217,13 @@ int oauth_store_write(const struct oauth_store *store, const struct oauth_record
 
 int oauth_store_remove(const struct oauth_store *store, struct error *err)
 {
+        static const char *const kinds[] = {"json", "new"};
         char name[64];
 
-        file_name(store, "json", name);
-        if (unlinkat(store->directory, name, 0) < 0 && errno != ENOENT)
-                return error_errno(err, errno, "tokens: remove %s/%s", store->path, name);
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+                file_name(store, kinds[i], name);
+                if (unlinkat(store->directory, name, 0) < 0 && errno != ENOENT)
+                        return error_errno(err, errno, "tokens: remove %s/%s", store->path, name);
+        }
         return 0;
 }

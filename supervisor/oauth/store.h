@@ -3,7 +3,8 @@
  * lead out of the directory and a token never goes to another URL than the one it was made for.
  *
  * The directory ($XDG_STATE_HOME/cloister/oauth) has mode 0700, the files have 0600; anything else
- * is refused. A file is written under another name and renamed. Whoever changes one holds its lock.
+ * is refused. A file is written under another name and renamed; what a writer that was killed left is
+ * replaced by the next one. Whoever changes one holds its lock.
  */
 #pragma once
 
@@ -47,6 +48,9 @@ int oauth_store_open(struct oauth_store *store, const char *name, const char *ur
                      struct error *err);
 void oauth_store_close(struct oauth_store *store);
 
+/* The error of a directory that cannot be made or written to. */
+int oauth_store_cannot_make(const char *path, int code, struct error *err);
+
 /* Waits for the lock, at most OAUTH_LOCK_MS. */
 int oauth_store_lock(struct oauth_store *store, struct error *err);
 
@@ -55,7 +59,7 @@ int oauth_store_read(const struct oauth_store *store, const char *name, const ch
                      struct oauth_record *ret, struct error *err);
 int oauth_store_write(const struct oauth_store *store, const struct oauth_record *record,
                       struct error *err);
-/* Returns 0 too if there was none. */
+/* With what a writer has left. Returns 0 too if there was none. */
 int oauth_store_remove(const struct oauth_store *store, struct error *err);
 
 /* A record as JSON, and back. */

@@ -4,6 +4,7 @@ import base64
 import concurrent.futures
 import json
 import os
+import pwd
 import shutil
 import socket
 import ssl
@@ -12,6 +13,7 @@ import subprocess
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 from authserver import World, tls_context
@@ -190,6 +192,54 @@ class Flow(Login):
         self.assertIn("Logged in", out)
 
 
+    def test_a_paste_that_ends(self):
+        self.entry()
+        process = self.start("--no-browser")
+        self.assertTrue(self.authorization_url(process))
+        self.assertIn("standard input ended before", process.communicate(timeout=PATIENCE)[1])
+        self.assertEqual(process.returncode, 1)
+        process = self.start("--no-browser")
+        asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.authorization_url(process)).query))
+        out, err = process.communicate("?code=x&state=" + asked["state"], timeout=PATIENCE)  # without a newline
+        self.assertIn("answers invalid_grant", err, out)
+
+    def test_no_login_is_possible(self):
+        """Errors before the browser step: what failed, why, and what to do."""
+        self.world.challenge, self.world.prm, self.world.metadata = None, None, None
+        self.entry()
+        for status, words in ((200, "does not ask for a login .* needs none$"), (400, "does not ask for a login"),
+                              (401, r"\(HTTP status 401\) names no authorization server, .*404.*\"token\""), (405, "names no")):
+            self.world.replies.update({"/mcp": lambda form: (status, {}, b""), "/register": lambda form: (404, {}, b"")})
+            self.refused(words)
+        self.entry(url="http://127.0.0.1:1/mcp")
+        self.refused("connect.*check the URL")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            self.world = World()
+            self.addCleanup(self.world.close)
+            self.entry(redirect_port=port)
+            self.refused(f"127.0.0.1:{port}: Address already in use; end the program .*redirect_port")
+        self.env["XDG_STATE_HOME"] = "/proc/self/nothing"
+        self.refused("cannot write to /proc/.*: .*set XDG_STATE_HOME")
+        os.makedirs(self.path("linked/cloister"))
+        os.symlink("/tmp", self.path("linked/cloister/oauth"))
+        self.env["XDG_STATE_HOME"] = self.path("linked")
+        self.refused("a symbolic link is not followed")
+
+    def test_a_registration_that_is_forgotten(self):
+        self.entry()
+        self.logged_in()
+        self.world.replies["/token"] = lambda form: (401, {}, {"error": "invalid_client"})
+        status, _, err = self.login()
+        self.assertEqual(status, 1)
+        self.assertIn("answers invalid_client", err)
+        self.assertIn("'cloister logout s' forgets the registration", err)
+        self.run_cloister("logout", "s", "--config", self.path("config.json"), env=self.env)
+        self.world.replies.clear()
+        self.logged_in()
+        self.assertEqual(self.world.count("/register"), 2)
+
+
 class Refresh(Login):
     def setUp(self):
         super().setUp()
@@ -329,6 +379,19 @@ class Refresh(Login):
         self.assertIn(b"not revoked", done.stderr)
         self.assertEqual(self.files(), [])
 
+    def test_logout_removes_what_a_killed_writer_left(self):
+        self.logged_in()
+        [path] = self.files()
+        for _ in range(2):
+            with open(path.removesuffix("json") + "new", "w", encoding="utf-8") as f:
+                f.write('{"refresh_token": "x"}')
+            self.run_cloister("logout", "s", "--config", self.path("config.json"), env=self.env)
+            self.assertEqual([n for n in os.listdir(os.path.dirname(path)) if not n.endswith(".lock")], [])
+        with open(path.removesuffix("json") + "new", "w", encoding="utf-8"):
+            pass
+        self.logged_in()
+        self.assertEqual(self.files(), [path])
+
 
 class Product(Login):
     """Code in a sandbox calls the tools of a server that asks for a login."""
@@ -407,6 +470,17 @@ class Command(Login):
             done = self.run_cloister(*words, "--config", self.path("config.json"), env=self.env)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn(text, done.stderr.decode())
+
+    def test_a_login_that_nothing_would_use(self):
+        for entry in ({"token": {"file": "/nothing"}}, {"token": {"command": ["false"]}}, {"headers": {"authorization": "Bearer x"}}):
+            self.name = "s"
+            self.config({"s": {"url": self.world.url, **entry}})
+            self.refused("has a token in its entry")
+        self.entry()
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self.refused("as nobody, not as root", env={**self.env, "SUDO_UID": str(nobody.pw_uid)})
+        self.logged_in(env={**self.env, "SUDO_UID": str(os.geteuid())})
 
     def test_ends_by_a_signal(self):
         self.entry()

@@ -38,7 +38,7 @@ class Hostile(Login):
         self.entry()
         self.assertNotIn("0800", self.refused("another authorization server", browser=True))
         self.world.redirect = {"error": "access_denied", "code": None}
-        self.refused("refused: access_denied", browser=True)
+        self.refused(r"refused: access_denied \(cancelled in the browser.*nothing was changed", browser=True)
 
     def test_metadata_of_another_issuer(self):
         self.world.metadata["issuer"] = "https://honest.example"
