@@ -87,6 +87,36 @@ void hub_call_again(struct hub_call *call)
         call_params_done(&params);
 }
 
+bool hub_call_await_list(struct hub_call *call)
+{
+        if (!call->tool || call->step != STEP_CALL || call->rounds > 0 || call->has_awaited ||
+            call->params.bytes.length == 0)
+                return false;
+        call->awaits_list = call->has_awaited = true;
+        hub_call_wait(call);
+        return true;
+}
+
+void hub_calls_listed(struct hub_calls *calls, const char *why)
+{
+        struct hub_call *call, *next;
+
+        /* They have no request. */
+        for (call = TAILQ_FIRST(bucket(calls, 0)); call; call = next) {
+                next = TAILQ_NEXT(call, link);
+                if (!call->awaits_list)
+                        continue;
+                call->awaits_list = false;
+                if (why)
+                        hub_call_finish(
+                                call, EVENT_ANSWERED, HUB_PROTOCOL,
+                                "server \"%s\" refused the headers of the call, and %s when it was asked for its tools again",
+                                hub_call_server(call), why);
+                else
+                        hub_call_again(call);
+        }
+}
+
 static void take_input_required(struct hub_call *call, yyjson_val *result)
 {
         yyjson_val *requests = yyjson_obj_get(result, "inputRequests"),

@@ -78,9 +78,11 @@ struct hub_call {
         const char *method;
         char *tool;                /* of tools/call; else NULL */
         struct call_params params; /* until sent, or kept for another round */
-        int64_t id;      /* once sent; 0: no request is open, it waits for something else */
-        int64_t token;   /* of its progress: the id of its first request */
-        unsigned rounds; /* how often it was sent again, for its server's state */
+        int64_t id;       /* once sent; 0: no request is open, it waits for something else */
+        int64_t token;    /* of its progress: the id of its first request */
+        unsigned rounds;  /* how often it was sent again, for its server's state */
+        bool awaits_list; /* of tools, to be sent again then */
+        bool has_awaited; /* it did, once */
 
         bool is_task;
         char *task; /* the params of requests about it, once it has an id */

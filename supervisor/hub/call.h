@@ -133,6 +133,11 @@ void hub_calls_unask(struct hub_calls *calls, yyjson_val *id);
 /* A late answer to a request that was given up: names the task that it has made, if any. Returns the params
  * of a request to cancel that, or NULL; the caller frees it. */
 char *hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result);
+/* The request was refused, and not run, because the list of tools is old. Returns whether the call waits for
+ * the next list; it does so once. */
+bool hub_call_await_list(struct hub_call *call);
+/* The next list has come: those that wait are sent again. why: it has not, as a predicate; they fail. */
+void hub_calls_listed(struct hub_calls *calls, const char *why);
 struct hub_call *hub_calls_by_id(struct hub_calls *calls, int64_t id);
 /* The call that a line answers which cannot be parsed, or NULL. */
 struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n);

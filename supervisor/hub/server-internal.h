@@ -48,6 +48,7 @@ struct hub_server {
         bool has_resources, has_prompts, has_logging;
         int log_level; /* the most detailed that it was told to send, as an index of log_levels */
 
+        bool is_refusal; /* the message that is handled has refused a request, which was not run */
         struct rate
                 unnamed; /* messages that do not say for which call they are: each is looked up */
         struct server_ask *asks; /* what it asks while it works on no call */
@@ -88,6 +89,8 @@ void hub_server_mirror(void *data, yyjson_val *params,
 void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities);
 /* Handles a line of stdout. Returns whether it was expected. */
 bool hub_server_on_line(struct hub_server *s, const char *line, size_t n);
+/* The same for an error that refused a request. */
+void hub_server_on_refused(void *data, const char *line, size_t n);
 /* The same for a long one, which was parsed before. */
 bool hub_server_on_large(void *data, struct large_line *line);
 /* The beginning of a long line that was not complete in time. */

@@ -10,7 +10,10 @@
 #include "rpc/lines.h"
 #include "supervisor/hub/server-internal.h"
 
-enum { LOGGED_BYTES = 80 }; /* of a line that is no message */
+enum {
+        LOGGED_BYTES = 80, /* of a line that is no message */
+        HEADER_MISMATCH = -32020,
+};
 
 static bool on_changed(struct hub_server *s, const struct jsonrpc_message *m)
 {
@@ -143,6 +146,18 @@ static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
                   (long long)n);
 }
 
+/* The server wants other headers than its last list says (MCP 2026-07-28, "Custom Headers from Tool
+ * Parameters"). Returns whether the call waits for the next list. */
+static bool list_again(struct hub_server *s, struct hub_call *call, const struct jsonrpc_message *m)
+{
+        if (!s->is_refusal || s->state != SERVER_READY || !is_modern(s) ||
+            m->kind != JSONRPC_ERROR || m->error_code != HEADER_MISMATCH ||
+            !hub_call_await_list(call))
+                return false;
+        listing_changed(s->listing);
+        return true;
+}
+
 /* Returns whether it was expected. large: what the message came in, or NULL. */
 static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct large_line *large)
 {
@@ -153,6 +168,8 @@ static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct la
         if (handshake_on_answer(s->handshake, m) || listing_on_answer(s->listing, m))
                 return true;
         struct hub_call *call = hub_calls_find(s->calls, m->id);
+        if (call && list_again(s, call, m))
+                return true;
         if (call)
                 hub_call_answer(call, m, is_modern(s), large);
         else if (m->id)
@@ -253,6 +270,15 @@ bool hub_server_on_line(struct hub_server *s, const char *line, size_t n)
         if (r < 0)
                 return on_not_json(s, hub_calls_guess(s->calls, line, n), line, n, &err);
         return m.kind == JSONRPC_BATCH ? on_batch(s, m.batch) : on_message(s, &m, NULL);
+}
+
+void hub_server_on_refused(void *data, const char *line, size_t n)
+{
+        struct hub_server *s = data;
+
+        s->is_refusal = true;
+        hub_server_on_line(s, line, n);
+        s->is_refusal = false;
 }
 
 bool hub_server_on_large(void *data, struct large_line *line)

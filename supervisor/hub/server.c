@@ -314,6 +314,7 @@ static const struct connection_host connection_host = {
         .oversized = hub_server_on_oversized,
         .cut = on_cut,
         .no_memory = on_no_memory,
+        .refused = hub_server_on_refused,
         .unanswered = hub_server_on_unanswered,
         .failed = on_failed,
         .mirror = hub_server_mirror,
@@ -433,6 +434,7 @@ static void on_listed(void *data, struct hub_tools *tools)
         }
         if (s->state == SERVER_LISTING)
                 become_ready(s);
+        hub_calls_listed(s->calls, NULL);
         s->host->changed(s->host->data);
 }
 
@@ -448,6 +450,7 @@ static void on_list_failed(void *data, const char *why)
         clear_deadline(s);
         if (connection_may_warn(s->connection))
                 log_warning("server %s: its tools stay as they were: it %s", s->config->name, why);
+        hub_calls_listed(s->calls, why);
 }
 
 static const struct listing_host listing_host = {

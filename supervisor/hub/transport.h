@@ -33,6 +33,8 @@ struct connection_host {
         void (*cut)(void *data);
         void (*no_memory)(void *data);
         /* The rest is of transports that can fail for one message. */
+        /* As line(): an error that refused a request (HTTP status 4xx), which was not run. */
+        void (*refused)(void *data, const char *line, size_t n);
         /* There will be no answer to the request. why: a predicate. */
         void (*unanswered)(void *data, int64_t id, const char *why);
         /* The server is of no use, or has lost its state. why: a predicate. */

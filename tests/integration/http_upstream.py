@@ -208,6 +208,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
             result["result"]["resultType"] = "complete"
             self.reply(200, result)
 
+    def do_renamed(self):
+        """Of 2026-07-28; the argument that it wants as a header, "region", becomes "zone" after the first list. A call without
+        is refused, unless its value says how else it is answered: "always" (refused, whatever it has), "stream" (by an event, so
+        that it may have run), "late" (with 500)."""
+        m = self.message
+        if m.get("method") not in ("tools/list", "tools/call"):
+            self.do_modern()
+            return
+        if not self.is_call():
+            with self.state.lock:
+                self.state.begun["renamed"] += 1
+                wanted = "Zone" if self.state.begun["renamed"] > 1 else "Region"
+            schema = {"type": "object", "properties": {"value": {"type": "string", "x-mcp-header": wanted}}}
+            self.reply(200, answer(m, {"tools": [{"name": "echo", "inputSchema": schema}], "resultType": "complete", "ttlMs": 3600000,
+                                       "cacheScope": "public"}))
+            return
+        value = m["params"]["arguments"]["value"]
+        refusal = {"jsonrpc": "2.0", "id": m["id"], "error": {"code": -32020, "message": "Mcp-Param-Zone is missing"}}
+        if value == "stream":
+            self.begin_events()
+            self.event(refusal)
+        elif value in ("late", "always") or self.headers.get("Mcp-Param-Zone") != value:
+            self.reply(500 if value == "late" else 400, refusal)
+        else:
+            result = self.run()
+            result["result"]["resultType"] = "complete"
+            self.reply(200, result)
+
     def do_token(self):
         if self.headers.get("Authorization") != "Bearer " + self.state.token:
             self.reply(401, b"", "text/plain", WWW_Authenticate='Bearer realm="x"')

@@ -12,7 +12,7 @@ import rawmcp
 class Http(rawmcp.ServerCase):
     """Each path of http_upstream is a server of its own behind one Cloister."""
 
-    GOOD = ["json", "session", "stream", "resume", "legacy", "modern", "token", "home"]
+    GOOD = ["json", "session", "stream", "resume", "legacy", "modern", "renamed", "token", "home"]
     BAD = ["away", "round", "dead", "cut", "half", "headers", "page", "broken", "locked", "empty", "other", "silent", "bad-session",
            "forgetful", "elsewhere", "wide"]
 
@@ -111,6 +111,27 @@ class Http(rawmcp.ServerCase):
         # A schema that breaks the rules takes its tool away, in the modern era only.
         self.assertEqual(self.value("[sorted(_schema(t)['name'] for t in tools if _schema(t)['server'] == s) for s in ('modern', 'json')]"),
                          [["echo", "sql"], ["echo", "sql", "wrong"]])
+
+    def test_headers_that_have_changed(self):
+        """A call that is refused for its headers has not run: the tools are listed again, and it is sent once more."""
+        calls = lambda: len(self.seen("renamed", "tools/call"))  # noqa: E731
+        lists = lambda: len(self.seen("renamed", "tools/list"))  # noqa: E731
+        self.assertEqual(self.echo("renamed", "eu"), '"eu"')
+        self.assertEqual((calls(), lists()), (2, 2))
+        self.assertEqual([h.get("Mcp-Param-Zone") for _, m, h in self.seen("renamed") if m == "tools/call"], [None, "eu"])
+        # It goes on with what it learnt.
+        self.assertEqual(self.echo("renamed", "us"), '"us"')
+        self.assertEqual((calls(), lists()), (3, 2))
+        # Refused again: once is enough.
+        self.fails("renamed", "Mcp-Param-Zone is missing", "always")
+        self.assertEqual((calls(), lists()), (5, 3))
+        # Several at once share a list.
+        self.value("import asyncio\nawait asyncio.gather(*(mcp_renamed.echo(value='always') for _ in range(5)), return_exceptions=True)\n1")
+        self.assertEqual((calls(), lists()), (15, 4))
+        # What may have run is not sent again.
+        self.fails("renamed", "Mcp-Param-Zone is missing", "stream")
+        self.fails("renamed", "Mcp-Param-Zone is missing", "late")
+        self.assertEqual((calls(), lists()), (17, 4))
 
     def test_a_modern_call_is_cancelled_by_its_connection(self):
         self.echo("modern", "a")

@@ -63,6 +63,12 @@ static inline bool client_line(void *data, const char *line, size_t n)
         return !client.refuses;
 }
 
+static inline void client_refused(void *data, const char *line, size_t n)
+{
+        (void)data;
+        client_log("refused %.*s", (int)n, line);
+}
+
 static inline bool client_parsed(void *data, struct large_line *line)
 {
         (void)data;
@@ -121,6 +127,7 @@ static const struct connection_host client_host = {
         .oversized = client_part,
         .cut = client_cut,
         .no_memory = client_cut,
+        .refused = client_refused,
         .unanswered = client_unanswered,
         .failed = client_failed,
         .mirror = client_mirror,

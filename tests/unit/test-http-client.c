@@ -5,8 +5,8 @@
 
 #define RESULT   "{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}"
 #define ERROR(c) "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":" #c ",\"message\":\"no\"}}"
-#define TOLD_ERROR(c)                                                                              \
-        "line {\"jsonrpc\":\"2.0\",\"id\":5,\"error\":{\"code\":" #c ",\"message\":\"no\"}}\n"
+#define TOLD_ERROR(how, c)                                                                         \
+        how " {\"jsonrpc\":\"2.0\",\"id\":5,\"error\":{\"code\":" #c ",\"message\":\"no\"}}\n"
 
 static const struct {
         int status;
@@ -36,11 +36,11 @@ static const struct {
         {202, FAR_JSON, RESULT, "unanswered 5 accepted the request without answering it\n"},
         {202, "", "", "unanswered 5 accepted the request without answering it\n"},
         {204, "", "", "unanswered 5 accepted the request without answering it\n"},
-        {400, FAR_JSON, ERROR(-32600), TOLD_ERROR(-32600)},
-        {404, FAR_JSON, ERROR(-32601), TOLD_ERROR(-32601)},
-        {500, "Content-Type: text/html\r\n", ERROR(-1), TOLD_ERROR(-1)},
+        {400, FAR_JSON, ERROR(-32600), TOLD_ERROR("refused", -32600)},
+        {404, FAR_JSON, ERROR(-32601), TOLD_ERROR("refused", -32601)},
+        {500, "Content-Type: text/html\r\n", ERROR(-1), TOLD_ERROR("line", -1)},
         {503, FAR_JSON, "{\"jsonrpc\":\"2.0\",\"id\":77,\"error\":{\"code\":1,\"message\":\"no\"}}",
-         TOLD_ERROR(1)},
+         TOLD_ERROR("line", 1)},
         {400, FAR_JSON, RESULT, "unanswered 5 answered with HTTP status 400\n"},
         {400, FAR_JSON, "{\"error\":1}", "unanswered 5 answered with HTTP status 400\n"},
         {404, "Content-Type: text/html\r\n", "<html>",
@@ -91,7 +91,7 @@ static void test_long_refusal(void)
                 far_answer(far_next(), 400, FAR_JSON, body);
                 check_has(client_told(), n > HTTP_ERROR_MAX
                                                  ? "unanswered 5 answered with HTTP status 400"
-                                                 : "line {\"jsonrpc\":\"2.0\",\"id\":5,");
+                                                 : "refused {\"jsonrpc\":\"2.0\",\"id\":5,");
         }
         client_end();
 }

@@ -125,7 +125,7 @@ static bool resume(struct http_request *r)
 
 /* The refusal may be an answer of JSON-RPC, whose id a server that did not read the request does not
  * know. Returns false when it is none. */
-static bool tell_error(struct http_request *r)
+static bool tell_error(struct http_request *r, int status)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * HTTP_ERROR_MAX);
         _cleanup_jsonrpc_ struct jsonrpc_message m = {};
@@ -146,7 +146,10 @@ static bool tell_error(struct http_request *r)
                 return false;
         http_request_free(r);
         http_send_soon(h);
-        h->host->line(h->data, buffer_bytes(&text), text.length);
+        if (status / 100 == 4)
+                h->host->refused(h->data, buffer_bytes(&text), text.length);
+        else
+                h->host->line(h->data, buffer_bytes(&text), text.length);
         return true;
 }
 
@@ -199,7 +202,7 @@ static void on_refused(struct http_request *r)
                 on_lost_session(r);
         } else if (r->kind == HTTP_LISTEN) {
                 http_listen_refused(r, status);
-        } else if (!tell_error(r)) {
+        } else if (!tell_error(r, status)) {
                 if (r->is_initialize && h->mode == HTTP_STREAMABLE &&
                     (status == 400 || status == 404 || status == 405))
                         http_fall_back(r, status);
