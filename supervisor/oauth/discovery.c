@@ -169,6 +169,8 @@ static int take_server(struct found *f, const char *url, const char *issuer, str
         if (r < 0)
                 return r;
         struct error why = {};
+        if (r != 200 && error_is_set(err)) /* what an earlier place said tells more */
+                return 0;
         if (r != 200)
                 r = error_set(&why, ENOENT, "HTTP status %d", r);
         else
@@ -243,6 +245,33 @@ static int use_defaults(struct found *f, const char *origin, struct error *err)
         return 0;
 }
 
+/* Another client's parameters in the page's URL would be used in place of ours. */
+static int check_page(const char *url, const struct oauth_reach *reach, struct error *err)
+{
+        static const char *const ours[] = {
+                "response_type",
+                "client_id",
+                "redirect_uri",
+                "scope",
+                "state",
+                "resource",
+                "code_challenge",
+                "code_challenge_method",
+                "request",
+                "nonce",
+                "request_uri",
+                "response_mode",
+                NULL,
+        };
+        static const char what[] = "the authorization endpoint";
+
+        int r = oauth_url_check(url, reach, what, err);
+        const char *name = r < 0 ? NULL : oauth_url_parameter(url, ours);
+        return name ? error_set(err, EACCES, "%s (%.100s) has a parameter \"%s\" of its own", what,
+                                url, name)
+                    : r;
+}
+
 static int check_server(struct found *f, struct error *err)
 {
         const struct oauth_reach *reach = &f->target->reach;
@@ -252,8 +281,7 @@ static int check_server(struct found *f, struct error *err)
                 return error_set(
                         err, ENOTSUP,
                         "the authorization server does not say that it supports PKCE with S256, without which a login is not safe");
-        int r = oauth_url_check(s->authorization_endpoint, reach, "the authorization endpoint",
-                                err);
+        int r = check_page(s->authorization_endpoint, reach, err);
         if (r >= 0)
                 r = oauth_url_check(s->token_endpoint, reach, "the token endpoint", err);
         if (r >= 0 && *s->registration_endpoint)

@@ -52,7 +52,7 @@ int oauth_authorization_url(const struct oauth_record *record, const char *endpo
                 {"code_challenge_method", "S256"},
                 {"resource", record->resource},
         };
-        int r = buffer_append_text(to, endpoint);
+        int r = oauth_url_append_shown(endpoint, to);
 
         if (r >= 0)
                 r = buffer_append_text(to, strchr(endpoint, '?') ? "&" : "?");

@@ -279,6 +279,41 @@ static bool take_apart(const char *url, struct pieces *ret)
         return ret->origin && ret->path;
 }
 
+static bool is_named(const char *pair, size_t n, const char *name)
+{
+        const char *equals = memchr(pair, '=', n);
+        int length = 0;
+        _cleanup_part_ char *text = curl_easy_unescape(
+                NULL, pair, (int)(equals ? (size_t)(equals - pair) : n), &length);
+
+        return text && (size_t)length == strlen(name) && memcmp(text, name, strlen(name)) == 0;
+}
+
+const char *oauth_url_parameter(const char *url, const char *const *names)
+{
+        const char *query = strchr(url, '?');
+
+        while (query) {
+                const char *pair = query + 1;
+                size_t n = strcspn(pair, "&;");
+                for (const char *const *name = names; n > 0 && *name; name++)
+                        if (is_named(pair, n, *name))
+                                return *name;
+                query = pair[n] ? pair + n : NULL;
+        }
+        return NULL;
+}
+
+int oauth_url_append_shown(const char *url, struct buffer *to)
+{
+        int r = 0;
+
+        for (; *url && r >= 0; url++)
+                r = strchr("'$!();*", *url) ? buffer_printf(to, "%%%02X", (unsigned char)*url)
+                                            : buffer_append(to, url, 1);
+        return r;
+}
+
 bool oauth_url_same(const char *a, const char *b)
 {
         _cleanup_(cleanup_pieces) struct pieces x = {}, y = {};

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 enum { OAUTH_URL_MAX = 2048 };
@@ -31,6 +32,14 @@ int oauth_url_check(const char *url, const struct oauth_reach *reach, const char
 
 /* Whether a connection to this address is allowed. */
 bool oauth_address_allowed(const struct sockaddr *address, const struct oauth_reach *reach);
+
+/* The first of the names, up to a NULL, that is a parameter of the URL's query, however it is written;
+ * else NULL. */
+const char *oauth_url_parameter(const char *url, const char *const *names);
+
+/* Appends a URL for a person to copy: characters that a shell would not take literally inside quotes are
+ * written as %XX. */
+int oauth_url_append_shown(const char *url, struct buffer *to);
 
 /* "https://host:port" of a URL that was checked. Returns 0 or -EINVAL. */
 int oauth_url_origin(const char *url, char *ret, size_t size);

@@ -96,7 +96,29 @@ class Hostile(Login):
                 status, _, err = self.login()
                 # An endpoint that is no text of one line counts as missing.
                 self.assertEqual((status, bool(self.asked)), (1, False), f"{endpoint} {evil[:40]} {err}")
+                self.assertNotIn("HTTP status 404", err.replace("the registration endpoint", ""))
             self.world.metadata[endpoint] = good
+
+    def test_a_page_with_parameters_of_another_client(self):
+        good = self.world.metadata["authorization_endpoint"]
+        self.entry()
+        for query in ("?client_id=evil", "?a=b&redirect_uri=https%3A%2F%2Fevil.example%2F", "?%73tate=x", "?a;request_uri=x", "?scope"):
+            self.world.metadata["authorization_endpoint"] = good + query
+            self.refused("has a parameter")
+        self.world.metadata["authorization_endpoint"] = good + "?p=client_id&xstate=x"
+        self.logged_in()
+        self.assertEqual((self.asked["p"], self.asked["xstate"]), ("client_id", "x"))
+
+    def test_a_page_that_is_a_command(self):
+        """A URL that is copied to a shell, inside quotes of either kind, is one word."""
+        self.world.metadata["authorization_endpoint"] += "?p='$(reboot)';!!*"
+        self.entry()
+        process = self.start()
+        url = self.authorization_url(process)
+        process.kill()
+        process.communicate()
+        self.assertRegex(url, "^[-A-Za-z0-9:/?&=%._~]+$")
+        self.assertEqual(dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))["p"], "'$(reboot)';!!*")
 
     def test_a_name_that_leads_to_this_machine(self):
         """A URL that does not name loopback, and resolves to it: as in DNS rebinding, the address is what counts."""
