@@ -164,6 +164,28 @@ static int check_object(struct reading *r, yyjson_val *value, const char *name)
                        : config_wrong(r->reader, value, "%s%s must be an object", r->where, name);
 }
 
+/* Of a tool: {"taskSupport": …}. */
+static int check_execution(struct reading *r, yyjson_val *value, const char *name)
+{
+        static const char *const supports[] = {
+                [TASK_SUPPORT_OPTIONAL] = "optional",
+                [TASK_SUPPORT_REQUIRED] = "required",
+                [TASK_SUPPORT_FORBIDDEN] = "forbidden",
+        };
+        yyjson_val *given = yyjson_obj_get(value, "taskSupport");
+
+        for (size_t i = 0; yyjson_obj_size(value) == 1 && i < ARRAY_SIZE(supports); i++) {
+                if (!yyjson_equals_str(given, supports[i]))
+                        continue;
+                r->into->task_support = (enum config_task_support)i;
+                return 0;
+        }
+        return config_wrong(
+                r->reader, value,
+                "%s%s must be {\"taskSupport\": \"optional\"}, or \"required\" or \"forbidden\" in its place",
+                r->where, name);
+}
+
 static int check_icons(struct reading *r, yyjson_val *value, const char *name)
 {
         return yyjson_is_arr(value)
@@ -214,6 +236,7 @@ static const struct {
         {"inputSchema", TOOL, NULL, check_schema},
         {"outputSchema", TOOL, NULL, check_schema},
         {"annotations", TOOL | READABLE, NULL, check_object},
+        {"execution", TOOL, NULL, check_execution},
         {"icons", ALL, NULL, check_icons},
         {"_meta", ALL, NULL, check_object},
         {"code", ALL, read_code, NULL},
@@ -227,7 +250,7 @@ static const struct {
 static const char *const member_names[] = {
         "name",   "title",       "description", "mimeType", "arguments", "inputSchema",
         "icons",  "annotations", "_meta",       "code",     "file",      "outputSchema",
-        "hidden", "profile",     "timeout",     "complete", NULL,
+        "hidden", "profile",     "timeout",     "complete", "execution", NULL,
 };
 
 static int read_member(struct reading *r, yyjson_val *key, yyjson_val *value)
@@ -275,6 +298,7 @@ static void put_member(struct json_out *out, const char *name, yyjson_val *value
 static int make_entry(struct reading *r)
 {
         static const char none[] = "{\"type\":\"object\",\"properties\":{}}";
+        static const char optional[] = "{\"taskSupport\":\"optional\"}";
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(ENTRY_MAX);
         struct json_out out = {.to = &text};
         const struct config_published *p = r->into;
@@ -290,6 +314,8 @@ static int make_entry(struct reading *r)
         }
         if (p->kind == PUBLISHED_TOOL && !p->input_schema)
                 json_out_raw(&out, "inputSchema", none, sizeof(none) - 1);
+        if (p->kind == PUBLISHED_TOOL && !yyjson_obj_get(r->object, "execution"))
+                json_out_raw(&out, "execution", optional, sizeof(optional) - 1);
         json_out_end(&out, '}');
         if (out.error == -EMSGSIZE)
                 return wrong(r, r->object, "too large: clients would get more than 256 KiB");

@@ -129,6 +129,9 @@ enum config_published_kind {
         PUBLISHED_KINDS
 };
 
+/* Whether a call of a tool can be a task (supervisor/mcp/tasks.h), or must be one. */
+enum config_task_support { TASK_SUPPORT_OPTIONAL, TASK_SUPPORT_REQUIRED, TASK_SUPPORT_FORBIDDEN };
+
 /* "tool", "prompt", … */
 const char *config_published_kind_name(enum config_published_kind kind);
 
@@ -140,14 +143,15 @@ struct config_published {
         char *entry; /* JSON object: as clients see it in the list of its kind */
         char *code;  /* Python source; NULL until config_set_code() */
         char *file;  /* the path of the code, as written, or NULL */
-        char *input_schema, *output_schema; /* JSON, or NULL */
-        char *arguments;                    /* of a prompt: JSON array, or NULL */
-        char *completions;                  /* JSON: {"argument": ["value", …]}, or NULL */
-        bool completes;                     /* the code defines complete() */
-        char *mime_type;                    /* or NULL */
-        char *profile;                      /* NULL: that of the client */
-        uint32_t timeout_ms;                /* 0: the config's */
-        bool hidden;                        /* not offered until code shows it */
+        char *input_schema, *output_schema;    /* JSON, or NULL */
+        char *arguments;                       /* of a prompt: JSON array, or NULL */
+        char *completions;                     /* JSON: {"argument": ["value", …]}, or NULL */
+        bool completes;                        /* the code defines complete() */
+        char *mime_type;                       /* or NULL */
+        char *profile;                         /* NULL: that of the client */
+        uint32_t timeout_ms;                   /* 0: the config's */
+        bool hidden;                           /* not offered until code shows it */
+        enum config_task_support task_support; /* of a tool */
 };
 
 /* Errors and warnings, one line each: "FILE: line 3: …". */

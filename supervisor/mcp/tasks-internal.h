@@ -26,6 +26,7 @@ struct mcp_task {
         uint64_t serial;
         enum mcp_era era;
         enum task_status status;
+        bool required;       /* the tool's result is given as a task only */
         bool announced;      /* the client was told of it */
         bool read;           /* the client has the result: it may make room for others */
         bool is_error;       /* of the result: isError */

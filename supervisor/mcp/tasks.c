@@ -13,6 +13,9 @@
 
 enum { SMALL = 1024 }; /* bytes of an error that is always kept */
 
+static const char too_many[] =
+        "too many tasks are kept: read their results, or wait until their time is over";
+
 static int64_t now_ms(void)
 {
         struct timespec now;
@@ -110,7 +113,7 @@ void task_cancel(struct mcp_task *task)
                 work->cancel(data);
 }
 
-/* ---- results ---- */
+/* ---- the client is told ---- */
 
 /* Frees the oldest task that was cancelled or whose result was read. Returns whether there was one. */
 static bool make_room(struct tasks *tasks)
@@ -126,6 +129,59 @@ static bool make_room(struct tasks *tasks)
         }
         return false;
 }
+
+static void set_timer(struct mcp_task *task, uint64_t ms)
+{
+        struct timeval t = clock_timeval_ms(ms);
+
+        evtimer_add(task->timer, &t);
+}
+
+static bool is_full(struct tasks *tasks)
+{
+        return tasks->n >= TASKS_MAX && !make_room(tasks);
+}
+
+static int append_created(const struct mcp_task *task, struct buffer *to)
+{
+        int r;
+
+        if (task->era == ERA_MODERN) {
+                r = buffer_append(to, "{", 1);
+                if (r >= 0)
+                        r = task_append_modern(task, to);
+        } else {
+                r = buffer_append_text(to, "{\"task\":");
+                if (r >= 0)
+                        r = task_append_legacy(task, to);
+        }
+        return r < 0 ? r : buffer_append(to, "}", 1);
+}
+
+/* Answers the request with the task, which goes on without it. */
+static void announce(struct mcp_task *task)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        struct tasks *tasks = &task->principal->tasks;
+        struct reply origin = task->origin;
+
+        task->origin = (struct reply){};
+        task->announced = true;
+        task->serial = ++tasks->serial;
+        if (tasks->n++ == 0)
+                TAILQ_INIT(&tasks->list);
+        TAILQ_INSERT_HEAD(&tasks->list, task, link);
+        uint64_t age = (clock_us() - task->born_us) / 1000;
+        set_timer(task, task->ttl_ms > age ? task->ttl_ms - age : 0);
+        origin.is_task = true;
+        int r = append_created(task, &result);
+        if (task->work)
+                task->work->detach(task->work_data, task->era == ERA_MODERN);
+        log_debug("task %.8s… was created", task->id);
+        mcp_answer_made(task->server, &origin, r, &result);
+}
+
+/* ---- results ---- */
 
 static int keep(struct mcp_task *task, const char *bytes, size_t n)
 {
@@ -191,6 +247,10 @@ bool task_take_result(struct reply *reply, const struct buffer *result)
 {
         struct mcp_task *task = reply->task;
 
+        /* A question is no result: the task begins once its answers are there. */
+        if (!task->announced && task->required && !reply->input_required &&
+            !is_full(&task->principal->tasks))
+                announce(task);
         if (!task->announced)
                 return pass_on(reply);
         reply->task = NULL;
@@ -233,62 +293,11 @@ void task_reply_done(struct reply *reply)
 
 /* ---- the beginning ---- */
 
-static void set_timer(struct mcp_task *task, uint64_t ms)
-{
-        struct timeval t = clock_timeval_ms(ms);
-
-        evtimer_add(task->timer, &t);
-}
-
 static void expire(struct mcp_task *task)
 {
         if (is_working(task))
                 task_cancel(task);
         task_free(task);
-}
-
-static bool is_full(struct tasks *tasks)
-{
-        return tasks->n >= TASKS_MAX && !make_room(tasks);
-}
-
-static int append_created(const struct mcp_task *task, struct buffer *to)
-{
-        int r;
-
-        if (task->era == ERA_MODERN) {
-                r = buffer_append(to, "{", 1);
-                if (r >= 0)
-                        r = task_append_modern(task, to);
-        } else {
-                r = buffer_append_text(to, "{\"task\":");
-                if (r >= 0)
-                        r = task_append_legacy(task, to);
-        }
-        return r < 0 ? r : buffer_append(to, "}", 1);
-}
-
-/* Answers the request with the task, which goes on without it. */
-static void announce(struct mcp_task *task)
-{
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
-        struct tasks *tasks = &task->principal->tasks;
-        struct reply origin = task->origin;
-
-        task->origin = (struct reply){};
-        task->announced = true;
-        task->serial = ++tasks->serial;
-        if (tasks->n++ == 0)
-                TAILQ_INIT(&tasks->list);
-        TAILQ_INSERT_HEAD(&tasks->list, task, link);
-        uint64_t age = (clock_us() - task->born_us) / 1000;
-        set_timer(task, task->ttl_ms > age ? task->ttl_ms - age : 0);
-        origin.is_task = true;
-        int r = append_created(task, &result);
-        if (task->work)
-                task->work->detach(task->work_data, task->era == ERA_MODERN);
-        log_debug("task %.8s… was created", task->id);
-        mcp_answer_made(task->server, &origin, r, &result);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *data)
@@ -408,9 +417,7 @@ static void call_asked(struct mcp_server *server, const struct mcp_request *requ
                 return;
         }
         if (is_full(&request->peer->principal->tasks)) {
-                mcp_answer_error(
-                        server, reply, JSONRPC_INTERNAL_ERROR,
-                        "too many tasks are kept: read their results, or wait until their time is over");
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, too_many);
                 return;
         }
         struct mcp_task *task = task_new(request, ttl_ms, reply);
@@ -426,22 +433,77 @@ static void call_asked(struct mcp_server *server, const struct mcp_request *requ
         announce(task);
 }
 
-void tasks_call(struct mcp_server *server, const struct mcp_request *request, struct reply *reply)
+/* run_python can be a task, as what is unknown could. */
+static enum config_task_support support_of(const struct mcp_server *server,
+                                           const struct mcp_request *request)
 {
-        yyjson_val *asked = yyjson_obj_get(request->params, "task");
-        bool legacy = request->era == ERA_LEGACY;
+        const char *name = json_string(request->params, "name", NULL);
+        const struct config_published *tool = name ? published_find(server,
+                                                                    request->peer->principal,
+                                                                    PUBLISHED_TOOL, name)
+                                                   : NULL;
 
-        if (legacy && asked && request->peer->version >= MCP_2025_11_25) {
+        return tool ? tool->task_support : TASK_SUPPORT_OPTIONAL;
+}
+
+/* The client decides. */
+static void call_legacy(struct mcp_server *server, const struct mcp_request *request,
+                        struct reply *reply)
+{
+        enum config_task_support support = support_of(server, request);
+        yyjson_val *asked = request->peer->version >= MCP_2025_11_25
+                                    ? yyjson_obj_get(request->params, "task")
+                                    : NULL;
+
+        if (asked && support == TASK_SUPPORT_FORBIDDEN)
+                mcp_answer_error(
+                        server, reply, JSONRPC_METHOD_NOT_FOUND,
+                        "the tool cannot be called as a task: call it without params.task");
+        else if (!asked && support == TASK_SUPPORT_REQUIRED)
+                mcp_answer_error(
+                        server, reply, JSONRPC_METHOD_NOT_FOUND,
+                        "the tool can only be called as a task: with params.task, by a client of 2025-11-25 or later");
+        else if (asked)
                 call_asked(server, request, asked, reply);
+        else
+                mcp_call_start(server, request, reply);
+}
+
+/* The server decides, where the client declares the extension. */
+static void call_modern(struct mcp_server *server, const struct mcp_request *request,
+                        struct reply *reply)
+{
+        enum config_task_support support = support_of(server, request);
+        bool required = support == TASK_SUPPORT_REQUIRED, declared = tasks_declared(request);
+        struct mcp_task *task = NULL;
+
+        if (required && !declared) {
+                tasks_answer_undeclared(server, reply);
                 return;
         }
-        if (!legacy && tasks_declared(request)) {
-                uint64_t ttl_ms = TASK_TTL_MS + server->config->cell_timeout_max_ms;
-                struct mcp_task *task = task_new(request, ttl_ms, reply);
-                if (task)
-                        set_timer(task, TASK_AFTER_MS);
+        if (required && is_full(&request->peer->principal->tasks)) {
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, too_many);
+                return;
+        }
+        if (declared && support != TASK_SUPPORT_FORBIDDEN)
+                task = task_new(request, TASK_TTL_MS + server->config->cell_timeout_max_ms, reply);
+        if (required && !task) {
+                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                return;
+        }
+        if (task) {
+                task->required = required;
+                set_timer(task, TASK_AFTER_MS);
         }
         mcp_call_start(server, request, reply);
+}
+
+void tasks_call(struct mcp_server *server, const struct mcp_request *request, struct reply *reply)
+{
+        if (request->era == ERA_LEGACY)
+                call_legacy(server, request, reply);
+        else
+                call_modern(server, request, reply);
 }
 
 void tasks_drop_peer(struct mcp_peer *peer)

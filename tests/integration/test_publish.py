@@ -458,6 +458,58 @@ class LegacyQuestions(harness.Case):
         self.assertEqual(texts(self.client.call("cando")), ["elicitation"])
 
 
+class TaskSupport(harness.Case):
+    """execution.taskSupport, of both eras."""
+    TOOLS = {name: {"description": name, "code": code, **({"execution": {"taskSupport": support}} if support else {})} for name, support, code in (
+        ("plain", None, "'done'"), ("optional", "optional", "await asyncio.sleep(0.7)\n'done'"),
+        ("forbidden", "forbidden", "await asyncio.sleep(0.7)\n'done'"), ("required", "required", "'done'"),
+        ("asks", "required", f"(await elicit('Who?', {FORM}, key='who'))['content']['name']"))}
+    DECLARES = {"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+
+    def ended(self, client, task):
+        got = []
+
+        def poll():
+            got.append(client.ask("tasks/get", {"taskId": task["taskId"]}))
+            return got[-1]["status"] != "working"
+        self.assertTrue(harness.wait_until(poll))
+        return got[-1]
+
+    def test_list(self):
+        listed = {t["name"]: t["execution"]["taskSupport"] for t in Client(self, True, publish={"tools": self.TOOLS}).ask("tools/list")["tools"]}
+        self.assertEqual(listed, {"run_python": "optional", "plain": "optional", "optional": "optional", "forbidden": "forbidden",
+                                  "required": "required", "asks": "required"})
+
+    def test_modern(self):
+        client = Client(self, True, self.DECLARES, publish={"tools": self.TOOLS})
+        self.assertEqual((client.call("plain")["resultType"], client.call("forbidden")["resultType"]), ("complete", "complete"))
+        self.assertEqual(client.call("optional")["resultType"], "task")
+        made = client.call("required")
+        self.assertEqual((made["resultType"], "content" in made), ("task", False))
+        self.assertEqual(texts(self.ended(client, made)["result"]), ["done"])
+        # A question comes before the task.
+        asked = client.call("asks")
+        self.assertEqual((asked["resultType"], list(asked["inputRequests"])), ("input_required", ["who"]))
+        answers = {"who": {"action": "accept", "content": {"name": "me"}}}
+        made = client.call("asks", more={"requestState": asked["requestState"], "inputResponses": answers})
+        self.assertEqual((made["resultType"], "requestState" in made), ("task", False))
+        self.assertEqual(texts(self.ended(client, made)["result"]), ["me"])
+
+    def test_modern_undeclared(self):
+        client = Client(self, True, {"elicitation": {}}, publish={"tools": self.TOOLS})
+        self.assertEqual(texts(client.call("optional")), ["done"])
+        client.refused("tools/call", {"name": "required", "arguments": {}}, -32021, "tasks")
+
+    def test_legacy(self):
+        client = Client(self, False, publish={"tools": self.TOOLS})
+        self.assertEqual(texts(client.call("plain")), ["done"])
+        client.refused("tools/call", {"name": "required", "arguments": {}}, -32601, "task")
+        client.refused("tools/call", {"name": "forbidden", "arguments": {}, "task": {}}, -32601, "task")
+        for name in ("plain", "required"):
+            task = client.call(name, more={"task": {}})["task"]
+            self.assertEqual(texts(client.ask("tasks/result", {"taskId": task["taskId"]})), ["done"])
+
+
 class Files(harness.Case):
     def test_code_in_a_file(self):
         self.write("hello.py", "'first'")
