@@ -309,6 +309,29 @@ class TimedResult(unittest.TextTestResult):
         self.stream.flush()
 
 
+def alone(test):
+    """Marks a test that measures, or that others would disturb: meson runs it in a test of its own, with nothing beside it."""
+    test.is_alone = True
+    return test
+
+
+def select(suite, wanted):
+    """The tests of a suite that are marked, or that are not."""
+    if isinstance(suite, unittest.TestSuite):
+        return unittest.TestSuite(select(part, wanted) for part in suite)
+    marked = hasattr(getattr(suite, suite._testMethodName), "is_alone")  # pylint: disable=protected-access
+    return suite if marked == wanted else unittest.TestSuite()
+
+
+class Loader(unittest.TestLoader):
+    """CLOISTER_TEST_ALONE: 1 for the marked tests, 0 for the others; without it all of them."""
+
+    def loadTestsFromModule(self, module, *args, **rest):
+        suite = super().loadTestsFromModule(module, *args, **rest)
+        which = os.environ.get("CLOISTER_TEST_ALONE")
+        return suite if which is None else select(suite, which == "1")
+
+
 def main():
     """Runs the file's tests."""
-    unittest.main(module=sys.modules["__main__"], testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))
+    unittest.main(testLoader=Loader(), module=sys.modules["__main__"], testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))

@@ -110,6 +110,7 @@ class Bridge(rawmcp.ServerCase):
         self.assertEqual(cell["tool_calls_total"], 2)
         self.assertGreaterEqual(cell["tool_calls"][0]["duration_ms"], 0)
 
+    @harness.alone
     def test_gather_is_concurrent(self):
         self.ok("await tools['add'](a=1, b=1)")
         start = time.monotonic()

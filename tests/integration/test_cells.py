@@ -303,6 +303,7 @@ class BadInput(rawmcp.ServerCase):
         text = "x" * (10 << 20)
         self.assertEqual(self.value(f"s = '{text}'\nlen(s)", wait=60), 10 << 20)
 
+    @harness.alone
     def test_second_call_waits_for_the_first_in_order(self):
         calls = [self.server.start_call(f"import time\ntime.sleep(0.2)\norder = globals().get('order', []) + [{i}]\norder", session=self.session)
                  for i in range(4)]

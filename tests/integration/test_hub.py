@@ -130,6 +130,7 @@ class Hub(harness.Case):
         server.close()
         self.assertIn("cannot start: the reason", server.final_log)
 
+    @harness.alone
     def test_a_hanging_server_delays_no_other(self):
         server = self.server({"hangs": harness.fixture("--hang-start"), "b": harness.fixture()})
         self.assertEqual(server.cell("1")["status"], "ok")
@@ -138,6 +139,7 @@ class Hub(harness.Case):
         self.assertLess(time.monotonic() - start, 3)
         server.close()
 
+    @harness.alone
     def test_servers_start_concurrently(self):
         server = self.server({f"s{i}": harness.fixture("--slow-start", "1") for i in range(4)})
         server.cell("1")

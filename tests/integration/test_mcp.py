@@ -28,10 +28,12 @@ class Start(harness.Case):
         best = min(self.first_answers(server)[1] for _ in range(3))
         self.assertLess(best, harness.AT_ONCE)
 
+    @harness.alone
     def test_with_no_server(self):
         config = self.config()
         self.assert_at_once(lambda: rawmcp.RawServer("--config", config))
 
+    @harness.alone
     def test_with_hanging_and_slow_upstreams(self):
         servers = {f"h{i}": harness.fixture("--hang-start") for i in range(4)}
         servers["missing"] = {"command": "/no/such/command"}
@@ -39,6 +41,7 @@ class Start(harness.Case):
         config = self.config(servers)
         self.assert_at_once(lambda: rawmcp.RawServer("--config", config))
 
+    @harness.alone
     def test_with_no_image_built(self):
         stores = iter("abc")
 
@@ -345,6 +348,7 @@ class End(harness.Case):
         server.cell("x = 1")
         return server
 
+    @harness.alone
     def test_the_next_start_removes_what_a_killed_monitor_and_janitor_left(self):
         living, server = self.serving(), self.serving()
         pid = server.process.pid

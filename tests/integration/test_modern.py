@@ -149,6 +149,7 @@ class Orders(harness.Case):
             params = {"_meta": meta(), "name": "run_python", "arguments": {"code": "40 + 2"}}
             self.assertEqual(server.ask("tools/call", params)["structuredContent"]["value"]["json"], 42)
 
+    @harness.alone
     def test_the_first_answer_is_there_at_once(self):
         config = self.config({"slow": harness.fixture("--hang-start")})
         times = []

@@ -155,6 +155,7 @@ class Here(rawmcp.ServerCase):
 
     SPIN = "import time\nend = time.monotonic() + {0}\nwhile time.monotonic() < end: pass"
 
+    @harness.alone
     def test_processor_time_is_shared_as_set(self):
         # Half a processor for each of two that spin at the same time.
         seconds = 2 if harness.SLOW == 1 else 10
