@@ -62,6 +62,17 @@ void mask_add(const char *secret)
                 secrets[n_secrets++] = copy;
 }
 
+void mask_drop(const char *secret)
+{
+        for (size_t i = 0; secret && i < n_secrets; i++) {
+                if (strcmp(secrets[i], secret) != 0)
+                        continue;
+                free(secrets[i]);
+                secrets[i] = secrets[--n_secrets];
+                return;
+        }
+}
+
 /* Replaces n characters by stars. Returns how many stars. */
 static size_t put_stars(char *at, size_t n)
 {

@@ -20,6 +20,9 @@ enum {
 /* Registers a literal secret, which is copied. Those that are too short or too many are ignored. */
 void mask_add(const char *secret);
 
+/* Forgets one, which is not valid any more. NULL is allowed. */
+void mask_drop(const char *secret);
+
 /* Replaces all secrets by "***", in place: the text never grows. */
 void mask_text(char *text);
 

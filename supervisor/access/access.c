@@ -73,6 +73,7 @@ int access_find_token(struct access *a, const struct access_refusal *refusal, st
         char token[sizeof(a->token)];
         int r;
 
+        a->renew_s = -1;
         if (!file && !command)
                 return access_oauth_token(a, refusal, err);
         if (file)
@@ -91,7 +92,7 @@ int access_find_token(struct access *a, const struct access_refusal *refusal, st
         return 1;
 }
 
-int access_append_answer(const struct access *a, struct buffer *to)
+int access_append_answer(struct access *a, bool is_renewed, struct buffer *to)
 {
         yyjson_val *headers = yyjson_obj_get(yyjson_doc_get_root(a->doc), "headers"), *header;
         struct json_out out = {.to = to};
@@ -105,6 +106,9 @@ int access_append_answer(const struct access *a, struct buffer *to)
         json_out_end(&out, ']');
         if (*a->token)
                 json_out_text(&out, "token", a->token);
+        a->n_tokens += *a->token != '\0';
+        if (is_renewed)
+                json_out_bool(&out, "renewed", true);
         json_out_end(&out, '}');
         return out.error < 0 ? out.error : buffer_append_text(to, "\n");
 }

@@ -14,9 +14,14 @@
  *
  * A line on standard input says that the server refused a request, and asks for another token:
  *
- *     {"status": 401 | 403, "challenge": what WWW-Authenticate said, or ""}
+ *     {"status": 401 | 403, "challenge": what WWW-Authenticate said, or "", "tokens": N}
  *
- * The challenge comes from the server: it is untrusted. Everything ends with standard input.
+ * tokens: how many lines with a token had come when the request was sent. If there are more, the answer is
+ * the last one. The challenge comes from the server: it is untrusted. Everything ends with standard input.
+ *
+ * The token of a login is renewed ahead of its end: a line with "renewed": true, which answers nothing, has
+ * the new one. An attempt that fails is repeated, less and less often; then the token is renewed when it is
+ * refused.
  */
 #pragma once
 
@@ -36,6 +41,8 @@ struct access {
         yyjson_doc *doc; /* the entry */
         const char *name, *url;
         char token[ACCESS_TOKEN_MAX + 1]; /* the last one; "": none */
+        int64_t renew_s;  /* until it is to be renewed; -1: that is not known, or not possible */
+        int64_t n_tokens; /* that were answered */
 };
 
 /* What the server said to the last request. */
@@ -52,8 +59,8 @@ void access_done(struct access *a);
  * token is needed, or negative errno with what to do as text. */
 int access_find_token(struct access *a, const struct access_refusal *refusal, struct error *err);
 
-/* Appends the answer, as one line. */
-int access_append_answer(const struct access *a, struct buffer *to);
+/* Appends the answer, as one line. is_renewed: nobody has asked. */
+int access_append_answer(struct access *a, bool is_renewed, struct buffer *to);
 
 /* oauth.c: the token of `cloister login`. As access_find_token(); a->token is the last token. */
 int access_oauth_token(struct access *a, const struct access_refusal *refusal, struct error *err);

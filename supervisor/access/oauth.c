@@ -99,8 +99,13 @@ static int take_answer(struct access *a, const struct access_refusal *refusal, c
         yyjson_val *root = yyjson_doc_get_root(doc);
         const char *token = json_string(root, "token", &n);
         const char *why = json_string(root, "error", NULL);
+        bool needs_login = yyjson_get_bool(yyjson_obj_get(root, "login"));
+        if (why && !needs_login)
+                a->renew_s = 0;
         if (!token)
                 return why ? error_set(err, EACCES, "%s", why) : 0;
+        if (json_int64(yyjson_obj_get(root, "renew"), &a->renew_s) < 0)
+                a->renew_s = -1;
         if (n >= sizeof(a->token))
                 return error_set(err, EMSGSIZE, "token: it is longer than %d KiB",
                                  ACCESS_TOKEN_MAX / 1024);

@@ -19,8 +19,9 @@ int oauth_logout(const struct oauth_target *target, struct error *err);
  * output:
  *
  *     {"name", "url", "status"?: 401 | 403, "challenge"?: TEXT}
- *     {"token": TOKEN, "seconds"?: N}   {"login": false}   {"error": TEXT, "login": true|false}
+ *     {"token": TOKEN, "seconds"?: N, "renew"?: N}   {"login": false}   {"error": TEXT, "login": true|false}
  *
+ * renew: in so many seconds the same request, without a status, renews the token.
  * status: the server refused the last token, and said this in WWW-Authenticate. The second answer: there
  * has been no login, and no request was refused.
  */

@@ -74,16 +74,24 @@ static int needs_scope(const struct request *q, struct error *err)
                          oauth_shell_word(q->challenge.scope, scope, sizeof(scope)));
 }
 
+/* How long before its end a token is renewed. */
+static int64_t margin_of(const struct oauth_record *record)
+{
+        int64_t quarter = (record->expires - record->obtained) / 4;
+
+        return quarter < MARGIN_SECONDS ? quarter : MARGIN_SECONDS;
+}
+
 static bool is_usable(const struct oauth_record *record, int64_t margin)
 {
-        int64_t now = time(NULL), life = record->expires - record->obtained;
+        int64_t now = time(NULL), most = margin_of(record);
 
         if (!*record->tokens.access)
                 return false;
         if (record->expires == 0)
                 return true;
-        if (margin > life / 4)
-                margin = life / 4;
+        if (margin > most)
+                margin = most;
         /* A clock that was set back makes every token look new. */
         return now >= record->obtained - MARGIN_SECONDS && now < record->expires - margin;
 }
@@ -179,13 +187,15 @@ static int answer(int found, const struct oauth_record *record, const struct err
 {
         struct buffer line = BUFFER_INIT(ANSWER_MAX);
         struct json_out out = {.to = &line};
-        int64_t seconds = record->expires - time(NULL);
+        int64_t seconds = record->expires - time(NULL), renew = seconds - margin_of(record);
 
         json_out_begin(&out, NULL, '{');
         if (found > 0) {
                 json_out_text(&out, "token", record->tokens.access);
                 if (record->expires > 0)
                         json_out_int(&out, "seconds", seconds > 0 ? seconds : 0);
+                if (record->expires > 0 && *record->tokens.refresh)
+                        json_out_int(&out, "renew", renew > 0 ? renew : 0);
         } else {
                 if (found < 0)
                         json_out_text(&out, "error", err->text);

@@ -46,6 +46,7 @@ class World:
         self.redirect = {}  # changes what the browser is sent back with; None removes
         self.token_extra = {"expires_in": 3600}
         self.error = None  # of the token endpoint
+        self.refused = 0  # requests to the MCP server without a valid token
         self.forbidden = None  # the challenge of tools/call
         threading.Thread(target=self.httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
@@ -112,6 +113,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def on_mcp(self, form):
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if token not in self.world.access:
+            self.world.refused += 1
             return self.answer(401, {"WWW-Authenticate": self.world.challenge} if self.world.challenge else {})
         if form.get("method") == "tools/call" and self.world.forbidden:
             return self.answer(403, {"WWW-Authenticate": self.world.forbidden})

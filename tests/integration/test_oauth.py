@@ -433,6 +433,19 @@ class Product(Login):
         for secret in (self.record()["access_token"], self.record()["refresh_token"]):
             self.assertNotIn(secret, text)
 
+    def test_a_token_is_renewed_before_its_end(self):
+        """Of 20 s there are 6 left: it is renewed when 5 are left, so that no call is refused."""
+        self.logged_in()
+        now, before = int(time.time()), self.world.count("/token")
+        self.change(obtained=now - 14, expires=now + 6)
+        code = "import asyncio\nfor _ in range(14):\n    r = await mcp_s.echo(text='x')\n    await asyncio.sleep(0.2)\nprint(r)"
+        status, text = self.cloister("run", "-c", code)
+        self.assertEqual((status, "echo: x" in text), (0, True), text)
+        self.assertEqual(self.world.count("/token"), before + 1)
+        used = [form["_authorization"] for _, path, form in self.world.seen if path == "/mcp"]
+        self.assertEqual(used[-2], "Bearer " + self.record()["access_token"])
+        self.assertEqual(self.world.refused, 1)  # the first request of the login
+
     def test_more_scopes(self):
         self.logged_in()
         self.world.forbidden = 'Bearer error="insufficient_scope", scope="files:write"'

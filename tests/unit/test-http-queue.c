@@ -143,6 +143,15 @@ static void give_token(const char *token)
         client_access_says(line);
 }
 
+static void give_renewed(const char *token)
+{
+        char line[256];
+
+        snprintf(line, sizeof(line),
+                 "{\"url\":\"\",\"headers\":[],\"token\":\"%s\",\"renewed\":true}", token);
+        client_access_says(line);
+}
+
 /* Two are refused: one question, and both are sent again, once. */
 static void test_token(void)
 {
@@ -210,6 +219,30 @@ static void test_all_wait_for_a_token(void)
                 check_has(client_told(), "line ");
         }
         far_nothing();
+        client_end();
+}
+
+/* A token that is renewed is used from then on. It answers no question. */
+static void test_renewed_token(void)
+{
+        client_ready(NULL);
+        give_renewed("t-one");
+        check_eq_int(client_call(5), 0);
+        struct far_connection *c = far_next();
+        check_has(c->head, "Authorization: Bearer t-one\r\n");
+        far_answer(c, 401, "", "");
+        check_has(client_asked_access(), "\"tokens\":1}");
+        give_renewed("t-two");
+        far_nothing();
+        give_token("t-three");
+        check_has(far_next()->head, "Authorization: Bearer t-three\r\n");
+        /* One that was sent before is sent again without a question. */
+        check_eq_int(client_call(6), 0);
+        c = far_next();
+        give_renewed("t-four");
+        far_answer(c, 401, "", "");
+        check_has(far_next()->head, "Authorization: Bearer t-four\r\n");
+        check_eq_str(client_asked_access(), "");
         client_end();
 }
 
@@ -361,6 +394,7 @@ int main(void)
         run(test_token);
         run(test_old_token);
         run(test_all_wait_for_a_token);
+        run(test_renewed_token);
         run(test_no_token);
         run(test_sse);
         run(test_sse_refused);

@@ -21,6 +21,10 @@ static void test_literal(void)
         check_eq_str(masked("a hunter22 b(hunter22)"), "a *** b(***)");
         check_eq_str(masked("xhunter22and more"), "x***");
         check_eq_str(masked("short"), "short");
+        mask_drop("hunter22and more");
+        mask_drop("never added");
+        mask_drop(NULL);
+        check_eq_str(masked("xhunter22and more"), "x***and more");
 }
 
 static void test_looks(void)

@@ -50,7 +50,9 @@ static int take_token(struct http *h, yyjson_val *answer)
         if (!token)
                 return 0;
         mask_add(token);
-        free(h->token);
+        mask_drop(h->token_before);
+        free(h->token_before);
+        h->token_before = h->token;
         h->token = strdup(token);
         h->token_number++;
         return h->token ? 0 : -ENOMEM;
@@ -141,6 +143,11 @@ static bool on_line(void *data, const char *line, size_t n)
                 begin(h, doc);
                 return true;
         }
+        if (yyjson_is_true(yyjson_obj_get(answer, "renewed"))) {
+                int r = h->mode == HTTP_ASKS_ACCESS ? -EINVAL : take_token(h, answer);
+                yyjson_doc_free(doc);
+                return r >= 0;
+        }
         bool awaited = h->asks_token;
         h->asks_token = false;
         if (h->mode == HTTP_ASKS_ACCESS)
@@ -170,6 +177,7 @@ void http_ask_token(struct http_request *r, int status, const char *challenge)
         json_out_begin(&out, NULL, '{');
         json_out_int(&out, "status", status);
         json_out_text(&out, "challenge", challenge);
+        json_out_int(&out, "tokens", r->token_number);
         json_out_end(&out, '}');
         if (out.error >= 0)
                 (void)buffer_append_text(to, "\n");

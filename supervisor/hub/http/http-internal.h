@@ -73,7 +73,7 @@ struct http {
         struct event due;  /* sends what waits */
         struct rate junk, warnings;
 
-        char *url, *endpoint, *token;
+        char *url, *endpoint, *token, *token_before;
         yyjson_doc *entry; /* the answer of cloister-access, with the headers */
         bool asks_token;
         unsigned token_number, session_number;

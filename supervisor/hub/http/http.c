@@ -255,9 +255,10 @@ static void http_close(struct transport *t)
         free(h->url);
         free(h->endpoint);
         free(h->token);
+        free(h->token_before);
         free(h->session);
         free(h->version);
-        h->url = h->endpoint = h->token = h->session = h->version = NULL;
+        h->url = h->endpoint = h->token = h->token_before = h->session = h->version = NULL;
         yyjson_doc_free(h->entry);
         h->entry = NULL;
         buffer_done(&h->initialize);
@@ -296,6 +297,7 @@ void http_open(struct transport *t, const int fds[3], bool is_sse)
         h->is_sse = is_sse;
         h->mode = HTTP_ASKS_ACCESS;
         h->has_answered = h->asks_token = h->is_reopening = false;
+        h->token_number = 0;
         h->refused[0] = '\0';
 }
 
