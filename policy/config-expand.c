@@ -147,5 +147,7 @@ int config_oauth_expand(struct config_oauth *oauth, const char *(*lookup)(const 
 {
         int r = expand(&oauth->client_secret_file, 0, "client_secret_file", lookup, err);
 
+        if (r >= 0)
+                r = expand(&oauth->private_key_file, 0, "private_key_file", lookup, err);
         return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", lookup, err);
 }

@@ -67,14 +67,42 @@ static int read_secret(struct reading *r, const char *key, yyjson_val *value)
         return config_set_text(&r->oauth->client_secret, text);
 }
 
-static int read_secret_file(struct reading *r, const char *key, yyjson_val *value)
+static int read_path(struct reading *r, const char *key, yyjson_val *value, char **to)
 {
         const char *text = config_text(value);
 
         if (!text || (text[0] != '/' && strncmp(text, "~/", 2) != 0 && text[0] != '$'))
                 return wrong(r, value, "\"oauth\": %s must be an absolute path, or begin with ~/",
                              key);
-        return config_set_text(&r->oauth->client_secret_file, text);
+        return config_set_text(to, text);
+}
+
+static int read_secret_file(struct reading *r, const char *key, yyjson_val *value)
+{
+        return read_path(r, key, value, &r->oauth->client_secret_file);
+}
+
+static int read_key_file(struct reading *r, const char *key, yyjson_val *value)
+{
+        return read_path(r, key, value, &r->oauth->private_key_file);
+}
+
+static int read_key_id(struct reading *r, const char *key, yyjson_val *value)
+{
+        return read_word(r, key, value, &r->oauth->key_id);
+}
+
+static int read_grant(struct reading *r, const char *key, yyjson_val *value)
+{
+        bool own = yyjson_equals_str(value, "client_credentials");
+
+        if (!own && !yyjson_equals_str(value, "authorization_code"))
+                return wrong(
+                        r, value,
+                        "\"oauth\": %s must be \"authorization_code\" or \"client_credentials\"",
+                        key);
+        r->oauth->client_credentials = own;
+        return 0;
 }
 
 static int read_metadata_url(struct reading *r, const char *key, yyjson_val *value)
@@ -157,6 +185,9 @@ static const struct {
         {"client_id", read_client_id},
         {"client_secret", read_secret},
         {"client_secret_file", read_secret_file},
+        {"private_key_file", read_key_file},
+        {"key_id", read_key_id},
+        {"grant", read_grant},
         {"client_metadata_url", read_metadata_url},
         {"issuer", read_issuer},
         {"scopes", read_scopes},
@@ -169,9 +200,18 @@ static const struct {
 };
 
 static const char *const names[] = {
-        "client_id",           "client_secret", "client_secret_file",
-        "client_metadata_url", "issuer",        "scopes",
-        "redirect_port",       "private",       NULL,
+        "client_id",
+        "client_secret",
+        "client_secret_file",
+        "client_metadata_url",
+        "issuer",
+        "scopes",
+        "redirect_port",
+        "private",
+        "private_key_file",
+        "key_id",
+        "grant",
+        NULL,
 };
 
 /* A secret goes to the issuer that was named with it, and to no other. */
@@ -179,10 +219,19 @@ static int check(struct reading *r, yyjson_val *at)
 {
         const struct config_oauth *o = r->oauth;
 
-        if (o->client_secret && o->client_secret_file)
-                return wrong(r, at, "\"oauth\" has a client_secret and a client_secret_file");
-        if (!o->client_secret && !o->client_secret_file)
-                return 0;
+        int secrets = !!o->client_secret + !!o->client_secret_file + !!o->private_key_file;
+
+        if (secrets > 1)
+                return wrong(
+                        r, at,
+                        "\"oauth\" may have one of client_secret, client_secret_file and private_key_file");
+        if (o->key_id && !o->private_key_file)
+                return wrong(r, at, "\"oauth\" has a key_id, but no private_key_file");
+        if (secrets == 0)
+                return o->client_credentials
+                               ? wrong(r, at,
+                                       "\"oauth\": the grant client_credentials needs a client_secret, a client_secret_file or a private_key_file")
+                               : 0;
         if (!o->client_id)
                 return wrong(r, at, "\"oauth\" has a secret, but no client_id");
         if (!o->issuer)
@@ -221,6 +270,8 @@ void config_oauth_done(struct config_oauth *o)
                 explicit_bzero(o->client_secret, strlen(o->client_secret));
         free(o->client_secret);
         free(o->client_secret_file);
+        free(o->private_key_file);
+        free(o->key_id);
         free(o->client_metadata_url);
         free(o->issuer);
         free(o->scopes);
@@ -236,11 +287,14 @@ int config_oauth_copy(const struct config_oauth *from, struct config_oauth *ret)
 {
         struct config_oauth o = {.is_set = from->is_set,
                                  .redirect_port = from->redirect_port,
-                                 .private = from->private};
+                                 .private = from->private,
+                                 .client_credentials = from->client_credentials};
 
         if (copy_text(&o.client_id, from->client_id) < 0 ||
             copy_text(&o.client_secret, from->client_secret) < 0 ||
             copy_text(&o.client_secret_file, from->client_secret_file) < 0 ||
+            copy_text(&o.private_key_file, from->private_key_file) < 0 ||
+            copy_text(&o.key_id, from->key_id) < 0 ||
             copy_text(&o.client_metadata_url, from->client_metadata_url) < 0 ||
             copy_text(&o.issuer, from->issuer) < 0 || copy_text(&o.scopes, from->scopes) < 0) {
                 config_oauth_done(&o);

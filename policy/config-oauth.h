@@ -12,6 +12,9 @@ struct config_oauth {
         char *client_id;           /* registered by hand, or NULL */
         char *client_secret;       /* "${NAME}" until it is expanded; NULL: none */
         char *client_secret_file;  /* may begin with ~ until it is expanded */
+        char *private_key_file;    /* in PEM, in place of a secret; the same */
+        char *key_id;              /* the key's name at the authorization server, or NULL */
+        bool client_credentials;   /* the client logs in for itself, without a person */
         char *client_metadata_url; /* a document that describes the client (CIMD), or NULL */
         char *issuer;              /* the only authorization server to use, or NULL */
         char *scopes;           /* to request, separated by spaces; NULL: what the server names */

@@ -191,6 +191,9 @@ static void add_oauth(yyjson_mut_doc *doc, yyjson_mut_val *server, const struct 
         add_text(doc, to, "client_id", o->client_id);
         add_text(doc, to, "client_secret", o->client_secret);
         add_text(doc, to, "client_secret_file", o->client_secret_file);
+        add_text(doc, to, "private_key_file", o->private_key_file);
+        add_text(doc, to, "key_id", o->key_id);
+        add_text(doc, to, "grant", o->client_credentials ? "client_credentials" : NULL);
         add_text(doc, to, "client_metadata_url", o->client_metadata_url);
         add_text(doc, to, "issuer", o->issuer);
         add_text(doc, to, "scopes", o->scopes);

@@ -272,16 +272,28 @@ static int check_page(const char *url, const struct oauth_reach *reach, struct e
                     : r;
 }
 
+/* What the browser's step needs. */
+static int check_browser(const struct found *f, struct error *err)
+{
+        const struct oauth_server *s = &f->server;
+
+        if (!*s->authorization_endpoint)
+                return error_set(
+                        err, ENOTSUP,
+                        "the authorization server logs in clients only, not people: set client_id, a secret and \"grant\": \"client_credentials\" in the server's \"oauth\"");
+        if (!s->s256)
+                return error_set(
+                        err, ENOTSUP,
+                        "the authorization server does not say that it supports PKCE with S256, without which a login is not safe");
+        return check_page(s->authorization_endpoint, &f->target->reach, err);
+}
+
 static int check_server(struct found *f, struct error *err)
 {
         const struct oauth_reach *reach = &f->target->reach;
         struct oauth_server *s = &f->server;
 
-        if (!s->s256)
-                return error_set(
-                        err, ENOTSUP,
-                        "the authorization server does not say that it supports PKCE with S256, without which a login is not safe");
-        int r = check_page(s->authorization_endpoint, reach, err);
+        int r = f->target->config->client_credentials ? 0 : check_browser(f, err);
         if (r >= 0)
                 r = oauth_url_check(s->token_endpoint, reach, "the token endpoint", err);
         if (r >= 0 && *s->registration_endpoint)
@@ -303,7 +315,7 @@ static void choose_scope(const struct found *f, char ret[CHALLENGE_SCOPE_MAX + 1
                   wanted                ? wanted
                   : *f->challenge.scope ? f->challenge.scope
                                         : f->resource.scopes);
-        if (!wanted && *ret && f->server.offline_access)
+        if (!wanted && *ret && f->server.offline_access && !f->target->config->client_credentials)
                 scope_add(ret, size, "offline_access");
 }
 

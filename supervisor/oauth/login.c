@@ -110,7 +110,8 @@ static int fill_record(struct login *l, const struct oauth_listener *listener, s
         const struct oauth_server *server = &l->found.server;
         struct oauth_record *record = &l->record;
 
-        *record = (struct oauth_record){.private = target->reach.private};
+        *record = (struct oauth_record){.private = target->reach.private,
+                                        .credentials = target->config->client_credentials};
         snprintf(record->name, sizeof(record->name), "%s", target->name);
         snprintf(record->url, sizeof(record->url), "%s", target->url);
         memcpy(record->resource, l->found.resource, sizeof(record->resource));
@@ -222,13 +223,20 @@ static void show_result(const struct login *l)
 
         fputs("Logged in to ", stdout);
         printable_print(stdout, l->target->name);
-        if (*record->tokens.refresh)
+        if (*record->tokens.refresh || record->credentials)
                 puts("; the login is renewed by itself.");
         else if (record->expires > 0)
                 printf(" for %lld minutes.\n",
                        (long long)(record->expires - record->obtained + 59) / 60);
         else
                 puts(".");
+}
+
+static int refused_client(const char *why, struct error *err)
+{
+        return error_set(err, EKEYREJECTED,
+                         "%s; check client_id and the secret or key in the server's \"oauth\"",
+                         why);
 }
 
 /* An authorization server that has forgotten its client says so here at last. */
@@ -247,11 +255,29 @@ static int exchange(struct login *l, const struct oauth_listener *listener, stru
                         "%s; 'cloister logout %s' forgets the registration of earlier logins, then log in again",
                         why.text, oauth_shell_word(l->target->name, word, sizeof(word)));
         if (r == -EKEYREJECTED && l->target->config->client_id)
-                return error_set(err, EKEYREJECTED,
-                                 "%s; check client_id and the secret in the server's \"oauth\"",
-                                 why.text);
+                return refused_client(why.text, err);
         *err = why;
         return r;
+}
+
+/* Nobody is asked: the client has its own credentials. */
+static int log_client_in(struct login *l, struct error *err)
+{
+        struct error why = {};
+        int r = oauth_token_for_client(&l->record, &why);
+
+        if (r == -EKEYREJECTED)
+                return refused_client(why.text, err);
+        if (r < 0)
+                *err = why;
+        return r;
+}
+
+static int log_person_in(struct login *l, struct oauth_listener *listener, struct error *err)
+{
+        int r = run_browser_step(l, listener, err);
+
+        return r < 0 ? r : exchange(l, listener, err);
 }
 
 static int run(struct login *l, struct oauth_listener *listener, struct error *err)
@@ -259,9 +285,7 @@ static int run(struct login *l, struct oauth_listener *listener, struct error *e
         int r = fill_record(l, listener, err);
 
         if (r >= 0)
-                r = run_browser_step(l, listener, err);
-        if (r >= 0)
-                r = exchange(l, listener, err);
+                r = l->record.credentials ? log_client_in(l, err) : log_person_in(l, listener, err);
         if (r >= 0)
                 r = save(l, err);
         if (r >= 0)
@@ -286,7 +310,7 @@ int oauth_login(const struct oauth_target *target, const struct oauth_login_opti
                 return r;
         read_before(l);
         r = oauth_discover(target, &l->found, err);
-        if (r >= 0)
+        if (r >= 0 && !target->config->client_credentials)
                 r = open_listener(l, &listener, err);
         if (r >= 0)
                 r = run(l, &listener, err);

@@ -156,6 +156,7 @@ static int run(const char *verb, const struct options *o, const struct config_se
         if (r >= 0)
                 r = login ? oauth_login(&target, &o->login, err) : oauth_logout(&target, err);
         explicit_bzero(target.secret, sizeof(target.secret));
+        explicit_bzero(target.key, sizeof(target.key));
         return r;
 }
 

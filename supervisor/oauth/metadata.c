@@ -12,6 +12,7 @@ static const char *const method_names[OAUTH_METHOD_MAX] = {
         [OAUTH_NONE] = "none",
         [OAUTH_BASIC] = "client_secret_basic",
         [OAUTH_POST] = "client_secret_post",
+        [OAUTH_PRIVATE_KEY] = "private_key_jwt",
 };
 
 const char *oauth_method_name(enum oauth_method method)
@@ -129,6 +130,14 @@ static unsigned int methods_of(yyjson_val *root)
         return list ? methods : 1u << OAUTH_BASIC;
 }
 
+/* RFC 8414: the endpoint may be left out where no grant uses it. The list that is left out has the code. */
+static bool needs_browser(yyjson_val *root)
+{
+        yyjson_val *list = yyjson_obj_get(root, "grant_types_supported");
+
+        return !list || list_has(list, "authorization_code") || list_has(list, "implicit");
+}
+
 int oauth_parse_server(const char *data, size_t n, struct oauth_server *ret, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -146,7 +155,10 @@ int oauth_parse_server(const char *data, size_t n, struct oauth_server *ret, str
                 .methods = methods_of(root),
         };
         r = needed(root, "issuer", ret->issuer, sizeof(ret->issuer), err);
-        if (r >= 0)
+        if (r >= 0 &&
+            !member(root, "authorization_endpoint", ret->authorization_endpoint,
+                    OAUTH_URL_MAX + 1) &&
+            needs_browser(root))
                 r = needed(root, "authorization_endpoint", ret->authorization_endpoint,
                            sizeof(ret->authorization_endpoint), err);
         if (r >= 0)
@@ -179,7 +191,7 @@ int oauth_parse_client(const char *data, size_t n, enum oauth_method asked,
         member(root, "client_secret", ret->secret, sizeof(ret->secret));
         if (member(root, "token_endpoint_auth_method", method, sizeof(method))) {
                 int given = oauth_method_from_name(method);
-                if (given < 0)
+                if (given < 0 || given == OAUTH_PRIVATE_KEY)
                         return error_set(
                                 err, EBADMSG,
                                 "it wants a token_endpoint_auth_method that is not known here");

@@ -17,13 +17,21 @@ enum {
         OAUTH_SERVERS_MAX = 8,
         OAUTH_ID_MAX = 2048,     /* client_id: it may be a URL */
         OAUTH_SECRET_MAX = 2048, /* client_secret */
+        OAUTH_KEY_MAX = 4096,    /* a private key as text */
+        OAUTH_KEY_ID_MAX = 2048,
         OAUTH_ACCESS_MAX = 16 * 1024,
         OAUTH_REFRESH_MAX = 8 * 1024,
         OAUTH_VALUES_MAX = 10000, /* of a document */
 };
 
 /* How a client proves itself to the token endpoint. */
-enum oauth_method { OAUTH_NONE, OAUTH_BASIC, OAUTH_POST, OAUTH_METHOD_MAX };
+enum oauth_method {
+        OAUTH_NONE,
+        OAUTH_BASIC,
+        OAUTH_POST,
+        OAUTH_PRIVATE_KEY, /* only with a key of the config */
+        OAUTH_METHOD_MAX
+};
 const char *oauth_method_name(enum oauth_method method);
 int oauth_method_from_name(const char *name); /* negative: another one */
 
@@ -38,7 +46,7 @@ struct oauth_resource {
 /* Authorization server metadata (RFC 8414, OpenID Connect Discovery). */
 struct oauth_server {
         char issuer[OAUTH_URL_MAX + 1];
-        char authorization_endpoint[OAUTH_URL_MAX + 1];
+        char authorization_endpoint[OAUTH_URL_MAX + 1]; /* "": no grant needs one */
         char token_endpoint[OAUTH_URL_MAX + 1];
         char registration_endpoint[OAUTH_URL_MAX + 1]; /* "": none, and so below */
         char revocation_endpoint[OAUTH_URL_MAX + 1];
@@ -53,6 +61,8 @@ struct oauth_server {
 struct oauth_client {
         char id[OAUTH_ID_MAX + 1];
         char secret[OAUTH_SECRET_MAX + 1];
+        char key[OAUTH_KEY_MAX + 1]; /* oauth_key_read() */
+        char key_id[OAUTH_KEY_ID_MAX + 1];
         enum oauth_method method;
         uint16_t port; /* of the redirect URI that it was registered with; 0: any */
 };

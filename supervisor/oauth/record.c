@@ -28,6 +28,8 @@ static const struct {
         TEXT("scope", scope, false),
         TEXT("client_id", client.id, true),
         TEXT("client_secret", client.secret, true),
+        TEXT("private_key", client.key, true),
+        TEXT("key_id", client.key_id, true),
         TEXT("access_token", tokens.access, true),
         TEXT("refresh_token", tokens.refresh, true),
 #undef TEXT
@@ -47,6 +49,7 @@ int oauth_record_append(const struct oauth_record *record, struct buffer *to)
         json_out_text(&out, "method", oauth_method_name(record->client.method));
         json_out_int(&out, "port", record->client.port);
         json_out_bool(&out, "registered", record->registered);
+        json_out_bool(&out, "client_credentials", record->credentials);
         json_out_bool(&out, "private", record->private);
         json_out_int(&out, "obtained", record->obtained);
         json_out_int(&out, "expires", record->expires);
@@ -100,6 +103,7 @@ int oauth_record_parse(const char *data, size_t n, struct oauth_record *ret, str
                 return error_set(err, EBADMSG, "it is of another version of Cloister");
         *ret = (struct oauth_record){
                 .registered = yyjson_is_true(yyjson_obj_get(root, "registered")),
+                .credentials = yyjson_is_true(yyjson_obj_get(root, "client_credentials")),
                 .private = yyjson_is_true(yyjson_obj_get(root, "private")),
                 .obtained = number(root, "obtained", latest),
                 .expires = number(root, "expires", latest),

@@ -115,10 +115,11 @@ static int renew(const struct request *q, struct oauth_store *store, struct oaut
 {
         struct error why = {};
 
-        if (!*record->tokens.refresh)
+        if (!*record->tokens.refresh && !record->credentials)
                 return needs_login(q, "its token has expired; ", err);
         hold_signals();
-        int r = oauth_token_refresh(record, &why);
+        int r = record->credentials ? oauth_token_for_client(record, &why)
+                                    : oauth_token_refresh(record, &why);
         if (r >= 0)
                 return oauth_store_write(store, record, err);
         if (r == -EKEYREJECTED) {
@@ -194,7 +195,7 @@ static int answer(int found, const struct oauth_record *record, const struct err
                 json_out_text(&out, "token", record->tokens.access);
                 if (record->expires > 0)
                         json_out_int(&out, "seconds", seconds > 0 ? seconds : 0);
-                if (record->expires > 0 && *record->tokens.refresh)
+                if (record->expires > 0 && (*record->tokens.refresh || record->credentials))
                         json_out_int(&out, "renew", renew > 0 ? renew : 0);
         } else {
                 if (found < 0)

@@ -11,7 +11,7 @@
 /* The method that is asked for: a public client needs no secret that could be lost. */
 static enum oauth_method preferred(const struct oauth_server *server)
 {
-        for (int i = 0; i < OAUTH_METHOD_MAX; i++)
+        for (int i = 0; i < OAUTH_PRIVATE_KEY; i++)
                 if (server->methods & 1u << i)
                         return (enum oauth_method)i;
         return OAUTH_NONE;
@@ -101,6 +101,16 @@ static int configured(const struct oauth_target *target, const struct oauth_disc
                         found->server.issuer, before->issuer);
         snprintf(ret->id, sizeof(ret->id), "%s", id);
         memcpy(ret->secret, target->secret, sizeof(ret->secret));
+        memcpy(ret->key, target->key, sizeof(ret->key));
+        if (*ret->key) {
+                snprintf(ret->key_id, sizeof(ret->key_id), "%s",
+                         target->config->key_id ? target->config->key_id : "");
+                ret->method = OAUTH_PRIVATE_KEY;
+                return found->server.methods & 1u << OAUTH_PRIVATE_KEY
+                               ? 0
+                               : error_set(err, ENOTSUP,
+                                           "the authorization server takes no private_key_jwt");
+        }
         ret->method = OAUTH_NONE;
         if (*ret->secret == '\0')
                 return 0;
@@ -136,6 +146,11 @@ int oauth_choose_client(const struct oauth_target *target, const struct oauth_di
                 return error_set(
                         err, ENOTSUP,
                         "the authorization server (%.100s) registers no clients by itself: register one there with the redirect URI http://127.0.0.1:PORT/callback, and set client_id, issuer and redirect_port in the server's \"oauth\"",
+                        server->issuer);
+        if (server->methods == 1u << OAUTH_PRIVATE_KEY)
+                return error_set(
+                        err, ENOTSUP,
+                        "the authorization server (%.100s) takes clients with a private key only: register one there, and set client_id, issuer and private_key_file in the server's \"oauth\"",
                         server->issuer);
         int r = register_client(target, found, redirect_uri, ret, err);
         ret->port = port;

@@ -29,8 +29,9 @@ struct oauth_record {
         char revocation_endpoint[OAUTH_URL_MAX + 1]; /* "": none */
         char scope[CHALLENGE_SCOPE_MAX + 1];         /* requested so far */
         struct oauth_client client;
-        bool registered; /* client: by dynamic registration, so that it may be used again */
-        bool private;    /* the reach of the config at the login */
+        bool registered;  /* client: by dynamic registration, so that it may be used again */
+        bool credentials; /* the client logs in for itself: a token is renewed by the same request */
+        bool private;     /* the reach of the config at the login */
         struct oauth_tokens tokens; /* access "": logged out by the server */
         int64_t obtained, expires;  /* seconds since 1970; expires 0: not known */
 };

@@ -7,6 +7,9 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "supervisor/oauth/assertion.h"
+
+enum { KEY_FILE_MAX = 16 * 1024 };
 
 static int check_secret(const struct oauth_target *target, const char *from, struct error *err)
 {
@@ -37,11 +40,33 @@ static int read_file(struct oauth_target *target, const char *path, struct error
         return check_secret(target, "client_secret_file", err);
 }
 
+static int read_key(struct oauth_target *target, const char *path, struct error *err)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        char pem[KEY_FILE_MAX];
+
+        if (fd < 0)
+                return error_errno(err, errno, "private_key_file: open %s", path);
+        ssize_t n = fd_read_full(fd, pem, sizeof(pem));
+        int r = n < 0 ? error_errno(err, (int)-n, "private_key_file: read %s", path)
+                : (size_t)n == sizeof(pem)
+                        ? error_set(err, EFBIG, "private_key_file: %s is longer than %d bytes",
+                                    path, KEY_FILE_MAX - 1)
+                        : 0;
+        if (r == 0 && oauth_key_read(pem, (size_t)n, target->key, err) < 0)
+                r = error_context(err, "private_key_file: %s", path);
+        explicit_bzero(pem, sizeof(pem));
+        return r;
+}
+
 int oauth_target_read_secret(struct oauth_target *target, struct error *err)
 {
         const struct config_oauth *config = target->config;
 
         *target->secret = '\0';
+        *target->key = '\0';
+        if (config->private_key_file)
+                return read_key(target, config->private_key_file, err);
         if (config->client_secret_file)
                 return read_file(target, config->client_secret_file, err);
         if (!config->client_secret)

@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/cleanup.h"
+#include "supervisor/oauth/assertion.h"
 #include "supervisor/oauth/fetch.h"
 #include "supervisor/oauth/form.h"
 
@@ -39,12 +40,31 @@ static int add_basic(const struct oauth_client *client, struct buffer *header)
         return r < 0 ? r : buffer_append(header, "", 1);
 }
 
-static int authenticate(const struct oauth_client *client, struct buffer *body,
-                        struct buffer *header)
+/* RFC 7523, section 2.2. The audience is the issuer, so that no other server can use it. */
+static int add_assertion(const struct oauth_record *record, struct buffer *body, struct error *err)
 {
+        _cleanup_secret_ struct buffer text = BUFFER_INIT(BODY_MAX / 2);
+
+        int r = oauth_assertion_append(&record->client, record->issuer, &text, err);
+        if (r < 0)
+                return r;
+        r = form_add(body, 0, "client_assertion_type",
+                     "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+        if (r >= 0)
+                r = buffer_append(&text, "", 1);
+        return r < 0 ? r : form_add(body, 0, "client_assertion", buffer_bytes(&text));
+}
+
+static int authenticate(const struct oauth_record *record, struct buffer *body,
+                        struct buffer *header, struct error *err)
+{
+        const struct oauth_client *client = &record->client;
+
         if (client->method == OAUTH_BASIC)
                 return add_basic(client, header);
         int r = form_add(body, 0, "client_id", client->id);
+        if (r >= 0 && client->method == OAUTH_PRIVATE_KEY)
+                return add_assertion(record, body, err);
         if (r >= 0 && client->method == OAUTH_POST)
                 r = form_add(body, 0, "client_secret", client->secret);
         return r;
@@ -56,9 +76,10 @@ static int post(const struct oauth_record *record, const char *url, const char *
         const struct oauth_reach reach = oauth_reach_of(record->url, record->private);
         _cleanup_secret_ struct buffer header = BUFFER_INIT(2 * HEADER_MAX);
 
-        int r = authenticate(&record->client, body, &header);
+        int r = authenticate(record, body, &header, err);
         if (r < 0)
-                return error_errno(err, -r, "%s", what);
+                return error_is_set(err) ? error_context(err, "%s", what)
+                                         : error_errno(err, -r, "%s", what);
         const struct oauth_request request = {
                 .url = url,
                 .reach = &reach,
@@ -137,6 +158,18 @@ int oauth_token_exchange(struct oauth_record *record, const char *code, const ch
                 r = form_add(&body, 0, "code_verifier", verifier);
         if (r >= 0)
                 r = form_add(&body, 0, "redirect_uri", redirect_uri);
+        if (r < 0)
+                return error_errno(err, -r, "the token endpoint");
+        return request_tokens(record, &body, err);
+}
+
+int oauth_token_for_client(struct oauth_record *record, struct error *err)
+{
+        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
+
+        int r = form_add(&body, 0, "grant_type", "client_credentials");
+        if (r >= 0)
+                r = form_add(&body, 0, "scope", record->scope);
         if (r < 0)
                 return error_errno(err, -r, "the token endpoint");
         return request_tokens(record, &body, err);

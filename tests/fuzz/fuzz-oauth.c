@@ -48,7 +48,7 @@ static bool accept_server(const char *data, size_t n, struct error *err)
 
         if (oauth_parse_server(data, n, &server, err) < 0)
                 return false;
-        assert(*server.issuer && *server.token_endpoint && *server.authorization_endpoint);
+        assert(*server.issuer && *server.token_endpoint);
         check_printable(server.issuer, sizeof(server.issuer));
         check_printable(server.authorization_endpoint, sizeof(server.authorization_endpoint));
         check_printable(server.token_endpoint, sizeof(server.token_endpoint));

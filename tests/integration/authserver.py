@@ -47,8 +47,15 @@ class World:
         self.token_extra = {"expires_in": 3600}
         self.error = None  # of the token endpoint
         self.refused = 0  # requests to the MCP server without a valid token
+        self.clients_alone = False  # whether they get tokens for themselves
         self.forbidden = None  # the challenge of tools/call
         threading.Thread(target=self.httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @staticmethod
+    def browser(origin):
+        """What metadata says where people log in and clients register."""
+        return {"authorization_endpoint": origin + "/authorize", "registration_endpoint": origin + "/register",
+                "code_challenge_methods_supported": ["S256"], "grant_types_supported": ["authorization_code"]}
 
     def close(self):
         self.httpd.shutdown()
@@ -145,6 +152,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             good = asked and base64.urlsafe_b64encode(digest).decode().rstrip("=") == asked["code_challenge"] and \
                 asked["code_challenge_method"] == "S256" and asked["redirect_uri"] == form["redirect_uri"] and \
                 asked.get("resource") == form.get("resource")
+        elif form.get("grant_type") == "client_credentials":
+            good = w.clients_alone
         else:
             good = form.get("refresh_token") in w.refresh
             w.refresh.discard(form.get("refresh_token"))
@@ -152,6 +161,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(400, {}, {"error": "invalid_grant"})
         tokens = {"access_token": "access-" + secrets.token_hex(16), "token_type": "Bearer",
                   "refresh_token": "refresh-" + secrets.token_hex(16), **w.token_extra}
+        if form["grant_type"] == "client_credentials":
+            del tokens["refresh_token"]
         w.access.add(tokens["access_token"])
         if tokens.get("refresh_token"):
             w.refresh.add(tokens["refresh_token"])

@@ -504,5 +504,93 @@ class Command(Login):
         self.assertEqual(self.files(), [])
 
 
+class ClientCredentials(Login):
+    """A client that logs in for itself. tests/unit/test-oauth-assertion.c confirms signatures."""
+
+    def setUp(self):
+        super().setUp()
+        self.world.clients_alone = True
+        for name in ("authorization_endpoint", "registration_endpoint", "code_challenge_methods_supported"):
+            del self.world.metadata[name]
+        self.world.metadata.update(grant_types_supported=["client_credentials"], token_endpoint_auth_methods_supported=["client_secret_basic"])
+        self.env["MY_SECRET"] = "of-a-variable"
+
+    def own(self, **oauth):
+        self.entry(**{"grant": "client_credentials", "client_id": "mine", "issuer": self.world.origin, **oauth})
+
+    def key(self, *kind):
+        path = self.path("key.pem")
+        subprocess.run(["openssl", "genpkey", *kind, "-out", path], check=True, capture_output=True)
+        return path
+
+    def test_secret(self):
+        self.world.metadata["scopes_supported"] = ["offline_access"]
+        self.world.prm["scopes_supported"] = ["a", "b"]
+        self.own(client_secret="${MY_SECRET}")
+        self.logged_in()
+        self.assertEqual(self.shown, "Logged in to s; the login is renewed by itself.\n")
+        self.assertIsNone(self.asked)
+        request = self.world.last("/token")
+        self.assertEqual((request["grant_type"], request["scope"], request["resource"]), ("client_credentials", "a b", self.world.url))
+        self.assertEqual(base64.b64decode(request["_authorization"].removeprefix("Basic ")).decode(), "mine:of-a-variable")
+        first = self.token()["token"]
+        self.assertEqual((self.world.count("/token"), first in self.world.access), (1, True))
+        self.assertGreater(self.token()["renew"], 0)
+        # Renewed by the same request, also after a refusal; the config is not needed for it.
+        self.change(expires=2, obtained=1)
+        second = self.token()["token"]
+        self.assertNotEqual(first, second)
+        self.change(obtained=int(time.time()) - 60)
+        third = self.token(status=401)["token"]
+        self.assertEqual((len({first, second, third}), self.world.count("/token")), (3, 3))
+        self.world.error = "invalid_client"
+        self.change(expires=2, obtained=1)
+        self.assertIn("cloister login s", self.token()["error"])
+        self.world.error = None
+        self.assertIn("token", self.token())
+
+    def test_key(self):
+        self.world.metadata["token_endpoint_auth_methods_supported"] = ["private_key_jwt"]
+        seen = set()
+        for kind, alg, size in ((("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"), "ES256", 64), (("-algorithm", "ED25519"), "EdDSA", 64)):
+            self.own(private_key_file=self.key(*kind), key_id="k1")
+            self.logged_in()
+            request = self.world.last("/token")
+            self.assertEqual(request["client_assertion_type"], "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+            self.assertIsNone(request["_authorization"])
+            header, claims, signature = (base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in request["client_assertion"].split("."))
+            self.assertEqual((json.loads(header), len(signature)), ({"alg": alg, "typ": "JWT", "kid": "k1"}, size))
+            claims = json.loads(claims)
+            self.assertEqual((claims["iss"], claims["sub"], claims["aud"]), ("mine", "mine", self.world.origin))
+            self.assertAlmostEqual(claims["exp"], time.time() + 300, delta=60)
+            seen.add(claims["jti"])
+        self.assertEqual(len(seen), 2)
+        with open(self.path("key.pem"), encoding="utf-8") as f:
+            self.assertNotIn(f.read().splitlines()[1], str(self.world.seen))
+
+    def test_refusals(self):
+        self.own(client_secret="${MY_SECRET}", issuer="https://honest.example")
+        self.refused("names another authorization server")
+        self.own()
+        self.refused("needs a client_secret")
+        self.own(private_key_file=self.write("none.pem", "nothing"))
+        self.refused("no private key in PEM")
+        self.own(private_key_file=self.key("-algorithm", "ED25519", "-aes-128-cbc", "-pass", "pass:x"))
+        self.refused("passphrase")
+        self.own(private_key_file=self.key("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"))
+        self.refused("another kind than P-256")
+        self.own(private_key_file=self.key("-algorithm", "ED25519"))
+        self.refused("takes no private_key_jwt")
+        self.assertNotIn("/token", [path for _, path, _ in self.world.seen])
+        self.world.error = "unauthorized_client"
+        self.own(client_secret="${MY_SECRET}")
+        self.refused("unauthorized_client.*check client_id")
+        self.entry(client_id="mine", client_secret="${MY_SECRET}", issuer=self.world.origin)
+        self.refused("logs in clients only, not people")
+        self.world.metadata.update(World.browser(self.world.origin), token_endpoint_auth_methods_supported=["private_key_jwt"])
+        self.entry()
+        self.refused("takes clients with a private key only")
+
+
 if __name__ == "__main__":
     main()

@@ -52,6 +52,29 @@ static void test_all(void)
         config_server_done(&copy);
 }
 
+static void test_credentials(void)
+{
+        struct config *config = config_of(
+                "{\"client_id\": \"x\", \"private_key_file\": \"/k\", \"key_id\": \"1\", \"issuer\": \"https://i\","
+                "\"grant\": \"client_credentials\"}");
+        struct config_server copy;
+
+        check(!config->servers[0].problem);
+        check_eq_int(config_server_copy(&config->servers[0], &copy), 0);
+        config_free(config);
+        check(copy.oauth.client_credentials);
+        check_eq_str(copy.oauth.private_key_file, "/k");
+        check_eq_str(copy.oauth.key_id, "1");
+        config_server_done(&copy);
+        check_problem("{\"grant\": \"password\"}", "authorization_code");
+        check_problem("{\"grant\": \"client_credentials\", \"client_id\": \"x\"}",
+                      "needs a client_secret");
+        check_problem("{\"key_id\": \"1\"}", "no private_key_file");
+        check_problem("{\"private_key_file\": \"k\"}", "absolute path");
+        check_problem("{\"private_key_file\": \"/k\", \"client_secret\": \"${S}\"}", "one of");
+        check_problem("{\"private_key_file\": \"/k\", \"client_id\": \"x\"}", "\"issuer\"");
+}
+
 static void test_others_names(void)
 {
         struct config *config = config_of("{\"clientId\": \"x\", \"callbackPort\": 1}");
@@ -85,7 +108,7 @@ static void test_problems(void)
         check_problem(
                 "{\"client_id\": \"x\", \"issuer\": \"https://i\", \"client_secret\": \"${A}\","
                 "\"client_secret_file\": \"~/f\"}",
-                "a client_secret and a client_secret_file");
+                "one of client_secret, client_secret_file");
         check_problem("{\"client_secret_file\": \"f\"}", "absolute path");
         check_problem("{\"issuer\": \"i\"}", "URL of the authorization server");
         check_problem("{\"client_metadata_url\": \"https://c\"}", "with a path");
@@ -132,6 +155,7 @@ int main(void)
         run(test_all);
         run(test_others_names);
         run(test_problems);
+        run(test_credentials);
         run(test_expansion);
         return 0;
 }
