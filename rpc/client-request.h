@@ -34,6 +34,7 @@ enum {
         CLIENT_MESSAGES_MAX = 1000,    /* of a sampling request */
         CLIENT_ROOTS_MAX = 256,
         CLIENT_URL_MAX = 2048,
+        CLIENT_ASK_ID_MAX = 64 * 1024, /* bytes of the id of a server's request */
 };
 
 enum client_request_kind { CLIENT_FORM, CLIENT_URL, CLIENT_ROOTS, CLIENT_SAMPLE };

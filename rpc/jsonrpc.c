@@ -192,6 +192,27 @@ bool jsonrpc_id_is(yyjson_val *id, int64_t n)
         return json_int64(id, &value) == 0 && value == n;
 }
 
+bool jsonrpc_id_equals(yyjson_val *a, yyjson_val *b)
+{
+        if (yyjson_is_raw(a) && yyjson_is_raw(b))
+                return yyjson_get_len(a) == yyjson_get_len(b) &&
+                       memcmp(yyjson_get_raw(a), yyjson_get_raw(b), yyjson_get_len(a)) == 0;
+        return yyjson_is_str(a) && yyjson_is_str(b) &&
+               yyjson_equals_strn(a, yyjson_get_str(b), yyjson_get_len(b));
+}
+
+int jsonrpc_id_copy(yyjson_val *id, size_t most, yyjson_doc **ret)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(most);
+
+        if (yyjson_is_raw(id))
+                return yyjson_get_len(id) > most
+                               ? -EMSGSIZE
+                               : json_parse(yyjson_get_raw(id), yyjson_get_len(id), ret, NULL);
+        int r = json_append(&text, id);
+        return r < 0 ? r : json_parse(buffer_bytes(&text), text.length, ret, NULL);
+}
+
 /* The offset of a string's closing quote, from after its opening one; n when there is none. */
 static size_t end_of_string(const char *line, size_t at, size_t n)
 {

@@ -78,6 +78,11 @@ void jsonrpc_done(struct jsonrpc_message *message);
 
 /* Whether this id is the number n. */
 bool jsonrpc_id_is(yyjson_val *id, int64_t n);
+/* Whether both are the same id, written in the same way. NULL is none. */
+bool jsonrpc_id_equals(yyjson_val *a, yyjson_val *b);
+/* An id that outlives its message, as a document of its own. Returns 0, -EMSGSIZE (its text is longer than
+ * most bytes), -ENOMEM. */
+int jsonrpc_id_copy(yyjson_val *id, size_t most, yyjson_doc **ret);
 
 /*
  * Guesses the id of a response that is not valid JSON (it has NaN, half a surrogate pair, or was

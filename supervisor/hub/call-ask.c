@@ -254,33 +254,11 @@ static void on_answered(struct client_ask *client_ask, yyjson_val *answer, const
 
 /* ---- legacy servers ---- */
 
-static yyjson_doc *copy_id(yyjson_val *id)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CLIENT_FORM_MAX);
-        yyjson_doc *doc = NULL;
-
-        if (json_append(&text, id) < 0 ||
-            json_parse(buffer_bytes(&text), text.length, &doc, NULL) < 0)
-                return NULL;
-        return doc;
-}
-
-static bool has_id(const struct hub_ask *ask, yyjson_val *id)
-{
-        yyjson_val *own = yyjson_doc_get_root(ask->id);
-
-        if (!own || yyjson_get_type(own) != yyjson_get_type(id))
-                return false;
-        return yyjson_get_len(own) == yyjson_get_len(id) &&
-               memcmp(yyjson_get_raw(own) ?: yyjson_get_str(own),
-                      yyjson_get_raw(id) ?: yyjson_get_str(id), yyjson_get_len(id)) == 0;
-}
-
 void hub_call_ask(struct hub_call *call, struct client_request *request, yyjson_val *id)
 {
         const char *why = obstacle(call, request);
         struct error err = {};
-        yyjson_doc *copy;
+        yyjson_doc *copy = NULL;
 
         if (call->n_asked >= CALL_ASKS_MAX) {
                 respond(call, id, NULL, "the call has asked for too much");
@@ -291,7 +269,7 @@ void hub_call_ask(struct hub_call *call, struct client_request *request, yyjson_
         } else if (why) {
                 respond(call, id, NULL, why);
                 give_up(call, EVENT_ABANDONED, request, why);
-        } else if (!(copy = copy_id(id))) {
+        } else if (jsonrpc_id_copy(id, CLIENT_ASK_ID_MAX, &copy) < 0) {
                 respond(call, id, NULL, "the id cannot be kept");
         } else if (ask_client(call, request, copy, NULL, &err) < 0) {
                 respond(call, id, NULL, err.text);
@@ -308,7 +286,7 @@ void hub_calls_unask(struct hub_calls *calls, yyjson_val *id)
         for (size_t i = 0; i < BUCKETS; i++) {
                 TAILQ_FOREACH (call, &calls->sent[i], link) {
                         TAILQ_FOREACH (ask, &call->asks, link) {
-                                if (has_id(ask, id)) {
+                                if (jsonrpc_id_equals(yyjson_doc_get_root(ask->id), id)) {
                                         withdraw(ask);
                                         return;
                                 }

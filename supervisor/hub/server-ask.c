@@ -52,16 +52,9 @@ void hub_server_drop_asks(struct hub_server *s)
 
 void hub_server_unask(struct hub_server *s, yyjson_val *id)
 {
-        int64_t wanted, own;
-
         hub_calls_unask(s->calls, id);
         for (struct server_ask *ask = s->asks; ask; ask = ask->next) {
-                yyjson_val *of = yyjson_doc_get_root(ask->id);
-                bool is_same = yyjson_is_str(of)
-                                       ? yyjson_is_str(id) && yyjson_equals(of, id)
-                                       : json_int64(of, &own) >= 0 &&
-                                                 json_int64(id, &wanted) >= 0 && own == wanted;
-                if (is_same) {
+                if (jsonrpc_id_equals(yyjson_doc_get_root(ask->id), id)) {
                         withdraw(ask);
                         return;
                 }
@@ -101,14 +94,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         on_answered(&ask->ask, NULL, "nobody has answered in time");
 }
 
-static int copy_id(yyjson_val *id, yyjson_doc **ret)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CLIENT_FORM_MAX);
-        int r = json_append(&text, id);
-
-        return r < 0 ? r : json_parse(buffer_bytes(&text), text.length, ret, NULL);
-}
-
 /* Asks the owner's client. Takes the request. */
 static int ask_owner(struct hub_server *s, struct client_request *request, yyjson_val *id,
                      struct error *err)
@@ -127,7 +112,7 @@ static int ask_owner(struct hub_server *s, struct client_request *request, yyjso
         s->asks = ask;
         s->n_asks++;
         ask->deadline = evtimer_new(s->host->base, on_deadline, ask);
-        int r = ask->deadline ? copy_id(id, &ask->id) : -ENOMEM;
+        int r = ask->deadline ? jsonrpc_id_copy(id, CLIENT_ASK_ID_MAX, &ask->id) : -ENOMEM;
         if (r < 0)
                 error_errno(err, -r, "ask");
         else

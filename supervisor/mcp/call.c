@@ -469,7 +469,7 @@ static struct mcp_call *find_pending(const struct mcp_peer *peer, yyjson_val *id
 {
         for (struct mcp_call *call = peer->server->calls; call; call = call->next) {
                 if (call->peer == peer && !call->cancelled &&
-                    reply_id_equals(reply_id(&call->reply), id))
+                    jsonrpc_id_equals(reply_id(&call->reply), id))
                         return call;
         }
         return NULL;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpc/jsonrpc.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server.h"
@@ -12,15 +13,8 @@
 
 int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struct batch *batch)
 {
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(RESULT_MAX);
-
         *reply = (struct reply){.sink = mcp_sink_ref(sink), .batch = batch};
-        if (yyjson_is_raw(id))
-                return json_parse(yyjson_get_raw(id), yyjson_get_len(id), &reply->id_doc, NULL);
-        int r = json_append(&text, id);
-        if (r >= 0)
-                r = json_parse(buffer_bytes(&text), text.length, &reply->id_doc, NULL);
-        return r;
+        return jsonrpc_id_copy(id, RESULT_MAX, &reply->id_doc);
 }
 
 void reply_done(struct reply *reply)
@@ -30,15 +24,6 @@ void reply_done(struct reply *reply)
         yyjson_doc_free(reply->id_doc);
         mcp_sink_unref(reply->sink);
         *reply = (struct reply){};
-}
-
-bool reply_id_equals(yyjson_val *a, yyjson_val *b)
-{
-        if (yyjson_is_raw(a) && yyjson_is_raw(b))
-                return yyjson_get_len(a) == yyjson_get_len(b) &&
-                       memcmp(yyjson_get_raw(a), yyjson_get_raw(b), yyjson_get_len(a)) == 0;
-        return yyjson_is_str(a) && yyjson_is_str(b) &&
-               yyjson_equals_strn(a, yyjson_get_str(b), yyjson_get_len(b));
 }
 
 int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to)

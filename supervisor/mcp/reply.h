@@ -46,9 +46,6 @@ static inline yyjson_val *reply_id(const struct reply *reply)
         return yyjson_doc_get_root(reply->id_doc);
 }
 
-/* Whether two ids are the same, as written. */
-bool reply_id_equals(yyjson_val *a, yyjson_val *b);
-
 /* Appends a result object with the members of the modern era: resultType, _meta and those for
  * caching. */
 int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to);

@@ -246,7 +246,7 @@ static struct resource_read *find_pending(const struct mcp_peer *peer, yyjson_va
 {
         for (struct resource_read *read = peer->server->reads; read; read = read->next) {
                 if (read->peer == peer && !read->cancelled &&
-                    reply_id_equals(reply_id(&read->reply), id))
+                    jsonrpc_id_equals(reply_id(&read->reply), id))
                         return read;
         }
         return NULL;

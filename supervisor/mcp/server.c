@@ -395,7 +395,7 @@ static bool is_repeated(struct batch_ids *seen, const struct jsonrpc_message *me
         if (message->kind != JSONRPC_REQUEST)
                 return false;
         for (size_t i = 0; i < seen->n; i++) {
-                if (reply_id_equals(seen->ids[i], message->id))
+                if (jsonrpc_id_equals(seen->ids[i], message->id))
                         return true;
         }
         seen->ids[seen->n++] = message->id;

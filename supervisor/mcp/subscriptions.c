@@ -327,7 +327,7 @@ static void close_stream(struct subscription **at)
 bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id)
 {
         for (const struct subscription *s = peer->server->subscriptions; s; s = s->next) {
-                if (s->peer == peer && reply_id_equals(reply_id(&s->reply), id))
+                if (s->peer == peer && jsonrpc_id_equals(reply_id(&s->reply), id))
                         return true;
         }
         return false;
@@ -336,7 +336,7 @@ bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id)
 bool subscriptions_cancel(struct mcp_peer *peer, yyjson_val *id)
 {
         for (struct subscription **at = &peer->server->subscriptions; *at; at = &(*at)->next) {
-                if ((*at)->peer == peer && reply_id_equals(reply_id(&(*at)->reply), id)) {
+                if ((*at)->peer == peer && jsonrpc_id_equals(reply_id(&(*at)->reply), id)) {
                         close_stream(at);
                         return true;
                 }

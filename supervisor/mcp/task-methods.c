@@ -340,7 +340,7 @@ static struct task_waiter **find_waiter(const struct mcp_peer *peer, yyjson_val 
                 return NULL;
         TAILQ_FOREACH (task, &tasks->list, link) {
                 for (struct task_waiter **at = &task->waiters; *at; at = &(*at)->next) {
-                        if ((*at)->peer == peer && reply_id_equals(reply_id(&(*at)->reply), id))
+                        if ((*at)->peer == peer && jsonrpc_id_equals(reply_id(&(*at)->reply), id))
                                 return at;
                 }
         }

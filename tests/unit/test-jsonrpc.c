@@ -275,6 +275,32 @@ static void test_whole_or_nothing(void)
         check(fitted);
 }
 
+static void test_ids(void)
+{
+        static const char *const ids[] = {
+                "5", "\"5\"", "50", "\"\\u0000a\"", "\"\"", "123456789012345678901234567890"};
+        yyjson_doc *docs[ARRAY_SIZE(ids)], *copy = NULL;
+        struct error err = {};
+
+        for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+                check_ok(json_parse(ids[i], strlen(ids[i]), &docs[i], &err));
+                check_eq_int(jsonrpc_id_copy(yyjson_doc_get_root(docs[i]), strlen(ids[i]), &copy),
+                             0);
+                for (size_t k = 0; k <= i; k++)
+                        check_eq_int(jsonrpc_id_equals(yyjson_doc_get_root(docs[k]),
+                                                       yyjson_doc_get_root(copy)),
+                                     i == k);
+                check(!jsonrpc_id_equals(NULL, yyjson_doc_get_root(copy)));
+                yyjson_doc_free(copy);
+                check_eq_int(
+                        jsonrpc_id_copy(yyjson_doc_get_root(docs[i]), strlen(ids[i]) - 1, &copy),
+                        -EMSGSIZE);
+        }
+        check(!jsonrpc_id_equals(NULL, NULL));
+        for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+                yyjson_doc_free(docs[i]);
+}
+
 int main(void)
 {
         run(test_kinds);
@@ -287,5 +313,6 @@ int main(void)
         run(test_batch);
         run(test_written);
         run(test_whole_or_nothing);
+        run(test_ids);
         return 0;
 }
