@@ -64,9 +64,8 @@ static int prepare(struct connection *c, size_t n, struct buffer **to)
 static int commit(struct connection *c, int r, const struct outgoing *m)
 {
         if (r >= 0)
-                c->transport->kind->commit(c->transport, m);
-        else
-                c->transport->kind->abandon(c->transport);
+                return c->transport->kind->commit(c->transport, m);
+        c->transport->kind->abandon(c->transport);
         return r;
 }
 

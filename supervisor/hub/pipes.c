@@ -365,15 +365,16 @@ static int prepare(struct transport *t, size_t n, struct buffer **to)
         return 0;
 }
 
-static void commit(struct transport *t, const struct outgoing *m)
+static int commit(struct transport *t, const struct outgoing *m)
 {
         struct pipes *c = (void *)t;
+        int r = write_queue_add(&c->queue, &c->message, m->text, m->after,
+                                m->text ? strlen(m->after) : 0);
 
-        /* Without memory it is lost, and the call times out. */
-        if (write_queue_add(&c->queue, &c->message, m->text, m->after,
-                            m->text ? strlen(m->after) : 0) >= 0)
+        if (r >= 0)
                 write_soon(c);
         buffer_consume(&c->message, c->message.length);
+        return r < 0 ? r : 0;
 }
 
 static void abandon(struct transport *t)

@@ -70,8 +70,8 @@ struct transport_kind {
         /* Where a message of about n bytes is to be appended. Returns 0, -EMSGSIZE (too much waits to be
          * sent), -EPIPE. */
         int (*prepare)(struct transport *t, size_t n, struct buffer **to);
-        /* It was appended. */
-        void (*commit)(struct transport *t, const struct outgoing *m);
+        /* It was appended. Returns 0, or -ENOMEM: it is lost. */
+        int (*commit)(struct transport *t, const struct outgoing *m);
         /* Nothing is to come of the message that was prepared. */
         void (*abandon)(struct transport *t);
         bool (*has_input)(const struct transport *t);

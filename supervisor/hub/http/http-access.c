@@ -160,31 +160,39 @@ static bool on_line(void *data, const char *line, size_t n)
         return awaited;
 }
 
-void http_ask_token(struct http_request *r, int status, const char *challenge)
+static int ask_access(const struct http_request *r, int status, const char *challenge)
 {
         const struct outgoing m = {.kind = OUTGOING_NOTIFICATION};
-        struct http *h = r->http;
+        struct transport *access = r->http->access;
         struct buffer *to;
 
-        r->state = HTTP_WAITS_TOKEN;
-        if (h->asks_token || h->access->kind->prepare(h->access, 0, &to) < 0) {
-                r->exchange = exchange_free(r->exchange);
-                if (!h->asks_token)
-                        refuse_all(h, "refuses the token, and cloister-access has ended");
-                return;
-        }
+        int e = access->kind->prepare(access, 0, &to);
+        if (e < 0)
+                return e;
         struct json_out out = {.to = to};
         json_out_begin(&out, NULL, '{');
         json_out_int(&out, "status", status);
         json_out_text(&out, "challenge", challenge);
         json_out_int(&out, "tokens", r->token_number);
         json_out_end(&out, '}');
-        if (out.error >= 0)
-                (void)buffer_append_text(to, "\n");
-        h->asks_token = true;
-        h->access->kind->commit(h->access, &m);
+        e = out.error < 0 ? out.error : buffer_append_text(to, "\n");
+        if (e >= 0)
+                return access->kind->commit(access, &m);
+        access->kind->abandon(access);
+        return e;
+}
+
+void http_ask_token(struct http_request *r, int status, const char *challenge)
+{
+        struct http *h = r->http;
+        int e = h->asks_token ? 0 : ask_access(r, status, challenge);
+
+        r->state = HTTP_WAITS_TOKEN;
         /* The challenge is part of it. */
         r->exchange = exchange_free(r->exchange);
+        h->asks_token = e >= 0;
+        if (e < 0)
+                refuse_all(h, "refuses the token, and cloister-access cannot be asked for another");
 }
 
 static bool on_parsed(void *data, struct large_line *line)

@@ -147,7 +147,7 @@ static int keep_initialize(struct http *h, const struct buffer *body)
         return buffer_append(&h->initialize, buffer_bytes(body), body->length);
 }
 
-static void commit(struct transport *t, const struct outgoing *m)
+static int commit(struct transport *t, const struct outgoing *m)
 {
         struct http *h = (void *)t;
         struct http_request *r = http_request_new(h, m->kind == OUTGOING_REQUEST ? HTTP_REQUEST
@@ -158,7 +158,7 @@ static void commit(struct transport *t, const struct outgoing *m)
         if (!r || (m->method && !r->method)) {
                 http_request_free(r);
                 buffer_done(&h->prepared);
-                return;
+                return -ENOMEM;
         }
         r->id = m->id;
         r->is_modern = m->is_modern;
@@ -176,6 +176,7 @@ static void commit(struct transport *t, const struct outgoing *m)
         if (r->is_initialized)
                 h->barrier = r;
         http_send_soon(h);
+        return 0;
 }
 
 /* Without cloister-access the server is over as well. */
