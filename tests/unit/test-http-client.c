@@ -240,7 +240,7 @@ static void test_lost_session_of_a_stream(void)
         far_turn();
         far_hang_up(c);
         far_turn();
-        fake_clock_advance_ms(10);
+        fake_clock_advance_ms(HTTP_RETRY_MIN_MS);
         c = far_next();
         check_has(c->head, "Last-Event-ID: e1\r\n");
         far_answer(c, 404, "", "");
@@ -280,6 +280,31 @@ static void test_session_is_lost_again(void)
         check_eq_int(client_call(5), 0);
         far_answer(far_next(), 404, "", "");
         check_has(client_told(), "unanswered 5 answered with HTTP status 404");
+        far_nothing();
+        client_end();
+}
+
+/* Lost before it was of use: all else waits for the next one, which is told that it is initialized once. */
+static void test_session_is_lost_at_once(void)
+{
+        client_begin();
+        check_eq_int(client_request(1, "initialize", false), 0);
+        far_answer(far_next(), 200, FAR_JSON "Mcp-Session-Id: one\r\n", CLIENT_INITIALIZED);
+        check_has(client_told(), "line ");
+        client.t->kind->set_version(client.t, "2025-11-25");
+        check_eq_int(client_notify("notifications/initialized"), 0);
+        check_eq_int(client_call(5), 0);
+        far_answer(far_next(), 404, "", "");
+        reopen("two", "2025-11-25");
+        accept_initialized("two");
+        check_has(client_told(), "reopened");
+        for (int i = 0; i < 2; i++) {
+                struct far_connection *c = far_next();
+                bool is_get = strncmp(c->head, "GET ", 4) == 0;
+                check(is_get || strstr(c->body, "tools/call"));
+                far_answer(c, is_get ? 405 : 200, FAR_JSON, is_get ? "" : RESULT);
+        }
+        check_has(client_told(), "line " RESULT);
         far_nothing();
         client_end();
 }
@@ -374,6 +399,9 @@ static void test_resumed(void)
         c = next_after(200);
         check_has(c->head, "Last-Event-ID: b\r\n");
         fake_clock_stop(true);
+        end_stream(c, "id: b\nretry: 0\n\n");
+        c = next_after(HTTP_RETRY_MIN_MS);
+        fake_clock_stop(true);
         end_stream(c, "id: c\nretry: 99999999\ndata:\n\n");
         c = next_after(HTTP_RETRY_MAX_MS);
         check_has(c->head, "Last-Event-ID: c\r\n");
@@ -391,7 +419,7 @@ static void test_resumes_bound(void)
                 check_eq_int(client_call(5), 0);
                 end_stream(far_next(), "id: a\nretry: 1\n\n");
                 for (int i = 0; i < HTTP_RESUMES_MAX + 3 * events; i++) {
-                        fake_clock_advance_ms(5);
+                        fake_clock_advance_ms(HTTP_RETRY_MIN_MS);
                         end_stream(far_next(), events ? "data:\n\n" : ":\n");
                 }
                 fake_clock_advance_ms(100);
@@ -465,6 +493,7 @@ int main(void)
         run(test_lost_session);
         run(test_lost_session_of_a_stream);
         run(test_session_is_lost_again);
+        run(test_session_is_lost_at_once);
         run(test_reopens_bound);
         run(test_session_ends);
         run(test_resumed);

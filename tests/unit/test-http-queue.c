@@ -198,6 +198,32 @@ static void test_old_token(void)
         client_end();
 }
 
+/* The token of a stream is refused when the stream is resumed: it was a good one before. */
+static void test_stream_outlives_its_token(void)
+{
+        client_ready(NULL);
+        check_eq_int(client_call(5), 0);
+        far_answer(far_next(), 401, "", "");
+        check_has(client_asked_access(), "401");
+        give_token("t-one");
+        struct far_connection *c = far_next();
+        far_say(c, FAR_EVENTS "id: a\nretry: 100\n\n");
+        far_turn();
+        far_hang_up(c);
+        far_turn();
+        fake_clock_advance_ms(100);
+        c = far_next();
+        check_has(c->head, "t-one");
+        far_answer(c, 401, "", "");
+        check_has(client_asked_access(), "401");
+        give_token("t-two");
+        c = far_next();
+        check_eq_int(strncmp(c->head, "GET ", 4), 0);
+        check_has(c->head, "t-two");
+        client_told_nothing();
+        client_end();
+}
+
 /* As many as may be sent wait for it: they are sent again. */
 static void test_all_wait_for_a_token(void)
 {
@@ -393,6 +419,7 @@ int main(void)
         run(test_flood);
         run(test_token);
         run(test_old_token);
+        run(test_stream_outlives_its_token);
         run(test_all_wait_for_a_token);
         run(test_renewed_token);
         run(test_no_token);

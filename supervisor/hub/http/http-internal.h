@@ -108,6 +108,8 @@ void http_request_requeue(struct http_request *r);
 /* Ends it without an answer. May close the transport. */
 void http_request_fail(struct http_request *r, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
+/* The time to the next attempt, within its bounds. */
+unsigned http_retry_ms(int64_t wanted);
 /* It has been answered, or is not needed: ends soon. */
 void http_request_settle(struct http_request *r);
 

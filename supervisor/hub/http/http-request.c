@@ -99,6 +99,13 @@ void http_request_settle(struct http_request *r)
                 event_active(&r->again, EV_TIMEOUT, 0);
 }
 
+unsigned http_retry_ms(int64_t wanted)
+{
+        return wanted < HTTP_RETRY_MIN_MS   ? HTTP_RETRY_MIN_MS
+               : wanted > HTTP_RETRY_MAX_MS ? HTTP_RETRY_MAX_MS
+                                            : (unsigned)wanted;
+}
+
 /* A stream has ended before the answer. Returns whether it is asked for again. */
 static bool resume(struct http_request *r)
 {
@@ -107,11 +114,7 @@ static bool resume(struct http_request *r)
         if (r->kind != HTTP_REQUEST || r->is_modern || !r->has_stream ||
             !r->incoming.events.last_id[0] || r->tries++ == HTTP_RESUMES_MAX)
                 return false;
-        if (ms < 0)
-                ms = HTTP_RETRY_MS;
-        if (ms > HTTP_RETRY_MAX_MS)
-                ms = HTTP_RETRY_MAX_MS;
-        const struct timeval in = clock_timeval_ms((unsigned)ms);
+        const struct timeval in = clock_timeval_ms(http_retry_ms(ms < 0 ? HTTP_RETRY_MS : ms));
         r->exchange = exchange_free(r->exchange);
         incoming_stop(&r->incoming);
         count(r, false);
@@ -173,7 +176,8 @@ static void on_lost_session(struct http_request *r)
                 http_reopen(h);
         if (!h->is_open)
                 return;
-        if (r->kind == HTTP_LISTEN) {
+        if (r->kind == HTTP_LISTEN || r->is_initialized) {
+                /* The next session gets its own. */
                 http_request_free(r);
         } else if (r->resumes) {
                 http_request_fail(r, "has ended the session while the request ran");
@@ -330,6 +334,8 @@ static void on_head(void *data)
         r->reads = false;
         if (!is_success(head) || !take_session(r, head))
                 return;
+        /* A stream may outlive its token, and is then opened again with another one. */
+        r->had_token = false;
         if (r->kind == HTTP_MESSAGE && h->barrier == r) {
                 h->barrier = NULL;
                 http_send_soon(h);

@@ -29,7 +29,7 @@ static unsigned listen_delay(const struct http_request *r)
 
         if (ms < 0 || (r->tries > 1 && ms < doubled))
                 ms = doubled;
-        return ms > HTTP_RETRY_MAX_MS ? HTTP_RETRY_MAX_MS : (unsigned)ms;
+        return http_retry_ms(ms);
 }
 
 /* The stream of HTTP+SSE has all answers: without it the server is of no use. */
@@ -135,19 +135,20 @@ void http_reopen(struct http *h)
         http_send_soon(h);
 }
 
-static void send_initialized(struct http *h)
+static int send_initialized(struct http *h)
 {
         static const char text[] = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
         struct http_request *r = http_request_new(h, HTTP_MESSAGE);
 
         if (!r || buffer_append(&r->body, text, sizeof(text) - 1) < 0) {
                 http_request_free(r);
-                return;
+                return -ENOMEM;
         }
         r->is_initialized = true;
         h->bytes += r->body.length;
         h->message_bytes += r->body.length;
         h->barrier = r;
+        return 0;
 }
 
 /* The answer to initialize in a new session must agree on the same version. */
@@ -168,7 +169,10 @@ bool http_on_reopened(struct http_request *r, const char *text, size_t n)
         h->is_reopening = false;
         http_request_free(r);
         http_request_free(h->listen);
-        send_initialized(h);
+        if (send_initialized(h) < 0) {
+                http_fail(h, "has ended its session, and there is no memory for another");
+                return true;
+        }
         http_send_soon(h);
         h->host->reopened(h->data);
         return true;

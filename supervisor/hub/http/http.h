@@ -34,6 +34,7 @@ enum {
         HTTP_ERROR_MAX = 64 * 1024, /* of the body of a refusal */
         HTTP_ANSWERED_MS = 1000,    /* from the answer to the end of the response */
         HTTP_RETRY_MS = 1000, /* to the next attempt to resume a stream, unless the server says */
+        HTTP_RETRY_MIN_MS = 100, /* the bounds of what it says */
         HTTP_RETRY_MAX_MS = 60000,
         HTTP_RESUMES_MAX = 5,  /* of a request, without an event in between */
         HTTP_REOPENS_MAX = 10, /* in a minute */
