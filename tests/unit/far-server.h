@@ -48,7 +48,7 @@ static struct far {
 static inline size_t far_whole(const struct far_connection *c, size_t *head)
 {
         const char *text = buffer_bytes(&c->in);
-        const char *end = memmem(text, c->in.length, "\r\n\r\n", 4);
+        const char *end = c->in.length > 0 ? memmem(text, c->in.length, "\r\n\r\n", 4) : NULL;
         size_t n = 0;
 
         if (!end)
