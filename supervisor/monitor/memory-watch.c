@@ -2,8 +2,9 @@
  * Ends sessions that are over their memory limit, where no control group does.
  *
  * Theory of operation. A timer adds up the resident pages of each session (process_memory_bound()),
- * which counts shared pages more than once. Only above the limit a child takes the exact figure; above
- * the limit again, the session is killed. A session of many small processes is always above the
+ * which counts shared pages more than once. What no process shares is certain: above the limit, the session
+ * is killed. Only if all of it is above the limit a child takes the exact figure; above the limit
+ * again, the session is killed. A session of many small processes is always above the
  * first figure: after an exact figure below the limit, the next one is taken when the first has
  * grown, or after some of the time that it took.
  *
@@ -158,8 +159,8 @@ static uint64_t count_sockets(int sockstat)
 
 static void look_at(struct watched *s, struct sandbox *sandbox, const struct sandbox_memory *memory)
 {
-        uint64_t bound = process_memory_bound(memory->proc);
-        uint64_t before = s->bound, sockets = count_sockets(memory->sockets);
+        struct process_memory found = process_memory_bound(memory->proc);
+        uint64_t bound = found.bytes, before = s->bound, sockets = count_sockets(memory->sockets);
 
         s->unchanged = bound == before ? s->unchanged + 1 : 0;
         s->bound = bound;
@@ -167,6 +168,8 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
                 s->watch->is_active = true;
         if (sockets > SOCKETS_MAX)
                 end(s, sandbox, "sockets", sockets);
+        else if (found.least > memory->max)
+                end(s, sandbox, "bytes of memory", found.least);
         else if (bound > memory->max)
                 ask_exact(s, sandbox, memory);
         else

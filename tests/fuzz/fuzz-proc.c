@@ -128,7 +128,7 @@ static bool count_memory(const char *texts[TEXTS])
                         put(proc, path, texts[k]);
                 }
         }
-        uint64_t bound = process_memory_bound(proc);
+        uint64_t bound = process_memory_bound(proc).bytes;
         uint64_t exact = process_memory_exact(proc, UINT64_MAX).bytes;
         return bound > 0 && exact > 0;
 }

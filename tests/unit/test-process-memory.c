@@ -133,10 +133,31 @@ static void test_many_processes_are_certain(void)
         proc_done(&p);
 }
 
+/* Page tables are certain without the exact figure; resident pages, which may be shared, are not. */
+static void test_page_tables_are_certain(void)
+{
+        struct proc p = {};
+
+        proc_init(&p);
+        put_process(&p, 0, -1, 'R', 100);
+        put_process(&p, 1, 0, 'R', 100);
+        check_eq_int(process_memory_bound(p.fd).least, 0);
+        check(process_memory_bound(p.fd).bytes > 0);
+        char name[16];
+        snprintf(name, sizeof(name), "%d", p.order[1]);
+        _cleanup_close_ int dir = openat(p.fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        put(dir, "statm", "1000000 50 10 1 0 50 0\n");
+        put(dir, "status", "Name:\tx\nVmPTE:\t  204800 kB\nVmSwap:\t       0 kB\n");
+        check_eq_int(process_memory_bound(p.fd).least, 200 * MIB);
+        check(process_memory_bound(p.fd).bytes > 200 * MIB);
+        proc_done(&p);
+}
+
 int main(void)
 {
         run(test_vfork_is_counted_once);
         run(test_what_may_be_one_is_not_certain);
         run(test_many_processes_are_certain);
+        run(test_page_tables_are_certain);
         return 0;
 }

@@ -141,32 +141,33 @@ static uint64_t beside_resident(int proc, const char *process)
         return kib_of(text, "\nVmSwap:") + kib_of(text, "\nVmPTE:");
 }
 
-static uint64_t bound_of(int proc, long pid, bool has_swap)
+static void add_bound(int proc, long pid, bool has_swap, struct process_memory *sum)
 {
         char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
         char *end;
 
         if (!find(proc, pid, path, text))
-                return 0;
+                return;
         uint64_t size = strtoull(text, &end, 10) * page_size();
         uint64_t resident = strtoull(end, NULL, 10) * page_size();
-        if (has_swap || size > GIB)
-                return resident + beside_resident(proc, path);
-        return resident + size / ENTRIES_PER_TABLE;
+        bool is_read = has_swap || size > GIB;
+        uint64_t beside = is_read ? beside_resident(proc, path) : size / ENTRIES_PER_TABLE;
+        sum->bytes += resident + beside;
+        sum->least += is_read ? beside : 0;
 }
 
-uint64_t process_memory_bound(int proc)
+struct process_memory process_memory_bound(int proc)
 {
         _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
+        struct process_memory sum = {};
         struct sysinfo machine = {};
-        uint64_t sum = 0;
         long pid;
 
         sysinfo(&machine);
         for (int n = 0; (pid = cursor_next(&c)) > 0; n++) {
                 if (n == AT_ONCE_MAX)
-                        return UINT64_MAX;
-                sum += bound_of(proc, pid, machine.totalswap > 0);
+                        return (struct process_memory){UINT64_MAX, sum.least};
+                add_bound(proc, pid, machine.totalswap > 0, &sum);
         }
         return sum;
 }

@@ -9,15 +9,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* At least what is used, in bytes: a page that several processes share counts for each. Takes less
- * than a millisecond: UINT64_MAX where there are too many processes for that. proc: a directory
- * descriptor. 0 if it cannot be read. */
-uint64_t process_memory_bound(int proc);
-
 struct process_memory {
         uint64_t bytes;
         uint64_t least; /* without what may have been counted twice */
 };
+
+/* `bytes`: at least what is used; a page that several processes share counts for each. `least`: of
+ * it, page tables and swapped pages. Takes less than a millisecond: `bytes` is UINT64_MAX where there
+ * are too many processes for that. proc: a directory descriptor. Zeros if it cannot be read. */
+struct process_memory process_memory_bound(int proc);
 
 /* A page that n processes share counts 1/n for each. Takes milliseconds: for a child. A vfork()ed
  * process, which has its parent's memory until it execs, does not count. Ends early when `least` is above
