@@ -114,6 +114,10 @@ static int open_tcp(const char *spec, struct error *err)
                 setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         int r = fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 ? -errno : 0;
         freeaddrinfo(found);
+        if (r == -EADDRINUSE)
+                return error_set(
+                        err, EADDRINUSE,
+                        "the port is in use: end the program that has it, or choose another");
         return r < 0 ? error_errno(err, -r, "bind") : take_fd(fd);
 }
 

@@ -119,14 +119,37 @@ static int add_arguments(struct monitor_command *command, const struct cli_optio
         return 0;
 }
 
+/* As they are in the headers Host and Origin: what can match nothing is refused. */
+static int check_names(const struct cli_options *o, struct error *err)
+{
+        for (size_t i = 0; i < o->n_hosts; i++) {
+                const char *host = o->hosts[i];
+                if (!*host || strpbrk(host, "/*@, ") || (*host != '[' && strchr(host, ':')) ||
+                    (*host == '[' && host[strlen(host) - 1] != ']'))
+                        return error_set(
+                                err, EINVAL,
+                                "--allow-host %s: a name or an address is needed, without https:// and port: mcp.example.org or [2001:db8::1]",
+                                host);
+        }
+        for (size_t i = 0; i < o->n_origins; i++) {
+                const char *host = strstr(o->origins[i], "://");
+                if (!host || host == o->origins[i] || !host[3] || strpbrk(host + 3, "/*@, "))
+                        return error_set(
+                                err, EINVAL,
+                                "--allow-origin %s: SCHEME://HOST or SCHEME://HOST:PORT is needed, without a path: https://app.example.org",
+                                o->origins[i]);
+        }
+        return 0;
+}
+
 static int open_all(const struct cli_options *o, struct listeners *l, int fds[FDS], int *status,
                     struct error *err)
 {
-        int r = 0;
+        int r = check_names(o, err);
 
         for (size_t i = 0; i < FDS; i++)
                 fds[i] = -1;
-        if (o->tokens)
+        if (r >= 0 && o->tokens)
                 r = fds[TOKENS] = serve_tokens_open(o->tokens, err);
         if (r >= 0 && (o->given & CLI_ATTEST))
                 r = fds[ATTESTATION] = attest_run(o, status, err);

@@ -12,6 +12,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/http/http-internal.h"
 #include "supervisor/http/standard-headers.h"
+#include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/request.h"
 
 enum { HEADER_SIZE = 1024, HOST_SHOWN = 200 };
@@ -386,6 +387,8 @@ bool http_exchange_head(struct http_connection *c)
                 ask_for_token(c);
         else if (!takes_method(route, request->method))
                 refuse_method(c);
+        else if (c->principal && !mcp_profile_exists(c->server->mcp, c->principal->profile))
+                http_respond_text(c, 403, "the profile of this token is not in the config");
         else if (http_has_too_many(c))
                 http_respond_text(c, 503, "too many connections of this client are busy");
         else if (request->method == HTTP_METHOD_POST &&

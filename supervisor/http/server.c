@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "rpc/serve-messages.h"
 #include "supervisor/http/http-internal.h"
+#include "supervisor/mcp/profile.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
 
@@ -130,6 +131,17 @@ static void on_token_changed(void *data, struct mcp_principal *principal, bool r
         log_info("%s: the token %s", principal->name, removed ? "is gone" : "is another one");
 }
 
+/* The first token whose profile the config does not have, or NULL: it would have the default's rights. */
+static const struct mcp_principal *without_profile(const struct http_server *server)
+{
+        for (size_t i = 0; i < server->access.n_tokens; i++) {
+                const struct access_token *t = server->access.tokens[i];
+                if (!t->removed && !mcp_profile_exists(server->mcp, t->principal.profile))
+                        return &t->principal;
+        }
+        return NULL;
+}
+
 static void take_tokens(struct http_server *server, int fd)
 {
         _cleanup_free_ char *text = NULL;
@@ -141,6 +153,12 @@ static void take_tokens(struct http_server *server, int fd)
                 r = access_replace_tokens(&server->access, text, n, on_token_changed, server, &err);
         if (r < 0)
                 log_error("the file of tokens: %s; the previous ones stay in use", err.text);
+        const struct mcp_principal *refused = r < 0 ? NULL : without_profile(server);
+        /* The config may be about to change as well. */
+        if (refused)
+                log_error(
+                        "the file of tokens: %s is refused: there is no profile \"%s\" in the config",
+                        refused->name, refused->profile);
         if (text)
                 explicit_bzero(text, n);
         close(fd);
@@ -243,6 +261,11 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
         int r = options->tokens ? access_read_tokens(&server->access, options->tokens,
                                                      options->tokens_length, err)
                                 : 0;
+        const struct mcp_principal *refused = r < 0 ? NULL : without_profile(server);
+        if (refused)
+                r = error_set(err, EINVAL,
+                              "the file of tokens: %s: there is no profile \"%s\" in the config",
+                              refused->name, refused->profile);
         if (r >= 0 && listen_on(server, options) < 0)
                 r = error_errno(err, ENOMEM, "listen");
         if (r < 0) {

@@ -19,9 +19,14 @@ const struct config_profile *mcp_profile(const struct mcp_peer *peer, enum mcp_e
                 return NULL;
         if (!peer->principal->profile)
                 return &config->profiles[config_profile_of_client(config, client)];
-        /* The monitor refuses a config without it. */
+        /* The monitor refuses a config without that of --profile; HTTP refuses a token without its own. */
         int i = config_find_profile(config, peer->principal->profile, NULL);
         return &config->profiles[i < 0 ? config->profile : (size_t)i];
+}
+
+bool mcp_profile_exists(const struct mcp_server *server, const char *name)
+{
+        return !name || config_find_profile(server->config, name, NULL) >= 0;
 }
 
 bool mcp_profiles_to_choose(const struct config *config)

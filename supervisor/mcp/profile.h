@@ -8,6 +8,7 @@
 #include "supervisor/mcp/request.h"
 
 struct mcp_peer;
+struct mcp_server;
 
 /* The name that the client gave itself in initialize. */
 void mcp_note_client(struct mcp_peer *peer, const char *name);
@@ -16,6 +17,9 @@ void mcp_note_client(struct mcp_peer *peer, const char *name);
  * client says of itself there changes nothing (specification, basic/index, "Per-response protocol
  * fields"). */
 const struct config_profile *mcp_profile(const struct mcp_peer *peer, enum mcp_era era);
+
+/* Whether the config has this profile. NULL: none is named, which is always so. */
+bool mcp_profile_exists(const struct mcp_server *server, const char *name);
 
 /* Whether run_python's argument may name this profile on a connection with the profile own. */
 static inline bool mcp_profile_is_choice(const struct config_profile *profile,

@@ -149,7 +149,7 @@ class Nginx(Proxy, Serve):
         return f"unix:{self.socket}"
 
     def configure(self):
-        text = printed("nginx").replace("/run/user/1000/cloister.sock", self.socket)
+        text = printed("nginx").replace("127.0.0.1:8808", f"unix:{self.socket}")
         text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{self.port} ssl; ssl_certificate {self.certificate}; ssl_certificate_key {self.key};")
         folders = "".join(f"{kind}_temp_path {self.dir}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         user = "user root;\n" if harness.ROOT else ""

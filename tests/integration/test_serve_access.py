@@ -92,6 +92,17 @@ class Inherited(Serve):
                 self.assertIn(part, process.communicate(timeout=harness.PATIENCE)[1])
                 self.assertEqual(process.returncode, 1)
 
+    def test_names_that_match_nothing(self):
+        for option, name in (("--allow-host", "https://mcp.example.org"), ("--allow-host", "mcp.example.org:443"), ("--allow-host", "*"),
+                             ("--allow-host", "::1"), ("--allow-origin", "app.example.org"), ("--allow-origin", "*"),
+                             ("--allow-origin", "https://app.example.org/"), ("--allow-origin", "null")):
+            done = self.run_cloister("serve", "--listen", "127.0.0.1:0", option, name, "--config", self.config(), timeout=10)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{option} {name}: ".encode(), done.stderr)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            done = self.run_cloister("serve", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--config", self.config())
+            self.assertIn(b"the port is in use: end the program", done.stderr)
+
     @unittest.skipUnless(shutil.which("systemd-socket-activate"), "systemd-socket-activate is not installed")
     def test_systemd(self):
         path = self.path("systemd.sock")
@@ -315,6 +326,17 @@ class Tokens(Serve):
             self.assertEqual(bob.stream.read(), b"")
         self.assertEqual(self.status_of(self.BOB), 401)
         self.assertEqual(self.value(self.call(self.LATER, "x", session="work")), 1)
+
+    def test_a_profile_that_the_config_does_not_have(self):
+        """Its token is of no use: with the default profile it would have more rights than its line says."""
+        self.put(f"alice {self.ALICE} profile=none\nbob {self.BOB}\n")
+        self.logged('alice is refused: there is no profile \\"none\\"')
+        self.assertEqual((self.status_of(self.ALICE), self.status_of(self.BOB)), (403, 200))
+        done = self.run_cloister("serve", "--listen", "127.0.0.1:0", "--tokens", self.tokens, "--config", self.config())
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'alice: there is no profile \\"none\\" in the config', done.stderr)
+        self.put(f"alice {self.ALICE} profile=default\nbob {self.BOB}\n")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.ALICE) == 200))
 
     def test_files_that_are_refused(self):
         for text, mode, part in ((f"alice {self.ALICE}\nbob\n", 0o600, "line 2: a token has"), (f"later {self.LATER}\n", 0o644, "others can read it")):
