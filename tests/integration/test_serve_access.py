@@ -110,8 +110,16 @@ class Inherited(Serve):
                                    stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=harness.environment(), cwd=self.dir)
         process.stderr = open(os.devnull, "rb")
         self.addCleanup(self.stop, process)
-        self.assertTrue(harness.wait_until(lambda: os.path.exists(path)))
-        self.assertEqual(self.value(self.connect(path).call("6 * 7")), 42)
+        found = []
+
+        def connected():
+            """The socket is there a moment before it listens."""
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                found.append(self.connect(path))
+            return found
+
+        self.assertTrue(harness.wait_until(connected))
+        self.assertEqual(self.value(found[0].call("6 * 7")), 42)
 
 
 class Users(Serve):
