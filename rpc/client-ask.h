@@ -11,6 +11,7 @@
 
 struct client_ask {
         struct client_request request;
+        const char *server; /* the name of the server that asks, borrowed; NULL: code does */
 
         /* result: what the client answered, not checked yet; NULL: why there is no answer. */
         void (*answered)(struct client_ask *ask, yyjson_val *result, const char *why);

@@ -34,6 +34,8 @@ unsigned client_can_read(yyjson_val *capabilities)
                 can |= CLIENT_CAN_URL;
         if (yyjson_is_obj(yyjson_obj_get(capabilities, "roots")))
                 can |= CLIENT_CAN_ROOTS;
+        if (yyjson_is_true(yyjson_obj_get(yyjson_obj_get(capabilities, "roots"), "listChanged")))
+                can |= CLIENT_TELLS_ROOTS;
         if (yyjson_is_obj(sampling))
                 can |= CLIENT_CAN_SAMPLE;
         if (yyjson_is_obj(yyjson_obj_get(sampling, "tools")))
@@ -48,7 +50,9 @@ int client_can_append(unsigned can, struct buffer *to)
                                                   "\"elicitation\":{\"form\":{},\"url\":{}}"};
         const char *parts[] = {
                 elicitation[can & (CLIENT_CAN_FORM | CLIENT_CAN_URL)],
-                can & CLIENT_CAN_ROOTS ? "\"roots\":{}" : "",
+                can & CLIENT_TELLS_ROOTS ? "\"roots\":{\"listChanged\":true}"
+                : can & CLIENT_CAN_ROOTS ? "\"roots\":{}"
+                                         : "",
                 can & CLIENT_CAN_SAMPLE_TOOLS ? "\"sampling\":{\"tools\":{}}"
                 : can & CLIENT_CAN_SAMPLE     ? "\"sampling\":{}"
                                               : "",
@@ -332,12 +336,21 @@ static int read_form(struct client_request *q, const char *server, yyjson_val *p
         return r < 0 ? r : put_schema(b, yyjson_obj_get(params, "requestedSchema"), err);
 }
 
+int client_page_name(char to[CLIENT_PAGE_MAX + 1], const char *server, const char *id, size_t n)
+{
+        if (n > CLIENT_URL_MAX || strlen(id) != n)
+                return -EINVAL;
+        int length = snprintf(to, CLIENT_PAGE_MAX + 1, "%s/%s", server, id);
+        return length > CLIENT_PAGE_MAX ? -EINVAL : 0;
+}
+
 static int read_url(struct client_request *q, const char *server, yyjson_val *params,
                     struct error *err)
 {
         yyjson_val *url = yyjson_obj_get(params, "url"),
                    *id = yyjson_obj_get(params, "elicitationId");
         struct buffer *b = &q->params;
+        char page[CLIENT_PAGE_MAX + 1];
 
         q->kind = CLIENT_URL;
         q->needs = CLIENT_CAN_URL;
@@ -347,13 +360,17 @@ static int read_url(struct client_request *q, const char *server, yyjson_val *pa
         if (!yyjson_is_str(url) || !client_url_is_safe(yyjson_get_str(url), yyjson_get_len(url)))
                 return refuse(err,
                               "url must be an https address in ASCII (http only of this machine)");
-        if (id && (!yyjson_is_str(id) || yyjson_get_len(id) > CLIENT_URL_MAX))
+        if (id && (!yyjson_is_str(id) ||
+                   client_page_name(page, server, yyjson_get_str(id), yyjson_get_len(id)) < 0))
                 return refuse(err, "elicitationId must be a short string");
         r = put_message(b, server, yyjson_obj_get(params, "message"));
         if (r >= 0)
                 r = buffer_append_text(b, ",\"mode\":\"url\"");
         r = put(b, r, "url", url);
-        return put(b, r, "elicitationId", id);
+        if (!id || r < 0)
+                return r;
+        r = buffer_append_text(b, ",\"elicitationId\":");
+        return r < 0 ? r : json_append_string(b, page, strlen(page));
 }
 
 /* ---- sampling ---- */
@@ -518,6 +535,13 @@ const char *client_request_method(const struct client_request *request)
 const char *client_request_url(const struct client_request *request)
 {
         return json_string(yyjson_doc_get_root(request->doc), "url", NULL);
+}
+
+const char *client_request_page(const struct client_request *request)
+{
+        return request->kind == CLIENT_URL
+                       ? json_string(yyjson_doc_get_root(request->doc), "elicitationId", NULL)
+                       : NULL;
 }
 
 const char *client_request_message(const struct client_request *request)

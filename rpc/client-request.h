@@ -22,6 +22,7 @@ enum client_can {
         CLIENT_CAN_ROOTS = 4,
         CLIENT_CAN_SAMPLE = 8,
         CLIENT_CAN_SAMPLE_TOOLS = 16, /* sampling whose model may call tools of the server */
+        CLIENT_TELLS_ROOTS = 32,      /* it notifies of changes of its roots; of no modern client */
 };
 
 enum {
@@ -35,6 +36,8 @@ enum {
         CLIENT_ROOTS_MAX = 256,
         CLIENT_URL_MAX = 2048,
         CLIENT_ASK_ID_MAX = 64 * 1024, /* bytes of the id of a server's request */
+        /* Bytes of the id of a page, as our client knows it. */
+        CLIENT_PAGE_MAX = CLIENT_URL_MAX + 256,
 };
 
 enum client_request_kind { CLIENT_FORM, CLIENT_URL, CLIENT_ROOTS, CLIENT_SAMPLE };
@@ -71,6 +74,11 @@ const char *client_request_method(const struct client_request *request);
 void client_request_describe(const struct client_request *request, char *to, size_t size);
 /* The address of CLIENT_URL, else NULL. */
 const char *client_request_url(const struct client_request *request);
+/* The elicitationId of CLIENT_URL, as our client gets it, or NULL. */
+const char *client_request_page(const struct client_request *request);
+/* An elicitationId of a server's as our client gets it: ids of different servers may be the same. Returns 0 or
+ * -EINVAL. */
+int client_page_name(char to[CLIENT_PAGE_MAX + 1], const char *server, const char *id, size_t n);
 /* The question of an elicitation, else NULL. */
 const char *client_request_message(const struct client_request *request);
 

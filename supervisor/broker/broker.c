@@ -115,6 +115,14 @@ static int on_owner_asked(void *data, struct client_ask *ask, struct error *err)
         return broker->mode->ask(broker, ask, err);
 }
 
+static void on_page_done(void *data, const char *server, const char *id, size_t n)
+{
+        struct broker *broker = data;
+
+        if (broker->mode->page_done)
+                broker->mode->page_done(broker, server, id, n);
+}
+
 static void on_link_closed(void *data, const struct error *error)
 {
         if (error_is_set(error))
@@ -306,8 +314,9 @@ static int make_parts(struct broker *broker, struct error *err)
                 .reloaded = on_reloaded,
                 .closed = on_link_closed,
         };
-        const struct hub_host hub_host = {broker, ask_upstream_start, ask_upstream_stop,
-                                          on_catalogue_changed, on_owner_asked};
+        const struct hub_host hub_host = {
+                broker,         ask_upstream_start, ask_upstream_stop, on_catalogue_changed,
+                on_owner_asked, on_page_done};
         const struct sandbox_requests requests = {broker, ask_create, ask_interrupt, ask_kill,
                                                   ask_freeze};
 

@@ -162,5 +162,6 @@ const struct broker_mode broker_mode_mcp = {
         .catalogue_changed = mode_server_catalogue_changed,
         .config_changed = mode_server_config_changed,
         .ask = ask,
+        .page_done = mode_server_page_done,
         .free = mode_free,
 };

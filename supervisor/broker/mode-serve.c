@@ -114,5 +114,6 @@ const struct broker_mode broker_mode_serve = {
         .stop = stop,
         .catalogue_changed = mode_server_catalogue_changed,
         .config_changed = mode_server_config_changed,
+        .page_done = mode_server_page_done,
         .free = mode_free,
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "supervisor/mcp/asked.h"
 
 enum { ATTESTATION_MAX = 4 * 1024 * 1024 };
 
@@ -52,6 +53,13 @@ void mode_server_catalogue_changed(struct broker *broker)
         const struct mode_server *server = broker->data;
 
         mcp_server_catalogue_changed(server->mcp);
+}
+
+void mode_server_page_done(struct broker *broker, const char *server, const char *id, size_t n)
+{
+        struct mode_server *mode = broker->data;
+
+        asked_page_done(mode->mcp, server, id, n);
 }
 
 void mode_server_config_changed(struct broker *broker, const struct config *config)

@@ -19,4 +19,5 @@ void mode_server_done(struct mode_server *server);
 
 /* Of struct broker_mode. */
 void mode_server_catalogue_changed(struct broker *broker);
+void mode_server_page_done(struct broker *broker, const char *server, const char *id, size_t n);
 void mode_server_config_changed(struct broker *broker, const struct config *config);

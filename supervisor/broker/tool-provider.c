@@ -98,6 +98,11 @@ static void add_client(void *data, unsigned can)
         hub_add_client(data, can);
 }
 
+static void roots_changed(void *data, const char *server)
+{
+        hub_roots_changed(data, server);
+}
+
 static void drop(void *handle)
 {
         hub_call_drop(handle);
@@ -148,6 +153,7 @@ struct tool_provider broker_tool_provider(struct hub *hub)
                 .catalogue = catalogue,
                 .call = call,
                 .add_client = add_client,
+                .roots_changed = roots_changed,
                 .drop = drop,
                 .is_sent = is_sent,
                 .wait = wait_for_servers,

@@ -142,7 +142,9 @@ static int ask_client(struct hub_call *call, struct client_request *request, yyj
                 free(key);
                 return error_errno(err, ENOMEM, "ask");
         }
-        *ask = (struct hub_ask){.ask = {.request = *request, .answered = on_answered},
+        *ask = (struct hub_ask){.ask = {.request = *request,
+                                        .server = hub_call_server(call),
+                                        .answered = on_answered},
                                 .call = call,
                                 .id = id,
                                 .key = key};

@@ -74,7 +74,7 @@ static int append_modern(const struct connection_call *call, struct buffer *to)
         int r = buffer_append_text(to, fields_before);
 
         if (r >= 0 && call)
-                r = client_can_append(call->can, to);
+                r = client_can_append(call->can & ~CLIENT_TELLS_ROOTS, to);
         if (r >= 0 && call && call->takes_tasks)
                 r = buffer_printf(to, "%s%s", call->can ? "," : "", tasks);
         if (r >= 0)

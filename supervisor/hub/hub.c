@@ -184,6 +184,14 @@ static int ask_owner(void *data, struct client_ask *ask, struct error *err)
         return hub->host.ask(hub->host.data, ask, err);
 }
 
+static void page_done(void *data, const char *server, const char *id, size_t n)
+{
+        const struct hub *hub = data;
+
+        if (hub->host.page_done)
+                hub->host.page_done(hub->host.data, server, id, n);
+}
+
 void hub_add_client(struct hub *hub, unsigned can)
 {
         if (!(can & ~hub->can))
@@ -224,6 +232,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
                 .changed = on_server_changed,
                 .can = any_can,
                 .ask = ask_owner,
+                .page_done = page_done,
         };
         if (add_servers(hub) < 0) {
                 hub_free(hub);
@@ -314,6 +323,14 @@ static struct hub_server *find_server(struct hub *hub, const char *name)
                         found = s;
         }
         return found;
+}
+
+void hub_roots_changed(struct hub *hub, const char *server)
+{
+        struct hub_server *s = find_server(hub, server);
+
+        if (s)
+                hub_server_roots_changed(s);
 }
 
 /* Fails the call because the profile, or the server's own rules, do not allow it. */

@@ -38,6 +38,9 @@ struct hub_host {
         /* A server asks the owner's client for something while it works on no call. As the function of
          * struct hub_caller; NULL: there is no such client. */
         int (*ask)(void *data, struct client_ask *ask, struct error *err);
+        /* A server says that a page which a person was asked to open is done (id: its elicitationId); NULL: nobody
+         * wants to know. */
+        void (*page_done)(void *data, const char *server, const char *id, size_t n);
 };
 
 /* state_dir: descriptor of the directory for the cache (borrowed), or -1: no cache. config is
@@ -88,6 +91,9 @@ void hub_wait_cancel(struct hub_wait *wait);
 /* What a client can be asked for (bits of client_can), of one more client: servers that start from now
  * on are told what any client can do. */
 void hub_add_client(struct hub *hub, unsigned can);
+
+/* The roots of a client, which this server was told of, have changed. */
+void hub_roots_changed(struct hub *hub, const char *server);
 
 struct hub_request {
         const struct config_profile *profile;

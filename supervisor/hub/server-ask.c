@@ -48,6 +48,9 @@ void hub_server_drop_asks(struct hub_server *s)
 {
         while (s->asks)
                 withdraw(s->asks);
+        if (s->roots_due)
+                event_free(s->roots_due);
+        s->roots_due = NULL;
 }
 
 void hub_server_unask(struct hub_server *s, yyjson_val *id)
@@ -105,9 +108,10 @@ static int ask_owner(struct hub_server *s, struct client_request *request, yyjso
         struct server_ask *ask = calloc(1, sizeof(*ask));
         if (!ask)
                 return error_errno(err, ENOMEM, "ask");
-        *ask = (struct server_ask){.ask = {.request = *request, .answered = on_answered},
-                                   .next = s->asks,
-                                   .server = s};
+        *ask = (struct server_ask){
+                .ask = {.request = *request, .server = s->config->name, .answered = on_answered},
+                .next = s->asks,
+                .server = s};
         *request = (struct client_request){};
         s->asks = ask;
         s->n_asks++;
@@ -124,6 +128,33 @@ static int ask_owner(struct hub_server *s, struct client_request *request, yyjso
         event_add(ask->deadline, &in);
         return 0;
 }
+
+/* ---- roots ---- */
+
+static void on_roots_due(evutil_socket_t fd, short what, void *data)
+{
+        static const char method[] = "notifications/roots/list_changed";
+        const struct hub_server *s = data;
+
+        if (s->state == SERVER_READY)
+                connection_notify(s->connection, method, NULL, 0);
+}
+
+void hub_server_roots_changed(struct hub_server *s)
+{
+        const struct timeval in = clock_timeval_ms(SERVER_ROOTS_MS);
+
+        /* MCP 2026-07-28 has no such notification. */
+        if (s->state != SERVER_READY || !(s->declared & CLIENT_TELLS_ROOTS) ||
+            handshake_speaks(s->handshake) != HUB_ERA_LEGACY)
+                return;
+        if (!s->roots_due)
+                s->roots_due = evtimer_new(s->host->base, on_roots_due, s);
+        if (s->roots_due && !evtimer_pending(s->roots_due, NULL))
+                event_add(s->roots_due, &in);
+}
+
+/* ---- requests ---- */
 
 unsigned hub_server_client_can(void *data)
 {

@@ -53,6 +53,7 @@ struct hub_server {
                 unnamed; /* messages that do not say for which call they are: each is looked up */
         struct server_ask *asks; /* what it asks while it works on no call */
         size_t n_asks;
+        struct event *roots_due; /* to tell that roots have changed; NULL before the first time */
 };
 
 /* The name of a struct hub_server, for the tables of functions. */

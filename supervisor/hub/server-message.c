@@ -15,6 +15,11 @@ enum {
         HEADER_MISMATCH = -32020,
 };
 
+static bool is_modern(const struct hub_server *s)
+{
+        return handshake_speaks(s->handshake) == HUB_ERA_MODERN;
+}
+
 static bool on_changed(struct hub_server *s, const struct jsonrpc_message *m)
 {
         handshake_on_changed(s->handshake, m);
@@ -43,6 +48,17 @@ static bool on_log(struct hub_server *s, const struct jsonrpc_message *m)
 {
         if (rate_allow(&s->unnamed, 1, NULL))
                 hub_calls_log(s->calls, m->params);
+        return false;
+}
+
+/* MCP 2026-07-28 has no such notification. */
+static bool on_page_done(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        size_t n = 0;
+        const char *id = json_string(m->params, "elicitationId", &n);
+
+        if (id && !is_modern(s) && rate_allow(&s->unnamed, 1, NULL))
+                s->host->page_done(s->host->data, s->config->name, id, n);
         return false;
 }
 
@@ -75,13 +91,9 @@ static const struct {
          NULL, on_acknowledged},
         {"notifications/progress", 1U << SERVER_READY, NULL, on_progress},
         {"notifications/message", 1U << SERVER_READY, NULL, on_log},
+        {"notifications/elicitation/complete", 1U << SERVER_READY, NULL, on_page_done},
         {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL, on_cancelled},
 };
-
-static bool is_modern(const struct hub_server *s)
-{
-        return handshake_speaks(s->handshake) == HUB_ERA_MODERN;
-}
 
 static bool is_method(const struct jsonrpc_message *m, size_t i)
 {

@@ -30,6 +30,7 @@ enum {
         SERVER_END_MS = 2000,            /* from the end of its output to its exit */
         SERVER_DRAIN_MS = 500,           /* from its exit to the end of its output */
         SERVER_RETRY_UNASKED_MS = 10000, /* a failed server is tried again without a call */
+        SERVER_ROOTS_MS = 100,           /* from a change of roots to the notification */
         SERVER_UNNAMED_MAX = 200,        /* requests and log messages a second that name no call */
 };
 
@@ -51,6 +52,7 @@ struct hub_server_host {
         /* What any client can be asked for; asks the owner's client. */
         unsigned (*can)(void *data);
         int (*ask)(void *data, struct client_ask *ask, struct error *err);
+        void (*page_done)(void *data, const char *server, const char *id, size_t n);
 };
 
 /* With the tools that the cache knows. host and config are borrowed. NULL: no memory. */
@@ -79,6 +81,9 @@ const char *hub_server_instructions(const struct hub_server *s);
 
 /* Clients can be asked for more than before: tools from the cache may not be the right ones any more. */
 void hub_server_client_changed(struct hub_server *s);
+
+/* Tells the server, once for changes within SERVER_ROOTS_MS. */
+void hub_server_roots_changed(struct hub_server *s);
 
 /* Starts it if it is STOPPED, or FAILED some time ago. */
 void hub_server_start_unasked(struct hub_server *s);

@@ -80,17 +80,18 @@ static struct mcp_ask *ask_new(struct mcp_ask_list *list, struct mcp_call *call,
         return a;
 }
 
-static int send_request(struct mcp_server *server, struct mcp_ask *a, struct mcp_sink *sink)
+static int send_request(struct mcp_peer *peer, struct mcp_ask *a, struct mcp_sink *sink)
 {
         _cleanup_buffer_ struct buffer message = BUFFER_INIT(REQUEST_MAX);
         const struct client_request *request = &a->ask->request;
 
-        a->id = ++server->last_ask;
+        a->id = ++peer->server->last_ask;
         int r = jsonrpc_append_request(&message, a->id, client_request_method(request),
                                        buffer_bytes(&request->params), request->params.length);
         if (r < 0)
                 return r;
         a->sink = mcp_sink_ref(sink);
+        asked_note(peer, a->ask);
         send_to(sink, &message);
         return 0;
 }
@@ -129,7 +130,7 @@ int mcp_ask_peer(struct mcp_peer *peer, struct client_ask *ask, struct error *er
         a = ask_new(&peer->asks, NULL, ask);
         if (!a)
                 return error_errno(err, ENOMEM, "ask the client");
-        return take(a, send_request(peer->server, a, sink), err);
+        return take(a, send_request(peer, a, sink), err);
 }
 
 int mcp_ask_call(struct mcp_call *call, struct client_ask *ask, struct error *err)
@@ -140,13 +141,13 @@ int mcp_ask_call(struct mcp_call *call, struct client_ask *ask, struct error *er
                 return error_set(err, EOPNOTSUPP, "the client does not declare that it can");
         if (call->n_asks >= MCP_ASKS_MAX)
                 return error_set(err, EBUSY, "the client is asked for too much at once");
-        if (!call->modern && !reaches(call->reply.sink))
+        if (!call->modern && (!call->peer || !reaches(call->reply.sink)))
                 return error_set(err, ENOTCONN, "the client takes no requests on this stream");
         struct mcp_ask *a = ask_new(&call->asks, call, ask);
         if (!a)
                 return error_errno(err, ENOMEM, "ask the client");
         int r = call->modern ? mcp_input_ask(call, err)
-                             : send_request(call->server, a, call->reply.sink);
+                             : send_request(call->peer, a, call->reply.sink);
         return take(a, r, err);
 }
 

@@ -76,6 +76,10 @@ void mcp_call_done(void *data, struct cell *cell);
 void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, size_t n);
 /* Answers with the outcome and frees the call, perhaps later. */
 void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
+/* The cell has ended, and a request waits for that: answers it, or goes on with another cell. */
+void mcp_call_ended(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
+/* The client, as calls of servers' tools see it; data: the call. */
+extern const struct cell_client_calls mcp_call_client;
 /* The call's reply may have a task (tasks.h). */
 void mcp_call_take_task(struct mcp_call *call);
 /* Ends a call that nobody waits for. */
@@ -86,12 +90,15 @@ void mcp_ask_answer(struct mcp_ask *ask, yyjson_val *result);
 
 /* input.c */
 uint64_t mcp_input_digest(const struct run_arguments *arguments);
+uint64_t mcp_input_digest_published(const char *method, const struct buffer *name,
+                                    const struct buffer *arguments);
 /* The call has to ask a modern client. Returns 0, or negative errno. */
 int mcp_input_ask(struct mcp_call *call, struct error *err);
-/* A request with a requestState: goes on with the call that it belongs to. Takes ownership of the reply.
- */
-void mcp_input_resume(struct mcp_server *server, const struct mcp_request *request,
-                      const struct run_arguments *arguments, struct reply *reply);
+/* A request whose requestState may be that of a call that waits: goes on with the call, or answers an error if it
+ * was made with something else. digest: of the request. Returns false, and the reply is the caller's, if no call
+ * of this principal has that state. */
+bool mcp_input_resume(struct mcp_server *server, const struct mcp_request *request, uint64_t digest,
+                      struct reply *reply);
 /* Answers what was asked, by the names that it has in inputRequests. Unknown ones are ignored. */
 void mcp_input_give(struct mcp_call *call, yyjson_val *responses);
 /* Appends {"ask-1": {"method", "params"}…}. */

@@ -203,6 +203,13 @@ void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outco
         mcp_call_free(call);
 }
 
+void mcp_call_ended(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
+{
+        if (call->run && published_take(call, outcome))
+                return; /* it asks the client, or was answered */
+        mcp_call_conclude(call, number, outcome);
+}
+
 void mcp_call_done(void *data, struct cell *cell)
 {
         struct mcp_call *call = data;
@@ -211,12 +218,10 @@ void mcp_call_done(void *data, struct cell *cell)
         call->cell = NULL;
         if (call->cancelled)
                 mcp_call_free(call);
-        else if (call->run && published_take(call, &cell->outcome))
-                return; /* it asks the client, or was answered */
         else if (call->suspension.active)
                 mcp_input_keep(call, cell->number, &cell->outcome);
         else
-                mcp_call_conclude(call, cell->number, &cell->outcome);
+                mcp_call_ended(call, cell->number, &cell->outcome);
 }
 
 /* ---- the client, as tool calls see it ---- */
@@ -251,7 +256,7 @@ static void show_log(void *data, const char *server, yyjson_val *params)
         live_log(&call->live, server, params);
 }
 
-static const struct cell_client_calls client_calls = {
+const struct cell_client_calls mcp_call_client = {
         .describe = describe_client,
         .ask = ask_client,
         .progress = show_progress,
@@ -384,7 +389,7 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                 .request_id = reply_id(&call->reply),
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
-                .client = &client_calls,
+                .client = &mcp_call_client,
                 .data = call,
         };
         call->kinds = mcp_call_content_kinds(request);
@@ -435,7 +440,9 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                 return;
         }
         if (request->era == ERA_MODERN && yyjson_is_str(yyjson_obj_get(params, "requestState"))) {
-                mcp_input_resume(server, request, &arguments, reply);
+                if (!mcp_input_resume(server, request, mcp_input_digest(&arguments), reply))
+                        mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
+                                         "requestState is not known: it may have expired");
                 return;
         }
         if (request->peer->fresh_sessions && !arguments.session_given)

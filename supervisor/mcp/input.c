@@ -41,6 +41,18 @@ uint64_t mcp_input_digest(const struct run_arguments *arguments)
         return digest;
 }
 
+uint64_t mcp_input_digest_published(const char *method, const struct buffer *name,
+                                    const struct buffer *arguments)
+{
+        uint64_t digest = UINT64_C(0xcbf29ce484222325);
+
+        add(&digest, method, strlen(method) + 1);
+        add(&digest, buffer_bytes(name), name->length);
+        add(&digest, "", 1);
+        add(&digest, buffer_bytes(arguments), arguments->length);
+        return digest;
+}
+
 static void set_due(struct mcp_call *call, uint32_t ms)
 {
         const struct timeval in = clock_timeval_ms(ms);
@@ -177,35 +189,43 @@ static void attach(struct mcp_call *call, const struct mcp_request *request, str
         call->reply = *reply;
         *reply = (struct reply){};
         mcp_call_take_task(call);
+        call->live.published = call->run != NULL;
         if (call->cell)
                 live_start(&call->live, request, &call->reply, call->cell, call->session);
 }
 
-void mcp_input_resume(struct mcp_server *server, const struct mcp_request *request,
-                      const struct run_arguments *arguments, struct reply *reply)
+/* The cell has ended while nobody waited for it. */
+static void conclude(struct mcp_call *call)
+{
+        struct mcp_suspension *s = &call->suspension;
+        struct cell_outcome outcome;
+
+        cell_outcome_move(&outcome, &s->outcome);
+        s->has_outcome = false;
+        mcp_call_ended(call, s->number, &outcome);
+        cell_outcome_done(&outcome);
+}
+
+bool mcp_input_resume(struct mcp_server *server, const struct mcp_request *request, uint64_t digest,
+                      struct reply *reply)
 {
         yyjson_val *state = yyjson_obj_get(request->params, "requestState");
         struct mcp_call *call = find(server, request->peer->principal, state);
 
-        if (!call) {
-                mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
-                                 "requestState is not known: it may have expired");
-                return;
-        }
-        if (call->suspension.digest != mcp_input_digest(arguments)) {
+        if (!call)
+                return false;
+        if (call->suspension.digest != digest) {
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS,
                                  "requestState belongs to a call with other arguments");
-                return;
+                return true;
         }
         attach(call, request, reply);
         mcp_input_give(call, yyjson_obj_get(request->params, "inputResponses"));
-        if (call->suspension.has_outcome) {
-                struct mcp_suspension *s = &call->suspension;
-                s->has_outcome = false;
-                mcp_call_conclude(call, s->number, &s->outcome);
-        } else if (!TAILQ_EMPTY(&call->asks)) {
+        if (call->suspension.has_outcome)
+                conclude(call);
+        else if (!TAILQ_EMPTY(&call->asks))
                 set_due(call, MCP_INPUT_GATHER_MS);
-        }
+        return true;
 }
 
 void mcp_input_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
@@ -224,6 +244,6 @@ void mcp_input_done(struct mcp_call *call)
         if (s->due)
                 event_free(s->due);
         s->due = NULL;
-        if (s->has_outcome || s->number != 0)
+        if (s->has_outcome)
                 cell_outcome_done(&s->outcome);
 }

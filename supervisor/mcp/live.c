@@ -356,7 +356,8 @@ void live_progress(struct live *live, const char *server, const struct cell_prog
 {
         int n, rest;
 
-        if (!live->timer || !live->token)
+        /* Published code tells its own progress, whose values are others. */
+        if (!live->timer || !live->token || live->published)
                 return;
         rest = p->length < LIVE_LINE_MAX ? (int)p->length : LIVE_LINE_MAX;
         if (p->total > 0)

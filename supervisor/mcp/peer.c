@@ -40,6 +40,7 @@ struct mcp_peer *mcp_peer_free(struct mcp_peer *peer)
         subscriptions_drop(peer);
         LIST_REMOVE(peer, link);
         subscription_done(&peer->legacy);
+        asked_done(&peer->asked);
         buffer_done(&peer->capabilities);
         free(peer);
         return NULL;

@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
+#include "supervisor/mcp/asked.h"
 #include "supervisor/mcp/log-level.h"
 #include "supervisor/mcp/sink.h"
 #include "supervisor/mcp/subscriptions.h"
@@ -45,6 +46,7 @@ struct mcp_peer {
         enum mcp_log_level log_level;
         unsigned can;               /* what the client can be asked for: bits of client_can */
         struct mcp_ask_list asks;   /* what it was asked for outside of its calls */
+        struct asked asked;         /* what servers may come back to */
         struct subscription legacy; /* its reply has no id; its sink gets the notifications */
 };
 

@@ -217,7 +217,8 @@ static void ask(struct mcp_call *call, yyjson_val *requests)
 {
         struct error err = {};
 
-        const char *why = take_questions(call, requests, &err);
+        const char *why = published_may_ask(call->run) ? take_questions(call, requests, &err)
+                                                       : "a completion cannot ask the client";
         if (why) {
                 published_fail(call, why);
         } else if (published_answers_early(call->run, &err) < 0) {

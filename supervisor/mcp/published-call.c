@@ -178,6 +178,7 @@ int published_run_start(struct mcp_call *call, struct error *err)
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
                 .told = on_told,
+                .client = published_may_ask(run) ? &mcp_call_client : NULL,
                 .data = call,
         };
         r = sessions_run(call->server->sessions, key, &cell, &call->cell, err);
@@ -204,9 +205,16 @@ static void start(struct mcp_server *server, const struct mcp_request *request,
                   struct published_run *run, struct reply *reply)
 {
         const struct config_profile *own = mcp_profile(request->peer, request->era);
+        uint64_t digest = mcp_input_digest_published(run->method, &run->name, &run->arguments);
         char session[SESSION_NAME_MAX + 1];
         struct error err = {};
 
+        if (run->view.what == RESULT_OF_RESOURCE)
+                reply->caching = &read_caching;
+        if (run->modern && mcp_input_resume(server, request, digest, reply)) {
+                published_run_free(run);
+                return;
+        }
         if (published_answers_read(request, run, &err) < 0) {
                 mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, err.text);
                 published_run_free(run);
@@ -230,9 +238,9 @@ static void start(struct mcp_server *server, const struct mcp_request *request,
         call->kinds = mcp_call_content_kinds(request);
         call->modern = run->modern;
         call->can = run->modern ? request->can : request->peer->can;
+        call->log_level = run->modern ? request->log_level : request->peer->log_level;
+        call->suspension.digest = digest;
         call->live.published = true;
-        if (run->view.what == RESULT_OF_RESOURCE)
-                call->reply.caching = &read_caching;
         if (published_run_start(call, &err) < 0)
                 published_fail(call, err.text);
         else if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0)

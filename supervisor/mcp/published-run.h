@@ -39,6 +39,13 @@ struct published_run {
         size_t n_questions, n_open;
 };
 
+/* Whether the client may be asked: a modern one only where the specification lets a result ask ("Multi Round-Trip
+ * Requests", "Supported Requests"). */
+static inline bool published_may_ask(const struct published_run *run)
+{
+        return !run->modern || run->view.what != RESULT_OF_COMPLETION;
+}
+
 /* Starts a run of the code. */
 int published_run_start(struct mcp_call *call, struct error *err);
 /* The call ends without a result. */

@@ -352,6 +352,8 @@ static void take_notification(struct mcp_peer *peer, const struct jsonrpc_messag
                 on_cancelled(peer, message->params);
         else if (method_is(message, "notifications/initialized"))
                 client_is_ready(peer, ERA_LEGACY);
+        else if (method_is(message, "notifications/roots/list_changed"))
+                asked_roots_changed(peer);
 }
 
 static void answer_invalid(struct mcp_peer *peer, struct mcp_sink *sink, yyjson_val *id, int code,

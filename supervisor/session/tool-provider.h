@@ -69,6 +69,8 @@ struct tool_provider {
                     struct error *err);
         /* What one more client can be asked for: bits of client_can. NULL: nobody wants to know. */
         void (*add_client)(void *data, unsigned can);
+        /* The roots of a client that this server was told of have changed. NULL: nobody wants to know. */
+        void (*roots_changed)(void *data, const char *server);
         /* Tells the server that the call is cancelled. */
         void (*drop)(void *handle);
         /* Whether the request was sent to the server. */

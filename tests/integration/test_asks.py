@@ -14,9 +14,9 @@ SERVERS = {
     "everything": {"command": harness.NODE, "args": [EVERYTHING]},
     "faulty": {"command": harness.PYTHON, "args": [FAULTY, "--declares", json.dumps({"tools": {}, "resources": {}, "prompts": {}}), "--offer-pages", "3"]},
     "modern": {"command": harness.PYTHON, "args": [FAULTY, "--era", "modern"]},
-    "quiet": {"command": harness.PYTHON, "args": [FAULTY], "tools": {"allow": ["echo"]}},
+    "quiet": {"command": harness.PYTHON, "args": [FAULTY], "tools": {"allow": ["echo", "opened"]}},
 }
-ALL = {"elicitation": {"form": {}, "url": {}}, "roots": {}, "sampling": {}}
+ALL = {"elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}, "sampling": {}}
 FORM = {"message": "who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}
 URL = {"mode": "url", "message": "sign in", "elicitationId": "e", "url": "https://example.com/in"}
 ANSWERS = {
@@ -102,6 +102,46 @@ class Client(Legacy):
         self.assertEqual((kind, url), ("ToolInputRequired", self.asked("elicitation/create")[1]["params"]["url"]))
         self.assertIn("call again when that is done", text)
 
+    def done(self, before, *ids, server="mcp_faulty"):
+        """The ids that the client is told of when a server says that these pages are done."""
+        self.value(f"await {server}.opened(ids={list(ids)})")
+        self.server.ask("ping")
+        return [n["params"] for n in self.server.notes[before:] if n["method"] == "notifications/elicitation/complete"]
+
+    def test_an_address_that_was_opened(self):
+        before = len(self.server.notes)
+        self.assertEqual(self.done(before, "e"), [])  # not asked for yet
+        self.assertEqual(self.value(f"(await mcp_faulty.ask(method='elicitation/create', params={URL}))['result']['action']"), "accept")
+        known = self.asked("elicitation/create")[-1]["params"]["elicitationId"]
+        self.assertEqual(known, "faulty/e")
+        # Another server has not asked for it, and this one for no other.
+        self.assertEqual(self.done(before, "e", server="mcp_quiet"), [])
+        self.assertEqual(self.done(before, "x", "", "e/", "e\0", "e" * 5000, "faulty/e"), [])
+        self.assertEqual(self.done(before, "e", "e"), [{"elicitationId": known}])  # once
+        # After an error that needs it, too; the oldest of many are forgotten.
+        self.raised("mcp_faulty.need_url(url='https://example.com/z')")
+        self.assertEqual(len(self.done(before, "e")), 2)
+        for i in range(65):
+            page = {**URL, "elicitationId": f"p{i}"}
+            self.value(f"(await mcp_faulty.ask(method='elicitation/create', params={page}))['result']")
+        self.assertEqual([p["elicitationId"] for p in self.done(before, "p0", "p1", "p64")[2:]], ["faulty/p1", "faulty/p64"])
+
+    def test_roots_that_change(self):
+        def seen():
+            return self.value("await mcp_faulty.roots_seen()")
+
+        self.value("await mcp_quiet.echo()")
+        self.server.notify("notifications/roots/list_changed")
+        time.sleep(0.3)
+        self.assertEqual(seen(), {"seen": [], "changes": 0})  # it has not asked
+        self.value("await mcp_faulty.ask(method='roots/list')")
+        self.server.answers["roots/list"] = {"roots": [{"uri": "file:///new"}]}
+        for _ in range(500):
+            self.server.notify("notifications/roots/list_changed")
+        self.assertTrue(harness.wait_until(lambda: seen()["seen"]))
+        self.assertEqual(seen()["seen"][-1], {"roots": [{"uri": "file:///new"}]})
+        self.assertLess(seen()["changes"], 20)
+
     def test_an_address_that_is_none(self):
         kind, text, url = self.raised("tools['trigger-url-elicitation'](url='javascript:alert(1)')")
         self.assertIn("https address", text)
@@ -120,6 +160,7 @@ class Client(Legacy):
     def test_who_asks_when_the_call_has_ended(self):
         self.server.answers["elicitation/create"] = lambda message: None
         self.value(f"await mcp_faulty.ask_and_withdraw(method='elicitation/create', params={FORM})")
+        self.assertTrue(harness.wait_until(lambda: self.asked("elicitation/create")))
         cancelled = [n for n in self.server.notes if n["method"] == "notifications/cancelled"]
         self.assertEqual(cancelled[-1]["params"]["requestId"], self.asked("elicitation/create")[-1]["id"])
         # An answer that comes nevertheless, and answers to what was not asked, are ignored.

@@ -29,9 +29,26 @@ HERE = {"roots": [{"uri": "file:///r"}]}
 SAID = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
 ANSWERS = {"elicitation/create": ADA, "roots/list": HERE, "sampling/createMessage": SAID}
 ALL = ["gather = asyncio.gather(elicit('Who?', arguments['schema'], key='who'), roots(key='where'), sample('Hi', key='said'))", "await gather"]
+ASK = f"mcp_faulty.ask(method='elicitation/create', params={FORM})"
+BOTH = f"b = (await {ASK})['result']\n[a, b]"
+REQUESTS = {"a": {"method": "elicitation/create", "params": FORM}, "b": {"method": "roots/list"}}
+OTHERS = {
+    "prompts": {"told": {"description": "Its server asks", "code": f"(await {ASK})['result']['content']['name']"}},
+    "resources": {"x://asked": {"code": f"(await {ASK})['result']['content']['name']"}},
+    "templates": {
+        "x://own/{n}": {"name": "own", "complete": True, "code": f"async def complete(name, value, context):\n    return [(await elicit('Me?', {PERSON}))['action']]\n"},
+        "x://its/{n}": {"name": "its", "complete": True, "code": f"async def complete(name, value, context):\n    return [str(await {ASK})]\n"},
+    },
+}
 TOOLS = {
     "person": {"description": "Asks", "code": f"(await elicit('Who?', {PERSON}, key='who'))"},
     "all": {"description": "Asks all", "code": [f"arguments['schema'] = {PERSON}", *ALL]},
+    "asked": {"description": "Its server asks", "code": f"(await mcp_faulty.ask(method='elicitation/create', params={FORM}))['result']"},
+    "inputs": {"description": "Its servers ask", "code": f"(await mcp_modern.input(requests={REQUESTS}))['responses']"},
+    "first": {"description": "Asks, then its server does", "code": f"a = await elicit('Me?', {PERSON}, key='who')\n{BOTH}"},
+    "then": {"description": "Its server asks, then it does", "code": f"b = (await {ASK})['result']\na = await elicit('Me?', {PERSON}, key='who')\n[a, b]"},
+    "together": {"description": "Both at once", "code": f"a, b = await asyncio.gather(elicit('Me?', {PERSON}, key='who'), {ASK})\n[a, b['result']]"},
+    "echo": {"description": "Asks nothing", "code": "await mcp_faulty.echo(n=1)"},
     "page": {"description": "Opens a page", "code": "await elicit('Open', url='https://example.com/', key='page')"},
 }
 
@@ -62,7 +79,7 @@ WRONG = [
 
 class Case(harness.Case):
     def client(self, modern, can=None, **more):
-        return Client(self, modern, CAN if can is None else can, {"tools": {**TOOLS, **more}}, mcpServers=SERVERS)
+        return Client(self, modern, CAN if can is None else can, {"tools": {**TOOLS, **more}, **OTHERS}, mcpServers=SERVERS)
 
 
 class ModernAnswers(Case):
@@ -109,6 +126,118 @@ class ModernAnswers(Case):
         declined = {"action": "decline", "content": {"name": 5}}
         self.assertEqual(json.loads(texts(self.call("person", {"who": declined}))[0]), {"action": "decline"})
         self.assertEqual(json.loads(texts(self.call("page", {"page": ADA}))[0]), {"action": "accept"})
+
+
+class Servers(Case):
+    """A server that asks while published code calls it."""
+
+    MODERN = True
+
+    def setUp(self):
+        super().setUp()
+        self.c = self.client(self.MODERN)
+
+    def answered(self, method, params, asked, answers=None):
+        """Calls again with answers to all that was asked."""
+        given = {key: (answers or ANSWERS)[request["method"]] for key, request in asked["inputRequests"].items()}
+        return self.c.ask(method, {**params, "inputResponses": given, "requestState": asked["requestState"]})
+
+    def rounds(self, name):
+        """Calls until there is an answer: that, and what was asked each time."""
+        params, asked = {"name": name, "arguments": {}}, []
+        got = self.c.ask("tools/call", params)
+        while got["resultType"] == "input_required":
+            asked.append(sorted(request["params"]["message"] if "params" in request and request["params"] else request["method"]
+                                for request in got["inputRequests"].values()))
+            got = self.answered("tools/call", params, got)
+        return json.loads(texts(got)[-1]), asked
+
+
+class ModernServers(Servers):
+    def test_a_tool(self):
+        self.assertEqual(self.rounds("asked"), (ADA, [["faulty: who?"]]))
+        self.assertEqual(self.rounds("inputs"), ({"a": ADA, "b": HERE}, [["modern: who?", "roots/list"]]))
+        self.assertEqual(self.rounds("echo"), ({"n": 1}, []))
+
+    def test_its_own_questions_too(self):
+        """One after another: the code runs again after its own, and in place after its servers'."""
+        self.assertEqual(self.rounds("first"), ([ADA, ADA], [["first: Me?"], ["faulty: who?"]]))
+        self.assertEqual(self.rounds("then"), ([ADA, ADA], [["faulty: who?"], ["then: Me?"], ["faulty: who?"]]))
+        self.assertEqual(self.rounds("together"), ([ADA, ADA], [["together: Me?"], ["faulty: who?"]]))
+
+    def test_prompts_and_resources(self):
+        prompt = self.answered("prompts/get", {"name": "told"}, self.c.ask("prompts/get", {"name": "told"}))
+        self.assertEqual(prompt["messages"][0]["content"]["text"], "Ada")
+        asked = self.c.ask("resources/read", {"uri": "x://asked"})
+        self.assertEqual((asked["resultType"], asked.get("ttlMs")), ("input_required", None))
+        read = self.answered("resources/read", {"uri": "x://asked"}, asked)
+        self.assertEqual((read["contents"][0]["text"], read["ttlMs"]), ("Ada", 0))
+
+    def test_a_completion_asks_nobody(self):
+        for name, text in (("own", "cannot ask"), ("its", "no client")):
+            ref = {"type": "ref/resource", "uri": "x://%s/{n}" % name}
+            self.c.refused("completion/complete", {"ref": ref, "argument": {"name": "n", "value": ""}}, -32603, text)
+
+    def test_states_of_others(self):
+        params = {"name": "asked", "arguments": {"x": 1}}
+        asked = self.c.ask("tools/call", params)
+        state = asked["requestState"]
+        for wrong in ({"name": "asked", "arguments": {}}, {"name": "inputs", "arguments": {"x": 1}}, {"name": "run_python", "arguments": {"code": "1"}},
+                      {"name": "asked", "arguments": {"x": 1}, "requestState": state[:-1]}):
+            self.c.refused("tools/call", {"requestState": state, "inputResponses": {}, **wrong}, -32602, "requestState")
+        self.c.refused("prompts/get", {"name": "told", "requestState": state}, -32602, "requestState")
+        self.assertEqual(self.answered("tools/call", params, asked)["resultType"], "complete")
+        with self.assertRaises(rawmcp.RpcError):  # used up
+            self.answered("tools/call", params, asked)
+
+    def test_what_does_not_fit(self):
+        """The server gets an error, as from a client."""
+        code = f"(await {ASK})['error']['message']"
+        self.c = self.client(True, wrong={"description": "x", "code": code})
+        params = {"name": "wrong", "arguments": {}}
+        got = self.answered("tools/call", params, self.c.ask("tools/call", params), {"elicitation/create": {"action": "accept", "content": {"name": 5}}})
+        self.assertIn("name", texts(got)[0])
+
+    def test_a_client_that_cannot(self):
+        self.c.can = {}
+        failed = self.c.call("asked")
+        self.assertTrue(failed["isError"])
+        self.assertIn("asks for input", texts(failed)[0])
+
+    def test_as_a_task(self):
+        self.c.can = {**CAN, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+        self.c = self.client(True, self.c.can, slow={"description": "x", "code": f"await asyncio.sleep(0.8)\n(await {ASK})['result']"})
+        task = self.c.call("slow")
+        self.assertEqual(task["resultType"], "task")
+
+        def get():
+            return self.c.ask("tasks/get", {"taskId": task["taskId"]})
+
+        self.assertTrue(harness.wait_until(lambda: get()["status"] == "input_required"))
+        (key, request), = get()["inputRequests"].items()
+        self.assertEqual(request["params"]["message"], "faulty: who?")
+        self.c.ask("tasks/update", {"taskId": task["taskId"], "inputResponses": {key: ADA}})
+        self.assertTrue(harness.wait_until(lambda: get()["status"] == "completed"))
+        self.assertEqual(json.loads(texts(get()["result"])[0]), ADA)
+
+
+class LegacyServers(Servers):
+    MODERN = False
+
+    def test_a_tool(self):
+        for name, n, result in (("asked", 1, ADA), ("inputs", 2, {"a": ADA, "b": HERE})):
+            call = self.c.request("tools/call", {"name": name, "arguments": {}})
+            for method, question in self.c.questions(n).items():
+                self.c.answer(question, ANSWERS[method])
+            self.assertEqual(json.loads(texts(call.result())[0]), result)
+
+    def test_cancelled(self):
+        call = self.c.request("tools/call", {"name": "asked", "arguments": {}})
+        asked = self.c.questions(1)["elicitation/create"]
+        self.c.server.notify("notifications/cancelled", requestId=call.id)
+        self.assertTrue(harness.wait_until(lambda: self.c.noted("notifications/cancelled")))
+        self.assertEqual(self.c.noted("notifications/cancelled")[0]["requestId"], asked["id"])
+        self.assertEqual(json.loads(texts(self.c.call("echo"))[0]), {"n": 1})
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ class Server(Asks):
         self.polls = 0  # tasks/get of the newest task
         self.levels = []  # of logging/setLevel
         self.capabilities = None  # of the client
+        self.roots_seen, self.roots_changes = [], 0
         self.lists = 0
         self.calls = 0
         self.listen = None  # id of subscriptions/listen
@@ -232,6 +233,8 @@ class Server(Asks):
         if method == "notifications/initialized" and self.options.burst:
             for _ in range(5):
                 notify("notifications/tools/list_changed")
+        if method == "notifications/roots/list_changed":
+            self.on_roots_changed()
         if method == "notifications/cancelled":
             self.cancelled.append(params["requestId"])
 

@@ -149,6 +149,27 @@ class Asks:
         """An address must be opened first."""
         refuse(id, -32042, "open it first", elicitations=[{"mode": "url", "elicitationId": "e", "message": "sign in", "url": arguments["url"]}])
 
+    def tool_opened(self, id, arguments):
+        """Says that pages are done, as often as they are named."""
+        for page in arguments["ids"]:
+            notify("notifications/elicitation/complete", elicitationId=page)
+        answer(id, text_result("told"))
+
+    def tool_roots_seen(self, id, arguments):
+        """The answers to the requests for roots after changes of them."""
+        answer(id, text_result("", structuredContent={"seen": self.roots_seen, "changes": self.roots_changes}))
+
+    def on_roots_changed(self):
+        def ask():
+            event = [threading.Event(), None]
+            self.asked["roots"] = (event, None)
+            send({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
+            event[0].wait(10)
+            self.roots_seen.append(event[1] and event[1].get("result"))
+
+        self.roots_changes += 1
+        threading.Thread(target=ask, daemon=True).start()
+
     def tool_talk(self, id, arguments):
         """Progress and log messages, then the answer."""
         token = self.params.get("_meta", {}).get("progressToken")
