@@ -48,6 +48,7 @@ struct mcp_call {
         size_t max_output;
         unsigned kinds; /* CONTENT_… that the client knows */
         bool cancelled; /* the client wants no answer any more */
+        bool *gone;     /* set when it is freed, or NULL */
         struct live live;
         struct answer_job *answer; /* being made; the cell is gone */
 
@@ -99,8 +100,9 @@ int mcp_input_ask(struct mcp_call *call, struct error *err);
  * of this principal has that state. */
 bool mcp_input_resume(struct mcp_server *server, const struct mcp_request *request, uint64_t digest,
                       struct reply *reply);
-/* Answers what was asked, by the names that it has in inputRequests. Unknown ones are ignored. */
-void mcp_input_give(struct mcp_call *call, yyjson_val *responses);
+/* Answers what was asked, by the names that it has in inputRequests. Unknown ones are ignored. Returns false if
+ * an answer has ended the call, which is freed then. */
+bool mcp_input_give(struct mcp_call *call, yyjson_val *responses);
 /* Appends {"ask-1": {"method", "params"}…}. */
 int mcp_input_append(const struct mcp_call *call, struct buffer *to);
 /* The cell has ended while no request waits for it: keeps the outcome. */

@@ -40,6 +40,8 @@ void mcp_call_free(struct mcp_call *call)
 {
         struct mcp_call **at = &call->server->calls;
 
+        if (call->gone)
+                *call->gone = true;
         while (*at != call)
                 at = &(*at)->next;
         *at = call->next;

@@ -145,7 +145,9 @@ static struct mcp_call *find(struct mcp_server *server, const struct mcp_princip
 {
         for (struct mcp_call *call = server->calls; call; call = call->next) {
                 const struct mcp_suspension *s = &call->suspension;
-                if (s->active && call->principal == principal && yyjson_equals_str(state, s->state))
+                /* A cancelled one waits for the end of its cell only. */
+                if (s->active && !call->cancelled && call->principal == principal &&
+                    yyjson_equals_str(state, s->state))
                         return call;
         }
         return NULL;
@@ -164,16 +166,22 @@ static struct mcp_ask *find_ask(struct mcp_call *call, yyjson_val *key)
         return NULL;
 }
 
-void mcp_input_give(struct mcp_call *call, yyjson_val *responses)
+bool mcp_input_give(struct mcp_call *call, yyjson_val *responses)
 {
         size_t i, n;
         yyjson_val *key, *value;
+        bool gone = false;
 
+        call->gone = &gone;
         yyjson_obj_foreach (responses, i, n, key, value) {
                 struct mcp_ask *a = find_ask(call, key);
                 if (a)
                         mcp_ask_answer(a, value);
+                if (gone)
+                        return false;
         }
+        call->gone = NULL;
+        return true;
 }
 
 static void attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply)
@@ -220,7 +228,8 @@ bool mcp_input_resume(struct mcp_server *server, const struct mcp_request *reque
                 return true;
         }
         attach(call, request, reply);
-        mcp_input_give(call, yyjson_obj_get(request->params, "inputResponses"));
+        if (!mcp_input_give(call, yyjson_obj_get(request->params, "inputResponses")))
+                return true;
         if (call->suspension.has_outcome)
                 conclude(call);
         else if (!TAILQ_EMPTY(&call->asks))

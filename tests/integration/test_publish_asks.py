@@ -221,6 +221,146 @@ class ModernServers(Servers):
         self.assertEqual(json.loads(texts(get()["result"])[0]), ADA)
 
 
+# What code that speaks on the channel itself sends in place of its result: frames as [type, added to the number of the
+# cell, payload], and what the client is told. A payload ["x", n] is n bytes.
+RESULT, DISPLAY, PROGRESS, LOG, EXEC, RETURN, INPUT = 0x41, 0x43, 0x44, 0x45, 0x01, 0x02, 0x08
+
+
+def asks(requests, **more):
+    return [[RESULT, 0, {"status": "ok", "requests": requests, **more}]]
+
+
+def question(method="elicitation/create", **params):
+    return {"method": method, "params": params or FORM}
+
+
+FORGED = [
+    (asks({"": question()}), "form"),
+    (asks({"x" * 65: question()}), "form"),
+    (asks({"a b": question()}), "form"),
+    (asks({"../k": question()}), "form"),
+    (asks({"k\0": question()}), "form"),
+    (asks({"é": question()}), "form"),
+    (asks({"k": 5}), "form"),
+    (asks({"k": {"params": FORM}}), "form"),
+    (asks({"k": question("tools/call")}), "no such method"),
+    (asks({"k": question("sampling/createMessage", messages=[])}), "messages"),
+    (asks({"k": question(message="m", requestedSchema={"$ref": "http://x"})}), "requestedSchema"),
+    (asks({"k": question(message="m" * 9000, requestedSchema=PERSON)}), "8192"),
+    (asks({"k": question(message="m", mode="url", url="javascript:1")}), "url"),
+    (asks({"k": {"method": "elicitation/create", "params": ["x", 70000]}}), "params"),
+    (asks({"k%d" % i: question() for i in range(17)}), "too many"),
+    ([[RESULT, 0, '{"status":"ok","requests":{"k":%s,"k":%s}}' % ((json.dumps(question()),) * 2)]], "same key"),
+    (asks([question()]), "another form"),
+    (asks({}), "another form"),
+    (asks({"k": question()}, status="error", error={"type": "E", "message": "told", "traceback": ""}), "told"),
+    ([[RESULT, 0, {"status": "ok", "output": {"lacks": "roots"}}]], "another form"),
+    ([[RESULT, 0, {"status": "ok", "output": {"content": [{"type": "text"}]}}]], "another form"),
+    ([[RESULT, 1, {"status": "ok", "requests": {"k": question()}}]], "broke"),
+    ([[RESULT, 0, ["x", (4 << 20) + 1]]], "broke"),
+    ([[PROGRESS, 0, ["x", 70000]]], "broke"),
+    ([[PROGRESS, 1, {"progress": 1}]], "broke"),
+    ([[LOG, 5, {"level": "info", "data": 1}]], "broke"),
+    ([[EXEC, 0, "1\0x"]], "broke"),
+    ([[RETURN, 0, {"ok": True}]], "broke"),
+    ([[INPUT, 0, {"kind": "tool", "answers": {"k": ADA}}]], "broke"),
+    ([[INPUT, 1, {"kind": "tool", "answers": {"k": ADA}}]], "broke"),
+]
+# The same, with what comes after: only the first counts.
+LATE = [
+    asks({"k": question()}) + asks({"k2": question()}),
+    asks({"k": question()}) + [[PROGRESS, 0, {"progress": 1}]],
+    asks({"k": question()}) + [[INPUT, 0, {"kind": "tool", "answers": {"k": ADA}}]],
+    asks({"k": question()}) + [[DISPLAY, 0, {"block": {"type": "text", "text": "x"}}]],
+]
+SPEAK = """
+import threading, time
+channel, number = emit.__self__._channel, emit.__self__._number
+def speak(frames):
+    for kind, more, payload in frames:
+        if isinstance(payload, list) and payload[:1] == ["x"]:
+            payload = b"x" * payload[1]
+        elif not isinstance(payload, str):
+            payload = json.dumps(payload).encode()
+        channel.send(kind, number + more, payload.encode() if isinstance(payload, str) else payload)
+def main(frames, thread=False):
+    if thread:
+        t = threading.Thread(target=speak, args=(frames,))
+        t.start()
+        t.join()
+    else:
+        speak(frames)
+    time.sleep(20)
+"""
+
+
+class Forgeries(Case):
+    """Each ends only its own call."""
+
+    def setUp(self):
+        super().setUp()
+        self.c = self.client(True, raw={"description": "Speaks", "code": SPEAK, "timeout": 15}, wait={"description": "Waits", "code": "await elicit('A', key='k')"})
+
+    def check_others(self, beside):
+        self.assertEqual(json.loads(texts(self.c.call("echo"))[0]), {"n": 1})
+        again = self.c.call("wait", more={"requestState": beside["requestState"], "inputResponses": {"k": {"action": "decline"}}})
+        self.assertEqual(json.loads(texts(again)[0]), {"action": "decline"})
+
+    def test_frames(self):
+        beside = self.c.call("wait")
+        for i, (frames, text) in enumerate(FORGED):
+            with self.subTest(frames=str(frames)[:120]):
+                ended = self.c.call("raw", frames=frames, thread=i % 3 == 2)
+                self.assertTrue(ended.get("isError"), ended)
+                self.assertIn(text, texts(ended)[-1])
+        self.check_others(beside)
+        for frames in LATE:
+            with self.subTest(late=str(frames)[-120:]):
+                asked = self.c.call("raw", frames=frames)
+                self.assertEqual(list(asked["inputRequests"]), ["k"])
+        self.check_others(beside)
+        # A question whose form is right goes out: what is refused above is refused for its reason.
+        self.assertEqual(list(self.c.call("raw", frames=asks({"k" * 64: question()}))["inputRequests"]), ["k" * 64])
+
+    def test_too_many(self):
+        """Reports are counted; one of each kind is a control."""
+        many = [[PROGRESS, 0, {"progress": n}] for n in range(1, 3000)] + [[LOG, 0, {"level": "error", "data": n}] for n in range(3000)]
+        self.c.call("raw", meta={"progressToken": "t", "io.modelcontextprotocol/logLevel": "error"}, frames=many + asks({"k": question()}))
+        told = len(self.c.noted("notifications/progress")) + len(self.c.noted("notifications/message"))
+        self.assertTrue(1 <= told <= 1000, told)
+
+    def test_run_python_asks_nobody_this_way(self):
+        code = "import cloister\nfrom cloister.channel import RESULT\nimport json, time\ntools._channel.send(RESULT, %d, json.dumps(%r).encode())\ntime.sleep(20)"
+        got = self.c.call("run_python", code=code % (1, {"status": "ok", "requests": {"k": question()}}), session="forger")
+        self.assertEqual((got["resultType"], got["structuredContent"]["status"]), ("complete", "ok"))
+
+    def test_clients(self):
+        """What a client sends in place of answers and states: the next call is as before."""
+        asked = self.c.call("wait")
+        state, deep = asked["requestState"], "[" * 50000 + "]" * 50000
+        for responses in ("[]", "5", "null", '"x"', '{"k":[]}', '{"k":"x"}', '{"k":{"action":"accept","content":%s}}' % deep,
+                          '{"k":{"action":"accept","content":{"a":%s}}}' % deep, '{"k":{"action":%s}}' % deep, '{"x":{"y":"%s"}}' % ("z" * 600000),
+                          "{%s}" % ",".join('"k%d":{}' % i for i in range(65)), '{"k":{"action":"accept","content":{%s}}}' % ",".join('"f%d":1' % i for i in range(100))):
+            with self.subTest(responses=responses[:60]):
+                self.raw(state, responses)
+        flipped = [state[:i] + chr(ord(state[i]) ^ 1) + state[i + 1:] for i in range(0, len(state), 5)]
+        for wrong in (*flipped, state[1:], state * 2, "", state + "\\u0000", "x" * (1 << 20), state.upper()):
+            with self.subTest(state=wrong[:40]):
+                if wrong != state:
+                    self.raw(wrong, '{"k":{"action":"decline"}}')
+        self.check_others(asked)
+
+    def raw(self, state, responses):
+        pending = self.c.server.expect(identifier := next(self.c.server.ids))
+        meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": CAN}
+        self.c.server.send_bytes(
+            ('{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":%s,"name":"wait","arguments":{},"requestState":"%s","inputResponses":%s}}\n'
+             % (identifier, json.dumps(meta), state, responses)).encode())
+        with self.assertRaises(rawmcp.RpcError) as caught:
+            pending.result()
+        self.assertIn(caught.exception.code, (-32602, -32700))  # the latter: nested too deeply
+
+
 class LegacyServers(Servers):
     MODERN = False
 

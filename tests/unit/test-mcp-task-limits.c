@@ -115,11 +115,45 @@ static void test_bytes(void)
         close_server();
 }
 
+/* A client that asks for ever: nothing grows, whether it reads nothing or cancels each. */
+static void test_ten_thousand(void)
+{
+        open_legacy();
+        const struct tasks *tasks = &peer->principal->tasks;
+        for (int i = 0; i < TASKS_MAX; i++)
+                finish_one(i == 0);
+        size_t bytes = tasks->bytes;
+        for (int i = 0; i < 10000; i++) {
+                send_line(TASK_CALL("2", "{}", ""));
+                check_error(-32603, "2", "too many tasks");
+        }
+        check_eq_int(tasks->n, TASKS_MAX);
+        check_eq_int(tasks->bytes, bytes);
+        check_eq_int(server->n_calls, 0);
+        close_server();
+
+        open_legacy();
+        tasks = &peer->principal->tasks;
+        for (int i = 0; i < 10000; i++) {
+                create(TASK_CALL("1", "{}", ""));
+                ask(peer, 2, "cancel", "");
+                yyjson_doc_free(take_message()); /* the notification */
+                yyjson_doc_free(take_message());
+                fake_spin(&f);
+                check(tasks->n <= TASKS_MAX);
+                check(server->n_calls <= 1);
+        }
+        check_eq_int(tasks->bytes, 0);
+        check_no_message();
+        close_server();
+}
+
 int main(void)
 {
         run(test_number);
         run(test_number_modern);
         run(test_waiting_requests);
         run(test_bytes);
+        run(test_ten_thousand);
         return 0;
 }

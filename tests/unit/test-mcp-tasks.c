@@ -382,6 +382,56 @@ static void test_in_a_batch(void)
         close_server();
 }
 
+/* Before its cell begins, and while others of the same session run; the others go on. */
+static void test_cancel_in_the_queue(void)
+{
+        char first[64];
+
+        open_legacy();
+        create(TASK_CALL("1", "{}", ""));
+        memcpy(first, id, sizeof(first));
+        create(TASK_CALL("2", "{}", ""));
+        ask(peer, 3, "cancel", ""); /* no sandbox yet */
+        yyjson_doc_free(take_message());
+        yyjson_doc_free(take_message());
+        begin_cell(true);
+        create(TASK_CALL("4", "{}", ""));
+        ask(peer, 5, "cancel", ""); /* the first one runs */
+        yyjson_doc_free(take_message());
+        yyjson_doc_free(take_message());
+        check_eq_int(f.interrupts, 0);
+        memcpy(id, first, sizeof(first));
+        check_status("working");
+        finish_cell("{\"status\":\"ok\"}");
+        yyjson_doc_free(take_message()); /* the notification */
+        check_status("completed");
+        check(!fake_has_frame(&f));
+        check_eq_int(server->n_calls, 0);
+        close_server();
+}
+
+/* The session dies under a task: that is its result, which is kept though the session is gone. */
+static void test_session_dies(void)
+{
+        open_legacy();
+        create(TASK_CALL("1", "{}", ""));
+        begin_cell(true);
+        fake_take_exec(&f, NULL, 0);
+        ask(peer, 2, "result", "");
+        fake_end(&f, SIGKILL, 0);
+        _cleanup_json_ yyjson_doc *waited = take_message();
+        check(yyjson_is_true(at(waited, "/result/isError")));
+        check_eq_str(text_at(waited, "/result/structuredContent/status"), "killed");
+        yyjson_doc_free(take_message()); /* the notification */
+        check_status("failed");
+        for (int i = 0; i < 2; i++) {
+                ask(peer, 3, "result", "");
+                _cleanup_json_ yyjson_doc *again = take_message();
+                check_eq_str(text_at(again, "/result/structuredContent/status"), "killed");
+        }
+        close_server();
+}
+
 /* The server ends while tasks work, wait and are kept. */
 static void test_the_end(void)
 {
@@ -409,6 +459,8 @@ int main(void)
         run(test_progress);
         run(test_earlier_revisions);
         run(test_in_a_batch);
+        run(test_cancel_in_the_queue);
+        run(test_session_dies);
         run(test_the_end);
         return 0;
 }
