@@ -163,7 +163,10 @@ class ModernServers(Servers):
         """One after another: the code runs again after its own, and in place after its servers'."""
         self.assertEqual(self.rounds("first"), ([ADA, ADA], [["first: Me?"], ["faulty: who?"]]))
         self.assertEqual(self.rounds("then"), ([ADA, ADA], [["faulty: who?"], ["then: Me?"], ["faulty: who?"]]))
-        self.assertEqual(self.rounds("together"), ([ADA, ADA], [["together: Me?"], ["faulty: who?"]]))
+        value, asked = self.rounds("together")
+        # A server that is fast has asked before the run has ended; it asks again in the next one.
+        self.assertEqual((value, asked[-2:]), ([ADA, ADA], [["together: Me?"], ["faulty: who?"]]))
+        self.assertIn(asked[:-2], ([], [["faulty: who?"]]))
 
     def test_prompts_and_resources(self):
         prompt = self.answered("prompts/get", {"name": "told"}, self.c.ask("prompts/get", {"name": "told"}))
