@@ -1,9 +1,7 @@
 """The official conformance suite and the inspector against Cloister as it is, without a config, and the suite against
 tests/conformance/fixtures.json, which publishes what the scenarios call by name.
 
-They need Node.js 22 and are not among what quickstart fetches for every test:
-
-    npm install --prefix build/conformance node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
+They need Node.js 22 and are not among what quickstart fetches for every test: `./quickstart conformance` fetches and runs them.
 """
 
 import glob

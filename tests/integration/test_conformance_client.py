@@ -1,4 +1,4 @@
-"""The official conformance suite's scenarios of OAuth, with Cloister as the client (tests/conformance/client).
+"""The official conformance suite's scenarios of clients, with Cloister as the client (tests/conformance/client).
 
 They need what test_conformance.py needs, and curl, which stands in for the browser.
 """
@@ -23,19 +23,35 @@ SCENARIOS = {
                     "metadata-issuer-mismatch"],
     FIRST: ["2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-fallback"],
 }
+PLAIN = {
+    OLD: ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry", "json-schema-2020-12-preservation"],
+    MODERN: ["tools_call", "request-metadata", "sep-2322-client-request-state", "http-standard-headers", "http-custom-headers",
+             "http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation"],
+    FIRST: [],
+}
+# Of no revision: extensions.
+EXTENSIONS = ["auth/client-credentials-jwt", "auth/client-credentials-basic"]
 
 
 @unittest.skipUnless(os.path.exists(SUITE), f"the conformance suite is not in {PLACE}")
 @unittest.skipUnless(shutil.which("curl"), "curl is not installed")
 class Client(harness.Case):
+    def check_one(self, name, revision, *options):
+        with self.subTest(name):
+            done = subprocess.run([NODE, SUITE, "client", "--command", CLIENT, "--scenario", name, "--spec-version", revision,
+                                   "--timeout", "150000", *options],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200 * harness.SLOW, check=False, cwd=self.dir,
+                                  env={**os.environ, "CLOISTER_BUILD": harness.BUILD}, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout[-4000:])
+            self.assertIn("0 failed, 0 warnings", done.stdout)
+
     def check(self, revision):
-        for name in SCENARIOS[revision]:
-            with self.subTest(name):
-                done = subprocess.run([NODE, SUITE, "client", "--command", CLIENT, "--scenario", f"auth/{name}", "--spec-version", revision],
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120 * harness.SLOW, check=False, cwd=self.dir,
-                                      env={**os.environ, "CLOISTER_BUILD": harness.BUILD}, text=True)
-                self.assertEqual(done.returncode, 0, done.stdout[-4000:])
-                self.assertIn("0 failed, 0 warnings", done.stdout)
+        for name in PLAIN[revision] + [f"auth/{name}" for name in SCENARIOS[revision]]:
+            self.check_one(name, revision)
+
+    def test_extensions(self):
+        for name in EXTENSIONS:
+            self.check_one(name, MODERN, "--force")
 
     def test_2025_11_25(self):
         self.check(OLD)
