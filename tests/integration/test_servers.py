@@ -159,6 +159,22 @@ class Bridges(harness.Case):
         self.assertGreater(n, 10)
         self.assertEqual(server.close(), 0)
 
+    def test_modern_server_of_the_official_sdk(self):
+        port = free_port()
+        self.serve({"command": harness.NODE, "args": [os.path.join(SERVERS, "modern.mjs")]}, port, "/mcp", {"PORT": str(port), "CLOISTER_NODE": harness.NODE_DIR})
+        server = rawmcp.RawServer("--config", self.config({"far": {"url": f"http://127.0.0.1:{port}/mcp"}}), cwd=self.dir)
+        self.addCleanup(server.free)
+        server.initialize()
+        code = "r = [await mcp_far.add(a=2, b=3)]\ntry:\n    await mcp_far.deploy()\nexcept ToolError as e:\n    r.append(str(e))\nr"
+        value = server.cell(code, wait=3 * harness.PATIENCE)["value"]["json"]
+        self.assertEqual(value[0], {"sum": 5})
+        self.assertIn("elicitation/create", value[1])
+        with open(self.path("served.log"), encoding="utf-8") as f:
+            asked = f.read()
+        self.assertIn("POST subscriptions/listen", asked)
+        self.assertNotIn("initialize", asked)
+        self.assertEqual(server.close(), 0)
+
     def test_supergateway_from_streamable_http(self):
         port = free_port()
         self.serve(harness.official("server-everything", "streamableHttp"), port, "/mcp", {"PORT": str(port)})
