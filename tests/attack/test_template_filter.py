@@ -163,7 +163,9 @@ class Filter(harness.Case):
                         self.assertNotEqual(control[name], code, "the control: without the filter, another answer")
         for name in (*ALLOWED, *but):
             with self.subTest(allowed=name):
-                self.assertEqual(calls[name], control[name], "as without the filter")
+                # The control's user namespace may set no groups; the template's may, where newgidmap wrote its groups.
+                other = errno.EINVAL if name == "setgroups" else control[name]
+                self.assertIn(calls[name], (control[name], other), "as without the filter")
         if test_kernel.X86:
             self.assertEqual(calls["x32"], -signal.SIGSYS)
             self.assertNotEqual(control["x32"], -signal.SIGSYS)
