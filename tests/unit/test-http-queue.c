@@ -409,6 +409,47 @@ static void test_barrier(void)
         client_end();
 }
 
+/* What the server asks during a call may come in the stream, which must be open by then. */
+static void test_stream_first(void)
+{
+        client_begin();
+        struct far_connection *stream = client_initialize("one");
+        check_eq_int(client_call(5), 0);
+        far_nothing();
+        far_say(stream, FAR_EVENTS);
+        check_has(far_next()->body, "\"id\":5");
+        check(!stream->is_over);
+        client_end();
+}
+
+/* A server that begins its response with the first event keeps calls for HTTP_LISTEN_MS only. */
+static void test_stream_without_a_head(void)
+{
+        client_begin();
+        struct far_connection *stream = client_initialize("one");
+        uint64_t before = clock_us();
+        check_eq_int(client_call(5), 0);
+        check_has(far_next()->body, "\"id\":5");
+        check(clock_us() - before >= (HTTP_LISTEN_MS - 100) * 1000ULL);
+        check(!stream->is_over);
+        check_eq_int(client_call(6), 0);
+        check_has(far_next()->body, "\"id\":6");
+        far_say(stream, FAR_EVENTS);
+        far_nothing();
+        client_end();
+}
+
+/* Nor does one that has no stream for now: it is asked for again later. */
+static void test_stream_that_fails(void)
+{
+        client_begin();
+        struct far_connection *stream = client_initialize(NULL);
+        check_eq_int(client_call(5), 0);
+        far_answer(stream, 500, "", "");
+        check_has(far_next()->body, "\"id\":5");
+        client_end();
+}
+
 int main(void)
 {
         signal(SIGPIPE, SIG_IGN);
@@ -428,5 +469,8 @@ int main(void)
         run(test_modern_headers);
         run(test_cancelled);
         run(test_barrier);
+        run(test_stream_first);
+        run(test_stream_without_a_head);
+        run(test_stream_that_fails);
         return 0;
 }

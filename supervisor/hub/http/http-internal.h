@@ -82,8 +82,9 @@ struct http {
         struct buffer initialize; /* as it was sent */
         bool is_reopening;
         struct rate reopens;
-        struct http_request *barrier; /* notifications/initialized: others wait for its response */
-        char refused[128];            /* how initialize was refused before HTTP+SSE was tried */
+        /* notifications/initialized, then the stream: others wait for its response */
+        struct http_request *barrier;
+        char refused[128]; /* how initialize was refused before HTTP+SSE was tried */
 
         struct http_requests requests; /* in order */
         struct http_request *listen;   /* or NULL */
@@ -105,6 +106,8 @@ struct http_request *http_request_free(struct http_request *r);
 void http_request_send(struct http_request *r);
 /* Sends it again when its turn comes. */
 void http_request_requeue(struct http_request *r);
+/* Others need not wait for its response any more. */
+void http_request_release(struct http_request *r);
 /* Ends it without an answer. May close the transport. */
 void http_request_fail(struct http_request *r, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
@@ -121,6 +124,8 @@ char *http_header_encode(const char *text, size_t n);
 
 /* http-session.c */
 void http_listen(struct http *h);
+/* Opens the stream of a new session before other messages are sent. */
+void http_listen_first(struct http *h);
 void http_listen_again(struct http_request *r);
 void http_listen_refused(struct http_request *r, int status);
 void http_on_endpoint(struct http_request *r, const char *text, size_t n);

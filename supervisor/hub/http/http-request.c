@@ -71,13 +71,24 @@ void http_request_requeue(struct http_request *r)
         http_send_soon(r->http);
 }
 
+void http_request_release(struct http_request *r)
+{
+        if (r->http->barrier != r)
+                return;
+        r->http->barrier = NULL;
+        event_del(&r->again);
+        http_send_soon(r->http);
+}
+
 static void on_again(evutil_socket_t fd, short what, void *data)
 {
         struct http_request *r = data;
 
         (void)fd;
         (void)what;
-        if (r->is_answered) {
+        if (r->http->barrier == r) {
+                http_request_release(r);
+        } else if (r->is_answered) {
                 struct http *h = r->http;
                 http_request_free(r);
                 http_send_soon(h);
@@ -286,11 +297,8 @@ static void complete(struct http_request *r)
         } else if (r->kind == HTTP_REOPEN) {
                 http_request_fail(r, "it gave no valid answer to initialize");
         } else if (r->kind == HTTP_MESSAGE) {
-                bool is_initialized = r->is_initialized;
                 http_request_free(r);
                 http_send_soon(h);
-                if (is_initialized && h->mode == HTTP_STREAMABLE)
-                        http_listen(h);
         } else if (r->is_answered) {
                 http_request_free(r);
                 http_send_soon(h);
@@ -336,10 +344,9 @@ static void on_head(void *data)
                 return;
         /* A stream may outlive its token, and is then opened again with another one. */
         r->had_token = false;
-        if (r->kind == HTTP_MESSAGE && h->barrier == r) {
-                h->barrier = NULL;
-                http_send_soon(h);
-        }
+        http_request_release(r);
+        if (r->is_initialized && h->mode == HTTP_STREAMABLE)
+                http_listen_first(h);
         if (head->status == 202 || head->status == 204 || r->kind == HTTP_MESSAGE ||
             (h->mode == HTTP_SSE && r->kind == HTTP_REQUEST))
                 return;
@@ -441,8 +448,7 @@ struct http_request *http_request_free(struct http_request *r)
 
         if (!r)
                 return NULL;
-        if (h->barrier == r)
-                h->barrier = NULL;
+        http_request_release(r);
         if (h->listen == r)
                 h->listen = NULL;
         count(r, false);

@@ -21,6 +21,17 @@ void http_listen(struct http *h)
                 http_send_soon(h);
 }
 
+void http_listen_first(struct http *h)
+{
+        const struct timeval in = clock_timeval_ms(HTTP_LISTEN_MS);
+
+        http_listen(h);
+        if (!h->listen || h->listen->state != HTTP_QUEUED)
+                return;
+        h->barrier = h->listen;
+        evtimer_add(&h->listen->again, &in);
+}
+
 /* Doubles from one attempt without an event to the next, unless the server says when. */
 static unsigned listen_delay(const struct http_request *r)
 {
@@ -53,6 +64,7 @@ void http_listen_again(struct http_request *r)
                 return;
         }
         const struct timeval in = clock_timeval_ms(listen_delay(r));
+        http_request_release(r);
         r->tries++;
         r->exchange = exchange_free(r->exchange);
         incoming_stop(&r->incoming);

@@ -10,7 +10,8 @@
  * Each message is a POST. The answer to a request is in the response: a JSON document, or an event
  * stream that may carry requests and notifications of the server too. A stream that ends before the
  * answer is resumed with a GET, if its events had ids. After notifications/initialized, a GET opens the
- * stream for what the server says without being asked; a server need not have one.
+ * stream for what the server says without being asked; a server need not have one. What it says, and asks
+ * during a call, is lost where the stream is not open yet: the other messages wait for it, for a time.
  *
  * A legacy server may give a session, which each further message names. When the server does not know it
  * any more (404), initialize is sent again, and only messages that were refused for that reason are sent
@@ -32,6 +33,7 @@ enum {
         HTTP_MESSAGE_MS = 30000,    /* for the response to one of these */
         HTTP_BODIES_MAX = 64 << 20, /* of all messages, but for a single one */
         HTTP_ERROR_MAX = 64 * 1024, /* of the body of a refusal */
+        HTTP_LISTEN_MS = 500,       /* that other messages wait for the stream's response */
         HTTP_ANSWERED_MS = 1000,    /* from the answer to the end of the response */
         HTTP_RETRY_MS = 1000, /* to the next attempt to resume a stream, unless the server says */
         HTTP_RETRY_MIN_MS = 100, /* the bounds of what it says */
