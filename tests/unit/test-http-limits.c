@@ -239,6 +239,7 @@ static void test_sessions_of_all(void)
 {
         struct mcp_principal principals[5] = {};
         struct http_session *read = NULL, *first = NULL;
+        char id[sizeof(first->id)];
 
         open_http(NULL);
         for (int p = 0; p < 4; p++) {
@@ -255,9 +256,10 @@ static void test_sessions_of_all(void)
         get_stream(fd, read->id, NULL);
         read->principal = &principals[0];
         check_has(hear(fd), "200 OK");
+        strcpy(id, first->id);
         check(http_session_new(http, &principals[4]));
         check_eq_int(principals[0].n_clients, HTTP_SESSIONS_OF_ONE - 1);
-        check(!http_session_find(http, &principals[0], first->id));
+        check(!http_session_find(http, &principals[0], id));
         /* Who has some gives up his own; what is read stays. */
         check(http_session_new(http, &principals[1]));
         check_eq_int(principals[1].n_clients, HTTP_SESSIONS_OF_ONE);

@@ -296,10 +296,7 @@ static void complete(struct http_request *r)
                 http_listen_again(r);
         } else if (r->kind == HTTP_REOPEN) {
                 http_request_fail(r, "it gave no valid answer to initialize");
-        } else if (r->kind == HTTP_MESSAGE) {
-                http_request_free(r);
-                http_send_soon(h);
-        } else if (r->is_answered) {
+        } else if (r->kind == HTTP_MESSAGE || r->is_answered) {
                 http_request_free(r);
                 http_send_soon(h);
         } else if (h->mode == HTTP_SSE) {
