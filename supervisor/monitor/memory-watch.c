@@ -2,8 +2,8 @@
  * Ends sessions that are over their memory limit, where no control group does.
  *
  * Theory of operation. A timer adds up the resident pages of each session (process_memory_bound()),
- * which counts shared pages more than once. What no process shares is certain: above the limit, the session
- * is killed. Only if all of it is above the limit a child takes the exact figure; above the limit
+ * which counts shared pages more than once. The page tables of one process are certain: above the limit,
+ * the session is killed. Only if all of it is above the limit a child takes the exact figure; above the limit
  * again, the session is killed. A session of many small processes is always above the
  * first figure: after an exact figure below the limit, the next one is taken when the first has
  * grown, or after some of the time that it took.

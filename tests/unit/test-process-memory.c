@@ -153,11 +153,37 @@ static void test_page_tables_are_certain(void)
         proc_done(&p);
 }
 
+/* After vfork() two processes have the same page tables, after fork() the same swapped pages. */
+static void test_what_two_may_share_is_not_certain(void)
+{
+        struct proc p = {};
+        char name[16];
+
+        proc_init(&p);
+        for (int i = 0; i < 2; i++) {
+                put_process(&p, i, i - 1, 'R', 0);
+                snprintf(name, sizeof(name), "%d", p.order[i]);
+                _cleanup_close_ int dir = openat(p.fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+                put(dir, "statm", "1000000 50 10 1 0 50 0\n");
+                put(dir, "status", "Name:\tx\nVmPTE:\t  71680 kB\nVmSwap:\t  102400 kB\n");
+                put(dir, "smaps_rollup",
+                    "x\nRss: 0 kB\nPss:  0 kB\nSwap: 102400 kB\nSwapPss:  51200 kB\n");
+        }
+        check_eq_int(process_memory_bound(p.fd).least, 70 * MIB);
+        check(process_memory_bound(p.fd).bytes >= 340 * MIB);
+        check_eq_int(measure(&p, 1024 * MIB).bytes, 240 * MIB);
+        struct process_memory found = measure(&p, 128 * MIB);
+        check_eq_int(found.bytes, 140 * MIB);
+        check_eq_int(found.least, 70 * MIB);
+        proc_done(&p);
+}
+
 int main(void)
 {
         run(test_vfork_is_counted_once);
         run(test_what_may_be_one_is_not_certain);
         run(test_many_processes_are_certain);
         run(test_page_tables_are_certain);
+        run(test_what_two_may_share_is_not_certain);
         return 0;
 }

@@ -131,14 +131,18 @@ static uint64_t kib_of(const char *text, const char *key)
         return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* Swapped pages and page tables. */
-static uint64_t beside_resident(int proc, const char *process)
+/* What statm lacks, in bytes. */
+struct beside {
+        uint64_t swapped, tables;
+};
+
+static struct beside read_beside(int proc, const char *process)
 {
         char text[TEXT_MAX] _uninitialized_;
 
         if (!read_file(proc, process, "status", text))
-                return 0;
-        return kib_of(text, "\nVmSwap:") + kib_of(text, "\nVmPTE:");
+                return (struct beside){};
+        return (struct beside){kib_of(text, "\nVmSwap:"), kib_of(text, "\nVmPTE:")};
 }
 
 static void add_bound(int proc, long pid, bool has_swap, struct process_memory *sum)
@@ -151,9 +155,11 @@ static void add_bound(int proc, long pid, bool has_swap, struct process_memory *
         uint64_t size = strtoull(text, &end, 10) * page_size();
         uint64_t resident = strtoull(end, NULL, 10) * page_size();
         bool is_read = has_swap || size > GIB;
-        uint64_t beside = is_read ? beside_resident(proc, path) : size / ENTRIES_PER_TABLE;
-        sum->bytes += resident + beside;
-        sum->least += is_read ? beside : 0;
+        struct beside beside = is_read ? read_beside(proc, path)
+                                       : (struct beside){.tables = size / ENTRIES_PER_TABLE};
+        if (is_read && beside.tables > sum->least)
+                sum->least = beside.tables;
+        sum->bytes += resident + beside.swapped + beside.tables;
 }
 
 struct process_memory process_memory_bound(int proc)
@@ -178,8 +184,10 @@ static uint64_t exact_of(int proc, long pid)
 
         if (!find(proc, pid, path, text))
                 return 0;
-        uint64_t pss = read_file(proc, path, "smaps_rollup", text) ? kib_of(text, "\nPss:") : 0;
-        return pss + beside_resident(proc, path);
+        struct beside beside = read_beside(proc, path);
+        if (!read_file(proc, path, "smaps_rollup", text))
+                return beside.swapped + beside.tables;
+        return kib_of(text, "\nPss:") + kib_of(text, "\nSwapPss:") + beside.tables;
 }
 
 /* State, parent and number of threads are fields 3, 4 and 20 of /proc/PID/stat (proc_pid_stat(5)), after
@@ -236,17 +244,20 @@ static bool is_doubtful(struct process *all, size_t n, const struct process *chi
         return false;
 }
 
-/* No process shares these. The kernel takes long to walk many page tables for smaps_rollup. */
-static uint64_t beside_resident_of_all(int proc)
+/* Page tables: of all processes, and of the one that has most. The kernel takes long to walk many of
+ * them for smaps_rollup. */
+static struct process_memory tables_of_all(int proc)
 {
         _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
         char path[PATH_SIZE], statm[TEXT_MAX] _uninitialized_;
-        uint64_t sum = 0;
+        struct process_memory sum = {};
         long pid;
 
-        for (int n = 0; n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0; n++)
-                if (find(proc, pid, path, statm))
-                        sum += beside_resident(proc, path);
+        for (int n = 0; n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0; n++) {
+                uint64_t tables = find(proc, pid, path, statm) ? read_beside(proc, path).tables : 0;
+                sum.bytes += tables;
+                sum.least = tables > sum.least ? tables : sum.least;
+        }
         return sum;
 }
 
@@ -254,13 +265,13 @@ struct process_memory process_memory_exact(int proc, uint64_t most)
 {
         _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
         _cleanup_free_ struct process *all = calloc(PROCESSES_MAX, sizeof(*all));
-        uint64_t beside = beside_resident_of_all(proc);
+        struct process_memory tables = tables_of_all(proc);
         struct process_memory sum = {};
         size_t n = 0;
         long pid;
 
-        if (beside > most)
-                return (struct process_memory){beside, beside};
+        if (tables.bytes > most)
+                return tables;
         while (all && n < PROCESSES_MAX && sum.least <= most && (pid = cursor_next(&c)) > 0) {
                 if (!read_process(proc, pid, &all[n]))
                         continue;
