@@ -1,5 +1,8 @@
-/* The exit status of `cloister run`, `mcp` and `doctor` that says: no sandbox can be created on this
- * machine. docs/troubleshooting.md names it. */
+/* Exit statuses that docs/troubleshooting.md names. */
 #pragma once
 
-enum { EXIT_NO_SANDBOX = 126 };
+enum {
+        EXIT_CLOISTER = 125, /* of `cloister run`: Cloister failed, not the code */
+        EXIT_NO_SANDBOX =
+                126, /* of `run`, `mcp` and `doctor`: no sandbox can be created on this machine */
+};

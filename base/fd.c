@@ -147,6 +147,16 @@ static int set_flag(int fd, int get, int set, int flag, int on)
         return 0;
 }
 
+DIR *fd_open_directory(int parent, const char *path)
+{
+        int fd = openat(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+
+        if (!stream && fd >= 0)
+                cleanup_close(&fd);
+        return stream;
+}
+
 int fd_set_nonblocking(int fd, int on)
 {
         return set_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on);

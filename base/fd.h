@@ -2,6 +2,7 @@
  * O_CLOEXEC. */
 #pragma once
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -27,6 +28,10 @@ int fd_sealed(const char *name, const void *data, size_t n, struct error *err);
 
 /* The same from a file, executable when asked for. */
 int fd_sealed_copy(const char *name, int source, struct error *err);
+
+/* The entries of a directory below `parent`, from the first; "." is the parent itself. A link is not
+ * followed. The caller closes the stream. NULL: errno tells why. */
+DIR *fd_open_directory(int parent, const char *path);
 
 int fd_set_nonblocking(int fd, int on);
 int fd_set_cloexec(int fd, int on);

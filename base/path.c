@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +54,20 @@ int path_in_base(const char *base, const char *home, const char *fallback, const
         return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
+const char *path_home(void)
+{
+        const char *home = getenv("HOME");
+
+        if (home && home[0] == '/')
+                return home;
+        const struct passwd *entry = getpwuid(geteuid());
+        return entry && entry->pw_dir && entry->pw_dir[0] == '/' ? entry->pw_dir : NULL;
+}
+
 int path_in_user_directory(const char *variable, const char *fallback, const char *below, char *ret,
                            size_t size)
 {
-        return path_in_base(getenv(variable), getenv("HOME"), fallback, below, ret, size);
+        return path_in_base(getenv(variable), path_home(), fallback, below, ret, size);
 }
 
 void path_remove_with_directory(const char *path)

@@ -19,7 +19,10 @@ int path_make_parents(const char *path, mode_t mode);
 int path_in_base(const char *base, const char *home, const char *fallback, const char *below,
                  char *ret, size_t size);
 
-/* The same, with the environment: variable names the base, "XDG_CONFIG_HOME". */
+/* $HOME, else the home directory of the user; NULL: neither is known. */
+const char *path_home(void);
+
+/* The same as path_in_base(), with the environment: variable names the base, "XDG_CONFIG_HOME". */
 int path_in_user_directory(const char *variable, const char *fallback, const char *below, char *ret,
                            size_t size);
 

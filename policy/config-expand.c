@@ -151,3 +151,17 @@ int config_oauth_expand(struct config_oauth *oauth, const char *(*lookup)(const 
                 r = expand(&oauth->private_key_file, 0, "private_key_file", lookup, err);
         return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", lookup, err);
 }
+
+int config_packages_index(const struct config_packages *packages,
+                          const char *(*lookup)(const char *name), char **ret, struct error *err)
+{
+        char *index = NULL;
+        int r = packages->index ? config_set_text(&index, packages->index) : 0;
+
+        if (r >= 0)
+                r = expand(&index, 0, "packages.index", lookup, err);
+        if (r >= 0)
+                *ret = take_ptr(index);
+        free(index);
+        return r;
+}

@@ -104,6 +104,12 @@ int config_read_rules(struct config_reader *reader, const char *where, yyjson_va
 /* The value of "oauth"; where as above. */
 int config_read_oauth(struct config_reader *reader, const char *where, yyjson_val *value,
                       struct config_oauth *ret, struct config_complaint *bad);
+/* The value of "packages"; where: the profile. */
+int config_read_packages(struct config_reader *reader, const char *where, yyjson_val *object,
+                         struct config_packages *ret);
+void config_packages_init(struct config_packages *packages); /* to the defaults */
+void config_packages_done(struct config_packages *packages);
+int config_packages_copy(const struct config_packages *from, struct config_packages *to);
 /* A list of strings, as allow and deny are. */
 int config_read_names(yyjson_val *list, const char *what, size_t most, char ***ret,
                       struct config_complaint *bad);

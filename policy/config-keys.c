@@ -26,7 +26,7 @@ static const char *const root_names[] = {
         "mcpServers", "profiles", "profile", "clients",  "limits",      "network",
         "mounts",     "preload",  "image",   "python",   "timeout",     "idle",
         "sessions",   "output",   "user",    "id_range", "timeout_max", "log_level",
-        "pool",       "freeze",   "publish", NULL,
+        "pool",       "freeze",   "publish", "state",    "packages",    NULL,
 };
 
 static const struct config_key *find_key(const struct config_key *list, size_t n, const char *name)

@@ -36,6 +36,8 @@ void config_profile_done(struct config_profile *p)
         config_list_free(p->preload);
         config_list_free(p->servers);
         config_rules_done(&p->tools);
+        config_egress_done(&p->egress);
+        config_packages_done(&p->packages);
         *p = (struct config_profile){};
 }
 
@@ -68,17 +70,22 @@ int config_profile_copy(const struct config_profile *from, struct config_profile
 {
         struct config_profile p = {.limits = from->limits,
                                    .network = from->network,
+                                   .egress = {NULL, from->egress.max_bytes, from->egress.rate},
                                    .pool = from->pool,
                                    .freeze_ms = from->freeze_ms,
+                                   .survives = from->survives,
+                                   .checkpoints = from->checkpoints,
                                    .agent = from->agent,
                                    .said = from->said};
 
         if (copy_text(&p.name, from->name) < 0 || copy_text(&p.image, from->image) < 0 ||
             copy_text(&p.python, from->python) < 0 || copy_mounts(from, &p) < 0 ||
             config_list_copy(&p.preload, from->preload) < 0 ||
+            config_list_copy(&p.egress.allow, from->egress.allow) < 0 ||
             config_list_copy(&p.servers, from->servers) < 0 ||
             config_list_copy(&p.tools.allow, from->tools.allow) < 0 ||
-            config_list_copy(&p.tools.deny, from->tools.deny) < 0) {
+            config_list_copy(&p.tools.deny, from->tools.deny) < 0 ||
+            config_packages_copy(&from->packages, &p.packages) < 0) {
                 config_profile_done(&p);
                 return -ENOMEM;
         }
@@ -116,8 +123,12 @@ void config_profile_overlay(struct config_profile *to, struct config_profile *fr
                 move_text(&to->image, &from->image);
         if (from->said & SAID_PYTHON)
                 move_text(&to->python, &from->python);
-        if (from->said & SAID_NETWORK)
+        if (from->said & SAID_NETWORK) {
                 to->network = from->network;
+                config_egress_done(&to->egress);
+                to->egress = from->egress;
+                from->egress = (struct config_egress){};
+        }
         if (from->said & SAID_MOUNTS) {
                 config_profile_drop_mounts(to);
                 to->mounts = take_ptr(from->mounts);
@@ -133,10 +144,19 @@ void config_profile_overlay(struct config_profile *to, struct config_profile *fr
                 to->tools = from->tools;
                 from->tools = (struct config_tool_rules){};
         }
+        if (from->said & SAID_PACKAGES) {
+                config_packages_done(&to->packages);
+                to->packages = from->packages;
+                from->packages = (struct config_packages){};
+        }
         if (from->said & SAID_POOL)
                 to->pool = from->pool;
         if (from->said & SAID_FREEZE)
                 to->freeze_ms = from->freeze_ms;
+        if (from->said & SAID_STATE) {
+                to->survives = from->survives;
+                to->checkpoints = from->checkpoints;
+        }
         if (from->said & SAID_AGENT)
                 to->agent = from->agent;
         overlay_limits(to, from);
@@ -316,6 +336,66 @@ int config_finish(struct config *config, struct error *err)
         config_profile_done(&base);
         config->pending = config_pending_free(config->pending);
         return r == -ENOMEM && !error_is_set(err) ? error_errno(err, ENOMEM, "config") : r;
+}
+
+static bool is_within(const char *path, const char *folder)
+{
+        size_t n = strlen(folder);
+
+        return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static int check_apart(const struct config_profile *p, const struct config_mount *mount,
+                       const char *name, struct error *err)
+{
+        for (size_t i = 0; i < p->n_mounts; i++) {
+                const char *other = p->mounts[i].target;
+                if (is_within(other, mount->target) || is_within(mount->target, other))
+                        return error_set(
+                                err, EINVAL,
+                                "%s: the targets %s and %s (of the config) are the same, or one is inside the other",
+                                name, mount->target, other);
+        }
+        return 0;
+}
+
+static int move_mounts(struct config_profile *to, struct config_profile *from, const char *name,
+                       struct error *err)
+{
+        size_t n = to->n_mounts + from->n_mounts;
+
+        for (size_t i = 0; i < from->n_mounts; i++) {
+                int r = check_apart(to, &from->mounts[i], name, err);
+                if (r < 0)
+                        return r;
+        }
+        if (n > CONFIG_MOUNTS_MAX)
+                return error_set(err, E2BIG, "%s: with those of the config more than %d mounts",
+                                 name, CONFIG_MOUNTS_MAX);
+        struct config_mount *grown = reallocarray(to->mounts, n + 1, sizeof(*grown));
+        if (!grown)
+                return error_errno(err, ENOMEM, "%s", name);
+        if (from->n_mounts > 0)
+                memcpy(grown + to->n_mounts, from->mounts, from->n_mounts * sizeof(*grown));
+        to->mounts = grown;
+        to->n_mounts = n;
+        from->n_mounts = 0;
+        return 0;
+}
+
+int config_add_mounts(struct config *config, const char *profile, const char *name,
+                      const char *text, struct error *err)
+{
+        struct config *other = config_new();
+        size_t i = profile ? config_profile_index(config, profile) : config->profile;
+
+        int r = other ? config_add(other, name, text, strlen(text), err)
+                      : error_errno(err, ENOMEM, "%s", name);
+        /* Whoever uses a profile that is missing says so. */
+        if (r >= 0 && i < config->n_profiles)
+                r = move_mounts(&config->profiles[i], &other->top, name, err);
+        config_free(other);
+        return r;
 }
 
 int config_refer(struct config_reader *reader, enum config_reference_kind kind, const char *from,

@@ -16,6 +16,8 @@ enum {
         SAID_AGENT = 128,
         SAID_POOL = 256,
         SAID_FREEZE = 512,
+        SAID_STATE = 1024,
+        SAID_PACKAGES = 2048,
 };
 enum { CONFIG_LIMITS = 6 };
 #define SAID_LIMIT(i) (1u << (16 + (i)))

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "policy/config-internal.h"
+#include "policy/config-network.h"
 #include "policy/config-profile.h"
 #include "policy/image.h"
 
@@ -89,16 +91,7 @@ static int read_python(struct reading *r, yyjson_val *value)
 
 static int read_network(struct reading *r, yyjson_val *value)
 {
-        const char *text = config_text(value);
-
-        if (text && strcmp(text, "none") == 0)
-                r->profile->network = CONFIG_NETWORK_NONE;
-        else if (text && strcmp(text, "loopback") == 0)
-                r->profile->network = CONFIG_NETWORK_LOOPBACK;
-        else
-                return config_wrong(r->reader, value, "%snetwork must be \"none\" or \"loopback\"",
-                                    r->where);
-        return 0;
+        return config_read_network(r->reader, r->profile, r->where, value);
 }
 
 /* Whether the path is below the other, or is the same. */
@@ -402,6 +395,47 @@ static int read_freeze(struct reading *r, yyjson_val *value)
                             r->where);
 }
 
+static bool is_one_of(const char *name, const char *const *names)
+{
+        while (*names && strcmp(*names, name) != 0)
+                names++;
+        return *names;
+}
+
+/* {"survives": true or false, "checkpoints": n} */
+static int read_state(struct reading *r, yyjson_val *value)
+{
+        static const char *const names[] = {"survives", "checkpoints", NULL};
+        yyjson_obj_iter iter = yyjson_obj_iter_with(value);
+        yyjson_val *name, *survives = yyjson_obj_get(value, "survives");
+        yyjson_val *most = yyjson_obj_get(value, "checkpoints");
+        int64_t checkpoints = CONFIG_CHECKPOINTS;
+        char where[CONFIG_NAME_MAX];
+        int error = 0;
+
+        if (!yyjson_is_obj(value) || (survives && !yyjson_is_bool(survives)) ||
+            (most && json_int64(most, &checkpoints) < 0) || checkpoints < 0 ||
+            checkpoints > CONFIG_CHECKPOINTS_MAX)
+                return config_wrong(
+                        r->reader, value,
+                        "%sstate must be {\"survives\": true or false, \"checkpoints\": 0 to %d}",
+                        r->where, CONFIG_CHECKPOINTS_MAX);
+        snprintf(where, sizeof(where), "%sstate: ", r->where);
+        while (error >= 0 && (name = yyjson_obj_iter_next(&iter))) {
+                error = config_check_twice(r->reader, where, value, name);
+                if (error >= 0 && !is_one_of(yyjson_get_str(name), names))
+                        error = config_warn_unknown(r->reader, where, name, names);
+        }
+        r->profile->survives = !survives || yyjson_get_bool(survives);
+        r->profile->checkpoints = (uint32_t)checkpoints;
+        return error;
+}
+
+static int read_packages(struct reading *r, yyjson_val *value)
+{
+        return config_read_packages(r->reader, r->where, value, &r->profile->packages);
+}
+
 static int read_agent(struct reading *r, yyjson_val *value)
 {
         if (!yyjson_is_bool(value))
@@ -426,12 +460,14 @@ static const struct {
         {"tools", SAID_TOOLS, read_tools, false},
         {"pool", SAID_POOL, read_pool, true},
         {"freeze", SAID_FREEZE, read_freeze, true},
+        {"state", SAID_STATE, read_state, true},
         {"agent", SAID_AGENT, read_agent, false},
+        {"packages", SAID_PACKAGES, read_packages, true},
 };
 
 static const char *const member_names[] = {
-        "image",   "python", "limits", "network", "mounts", "preload",
-        "servers", "tools",  "agent",  "pool",    "freeze", NULL,
+        "image", "python", "limits", "network", "mounts", "preload",  "servers",
+        "tools", "agent",  "pool",   "freeze",  "state",  "packages", NULL,
 };
 
 int config_read_profile_member(struct config_reader *reader, struct config_profile *profile,

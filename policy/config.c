@@ -22,6 +22,9 @@ struct config *config_new(void)
         limits_default(&config->limits);
         config->top.limits = config->limits;
         config->top.pool = (struct config_pool){CONFIG_POOL_MIN_DEFAULT, CONFIG_POOL_MAX_DEFAULT};
+        config->top.survives = true;
+        config_packages_init(&config->top.packages);
+        config->top.checkpoints = CONFIG_CHECKPOINTS;
         config->log_level = -1;
         config->cell_timeout_ms = 120 * SECOND;
         config->cell_timeout_max_ms = 600 * SECOND;

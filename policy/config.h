@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "policy/config-oauth.h"
+#include "policy/config-packages.h"
 #include "policy/limits.h"
 
 enum {
@@ -30,6 +31,8 @@ enum {
         CONFIG_PUBLISHED_MAX = 256,
         CONFIG_CODE_MAX = 256 * 1024, /* bytes of the code of one published entry */
         CONFIG_CODE_PATH_MAX = 400,
+        CONFIG_CHECKPOINTS = 4, /* of a session, by default */
+        CONFIG_CHECKPOINTS_MAX = 16,
         CONFIG_SNAPSHOT_MAX = CONFIG_FILES_MAX + CONFIG_PUBLISHED_MAX, /* with files of code */
 };
 
@@ -54,6 +57,7 @@ struct config_mount {
 enum config_network {
         CONFIG_NETWORK_NONE,     /* lo is down, no socket but AF_UNIX */
         CONFIG_NETWORK_LOOPBACK, /* lo is up */
+        CONFIG_NETWORK_ALLOW,    /* lo is up and has the proxy; egress says what it reaches */
         CONFIG_NETWORK_MAX,
 };
 
@@ -65,21 +69,36 @@ struct config_pool {
 
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
  * inherit the keys that they do not set. */
+/* What a session of a profile with CONFIG_NETWORK_ALLOW may reach. */
+struct config_egress {
+        char **allow;       /* network_rule_parse(), NULL-terminated; NULL unless ALLOW */
+        uint64_t max_bytes; /* of a session, both directions together */
+        uint64_t rate;      /* bytes a second; 0: no limit */
+};
+enum { CONFIG_EGRESS_BYTES = 1 << 30 }; /* the default of max_bytes */
+
+/* Frees the list; nothing is allowed then. */
+void config_egress_done(struct config_egress *egress);
+
 struct config_profile {
         char *name;   /* image_name_valid() */
         char *image;  /* name, or NULL: the default image of python */
         char *python; /* for the default image, or NULL */
         struct limits limits;
         enum config_network network;
+        struct config_egress egress;
         struct config_mount *mounts;
         size_t n_mounts;
         char **preload; /* dotted names of modules, NULL-terminated, or NULL */
         char **servers; /* servers that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
+        struct config_packages packages; /* that its sessions may have installed */
         struct config_pool pool;
-        uint32_t freeze_ms; /* idle time after which a session is frozen; 0: never */
-        bool agent;         /* run_python's argument `profile` may select it */
-        uint32_t said;      /* of the reader: bits of the keys that the config sets */
+        uint32_t freeze_ms;   /* idle time after which a session is frozen; 0: never */
+        uint32_t checkpoints; /* of a session, at most */
+        bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
+        bool agent;    /* run_python's argument `profile` may select it */
+        uint32_t said; /* of the reader: bits of the keys that the config sets */
 };
 
 /* The profile of a client, by the client's name in MCP (clientInfo.name). */
@@ -225,6 +244,11 @@ int config_set_code(struct config *config, size_t index, const char *code, size_
  * referred to; the message has file and line) or -ENOMEM. May add warnings. */
 int config_finish(struct config *config, struct error *err);
 
+/* After config_finish(): adds the mounts of an object with the key "mounts" (JSON) to a profile; NULL: the
+ * usual one. They are checked as those of a file. name is for messages. */
+int config_add_mounts(struct config *config, const char *profile, const char *name,
+                      const char *text, struct error *err);
+
 /* Index of a profile, or -ENOENT with a suggestion in the message. */
 int config_find_profile(const struct config *config, const char *name, struct error *err);
 /* Index of the profile of a client; config->profile for a client without an entry, or NULL. */
@@ -246,6 +270,10 @@ void config_server_mask(const struct config_server *server);
 /* Copies a server, to be expanded; free it with config_server_done(). Returns 0 or -ENOMEM. */
 int config_server_copy(const struct config_server *server, struct config_server *ret);
 void config_server_done(struct config_server *server);
+
+/* Expands ${VAR} in the index of packages, or returns 0 and NULL if there is none. *ret is the caller's. */
+int config_packages_index(const struct config_packages *packages,
+                          const char *(*lookup)(const char *name), char **ret, struct error *err);
 
 /* Expands ${VAR}, ${VAR:-default} and a leading ~ in command, args, env values and cwd of a server,
  * in url, values of headers, and the token's file and command.

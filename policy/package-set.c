@@ -118,5 +118,8 @@ uint64_t package_set_key(const struct package_set *set, const char *base)
                 while (package_next(&list, &word, &n))
                         sum += scatter(key_of(word, n));
         }
+        if (set->files_key)
+                sum += scatter(
+                        image_hash(IMAGE_HASH_START, set->files_key, strlen(set->files_key)));
         return image_hash(image_hash(IMAGE_HASH_START, base, strlen(base)), &sum, sizeof(sum));
 }

@@ -8,6 +8,16 @@
 
 #include "base/error.h"
 
+/* Packages that are installed for the sessions of a profile: STORE/.installed/PROFILE/sets/SET, which
+ * a sandbox has at PACKAGES_TARGET/SET (docs/packages.md). */
+#define PACKAGES_INSTALLED ".installed"
+#define PACKAGES_SETS      "sets"
+#define PACKAGES_TARGET    "/run/packages"
+
+/* Variables of the installer (rootfs/session-packages.h). */
+#define PACKAGES_VARIABLE       "CLOISTER_PACKAGES"
+#define PACKAGES_INDEX_VARIABLE "CLOISTER_PACKAGES_INDEX"
+
 enum { PACKAGE_WITH_MAX = 32, PACKAGE_FILES_MAX = 16 };
 
 /* All strings are borrowed. */
@@ -16,6 +26,8 @@ struct package_set {
         size_t n_with;
         const char *files[PACKAGE_FILES_MAX]; /* requirements files, absolute */
         size_t n_files;
+        const char *
+                files_key; /* of what they have; NULL: it is not noted which image was made of them */
         const char *installer;  /* "pip", "uv", or NULL: whichever is there */
         const char *find_links; /* absolute directory of wheels, or NULL */
         bool offline, upgrade;

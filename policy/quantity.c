@@ -108,6 +108,14 @@ int quantity_milliseconds(yyjson_val *value, uint32_t *ret)
         return r < 0 ? r : to_u32(d, ret);
 }
 
+int quantity_milliseconds_of(const char *text, uint32_t *ret)
+{
+        double d = 0;
+        int r = from_text(text, time_units, &d);
+
+        return r < 0 ? r : to_u32(d, ret);
+}
+
 int quantity_thousandths(yyjson_val *value, uint32_t *ret)
 {
         double d = 0;

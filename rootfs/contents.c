@@ -105,6 +105,24 @@ static int plan_base(struct plan *plan, struct error *err)
         return r;
 }
 
+/* The machine's CA certificates, for sessions that have a network; where programs of Debian look for them. */
+static int plan_certificates(struct plan *plan, struct error *err)
+{
+        static const char usual[] = "/etc/ssl/certs/ca-certificates.crt";
+        static const char *const others[] = {"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+                                             "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+
+        if (access(usual, R_OK) == 0)
+                return optional(plan, usual, 0, err);
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+                if (access(others[i], R_OK) < 0)
+                        continue;
+                int r = optional(plan, others[i], 0, err);
+                return r < 0 ? r : plan_link(plan, usual, others[i], err);
+        }
+        return 0;
+}
+
 static int plan_etc(struct plan *plan, struct error *err)
 {
         static const char *const copied[] = {"/etc/mime.types", "/etc/services", "/etc/protocols"};
@@ -114,6 +132,8 @@ static int plan_etc(struct plan *plan, struct error *err)
                 r = plan_text(plan, texts[i].path, texts[i].text, false, err);
         for (size_t i = 0; i < ARRAY_SIZE(copied) && r >= 0; i++)
                 r = optional(plan, copied[i], 0, err);
+        if (r >= 0)
+                r = plan_certificates(plan, err);
         if (r >= 0)
                 r = plan_text(plan, "/etc/mime.types", mime_types, false, err);
         return r < 0 ? r : 0;

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "rootfs/parts.h"
+#include "rootfs/sets.h"
 #include "rootfs/store.h"
 
 static bool has_prefix(const char *text, const char *prefix)
@@ -60,19 +61,9 @@ static bool mentions(int store, const char *image, const char *text)
                strstr(data, text);
 }
 
-static DIR *open_directory(int parent, const char *path)
-{
-        int fd = openat(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-
-        if (!stream && fd >= 0)
-                close(fd);
-        return stream;
-}
-
 static void add_size(int folder, const char *name, uint64_t *bytes)
 {
-        DIR *stream = open_directory(folder, name);
+        DIR *stream = fd_open_directory(folder, name);
         struct stat st;
 
         if (!stream)
@@ -86,7 +77,7 @@ static void add_size(int folder, const char *name, uint64_t *bytes)
 
 static void prune_wheels(int store, const struct image_info *images, int n, uint64_t *bytes)
 {
-        DIR *stream = open_directory(store, ".cache/wheels");
+        DIR *stream = fd_open_directory(store, ".cache/wheels");
 
         if (!stream)
                 return;
@@ -105,7 +96,7 @@ static void prune_wheels(int store, const struct image_info *images, int n, uint
 /* Removes .set files whose image is gone. */
 static void prune_notes(int store)
 {
-        DIR *stream = open_directory(store, ".");
+        DIR *stream = fd_open_directory(store, ".");
 
         if (!stream)
                 return;
@@ -144,5 +135,6 @@ int housekeeping_prune(int store, void (*report)(const struct image_info *info, 
         }
         prune_notes(store);
         prune_wheels(store, images, kept, bytes);
+        sets_prune(store, bytes);
         return removed;
 }

@@ -517,7 +517,7 @@ static int note_set(const struct build *b, struct error *err)
 {
         char key[IMAGE_KEY_SIZE];
 
-        if (!b->packages || b->options->set->n_files > 0)
+        if (!b->packages || (b->options->set->n_files > 0 && !b->options->set->files_key))
                 return 0;
         snprintf(key, sizeof(key), "%016" PRIx64, package_set_key(b->options->set, b->before));
         return store_write_note(b->store, "set", key, b->info.name, err);

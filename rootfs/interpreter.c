@@ -98,7 +98,7 @@ static int check_kind(const struct interpreter *i, struct error *err)
         if (strchr(text(i, "abiflags"), 't'))
                 return error_set(
                         err, ENOTSUP,
-                        "%s is a free-threaded build, which has no stable ABI: name an ordinary one with --python",
+                        "%s is a free-threaded build, whose ABI Cloister does not support: name an ordinary one with --python",
                         i->asked);
         return 0;
 }

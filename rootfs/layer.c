@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 
 enum { DEPTH_MAX = 64, FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
@@ -33,8 +34,7 @@ static int move_entry(int from, int to, const char *name, int depth)
 
 static int move(int from, int to, int depth)
 {
-        int again = openat(from, ".", FLAGS);
-        DIR *stream = again < 0 ? NULL : fdopendir(again);
+        DIR *stream = fd_open_directory(from, ".");
         int r = 0;
 
         if (!stream)

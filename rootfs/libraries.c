@@ -166,9 +166,12 @@ static int batch_add_layer(struct batch *batch, struct plan *plan, const char *l
 int libraries_add(struct plan *plan, const char *loader, const char *program, const char *layer,
                   struct error *err)
 {
-        /* Names without a slash: the loader searches for them, and skips missing ones. */
-        const char *const own[] = {loader,   "--preload", "libgcc_s.so.1 libnss_files.so.2",
-                                   "--list", program,     NULL};
+        /* Names without a slash: the loader searches for them, and skips missing ones. Wheels expect those of
+         * the manylinux policies (PEP 600), which the interpreter may not need. */
+        static const char usual[] =
+                "libgcc_s.so.1 libnss_files.so.2 libstdc++.so.6 libm.so.6 libpthread.so.0 libdl.so.2 "
+                "librt.so.1 libutil.so.1 libresolv.so.2 libz.so.1 libexpat.so.1";
+        const char *const own[] = {loader, "--preload", usual, "--list", program, NULL};
         struct batch batch = {.layer = layer};
 
         int r = plan_path(plan, loader, PLAN_REQUIRED, NULL, err);

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "policy/image.h"
 #include "rootfs/process.h"
 
@@ -179,8 +180,7 @@ static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64
                 return -EINVAL;
         if (fchmod(fd, 0755) < 0)
                 return -errno;
-        int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *stream = again < 0 ? NULL : fdopendir(again);
+        DIR *stream = fd_open_directory(fd, ".");
         if (!stream)
                 return -errno;
         for (struct dirent *d; r >= 0 && (d = readdir(stream));)
@@ -316,4 +316,27 @@ int packages_replaced(struct packages *p, const char *directory, const char *con
         }
         *ret = (const char *const *)p->replaced;
         return r < 0 ? error_errno(err, -r, "packages") : 0;
+}
+
+int packages_become_installer(const char *python, const char *store, struct error *err)
+{
+        _cleanup_buffer_ struct buffer request = BUFFER_INIT(REQUEST_MAX);
+        char inside[PATH_MAX];
+        struct stat st;
+
+        snprintf(inside, sizeof(inside), "%s", python);
+        if (stat(python, &st) >= 0 && S_ISDIR(st.st_mode))
+                snprintf(inside, sizeof(inside), "%s/bin/python3", python);
+        if (access(inside, X_OK) < 0)
+                snprintf(inside, sizeof(inside), "%s", IMAGE_PYTHON_DEFAULT);
+        int r = buffer_append_text(&request, "{\"action\": \"session\", \"store\": ");
+        if (r >= 0)
+                r = json_append_string(&request, store, strlen(store));
+        if (r >= 0)
+                r = buffer_append(&request, "}", 2);
+        if (r < 0)
+                return error_errno(err, -r, "packages");
+        const char *const argv[] = {inside, "-I", "-B", "-c", script, buffer_bytes(&request), NULL};
+        execv(inside, (char *const *)argv);
+        return error_errno(err, errno, "run %s", inside);
 }

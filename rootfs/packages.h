@@ -40,6 +40,11 @@ DEFINE_CLEANUP(struct packages *, packages_free)
 int packages_unpack(const struct packages *packages, const char *directory,
                     struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err);
 
+/* Becomes the program that installs packages for a session (docs/packages.md): it reads one request
+ * from standard input and answers on standard output, in lines of JSON. python: an interpreter, or the
+ * directory of a virtual environment. Returns only on failure. */
+int packages_become_installer(const char *python, const char *store, struct error *err);
+
 /* A hash over names, versions and hashes of wheels. */
 uint64_t packages_key(const struct packages *packages);
 

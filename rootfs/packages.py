@@ -18,8 +18,8 @@ import urllib.request
 
 PIP = """
 import runpy, sys
-wheel, markers = sys.argv[1:3]
-del sys.argv[1:3]
+wheel, markers, strict = sys.argv[1:4]
+del sys.argv[1:4]
 if wheel:
     sys.path.insert(0, wheel)
 def guard(event, args):
@@ -31,6 +31,24 @@ if markers:
     ours = module.default_environment
     module.default_environment = lambda: dict(
         ours(), python_version=".".join(markers.split(".")[:2]), python_full_version=markers)
+if strict:
+    from urllib.parse import urljoin, urlsplit
+    from pip._internal.models.link import Link
+    from pip._internal.network.session import LocalFSAdapter
+    from pip._vendor.requests.sessions import SessionRedirectMixin
+    def refuse(scheme):
+        raise PermissionError("CLOISTER-REFUSED " + scheme)
+    usual = SessionRedirectMixin.get_redirect_target
+    def target(self, response):
+        to = usual(self, response)
+        if to:
+            scheme = urlsplit(urljoin(response.url, to)).scheme
+            if scheme not in ("http", "https") or (scheme == "http" and response.url.startswith("https:")):
+                refuse(scheme)
+        return to
+    SessionRedirectMixin.get_redirect_target = target
+    LocalFSAdapter.send = lambda self, request, *args, **rest: refuse("file")
+    Link.is_file = property(lambda self: False)
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
@@ -42,14 +60,21 @@ DROPPED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DEST", "PIP_
 INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_PRE", "UV_INDEX_URL", "UV_INDEX",
            "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_CONSTRAINT", "UV_PRERELEASE")
 DOWNLOAD_MAX = 4 << 30
+NOT_FOLLOWED = "the index names or redirects to %s: which is not followed: only http and https are, and from https only https"
 
 
 class Failure(Exception):
     """One line for a person."""
 
 
+guard = None  # of an installation for a session (install.py): bounds its time and size, and has settings of its own
+
+
 def say(text):
-    print(text, file=sys.stderr, flush=True)
+    if guard:
+        guard.tell({"progress": text})
+    else:
+        print(text, file=sys.stderr, flush=True)
 
 
 def canonical(name):
@@ -139,7 +164,7 @@ class Cache:
         name, version = file.split("-")[:2]
         folder = os.path.join(self.wheels, digest)
         os.makedirs(folder, exist_ok=True)
-        shutil.copyfile(path, os.path.join(folder, file + ".part"))
+        (shutil.move if guard else shutil.copyfile)(path, os.path.join(folder, file + ".part"))
         os.replace(os.path.join(folder, file + ".part"), os.path.join(folder, file))
         return {"name": canonical(name), "version": version.replace("_", "+"), "sha256": digest, "file": file}
 
@@ -178,6 +203,8 @@ class Cache:
 
 def environment():
     env = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    if guard:
+        env = guard.environment(env)
     env.update(PIP_ROOT_USER_ACTION="ignore", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_COLOR="1", NO_COLOR="1", LC_ALL="C.UTF-8")
     return env
 
@@ -185,13 +212,21 @@ def environment():
 def run(argv, on_line=None):
     """Returns the exit status and the output."""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
-                          env=environment(), encoding="utf-8", errors="replace") as process:
+                          env=environment(), encoding="utf-8", errors="replace", start_new_session=guard is not None, preexec_fn=guard and guard.bound) as process:
         lines = []
-        for line in process.stdout:
-            lines.append(line)
-            del lines[:-2000]
-            if on_line:
-                on_line(line.strip())
+        try:
+            if guard:
+                guard.process = process
+            for line in process.stdout:
+                lines.append(line[:4000])
+                del lines[:-2000]
+                if on_line:
+                    on_line(line.strip())
+        except BaseException:
+            process.kill()
+            raise
+    if guard:
+        guard.check()
     return process.returncode, "".join(lines)
 
 
@@ -256,7 +291,7 @@ class Pip(Installer):
             if other and os.access(other, os.X_OK):
                 candidates.append((other, "", True))
         for python, wheel, cross in candidates:
-            status, text = run([python, "-E", "-c", PIP, wheel, "", "--version"])
+            status, text = run([python, "-E", "-c", PIP, wheel, "", "", "--version"])
             if status == 0 and text.startswith("pip "):
                 self.host, self.wheel, self.cross = python, wheel, cross
                 return True
@@ -269,7 +304,7 @@ class Pip(Installer):
 
     def pip(self, *args, on_line=None):
         markers = self.version if self.cross else ""
-        return run([self.host, "-E", "-c", PIP, self.wheel, markers, *args], on_line)
+        return run([self.host, "-E", "-c", PIP, self.wheel, markers, "strict" if guard else "", *args], on_line)
 
     def target(self):
         if not self.cross:
@@ -305,6 +340,11 @@ class Pip(Installer):
         return [self.cache.take(path) for path in sorted(glob.glob(wheels + "/*.whl"))]
 
     def explain(self, text):
+        refused = re.search("CLOISTER-REFUSED ([a-z0-9+.-]{1,20})", text)
+        if refused:
+            raise Failure(NOT_FOLLOWED % refused.group(1))
+        if "TooManyRedirects" in text:
+            raise Failure("the index redirects in a circle")
         if "CLOISTER-NO-PROGRAMS" in text:
             raise Failure("one of the packages or what it needs comes as sources only, which are never built here")
         if "DO NOT MATCH THE HASHES" in text:
@@ -374,6 +414,7 @@ class Uv(Installer):
         if status != 0:
             self.fail(text)
         packages = [self.one(section, temporary) for section in read_text(lock).split("[[packages]]")[1:]]
+        packages = [package for package in packages if package]
         for package in packages if hashes else ():
             known = hashes.get(package["name"])
             if not known:
@@ -389,6 +430,8 @@ class Uv(Installer):
         wheel = re.search(r'\{[^{}]*\b(url|path) = "([^"]+\.whl)"[^{}]*(?:\{ sha256 = "([0-9a-f]{64})" \})?', section)
         if not name or not wheel:
             raise Failure("uv did not say which wheel %s is: use --installer pip" % (name.group(1) if name else "a package"))
+        if guard and version and guard.has(name.group(1), version.group(1)):
+            return None
         kind, place, digest = wheel.groups()
         file = urllib.parse.unquote(place.rpartition("/")[2])
         known = {"file": file, "sha256": digest or ""}
@@ -431,12 +474,13 @@ def read_text(path):
 
 def download(url, path):
     try:
-        with urllib.request.urlopen(url, timeout=60) as source, open(path, "wb") as target:
-            left = DOWNLOAD_MAX
+        request = guard.request(url) if guard else url
+        with (guard.open(request) if guard else urllib.request.urlopen(request, timeout=60)) as source, open(path, "wb") as target:
+            left = guard.left() if guard else DOWNLOAD_MAX
             for chunk in iter(lambda: source.read(1 << 20), b""):
                 left -= len(chunk)
                 if left < 0:
-                    raise Failure("%s is larger than 4 GiB" % url)
+                    raise Failure(guard.TOO_LARGE if guard else "%s is larger than 4 GiB" % url)
                 target.write(chunk)
     except OSError as error:
         raise Failure("%s: %s (--installer pip knows the credentials of indexes)" % (url.split("?")[0], error))
@@ -496,6 +540,8 @@ def install(request, cache):
 
 def main():
     request = json.loads(sys.argv[1])
+    if request["action"] == "session":
+        return install_for_session(request)
     try:
         cache = Cache(request["cache"])
         answer = {"packages": {"resolve": resolve, "install": install}[request["action"]](request, cache)}
@@ -504,6 +550,3 @@ def main():
     except OSError as error:
         answer = {"error": "%s: %s" % (error.filename or "packages", error.strerror or error)}
     print(json.dumps(answer))
-
-
-main()

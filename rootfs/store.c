@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/owner.h"
 #include "base/path.h"
 
 #define TEMPORARY ".tmp-"
@@ -32,6 +33,12 @@ int store_open(const char *path, bool make, struct error *err)
         }
         if (fd < 0)
                 return error_errno(err, errno, "image store %s", path);
+        /* Whose it is, where that is why nothing can be made in it. */
+        if (make && faccessat(fd, ".", W_OK, AT_EACCESS) < 0 && errno == EACCES &&
+            owner_check_store(fd, path, geteuid(), err) < 0) {
+                close(fd);
+                return -EPERM;
+        }
         return fd;
 }
 
@@ -55,6 +62,18 @@ int store_find(int store, const char *name, struct image_info *ret, struct error
         return r < 0 ? error_context(err, "image %s", name) : 1;
 }
 
+/* A lock that another user has made. */
+static int refused(int store, const char *lock, struct error *err)
+{
+        char link[64], path[PATH_MAX];
+
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", store);
+        ssize_t n = readlink(link, path, sizeof(path) - 1);
+        path[n < 0 ? 0 : n] = '\0';
+        int r = owner_check_store(store, path, geteuid(), err);
+        return r < 0 ? r : error_errno(err, EACCES, "lock %s in the image store", lock);
+}
+
 int store_lock(int store, const char *name, bool wait, struct error *err)
 {
         char path[IMAGE_NAME_SIZE + 16];
@@ -63,7 +82,9 @@ int store_lock(int store, const char *name, bool wait, struct error *err)
         _cleanup_close_ int fd = openat(store, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                                         0600);
         if (fd < 0)
-                return error_errno(err, errno, "lock %s in the image store", path);
+                return errno == EACCES
+                               ? refused(store, path, err)
+                               : error_errno(err, errno, "lock %s in the image store", path);
         while (flock(fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB) < 0) {
                 if (errno == EWOULDBLOCK && !wait)
                         return -EWOULDBLOCK;
@@ -182,20 +203,9 @@ static void sweep_one(int store, const char *name)
                 store_abandon(store, name);
 }
 
-/* A second descriptor for reading, with an offset of its own. */
-static DIR *open_stream(int store)
-{
-        int fd = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-
-        if (!stream && fd >= 0)
-                close(fd);
-        return stream;
-}
-
 void store_sweep(int store)
 {
-        DIR *stream = open_stream(store);
+        DIR *stream = fd_open_directory(store, ".");
 
         if (!stream)
                 return;
@@ -344,7 +354,7 @@ int store_list(int store, struct image_info **ret, struct error *err)
 {
         _cleanup_free_ struct image_info *images = NULL;
         int n = 0, room = 0;
-        DIR *stream = open_stream(store);
+        DIR *stream = fd_open_directory(store, ".");
 
         if (!stream)
                 return error_errno(err, errno, "read the image store");

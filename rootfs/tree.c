@@ -126,8 +126,7 @@ static bool may_be_left_out(int r)
 
 static int copy_directory(struct tree *t, int from, int to)
 {
-        int again = openat(from, ".", DIRECTORY);
-        DIR *stream = again < 0 ? NULL : fdopendir(again);
+        DIR *stream = fd_open_directory(from, ".");
         int r = 0;
 
         if (!stream)

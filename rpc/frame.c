@@ -8,12 +8,16 @@
 #define NAMES_MAX 0x80
 
 static const char *const names[NAMES_MAX] = {
-        [FRAME_EXEC] = "EXEC",       [FRAME_RETURN] = "RETURN",   [FRAME_CANCEL] = "CANCEL",
-        [FRAME_CATALOG] = "CATALOG", [FRAME_RESTORE] = "RESTORE", [FRAME_RESULT] = "RESULT",
-        [FRAME_CALL] = "CALL",       [FRAME_DISPLAY] = "DISPLAY", [FRAME_PROGRESS] = "PROGRESS",
-        [FRAME_LOG] = "LOG",         [FRAME_ASK] = "ASK",         [FRAME_QUERY] = "QUERY",
-        [FRAME_DROP] = "DROP",       [FRAME_FETCH] = "FETCH",     [FRAME_PUT] = "PUT",
-        [FRAME_DATA] = "DATA",       [FRAME_INPUT] = "INPUT",
+        [FRAME_EXEC] = "EXEC",       [FRAME_RETURN] = "RETURN",     [FRAME_CANCEL] = "CANCEL",
+        [FRAME_CATALOG] = "CATALOG", [FRAME_RESTORE] = "RESTORE",   [FRAME_RESULT] = "RESULT",
+        [FRAME_CALL] = "CALL",       [FRAME_DISPLAY] = "DISPLAY",   [FRAME_PROGRESS] = "PROGRESS",
+        [FRAME_LOG] = "LOG",         [FRAME_ASK] = "ASK",           [FRAME_QUERY] = "QUERY",
+        [FRAME_DROP] = "DROP",       [FRAME_FETCH] = "FETCH",       [FRAME_PUT] = "PUT",
+        [FRAME_DATA] = "DATA",       [FRAME_INPUT] = "INPUT",       [FRAME_KEEP] = "KEEP",
+        [FRAME_KEPT] = "KEPT",       [FRAME_RESTORED] = "RESTORED", [FRAME_CHECK] = "CHECK",
+        [FRAME_DUMP] = "DUMP",       [FRAME_LOAD] = "LOAD",         [FRAME_SCRIPT] = "SCRIPT",
+        [FRAME_PROBE] = "PROBE",     [FRAME_READ] = "READ",         [FRAME_DOOR] = "DOOR",
+        [FRAME_NEED] = "NEED",
 };
 
 static const char *known_name(uint8_t type)

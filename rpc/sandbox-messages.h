@@ -14,6 +14,7 @@
 #pragma once
 
 #include <assert.h>
+#include <signal.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -41,7 +42,7 @@ enum {
         SESSION_FD_STDOUT,  /* write ends of pipes */
         SESSION_FD_STDERR,
         SESSION_FD_REPORT,  /* init writes struct init_report */
-        SESSION_FD_CONTROL, /* init reads bytes, enum init_command; EOF ends the session */
+        SESSION_FD_CONTROL, /* init reads struct init_request; EOF ends the session */
         SESSION_FD_COUNT,
         SESSION_FD_CGROUP = SESSION_FD_COUNT, /* O_PATH, where the plan says so: its cgroup */
         SESSION_FD_MAX,
@@ -51,6 +52,7 @@ enum {
         INIT_RELEASE_FD = 4, /* init writes one byte: the worker may read its channel */
         INIT_CONTROL_FD = 5,
         INIT_FILTER_FD = 6,
+        INIT_LAST_PID_FD = 7, /* ns_last_pid of the pid namespace; closed: this kernel has none */
 };
 
 enum template_message_kind {
@@ -64,16 +66,64 @@ enum template_message_kind {
         SESSION_FAILED,
 };
 
-enum init_command { INIT_INTERRUPT = 'i' };
+/* Requests to init and its reports (docs/cells.md). Each is written and read whole: pipe(7), PIPE_BUF.
+ * Pids are those of the sandbox's pid namespace. */
+enum init_verb {
+        INIT_INTERRUPT = 1, /* SIGINT to the worker */
+        INIT_KEEP,    /* pid: a stopped child is the newest copy from now on, in place of the copies
+                         `instead`, which are killed. -> KEPT or REFUSED */
+        INIT_DROP,    /* pid: kills such a child, or a copy */
+        INIT_RESTORE, /* kills the worker; the copy pid takes its place, 0: the newest. -> CLEARED or
+                         ENDED; GONE of the copy pid: it has ended before, and the worker goes on.
+                         Ignored if there is no such copy: GONE was reported */
+        INIT_WAKE, /* after CLEARED: the chosen copy is the worker from now on. pid: 0, or 1: it rolls
+                         files back first */
+        INIT_KEEP_ASIDE, /* as KEEP, but the copy takes the worker's place only if RESTORE names it, and
+                            ends with the worker else */
+        INIT_COUNT,      /* -> COUNTED */
+};
+
+enum {
+        INIT_COPIES_MAX = 24, /* sleeping copies of a session */
+        INIT_INSTEAD_MAX = 2, /* that one copy can replace */
+};
+
+struct init_request {
+        uint32_t verb;
+        int32_t pid;
+        int32_t instead[INIT_INSTEAD_MAX]; /* of KEEP; 0: none */
+};
+
+enum init_report_kind {
+        INIT_ENDED = 1, /* value: wait status of the worker. init ends */
+        INIT_KEPT,      /* value: pid */
+        INIT_REFUSED,   /* value: pid */
+        INIT_CLEARED,   /* value: wait status of the worker, pid: the chosen copy. All processes but
+                           the copies have ended */
+        INIT_GONE,      /* pid: a copy that nobody has dropped has ended */
+        INIT_COUNTED,
+};
+
+struct init_report {
+        uint32_t kind;
+        int32_t value, pid;
+        int32_t last; /* the number of the newest process or thread; 0: unknown */
+};
+
+/* From init to the chosen copy. It answers the first by making itself a process group of its own. */
+enum {
+        COPY_CLEAR = SIGUSR1,    /* all others have ended */
+        COPY_WAKE = SIGUSR2,     /* be the worker */
+        COPY_ROLL_BACK = SIGHUP, /* the same, after it has made /workspace what it was */
+};
 
 /* Exit status of a worker that could not enter its sandbox; its stderr says why. */
 enum { SANDBOX_EXIT_SETUP = 114 };
 
-struct init_report {
-        int32_t wait_status; /* of the worker, as waitpid() gives it */
+enum {
+        TEMPLATE_MOUNTS_MAX = 17, /* those of a profile, and its packages */
+        TEMPLATE_PRELOAD_SIZE = 2048
 };
-
-enum { TEMPLATE_MOUNTS_MAX = 16, TEMPLATE_PRELOAD_SIZE = 2048 };
 
 struct template_mount {
         char target[240]; /* absolute path inside */
@@ -88,6 +138,7 @@ struct template_plan {
         uint32_t mode;                       /* enum sandbox_mode */
         uint32_t link;                       /* enum template_link */
         uint32_t loopback;                   /* 1: lo is brought up in each session */
+        uint32_t proxy;                      /* 1: and has a proxy, which the environment names */
         uint32_t rlimits;                    /* 1: no control group counts memory */
         uint32_t n_mounts;
         struct template_mount mounts[TEMPLATE_MOUNTS_MAX]; /* none below another */

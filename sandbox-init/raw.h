@@ -45,6 +45,19 @@ static inline long raw_pointer(const void *p)
         return (long)(uintptr_t)p;
 }
 
+/* The address from which a libc counts what belongs to the thread. */
+static inline uintptr_t raw_thread_pointer(void)
+{
+        uintptr_t at;
+
+#if defined(__x86_64__)
+        __asm__("mov %%fs:0, %0" : "=r"(at));
+#else
+        __asm__("mrs %0, tpidr_el0" : "=r"(at));
+#endif
+        return at;
+}
+
 /* The kernel's set of signals: bit n-1 is signal n. */
 typedef uint64_t raw_signals;
 
@@ -52,4 +65,49 @@ static inline int raw_signal_mask(int how, const raw_signals *set, raw_signals *
 {
         return (int)raw_call(SYS_rt_sigprocmask, how, raw_pointer(set), raw_pointer(before),
                              sizeof(*set), 0, 0);
+}
+
+/*
+ * clone or clone3 with CLONE_VM and CLONE_VFORK, whose child calls fn on the caller's stack, as with
+ * vfork(): the caller sleeps until the child execs or ends. The child's frames are below the caller's
+ * and below the red zone, the 128 bytes that a function of x86-64 may use below its stack pointer. If
+ * fn returns, which it does only in a process with a copy of the memory, this returns 0 there.
+ *
+ * a and b: the arguments of clone3, or flags and 0 for clone, which then keeps the stack pointer.
+ */
+static inline long raw_clone_call(long number, long a, long b, void (*fn)(void *data), void *data)
+{
+#if defined(__x86_64__)
+        long r = number;
+        register void (*fn_register)(void *) __asm__("r8") = fn;
+        register void *data_register __asm__("r9") = data;
+
+        __asm__ volatile(
+                "syscall\n\ttest %%rax, %%rax\n\tjnz 1f\n\tmov %%rsp, %%r12\n\tsub $128, %%rsp\n\tand $-16, %%rsp\n\tmov %%r9, %%rdi\n\tcall *%%r8\n\tmov %%r12, %%rsp\n\txor %%eax, %%eax\n\t1:"
+                : "+a"(r), "+D"(a), "+S"(b), "+r"(fn_register), "+r"(data_register)
+                :
+                : "rcx", "rdx", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",
+                  "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                  "xmm15", "memory", "cc");
+        return r;
+#elif defined(__aarch64__)
+        register long r __asm__("x0") = a;
+        register long second __asm__("x1") = b;
+        register long number_register __asm__("x8") = number;
+        register void (*fn_register)(void *) __asm__("x10") = fn;
+        register void *data_register __asm__("x11") = data;
+
+        __asm__ volatile("svc #0\n\tcbnz x0, 1f\n\tmov x0, x11\n\tblr x10\n\tmov x0, #0\n\t1:"
+                         : "+r"(r), "+r"(second), "+r"(number_register), "+r"(fn_register),
+                           "+r"(data_register)
+                         :
+                         : "x2", "x3", "x4", "x5", "x6", "x7", "x9", "x12", "x13", "x14", "x15",
+                           "x16", "x17", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7",
+                           "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17",
+                           "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",
+                           "v28", "v29", "v30", "v31", "memory", "cc");
+        return r;
+#else
+#error "clone on a shared stack is written for x86_64 and aarch64 only"
+#endif
 }

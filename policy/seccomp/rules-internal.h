@@ -56,4 +56,6 @@ extern const struct filter_rule filter_stub_all[];
 extern const struct filter_rule filter_reader_all[];
 extern const struct filter_rule filter_broker_calls[];
 extern const struct filter_rule filter_broker_arguments[];
-extern const struct filter_rule filter_broker_alone[], filter_broker_http[];
+extern const struct filter_rule filter_broker_alone[];
+extern const struct filter_rule filter_egress_calls[];
+extern const struct filter_rule filter_internet[]; /* of broker and egress: sockets and connect() */

@@ -4,6 +4,7 @@
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -18,6 +19,8 @@ const struct filter_rule filter_init_all[] = {
         {"read write close ppoll poll wait4 waitid kill getpid", ALLOW},
         {"rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait restart_syscall", ALLOW},
         {"exit exit_group", ALLOW},
+        {"lseek getdents64",
+         ALLOW}, /* the one directory that it has open, its /proc; ns_last_pid */
         END_OF_RULES,
 };
 
@@ -114,7 +117,8 @@ const struct filter_rule filter_broker_alone[] = {
         END_OF_RULES,
 };
 
-const struct filter_rule filter_broker_http[] = {
+/* Connections to the internet, and what the resolver of libc needs. */
+const struct filter_rule filter_internet[] = {
         {"connect", ALLOW},
         SOCKET(AF_INET, SOCK_STREAM, 0),
         SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP),
@@ -126,5 +130,40 @@ const struct filter_rule filter_broker_http[] = {
         SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP),
         SOCKET(AF_NETLINK, SOCK_RAW, 0), /* NETLINK_ROUTE: getaddrinfo() lists the addresses */
         {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
+        END_OF_RULES,
+};
+
+/*
+ * The proxy of sessions relays bytes that nobody trusts. It starts no process, opens files for reading only, maps
+ * nothing executable, and listens nowhere: its listeners are given to it.
+ */
+const struct filter_rule filter_egress_calls[] = {
+        {"brk munmap mremap madvise membarrier", ALLOW},
+        {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        {"mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        {"exit exit_group set_robust_list rseq futex getpid gettid getuid geteuid getgid getegid "
+         "getrlimit uname sysinfo sched_yield sched_getaffinity restart_syscall",
+         ALLOW},
+        {"rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack tgkill", ALLOW},
+        {"clock_gettime clock_nanosleep nanosleep gettimeofday time", ALLOW},
+        {"read write readv writev pread64 lseek close fcntl pipe2 eventfd eventfd2 poll ppoll select "
+         "pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2",
+         ALLOW},
+        {"access faccessat faccessat2 stat fstat lstat newfstatat statx readlink readlinkat",
+         ALLOW},
+        {"open", ALLOW, {CLEAR(1, O_ACCMODE | O_CREAT | O_TRUNC)}},
+        {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
+        {"bind accept accept4 getsockname getpeername getsockopt shutdown getrandom", ALLOW},
+        {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
+        {"sendmsg recvmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
+        {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_TCP), EQUAL(2, TCP_NODELAY)}},
+        {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_IP), EQUAL(2, IP_RECVERR)}},
+        {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_IPV6), EQUAL(2, IPV6_RECVERR)}},
+        {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_THREAD, CLONE_THREAD)}},
+        IOCTL(FIONREAD),
+        IOCTL(FIONBIO),
+        PRCTL(PR_SET_NAME),
+        PRCTL(PR_SET_VMA),
+        {"prlimit64", ALLOW, {EQUAL(0, 0), IS_NULL(2)}},
         END_OF_RULES,
 };

@@ -23,6 +23,7 @@ static const char *const kind_names[] = {
         [FILTER_STUB] = "stub",
         [FILTER_BROKER] = "broker",
         [FILTER_BROKER_HTTP] = "broker with http",
+        [FILTER_EGRESS] = "egress",
         [FILTER_READER] = "image reader",
 };
 static_assert(ARRAY_SIZE(kind_names) == FILTER_KIND_MAX, "one name per kind");
@@ -49,7 +50,8 @@ static const struct filter_table tables[] = {
         [FILTER_INIT] = {FAIL(ENOSYS), {filter_init_all}},
         [FILTER_STUB] = {FAIL(ENOSYS), {filter_stub_all}},
         [FILTER_BROKER] = {FAIL(ENOSYS), {BROKER, filter_broker_alone}},
-        [FILTER_BROKER_HTTP] = {FAIL(ENOSYS), {BROKER, filter_broker_http}},
+        [FILTER_BROKER_HTTP] = {FAIL(ENOSYS), {BROKER, filter_internet}},
+        [FILTER_EGRESS] = {FAIL(ENOSYS), {filter_egress_calls, filter_internet}},
         [FILTER_READER] = {FAIL(ENOSYS), {filter_reader_all}},
 };
 static_assert(ARRAY_SIZE(tables) == FILTER_KIND_MAX, "one table per kind");

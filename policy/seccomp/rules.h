@@ -34,6 +34,7 @@ enum filter_kind {
         FILTER_STUB,        /* PID 1 of the outer pid namespace: read and exit */
         FILTER_BROKER,      /* the broker after its start: no socket but pairs */
         FILTER_BROKER_HTTP, /* with servers that are reached by HTTP: sockets of the internet families */
+        FILTER_EGRESS,      /* the proxy of sessions that have a network */
         FILTER_READER,      /* reads image.json and the notes of an image store */
         FILTER_KIND_MAX,
 };

@@ -1,16 +1,19 @@
 /*
- * PID 1 of a sandbox: reaps processes, interrupts the worker on request, reports its wait status.
+ * PID 1 of a sandbox: reaps processes, interrupts the worker on request, reports its wait status, keeps
+ * a list of sleeping copies, and puts one of them in the place of a worker that has ended
+ * (docs/cells.md).
  *
  * It is static, has an empty environment, and is non-dumpable and filtered before it releases the
  * worker: code in the sandbox can neither read nor control it. When PID 1 ends, the kernel kills all
- * processes of the namespace. It ends when the worker ends, and when the monitor closes the control
- * pipe.
+ * processes of the namespace. It ends when the worker ends and there is no copy, and when the monitor
+ * closes the control pipe.
  */
 #include "sandbox-init/init/init.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -19,9 +22,38 @@
 #include "base/fd.h"
 #include "base/filter-load.h"
 #include "rpc/sandbox-messages.h"
+#include "sandbox-init/init/processes.h"
 
-/* The first process forked in a pid namespace. The pid is not reused before init has reaped it. */
-enum { WORKER_PID = 2 };
+enum {
+        FIRST_WORKER = 2, /* the first process forked in a pid namespace. A pid is not reused before
+                             init has reaped it */
+        TICK_US = 200,
+        TICKS_MAX = 10000, /* 2 s: until only copies must be left */
+        STOP_TICKS_MAX =
+                2500, /* 0.5 s: until the worker must have stopped; else it is killed anyway */
+};
+
+enum state {
+        RUNNING,
+        STOPPING, /* the broker has chosen a copy. All are stopped; init kills what is neither worker
+                     nor copy, and at last the worker. If the copy ends before, all go on */
+        CLEARING, /* the worker has ended; all others are stopped, and init kills what is no copy */
+        CLEARED,  /* only copies are left, and the chosen one has said that it is awake */
+};
+
+static struct {
+        enum state state;
+        pid_t worker;
+        struct copy {
+                pid_t pid;
+                bool is_aside;     /* takes the worker's place only if the broker chooses it */
+        } copies[INIT_COPIES_MAX]; /* the newest last */
+        size_t n_copies;
+        pid_t chosen;        /* one of them: takes the worker's place; 0: the newest will */
+        pid_t gone;          /* one that was chosen and has ended after the worker; 0: none */
+        int32_t wait_status; /* of the worker that has ended */
+        int ticks;           /* in STOPPING and CLEARING */
+} init = {.worker = FIRST_WORKER};
 
 static void on_child(int number)
 {
@@ -42,40 +74,331 @@ static int watch_children(sigset_t *while_waiting)
         return 0;
 }
 
-/* Returns 1 when the worker has ended and is reported. */
-static int reap(void)
+static void report(enum init_report_kind kind, int32_t value, pid_t pid)
 {
-        struct init_report report;
-        pid_t pid;
+        const struct init_report message = {
+                .kind = kind, .value = value, .pid = pid, .last = processes_last()};
 
-        while ((pid = waitpid(-1, &report.wait_status, WNOHANG)) > 0) {
-                if (pid != WORKER_PID)
-                        continue;
-                fd_write_all(INIT_REPORT_FD, &report, sizeof(report));
+        fd_write_all(INIT_REPORT_FD, &message, sizeof(message));
+}
+
+/* Whether it is a child of ours and stopped now. The stop is not consumed: it is the present state. A
+ * process to which SIGKILL was sent does not count as stopped, also if it has not ended yet. */
+static bool is_stopped_child(pid_t pid)
+{
+        siginfo_t info = {};
+
+        return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid == pid;
+}
+
+/* ---- the copies ---- */
+
+/* Its place in the list, or n_copies. */
+static size_t find_copy(pid_t pid)
+{
+        size_t i = 0;
+
+        while (i < init.n_copies && init.copies[i].pid != pid)
+                i++;
+        return i;
+}
+
+static bool is_copy(pid_t pid)
+{
+        return find_copy(pid) < init.n_copies;
+}
+
+static void forget_copy(pid_t pid)
+{
+        size_t i = find_copy(pid);
+
+        if (i == init.n_copies)
+                return;
+        init.n_copies--;
+        memmove(&init.copies[i], &init.copies[i + 1], (init.n_copies - i) * sizeof(init.copies[0]));
+}
+
+static void drop_copy(pid_t pid)
+{
+        if (!is_copy(pid))
+                return;
+        kill(pid, SIGKILL);
+        forget_copy(pid);
+}
+
+/* A pid that the worker has named: it may be any number. */
+static bool may_be_copy(pid_t pid)
+{
+        return init.state == RUNNING && pid > 1 && pid != init.worker && !is_copy(pid) &&
+               is_stopped_child(pid);
+}
+
+static void keep(const struct init_request *request)
+{
+        if (!may_be_copy(request->pid)) {
+                report(INIT_REFUSED, 0, request->pid);
+                return;
+        }
+        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++)
+                drop_copy(request->instead[i]);
+        if (init.n_copies == INIT_COPIES_MAX) {
+                kill(request->pid, SIGKILL);
+                report(INIT_REFUSED, 0, request->pid);
+                return;
+        }
+        init.copies[init.n_copies++] = (struct copy){request->pid,
+                                                     request->verb == INIT_KEEP_ASIDE};
+        kill(request->pid, SIGCONT);
+        report(INIT_KEPT, 0, request->pid);
+}
+
+static void drop(pid_t pid)
+{
+        if (init.state == RUNNING && is_copy(pid))
+                drop_copy(pid);
+        else if (may_be_copy(pid))
+                kill(pid, SIGKILL);
+}
+
+/* ---- the end of the worker ---- */
+
+/* Again and again, because a signal of the guest that is pending already hides COPY_CLEAR, and a process
+ * that was in kill() as it was stopped may have stopped the copy. */
+static void ask_to_clear(void)
+{
+        kill(init.chosen, COPY_CLEAR);
+        kill(init.chosen, SIGCONT);
+}
+
+/* The newest is last. Those that are aside and were not chosen end with all others. */
+static void choose_copy(void)
+{
+        size_t n = 0;
+
+        if (!is_copy(init.chosen))
+                init.chosen = 0;
+        for (size_t i = 0; i < init.n_copies; i++) {
+                if (!init.copies[i].is_aside || init.copies[i].pid == init.chosen)
+                        init.copies[n++] = init.copies[i];
+        }
+        init.n_copies = n;
+        if (n > 0 && init.chosen == 0)
+                init.chosen = init.copies[n - 1].pid;
+}
+
+/* Returns 1 when init is to end. */
+static int note_end(int32_t wait_status)
+{
+        init.wait_status = wait_status;
+        choose_copy();
+        if (init.n_copies == 0) {
+                report(INIT_ENDED, wait_status, 0);
                 return 1;
         }
+        /* No process, and none that is being forked, runs on after this. */
+        kill(-1, SIGSTOP);
+        init.state = CLEARING;
+        init.ticks = 0;
+        init.gone = 0;
         return 0;
+}
+
+/* The copy to go back to has ended, and the worker lives: it goes on, with all others that are left. */
+static void go_on(void)
+{
+        init.state = RUNNING;
+        init.chosen = 0;
+        kill(-1, SIGCONT);
+}
+
+/* The broker takes GONE of the copy that it has chosen as a sign that the worker lives: it hears of this
+ * one when it knows better. Returns 1 when init is to end. */
+static int choose_again(pid_t gone)
+{
+        choose_copy();
+        if (init.n_copies == 0) {
+                report(INIT_ENDED, init.wait_status, 0);
+                return 1;
+        }
+        if (init.gone == 0)
+                init.gone = gone;
+        else
+                report(INIT_GONE, 0, gone);
+        return 0;
+}
+
+/* Returns 1 when init is to end. */
+static int note_gone(pid_t pid)
+{
+        forget_copy(pid);
+        if (init.state == CLEARING && pid == init.chosen)
+                return choose_again(pid);
+        if (init.state == CLEARED && pid == init.chosen) {
+                report(INIT_ENDED, init.wait_status, 0);
+                return 1;
+        }
+        report(INIT_GONE, 0, pid);
+        if (init.state == STOPPING && pid == init.chosen)
+                go_on();
+        return 0;
+}
+
+/* Returns 1 when init is to end. */
+static int reap(void)
+{
+        int status;
+        pid_t pid;
+
+        while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+                if (is_copy(pid) && note_gone(pid))
+                        return 1;
+                if (pid == init.worker && init.state <= STOPPING && note_end(status))
+                        return 1;
+        }
+        return 0;
+}
+
+static size_t kill_others(void)
+{
+        pid_t spared[INIT_COPIES_MAX + 1];
+        size_t n = 0;
+
+        for (size_t i = 0; i < init.n_copies; i++)
+                spared[n++] = init.copies[i].pid;
+        if (init.state == STOPPING)
+                spared[n++] = init.worker;
+        return processes_kill_others(spared, n);
+}
+
+/* Kills all processes but the copies, and in STOPPING the worker. Returns whether none was found, twice:
+ * a process that was forked with a lower number while the list was read is missed once, but twice only
+ * if all numbers were used up in between. */
+static bool end_others(void)
+{
+        for (int i = 0; i < 2; i++) {
+                if (kill_others() == 0)
+                        continue;
+                /* One that was in kill() as it was stopped may have continued others. */
+                kill(-1, SIGSTOP);
+                return false;
+        }
+        return true;
+}
+
+/* Whether both have stopped. Nothing that the worker has sent to the copy is on its way then. */
+static bool have_stopped(void)
+{
+        const pid_t both[] = {init.worker, init.chosen};
+        bool all = true;
+
+        for (size_t i = 0; i < sizeof(both) / sizeof(both[0]); i++) {
+                if (is_stopped_child(both[i]))
+                        continue;
+                kill(both[i], SIGSTOP);
+                all = false;
+        }
+        return all;
+}
+
+/* The worker ends last, when nobody is left who could end the copy. */
+static void tick_stopping(void)
+{
+        if (++init.ticks > STOP_TICKS_MAX || (have_stopped() && end_others() && have_stopped()))
+                kill(init.worker, SIGKILL);
+}
+
+/* Only the copy itself can make the process group of its number. Returns 1 when init is to end. */
+static int tick_clearing(void)
+{
+        if (++init.ticks > TICKS_MAX) {
+                report(INIT_ENDED, init.wait_status, 0);
+                return 1;
+        }
+        if (!end_others())
+                return 0;
+        if (kill(-init.chosen, 0) < 0) {
+                ask_to_clear();
+                return 0;
+        }
+        init.state = CLEARED;
+        report(INIT_CLEARED, init.wait_status, init.chosen);
+        if (init.gone != 0)
+                report(INIT_GONE, 0, init.gone);
+        return 0;
+}
+
+/* Returns 1 when init is to end. */
+static int tick(void)
+{
+        if (init.state == STOPPING)
+                tick_stopping();
+        return init.state == CLEARING && tick_clearing();
+}
+
+/* ---- requests ---- */
+
+/* The others are stopped first: a worker that has to share its processors with many of them takes
+ * seconds to end. 0: the worker has to end, also if that leaves no copy. */
+static void restore(pid_t pid)
+{
+        if (pid != 0 && (init.state != RUNNING || !is_copy(pid)))
+                return;
+        init.chosen = pid;
+        if (init.n_copies > 0)
+                kill(-1, SIGSTOP);
+        init.state = pid == 0 ? RUNNING : STOPPING;
+        init.ticks = 0;
+        if (pid == 0)
+                kill(init.worker, SIGKILL);
+}
+
+static void wake(bool rolls_back)
+{
+        init.worker = init.chosen;
+        init.chosen = 0;
+        forget_copy(init.worker);
+        init.state = RUNNING;
+        kill(init.worker, rolls_back ? COPY_ROLL_BACK : COPY_WAKE);
+}
+
+static void handle(const struct init_request *request)
+{
+        if (request->verb == INIT_KEEP || request->verb == INIT_KEEP_ASIDE)
+                keep(request);
+        else if (request->verb == INIT_DROP)
+                drop(request->pid);
+        else if (request->verb == INIT_INTERRUPT && init.state == RUNNING)
+                kill(init.worker, SIGINT);
+        else if (request->verb == INIT_RESTORE && init.state <= STOPPING)
+                restore(request->pid);
+        else if (request->verb == INIT_WAKE && init.state == CLEARED)
+                wake(request->pid == 1);
+        else if (request->verb == INIT_COUNT)
+                report(INIT_COUNTED, 0, 0);
 }
 
 /* Returns 1 when the monitor has closed the control pipe. */
 static int obey(void)
 {
-        char command;
+        struct init_request request;
 
-        ssize_t n = read(INIT_CONTROL_FD, &command, 1);
+        ssize_t n = read(INIT_CONTROL_FD, &request, sizeof(request));
         if (n == 0)
                 return 1;
-        if (n == 1 && command == INIT_INTERRUPT)
-                kill(WORKER_PID, SIGINT);
+        if (n == sizeof(request))
+                handle(&request);
         return 0;
 }
 
 int init_main(void)
 {
+        const struct timespec tick_time = {.tv_nsec = TICK_US * 1000};
         struct error error = {};
         sigset_t while_waiting;
 
-        if (prctl(PR_SET_DUMPABLE, 0) < 0 || watch_children(&while_waiting) < 0)
+        if (prctl(PR_SET_DUMPABLE, 0) < 0 || watch_children(&while_waiting) < 0 ||
+            processes_open() < 0)
                 return 1;
         if (filter_load(INIT_FILTER_FD, &error) < 0)
                 return 1;
@@ -89,10 +412,13 @@ int init_main(void)
 
                 if (reap())
                         return 0;
-                int n = ppoll(&control, 1, NULL, &while_waiting);
+                bool ticks = init.state == STOPPING || init.state == CLEARING;
+                int n = ppoll(&control, 1, ticks ? &tick_time : NULL, &while_waiting);
                 if (n > 0 && obey())
                         return 0;
                 if (n < 0 && errno != EINTR)
                         return 1;
+                if (tick())
+                        return 0;
         }
 }

@@ -1,6 +1,7 @@
 """What code in the sandbox may import by name: `from cloister import ToolError, tools`."""
 
 from cloister.errors import (
+    RollbackError,
     ToolArgumentError,
     ToolError,
     ToolInputRequired,
@@ -8,9 +9,11 @@ from cloister.errors import (
     ToolProtocolError,
     ToolTimeout,
     ToolUnavailable,
+    TransactionError,
 )
 
 __all__ = [
+    "RollbackError",
     "ToolArgumentError",
     "ToolError",
     "ToolInputRequired",
@@ -18,4 +21,5 @@ __all__ = [
     "ToolProtocolError",
     "ToolTimeout",
     "ToolUnavailable",
+    "TransactionError",
 ]

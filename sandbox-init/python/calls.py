@@ -39,29 +39,40 @@ def collect_arguments(entry, args, kwargs):
     elif list(given) == ["arguments"] and isinstance(given["arguments"], Mapping) and "arguments" not in members:
         given = dict(given["arguments"])
     names = by_identifier(members)
+    closed = _is_closed(schema)
     arguments = {}
     for key, value in given.items():
         if isinstance(key, str) and key not in members and names.get(key, key) not in given:
             key = names.get(key, key)
-        if value is None and key not in _required(schema):
+        if value is None and key not in _required(schema) and (key in members or not closed):
             continue
         arguments[key] = value
     return arguments
 
 
-def check_arguments(entry, arguments):
-    schema = entry.input_schema
-    if not isinstance(schema, dict):
-        return
+def _is_closed(schema):
+    """Whether an argument that is not among the properties is refused for its name."""
+    if schema.get("patternProperties") or "$ref" in schema:
+        return False
+    if schema.get("additionalProperties") is False:
+        return True
     members = schema.get("properties")
     closed = "additionalProperties" not in schema and not any(keyword in schema for keyword in _COMBINING)
-    if schema.get("additionalProperties") is False or closed and isinstance(members, dict) and members:
-        known = members if isinstance(members, dict) else {}
-        patterns = schema.get("patternProperties")
-        for key in arguments if not patterns and "$ref" not in schema else ():
+    return closed and isinstance(members, dict) and bool(members)
+
+
+def check_names(entry, arguments):
+    schema = entry.input_schema
+    if isinstance(schema, dict) and _is_closed(schema):
+        known = schema.get("properties")
+        known = known if isinstance(known, dict) else {}
+        for key in arguments:
             if key not in known:
                 raise _argument_error(entry, 'unknown argument "%s"%s' % (key, did_you_mean(key, known)))
-    wrong = schemas.check(arguments, schema)
+
+
+def check_values(entry, arguments, schema):
+    wrong = schemas.check(arguments, schema) if isinstance(schema, dict) else None
     if wrong:
         raise _argument_error(entry, wrong)
 
@@ -79,7 +90,8 @@ def make_call(entry, args, kwargs):
         if data is not None and len(data) <= MAX_VALUES:
             return data
     arguments = collect_arguments(entry, args, kwargs)
-    check_arguments(entry, arguments)
+    check_names(entry, arguments)
+    check_values(entry, arguments, entry.input_schema)
     try:
         data = encode_guest({"server": entry.server, "tool": entry.name, "arguments": arguments})
     except Unfit as wrong:
@@ -170,6 +182,8 @@ class Tool:
             # The schema may be an old one, from before the server was restarted or replaced.
             if not self._library.may_doubt(entry.server):
                 raise
+            payload = None
+        if payload is None:  # not in the handler: a second error would show the first one, too
             entry = self._resolved(await self._library.settled_async(True))
             payload = make_call(entry, args, kwargs)
         del args, kwargs  # they may be large
@@ -183,6 +197,8 @@ class Tool:
         except ToolArgumentError:
             if not self._library.may_doubt(entry.server):
                 raise
+            payload = None
+        if payload is None:
             entry = self._resolved(self._library.settled(True))
             payload = make_call(entry, args, kwargs)
         answer = self._channel.call(CALL, payload)

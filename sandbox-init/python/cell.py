@@ -4,8 +4,9 @@ import builtins
 from contextvars import copy_context
 from types import CoroutineType
 
-from cloister import aio, packages, sources, tracebacks
-from cloister.compiler import Compiler
+from cloister import aio, installing, packages, preflight, sources, tracebacks
+from cloister.compiler import LARGE, Compiler
+from cloister.errors import PreflightError
 from cloister.exact import is_exact, printable
 from cloister.interrupts import calls_guest
 from cloister.main_loop import keep_context
@@ -16,13 +17,16 @@ REPR_MAX = 256 * 1024
 
 
 class Outcome:
-    """error: the exception that ended the cell, else None; value: of its last expression."""
+    """error: the exception that ended the cell, else None; value: of its last expression; shown: the text in place of its
+    repr(), or None. checked: the description of a cell that was only checked, which is complete."""
 
-    __slots__ = ("value", "error")
+    __slots__ = ("value", "error", "checked", "shown")
 
-    def __init__(self, value=None, error=None):
+    def __init__(self, value=None, error=None, checked=None):
         self.value = value
         self.error = error
+        self.checked = checked
+        self.shown = None
 
 
 def _is_async(code):
@@ -54,22 +58,32 @@ class Cells:
         self._main_loop = loops
         self._interrupts = interrupts
         self._compiler = Compiler()
+        self.preflight = None  # preflight.Preflight
+        self.installer = None  # installing.Installer
 
-    def run(self, source, filename=None, prepare=None):
-        """prepare: called before the code runs, with the names that the code needs (namespace.py)."""
-        missing = packages.missing(source, filename) if packages.MARK in source else None
-        if missing is not None:
-            return Outcome(error=missing)
+    def run(self, source, filename=None, prepare=None, needs=None):
+        """prepare: called before the code runs, with the names that the code needs (namespace.py). needs: payload of NEED."""
+        try:
+            if needs is not None:
+                installing.provide_for_call(self.installer, needs)
+            missing = packages.missing(source, filename) if packages.MARK in source else None
+            if missing is not None:
+                installing.provide_for_script(self.installer, source, filename, missing)
+        except BaseException as error:
+            return Outcome(error=error)
         filename = sources.add(source, filename)
         # Allows warnings that an earlier cell has shown to be shown again for this cell.
         if "__warningregistry__" in self._namespace:
             del self._namespace["__warningregistry__"]
         try:
-            codes, names, defines = self._compiler.compile(source, filename)
+            codes, names, defines = self._compile(source, filename)
             if defines:
                 sources.defining(filename)
             if prepare is not None:
                 prepare(names)
+            if names and self.preflight is not None and self.preflight.concerns(source, names):
+                self._check(source, filename, names, codes)
+            self._compiler.tree = None
             for code in codes:
                 if code.co_flags & CO_COROUTINE:
                     return self._run_async(self._steps(codes))
@@ -80,6 +94,39 @@ class Cells:
             if value is not None and _forgotten(value):
                 return self._run_async(self._wait(value))
             return Outcome(value)
+        except BaseException as error:
+            return Outcome(error=error)
+
+    def _compile(self, source, filename):
+        try:
+            return self._compiler.compile(source, filename)
+        except SyntaxError:
+            rewritten = installing.rewrite(source)
+            if rewritten is None:
+                raise
+        return self._compiler.compile(rewritten, filename)
+
+    def _check(self, source, filename, names, codes):
+        """Raises PreflightError if calls of tools would fail. Code that cannot be checked is run."""
+        try:
+            tree = self._compiler.take_tree(source, filename)
+            if tree is not None and "*" not in names:
+                self.preflight.run(source, tree, codes, names)
+        except PreflightError:
+            raise
+        except Exception:
+            pass
+
+    def check(self, source, filename, prepare):
+        """Only checks the calls of tools in the code."""
+        try:
+            codes, names, _ = self._compiler.try_compile(source, filename)
+            prepare(names)
+            tree = self._compiler.take_tree(source, filename)
+            if tree is None or "*" in names:
+                why = "imports *" if tree is not None else "is larger than %d characters" % LARGE
+                return Outcome(checked=preflight.unchecked(why))
+            return Outcome(checked=self.preflight.report(source, tree, codes, names))
         except BaseException as error:
             return Outcome(error=error)
 
@@ -131,8 +178,10 @@ class Cells:
 def describe(outcome, interrupted=False):
     """The payload of a RESULT, as a dict. interrupted: SIGINT arrived while the cell ran."""
     error = outcome.error
+    if outcome.checked is not None:
+        return outcome.checked
     if error is None:
-        return _describe_value(outcome.value)
+        return _describe_value(outcome.value, outcome.shown)
     if isinstance(error, SystemExit):
         return describe_exit(error)
     if interrupted and isinstance(error, (KeyboardInterrupt, aio.CancelledError)):
@@ -146,7 +195,7 @@ def describe_plainly(outcome):
     value = outcome.value
     if outcome.error is not None:
         return None
-    if value is None:
+    if value is None and outcome.checked is None:
         return b'{"status":"ok"}'
     if type(value) is int and value.bit_length() <= _PLAIN_BITS:
         builtins._ = value
@@ -154,11 +203,11 @@ def describe_plainly(outcome):
     return None
 
 
-def _describe_value(value):
+def _describe_value(value, shown=None):
     if value is None:
         return {"status": "ok"}
     builtins._ = value
-    described = {"repr": tracebacks.cut(printable(_repr(value)), REPR_MAX)}
+    described = {"repr": tracebacks.cut(printable(_repr(value) if shown is None else shown), REPR_MAX)}
     if is_exact(value):
         described["json"] = value
     return {"status": "ok", "value": described}

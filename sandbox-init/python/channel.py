@@ -11,8 +11,20 @@ from types import coroutine
 
 from cloister import aio
 
-EXEC, RETURN, CANCEL, CATALOG, FETCH, PUT, INPUT = 0x01, 0x02, 0x03, 0x04, 0x06, 0x07, 0x08
+EXEC, RETURN, CANCEL, CATALOG, FETCH, PUT, INPUT, KEEP = 0x01, 0x02, 0x03, 0x04, 0x06, 0x07, 0x08, 0x09
+CHECK, SCRIPT, PROBE, NEED = 0x0C, 0x0D, 0x0E, 0x10
 RESULT, CALL, DISPLAY, PROGRESS, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x44, 0x45, 0x47, 0x48, 0x49
+DUMP, LOAD, DOOR = 0x0A, 0x0B, 0x0F
+KEPT, RESTORED, READ = 0x4A, 0x4B, 0x4C
+
+_GONE = (
+    b'{"ok":false,"error":{"kind":"ToolUnavailable","message":'
+    b'"the interpreter ended during the call and was restored: the server may have done it"}}'
+)
+ELSEWHERE = (
+    b'{"ok":false,"error":{"kind":"ToolUnavailable","message":'
+    b'"this session is a branch: the one that it is from gets the answer"}}'
+)
 
 
 class Waiter:
@@ -72,11 +84,23 @@ class Channel:
         self.on_input = None  # (id, payload)
         self.on_catalogue = None  # (version, payload)
         self.on_file = None  # (kind, payload): the payload of the answer
+        self.on_keep = None  # (id, payload)
+        self.on_check = None  # (id, payload)
+        self.on_script = None  # (payload)
+        self.on_probe = None  # (id, payload)
+        self.on_need = None  # (id, payload)
+        self.on_branch = None  # (kind, id, descriptor)
+        self.on_door = None  # (id, descriptor)
         self._pulled = False  # more frames came while an answer was sent
 
     @property
     def fd(self):
         return self._core.fileno()
+
+    @property
+    def has_read(self):
+        """Whether frames have left the socket that are not delivered yet."""
+        return bool(self._inbox)
 
     def wait_beside(self, fd, timeout_ms):
         """Waits for a frame, which it delivers, for the descriptor to be readable, or for a signal. Returns whether the
@@ -98,6 +122,10 @@ class Channel:
             self.send(DROP, number, b"{}")
         except RuntimeError:
             pass  # in a child
+
+    def tell(self, kind, payload):
+        """Sends a frame that is not answered, or whose answer nobody waits for."""
+        self.send(kind, next(self._numbers), payload)
 
     def pump(self):
         """Delivers the frames that have arrived, unless another thread does so."""
@@ -203,6 +231,31 @@ class Channel:
         elif kind in (FETCH, PUT):
             if self._core.send(DATA, number, self.on_file(kind, payload)):
                 self._pulled = True
+        elif kind == KEEP:
+            self.on_keep(number, payload)
+        elif kind == CHECK:
+            self.on_check(number, payload)
+        elif kind == SCRIPT:
+            self.on_script(payload)
+        elif kind == PROBE:
+            self.on_probe(number, payload)
+        elif kind == NEED:
+            self.on_need(number, payload)
+        elif kind in (DUMP, LOAD):
+            self.on_branch(kind, number, payload)
+        elif kind == DOOR:
+            self.on_door(number, payload)
+
+    def fail_all(self, answer=_GONE):
+        """In a copy that has become the worker: nobody answers the calls of the earlier one, and the threads that read for
+        it are gone."""
+        self._reader = allocate_lock()
+        self._inbox.clear()
+        self._blocked.clear()
+        self._pulled = False
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters.values():
+            waiter.finish(answer)
 
     def _let_read(self):
         self._reader.release()

@@ -77,6 +77,15 @@ class Compiler:
 
     def __init__(self):
         self._flags = _ALLOW_TOP_LEVEL_AWAIT
+        self.tree = None  # the syntax tree of the last code, if it was needed to compile it
+
+    def try_compile(self, source, filename):
+        """As compile(), without an effect on later cells."""
+        flags = self._flags
+        try:
+            return self.compile(source, filename)
+        finally:
+            self._flags = flags
 
     def compile(self, source, filename):
         """Returns (codes, names, defines). codes: the code objects to evaluate in order; the value of the last one is
@@ -130,6 +139,19 @@ class Compiler:
             self._code(text[start:], filename, "exec")
         return True
 
+    def take_tree(self, source, filename):
+        """The syntax tree of code that was just compiled; None if it is too large for one."""
+        tree, self.tree = self.tree, None
+        if tree is not None or len(source) > LARGE:
+            return tree
+        enabled = _is_enabled()
+        _disable()
+        try:
+            return self._tree(source, filename)
+        finally:
+            if enabled:
+                _enable()
+
     def _tree(self, source, filename):
         return compile(source, filename, "exec", self._flags | _ONLY_AST, True)
 
@@ -145,8 +167,11 @@ class Compiler:
 
         tree = self._tree(source, filename)
         names = free_names(tree)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        codes = [self._code(tree, filename, "exec")] if tree.body else []
+        self.tree = tree
+        body, last = tree.body, None
+        if body and isinstance(body[-1], ast.Expr):
+            body, last = body[:-1], body[-1]
+        codes = [self._code(ast.Module(body, tree.type_ignores), filename, "exec")] if body else []
         if last is not None:
             codes.append(self._code(ast.Expression(last.value), filename, "eval"))
         return codes, names, _defines(codes)

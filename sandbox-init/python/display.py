@@ -4,6 +4,7 @@ Images, audio, HTML and SVG are sent to the broker. Text, Markdown and JSON are 
 rest of the output is kept.
 """
 
+import re
 import sys
 from binascii import b2a_base64
 from io import BytesIO
@@ -16,6 +17,7 @@ from cloister.figures import Figures
 from cloister.files import mime_type_of
 from cloister.interrupts import calls_guest
 from cloister.results import Blob
+from cloister.tables import is_table, text_of
 
 LARGEST = 5 * 1024 * 1024 // 4 * 3  # bytes of an image: 5 MiB as base64, the limit of the largest model providers
 MAX_HELD = 32  # displays of background tasks and threads that are held until the next cell
@@ -35,6 +37,9 @@ _METHODS = (
     ("_repr_html_", "text/html"),
     ("_repr_json_", "application/json"),
 )
+_RICH = ("_repr_mimebundle_", "_ipython_display_", *(method for method, _ in _METHODS))
+_DRAWN = ("matplotlib", "PIL", "plotly")
+_TYPE = re.compile(r"(text|image|audio|video|application)/[a-z0-9.+-]+$").match
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -52,7 +57,7 @@ def _is_bytes(value):
     return isinstance(value, (bytes, bytearray, memoryview))
 
 
-def _sniff(data):
+def sniff(data):
     for start, mime in _SIGNATURES:
         if data.startswith(start):
             return mime
@@ -80,6 +85,32 @@ def _module_of(value):
     return type(value).__module__.partition(".")[0]
 
 
+def _has_type(value, mime):
+    """Whether display(value, mime) names the type of the value, and not two values."""
+    if not isinstance(mime, str):
+        return False
+    return _is_bytes(value) or isinstance(value, str) and _TYPE(mime) is not None
+
+
+def _is_plotly(value):
+    return _module_of(value) == "plotly" and hasattr(type(value), "to_plotly_json") and hasattr(type(value), "to_html")
+
+
+def _is_rich(value):
+    kind = type(value)
+    if isinstance(value, type):
+        return False
+    if isinstance(value, Blob):
+        return (value.mime_type or "").startswith(("image/", "audio/"))
+    if is_table(value) or any(callable(getattr(kind, method, None)) for method in _RICH):
+        return True
+    return _module_of(value) in _DRAWN and (hasattr(kind, "savefig") or _is_plotly(value) or _is_picture(value))
+
+
+def _is_picture(value):
+    return _module_of(value) == "PIL" and hasattr(type(value), "save")
+
+
 class Displays:
     """channel: the worker's Channel; files: cloister.files.Files, which stores images that are too large to show."""
 
@@ -89,7 +120,7 @@ class Displays:
         self._interrupts = interrupts
         self._cell = None  # the number of the running cell
         self._held = []  # payloads
-        self.figures = Figures(self._show_figure)
+        self.figures = Figures(self._show_figure, self.show_plotly)
 
     def begin(self, number):
         self._cell = number
@@ -106,11 +137,35 @@ class Displays:
 
         display(figure), display(image), display(pathlib.Path("out/plot.png")), display(data, "image/png").
         """
-        if len(objects) == 2 and mime is None and _is_bytes(objects[0]) and isinstance(objects[1], str):
+        if len(objects) == 2 and mime is None and _has_type(*objects):
             objects, mime = objects[:1], objects[1]
         for value in objects:
-            self._show(*self._choose(value, mime))
+            self._show_one(value, mime)
         self._interrupts.checkpoint()
+
+    def _show_one(self, value, mime=None):
+        if mime is None and _is_plotly(value):
+            self.show_plotly(value)
+        elif mime is None and not isinstance(value, type) and callable(getattr(type(value), "_ipython_display_", None)):
+            _call(value._ipython_display_)
+        else:
+            self._show(*self._choose(value, mime))
+
+    def value(self, value):
+        """Shows the value of a cell's last expression as a notebook does. Returns the text that stands for its repr(), or
+        None."""
+        kind = type(value)
+        if kind.__module__ == "builtins" or not _is_rich(value):
+            return None
+        if _is_plotly(value) or hasattr(kind, "_ipython_display_"):
+            self._show_one(value)
+            return None
+        mime, data = self._choose(value, None)
+        if isinstance(data, str) and mime in PRINTED:
+            return data
+        # What has a repr() of its own is read as that; its HTML is for people.
+        self._show(mime, data, mime == "text/html" and kind.__repr__ is not object.__repr__)
+        return None
 
     def _choose(self, value, mime):
         """(MIME type, bytes or str)"""
@@ -127,15 +182,15 @@ class Displays:
             return self._choose_file(fspath(value), mime)
         if isinstance(value, type):
             return "text/plain", _call(repr, value)
-        if _module_of(value) in ("pandas", "polars") and type(value).__name__ in ("DataFrame", "Series"):
-            return "text/plain", _call(repr, value)
+        if is_table(value):
+            return "text/markdown", self._table(value)
         if _module_of(value) == "matplotlib" and hasattr(value, "savefig"):
             self.figures.seen(value)
             return "image/png", self._draw(value)
         return self._choose_rich(value)
 
     def _choose_bytes(self, data, mime):
-        mime = mime or _sniff(data)
+        mime = mime or sniff(data)
         if mime is None:
             raise TypeError('bytes need a type: display(data, "image/png")')
         return _normal(mime), data
@@ -159,7 +214,8 @@ class Displays:
         if isinstance(bundle, tuple) and bundle:
             bundle = bundle[0]
         if isinstance(bundle, dict):
-            for mime in _BUNDLE:
+            data_types = [mime for mime in bundle if isinstance(mime, str) and mime.endswith("+json")]
+            for mime in (*_BUNDLE[:-1], *data_types, _BUNDLE[-1]):
                 if bundle.get(mime) is not None:
                     return self._from_bundle(mime, bundle[mime])
         for method, mime in _METHODS:
@@ -173,7 +229,7 @@ class Displays:
         return "text/plain", _call(repr, value)
 
     def _from_bundle(self, mime, data):
-        if mime == "application/json":
+        if mime.endswith(("/json", "+json")):
             return mime, data if isinstance(data, str) else self._json(data)
         if isinstance(data, str) and mime.startswith(("image/", "audio/")) and mime != "image/svg+xml":
             from binascii import a2b_base64
@@ -211,10 +267,36 @@ class Displays:
         _call(figure.savefig, buffer, format="png", bbox_inches="tight")
         return buffer.getvalue()
 
+    @staticmethod
+    def _table(value):
+        try:
+            return _call(text_of, value)
+        except Exception:
+            return _call(repr, value)  # another version of the library
+
+    def show_plotly(self, figure):
+        """A picture if kaleido can make one, else the figure's JSON; and a page for people."""
+        picture = self._plotly_picture(figure)
+        if picture is not None:
+            self._show("image/png", picture)
+        else:
+            self._show("application/vnd.plotly.v1+json", _call(figure.to_json))
+        self._show("text/html", _call(figure.to_html, include_plotlyjs="cdn"), True)
+
+    @staticmethod
+    def _plotly_picture(figure):
+        try:
+            import kaleido  # noqa: F401
+
+            return _call(figure.to_image, format="png")
+        except Exception:
+            return None  # it is not there, or finds no browser
+
     def _show_figure(self, figure):
         self._show("image/png", self._draw(figure))
 
-    def _show(self, mime, data):
+    def _show(self, mime, data, link=False):
+        """link: for people, not part of what the model reads."""
         if isinstance(data, str) and mime in PRINTED:
             _call(sys.stdout.write, data if data.endswith("\n") else data + "\n")
             return
@@ -222,17 +304,17 @@ class Displays:
             self._keep(mime, data)
             return
         if isinstance(data, str):
-            payload = encode_own({"mime": mime, "text": printable(data)})
+            described = {"mime": mime, "text": printable(data)}
+            payload = encode_own({**described, "link": True} if link else described)
         else:
             payload = b'{"mime":"%b","data":"%b"}' % (mime.encode(), b2a_base64(data, newline=False))
         if len(payload) > MAX_BYTES:
-            size = len(payload) / 1048576
-            _call(sys.stdout.write, "[%s of %.1f MiB: too large to show]\n" % (mime, size))
+            self._keep(mime, data.encode("utf-8", "replace") if isinstance(data, str) else data)
             return
         self._send(payload)
 
     def _keep(self, mime, data):
-        """Writes an image that is too large to show to a file."""
+        """Writes what is too large to show to a file."""
         path = self._files.keep(mime, data)
         outcome = "kept as %s" % path if path else "and it could not be kept: no room in /workspace/out"
         _call(sys.stdout.write, "[%s of %.1f MiB: too large to show, %s]\n" % (mime, len(data) / 1048576, outcome))

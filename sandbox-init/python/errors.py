@@ -73,6 +73,39 @@ class ToolInputRequired(ToolError):
         self.url = params.get("url") if isinstance(params, dict) else None
 
 
+class PreflightError(Exception):
+    """Calls of tools in a cell would fail; nothing of it was run. No code in the sandbox gets it. line: of the first
+    one."""
+
+    def __init__(self, text, line):
+        super().__init__(text)
+        self.line = line
+
+
+PreflightError.__module__ = "cloister"
+
+
+class TransactionError(RuntimeError):
+    """A block of transaction() was not run, because it could not be taken back, or was run and could not be."""
+
+
+class RollbackError(TransactionError):
+    """A block of transaction() has failed and was taken back. Stands for an exception that cannot be made again.
+
+    type, message, traceback    of that exception, as text
+    """
+
+    def __init__(self, type, message, traceback):
+        super().__init__(type, message, traceback)
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+
+    def __str__(self):
+        text = "%s: %s" % (self.type, self.message) if self.message else self.type
+        return "the block was rolled back: %s\nIn the block:\n%s" % (text, self.traceback.rstrip("\n"))
+
+
 KINDS = {
     kind.__name__: kind
     for kind in (
@@ -86,5 +119,7 @@ KINDS = {
     )
 }
 
-for _kind in KINDS.values():
+TRANSACTIONS = {kind.__name__: kind for kind in (TransactionError, RollbackError)}
+
+for _kind in (*KINDS.values(), *TRANSACTIONS.values()):
     _kind.__module__ = "cloister"

@@ -124,6 +124,12 @@ class Loop(asyncio.SelectorEventLoop):
             super()._close_self_pipe()
             self._on_wakeup_fd(-1)
 
+    def descriptors(self):
+        return () if self._csock is None or self._closed else (self._ssock.fileno(), self._csock.fileno())
+
+    def renew(self):
+        self._renew_self_pipe()
+
     def has_begun(self):
         """Whether the loop has run, or has something to run."""
         selector = self._selector

@@ -1,4 +1,5 @@
-"""Shows matplotlib's figures as a notebook does: in plt.show(), and at the end of the cell that made them.
+"""Shows matplotlib's figures as a notebook does: in plt.show(), and at the end of the cell that made them; and plotly's in
+figure.show().
 
 matplotlib is not part of Cloister: when code imports matplotlib.pyplot, its show() is patched. MPLBACKEND in the
 environment selects the backend Agg; if the code selects another one, its figures are not shown.
@@ -13,26 +14,42 @@ from cloister.stdio import complain
 from cloister.import_hook import ImportHook
 
 _PYPLOT = "matplotlib.pyplot"
+_PLOTLY = "plotly.io"
 MAX_FIGURES = 32
 
 
 class Figures:
-    """show: called with each figure."""
+    """show, show_plotly: called with each figure."""
 
-    def __init__(self, show):
+    def __init__(self, show, show_plotly):
         self._show = show
+        self._show_plotly = show_plotly
+        self._patches = {_PYPLOT: self._patch_pyplot, _PLOTLY: self._patch_plotly}
         self._seen = []  # figures that the cell has displayed itself
 
     def install(self):
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name, path=None, target=None):
-        if name != _PYPLOT:
+        patch = self._patches.get(name)
+        if patch is None:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = ImportHook(spec.loader, self._patch_pyplot)
+            spec.loader = ImportHook(spec.loader, patch)
         return spec
+
+    def _patch_plotly(self, module):
+        """Otherwise show() looks for a browser."""
+
+        def show(figure, *arguments, **options):
+            if hasattr(figure, "to_html"):
+                return self._show_plotly(figure)
+            import plotly.graph_objects
+
+            return self._show_plotly(plotly.graph_objects.Figure(figure))
+
+        module.show = show
 
     def _patch_pyplot(self, pyplot):
         before = pyplot.show

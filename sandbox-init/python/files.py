@@ -9,7 +9,7 @@ from binascii import a2b_base64, b2a_base64
 from os import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close
 from os import fstat, mkdir, pread, pwrite, scandir, strerror
 from os import open as os_open
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 
 from cloister.channel import PUT
 from cloister.exact import decode, encode_own, printable
@@ -42,7 +42,7 @@ def mime_type_of(path):
     return (kind or "application/octet-stream").lower()
 
 
-def _is_shown(path):
+def is_shown(path):
     """Whether a result can name it: UTF-8, without control characters, not too long."""
     try:
         data = path.encode("utf-8")
@@ -76,12 +76,12 @@ class Files:
         found, cut = self._walk()
         before, self._known = self._known, {path: key for path, (key, size) in found.items()}
         new = sorted(path for path, key in self._known.items() if before.get(path) != key)
-        named = [path for path in new if _is_shown(path)][:MAX_NAMED]
+        named = [path for path in new if is_shown(path)][:MAX_NAMED]
         return [self._describe(path, found[path][1]) for path in named], len(new) + cut
 
     def all(self, limit):
         found, cut = self._walk()
-        named = sorted(path for path in found if _is_shown(path))[:limit]
+        named = sorted(path for path in found if is_shown(path))[:limit]
         return [self._describe(path, found[path][1]) for path in named], len(found) + cut
 
     @staticmethod
@@ -156,6 +156,8 @@ class Files:
             request = decode(payload)
             if kind == PUT:
                 return self._put(request)
+            if "path" in request and "list" in request:
+                return self._list(request["path"], request["list"])
             if "list" in request:
                 files, total = self.all(request["list"])
                 return encode_own({"ok": True, "files": files, "files_total": total})
@@ -169,8 +171,8 @@ class Files:
             problem = "%s: %s" % (type(error).__name__, error)
         return encode_own({"ok": False, "error": printable(problem)})
 
-    def _open(self, path, flags, make_directories=False):
-        """Opens a regular file below the root."""
+    def _open_parent(self, path, make_directories=False):
+        """(descriptor of the directory in which the path ends, its last component)."""
         *parents, name = path.split("/")
         fd = os_open(self._root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:
@@ -183,6 +185,15 @@ class Files:
                 below = os_open(parent, _DIRECTORY, dir_fd=fd)
                 close(fd)
                 fd = below
+        except BaseException:
+            close(fd)
+            raise
+        return fd, name
+
+    def _open(self, path, flags, make_directories=False):
+        """Opens a regular file below the root."""
+        fd, name = self._open_parent(path, make_directories)
+        try:
             opened = os_open(name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o644, dir_fd=fd)
         finally:
             close(fd)
@@ -190,6 +201,32 @@ class Files:
             close(opened)
             raise ValueError("%s is no regular file" % path)
         return opened
+
+    def _list(self, path, limit):
+        """Files below a directory, as paths relative to it; or what else the path is."""
+        kind, fd = "directory", -1
+        try:
+            if path:
+                parent, name = self._open_parent(path)
+                try:
+                    mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+                    kind = "directory" if S_ISDIR(mode) else "file" if S_ISREG(mode) else "other"
+                    fd = os_open(name, _DIRECTORY, dir_fd=parent) if kind == "directory" else -1
+                finally:
+                    close(parent)
+            else:
+                fd = os_open(self._root, _DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            kind = "absent"
+        found, whole = {}, True
+        if fd >= 0:
+            try:
+                whole = self._walk_into(fd, "", 0, found, [MAX_ENTRIES])
+            finally:
+                close(fd)
+        named = sorted(path for path in found if is_shown(path))[:limit]
+        files = [self._describe(path, found[path][1]) for path in named]
+        return encode_own({"ok": True, "kind": kind, "files": files, "files_total": len(found) + (not whole)})
 
     def _fetch(self, request):
         offset, length = request["offset"], min(request["length"], MAX_CHUNK)
@@ -210,6 +247,8 @@ class Files:
 
     def _put(self, request):
         offset, data = request["offset"], a2b_base64(request["data"])
+        if request.get("discard"):
+            return self._discard(request["path"])
         fd = self._open(request["path"], O_WRONLY | O_CREAT | (0 if offset else O_TRUNC), True)
         try:
             view = memoryview(data)
@@ -219,4 +258,26 @@ class Files:
                 offset += written
         finally:
             close(fd)
+        if "to" in request:
+            self._rename(request["path"], request["to"])
+        return b'{"ok":true}'
+
+    def _rename(self, path, to):
+        """Gives a file its name, in place of a file that has it."""
+        source, old = self._open_parent(path)
+        try:
+            target, new = self._open_parent(to, True)
+            try:
+                os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
+            finally:
+                close(target)
+        finally:
+            close(source)
+
+    def _discard(self, path):
+        parent, name = self._open_parent(path)
+        try:
+            os.unlink(name, dir_fd=parent)
+        finally:
+            close(parent)
         return b'{"ok":true}'

@@ -5,6 +5,7 @@ The signal may come at any moment, also while no code of the guest runs. The han
     code of the guest, or a library it called   raise KeyboardInterrupt there
     the event loop, with no task running        cancel the cell's task
     Cloister's own code                         raise KeyboardInterrupt when that code returns to the guest's
+    a block fails, and its copy goes on         the same, also while that code waits
     no cell runs, but one is in the channel     interrupt it when it starts, and a background task at once
     no cell runs and none is in the channel     ignore the signal
 """
@@ -62,6 +63,7 @@ class Interrupts:
         self.cell = False  # a cell runs
         self.cancel = None  # stops the cell's task, when it has one
         self.parked = False  # the main thread waits on a lock of Cloister's
+        self.deaf = False  # what is sent, or waited for, is not to be interrupted
         self.arrived = False  # in this cell
         self.pending = False  # arrived, and KeyboardInterrupt was not raised yet
         self.stray = False  # arrived before a cell, and was raised in a background task
@@ -129,7 +131,7 @@ class Interrupts:
                     raise KeyboardInterrupt
             return
         self.arrived = True
-        if kind is _GUEST or self._core.waiting() or self.parked:
+        if kind is _GUEST or ((self._core.waiting() or self.parked) and not self.deaf):
             raise KeyboardInterrupt
         if self.cancel is not None:
             self.cancel()

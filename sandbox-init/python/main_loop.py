@@ -19,6 +19,7 @@ class MainLoop:
         self._interrupts = interrupts
         self._loop = None
         self._thread = None
+        self._task = None  # of the cell
         self.idle = False
 
     def main(self):
@@ -39,6 +40,15 @@ class MainLoop:
             self._channel.watch_always(loop)
         except RuntimeError:
             pass  # in a child
+
+    def descriptors(self):
+        """The loop's own."""
+        return self._loop.descriptors() if self._loop is not None else ()
+
+    def renew(self):
+        """In a branch, which has no such descriptors."""
+        if self.descriptors():
+            self._loop.renew()
 
     def prepare(self):
         """In the template: creates the loop of its workers, without descriptors."""
@@ -100,7 +110,7 @@ class MainLoop:
         """Runs a coroutine that does not raise. A KeyboardInterrupt or SystemExit of another task ends it too. Returns
         (its result or None, the first such exception or None)."""
         loop = self.main()
-        task = loop.create_task(coroutine)
+        task = self._task = loop.create_task(coroutine)
         self._interrupts.cancel = functools.partial(self._cancel, loop, task)
         first = None
         while not task.done():
@@ -113,8 +123,12 @@ class MainLoop:
                 if loop.is_closed() or "stopped before" not in str(error):
                     coroutine.close()
                     return None, first or error
-        self._interrupts.cancel = None
+        self._interrupts.cancel = self._task = None
         return (None if task.cancelled() or task.exception() else task.result()), first
+
+    def runs_cell(self):
+        """Whether the running task is that of the cell."""
+        return self._task is not None and aio.module.current_task() is self._task
 
     @staticmethod
     def _cancel(loop, task):

@@ -33,8 +33,8 @@ def by_identifier(names):
     }
 
 
-def did_you_mean(name, known, limit=3):
-    """"; did you mean "a" or "b"?", or nothing."""
+def closest(name, known, limit=3):
+    """The known names that are most similar to a name."""
     folded = {}
     for other in known:
         folded.setdefault(identifier(other).lower().replace("_", ""), other)
@@ -44,6 +44,10 @@ def did_you_mean(name, known, limit=3):
     close = get_close_matches(wanted, list(folded), limit, 0.6)
     if not close:
         close = [text for text in folded if len(wanted) > 3 and (wanted in text or text in wanted)][:limit]
-    if not close:
-        return ""
-    return "; did you mean %s?" % " or ".join('"%s"' % folded[text] for text in close)
+    return [folded[text] for text in close]
+
+
+def did_you_mean(name, known, limit=3):
+    """"; did you mean "a" or "b"?", or nothing."""
+    close = closest(name, known, limit)
+    return "; did you mean %s?" % " or ".join('"%s"' % other for other in close) if close else ""

@@ -13,8 +13,9 @@ from cloister import aio
 from cloister.calls import ServerTools, Tool, Tools
 from cloister.catalogue import Library
 from cloister.discovery import Discovery
-from cloister.errors import KINDS
+from cloister.errors import KINDS, TRANSACTIONS
 from cloister.names import server_identifiers
+from cloister.preflight import Preflight
 
 MODULES = ("asyncio", "json", "re", "math", "datetime", "collections", "itertools", "functools")
 
@@ -28,12 +29,13 @@ class Namespace:
         self._channel = channel
         self._library = Library(channel)
         self._library.on_change = self._on_change
+        self.preflight = Preflight(self._names, self._library)
         self._ours = {}  # names of tools and servers that were added
         self._wanted = False  # a cell has asked for such a name
         self._later = set()  # modules of MODULES that are not imported yet
         self._waited_for = ()  # servers that did not start in time
 
-    def start(self, display):
+    def start(self, display, undo, transaction, install):
         """In the template: adds the names that every session has."""
         self._names.pop("_cloister", None)
         discovery = Discovery(self._library)
@@ -41,14 +43,21 @@ class Namespace:
         self._later = {name for name in MODULES if name not in sys.modules}
         aio.when_loaded(lambda asyncio: self._add_module("asyncio", asyncio))
         self._names.update(KINDS)
+        self._names.update(TRANSACTIONS)
         cloister.tools = Tools(self._library, self._channel)
         cloister.display = display
+        cloister.undo = undo
+        cloister.transaction = transaction
+        cloister.install = install
         self._names.update(
             tools=cloister.tools,
             _discover=discovery.discover,
             _search=discovery.search,
             _schema=discovery.schema,
             display=display,
+            undo=undo,
+            transaction=transaction,
+            install=install,
         )
 
     def _add_module(self, name, module):

@@ -5,37 +5,8 @@ import os
 import re
 import sys
 
-# Distributions whose name differs from their modules'. Source: the projects' pages on PyPI.
-DISTRIBUTIONS = {
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "Crypto": "pycryptodome",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "docx": "python-docx",
-    "dotenv": "python-dotenv",
-    "fitz": "PyMuPDF",
-    "git": "GitPython",
-    "jose": "python-jose",
-    "jwt": "PyJWT",
-    "magic": "python-magic",
-    "MySQLdb": "mysqlclient",
-    "nacl": "PyNaCl",
-    "OpenSSL": "pyOpenSSL",
-    "pil": "Pillow",
-    "PIL": "Pillow",
-    "pkg_resources": "setuptools",
-    "pptx": "python-pptx",
-    "psycopg2": "psycopg2-binary",
-    "serial": "pyserial",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "slugify": "python-slugify",
-    "usb": "pyusb",
-    "wx": "wxPython",
-    "yaml": "PyYAML",
-    "zmq": "pyzmq",
-}
+from cloister import hints
+from cloister.distributions import distribution_of
 
 # Names of modules that people write themselves, and parts of Python that an image lacks.
 OWN = frozenset(
@@ -66,7 +37,8 @@ def _is_third_party(name):
 
 
 def hint(error):
-    """" (add it: …)" for an import of a module that no package here has; "" for any other exception."""
+    """" (add it: …)" for an import of a module that no package here has, and how a name is used that is no module;
+    "" for any other exception."""
     try:
         return _hint(error)
     except Exception:
@@ -74,11 +46,18 @@ def hint(error):
 
 
 def _hint(error):
-    if not isinstance(error, ModuleNotFoundError) or not _is_third_party(error.name):
+    if not isinstance(error, ModuleNotFoundError) or str(error) != "No module named %r" % error.name:
         return ""
-    if str(error) != "No module named %r" % error.name:
+    own = hints.own_name(error.name)
+    if own:
+        return " (%s)" % own
+    if not _is_third_party(error.name):
         return ""
-    wanted = DISTRIBUTIONS.get(error.name, error.name)
+    wanted = distribution_of(error.name)
+    if wanted is None:
+        return " (this image has no such module; cloister image build --with PACKAGE adds what has it)"
+    if os.path.isdir("/run/packages"):  # the config allows it (installing.py)
+        return " (add it: %%pip install %s)" % wanted
     if _asked_for():
         import shlex
 
@@ -226,14 +205,19 @@ def applies(marker):
         return False
 
 
-def _lacking(needs):
+def lacking(needs):
     """The requirements that hold here and that no installed distribution meets."""
     from importlib import metadata as installed
 
-    have = {canonical(d.metadata["Name"] or ""): d.version for d in installed.distributions()}
+    have = {}
+    for d in installed.distributions():
+        have.setdefault(canonical(d.metadata["Name"] or ""), d.version)  # the first one is imported
     for need in needs:
         match = re.match(_REQUIREMENT, need)
-        if match is None or (match[4] and not applies(match[4])):
+        if match is None:
+            yield need  # whoever installs says what is wrong with it
+            continue
+        if match[4] and not applies(match[4]):
             continue
         version = have.get(canonical(match[1]))
         if version is None or not (match[3].startswith("@") or fits(version, match[3])):
@@ -252,15 +236,18 @@ def missing(source, filename):
     problems = []
     if python and not fits(version, python):
         problems.append("needs Python %s, this image has %s" % (python, version))
-    lacking = list(_lacking(needs))
-    if lacking:
-        problems.append("needs %s, which this image lacks" % ", ".join(lacking))
+    absent = list(lacking(needs))
+    if absent:
+        problems.append("needs %s, which this image lacks" % ", ".join(absent))
     if not problems:
         return None
-    return MissingPackages("%s %s: %s" % (label, "; it ".join(problems), _commands(script, python if problems[0].startswith("needs Py") else "", needs)))
+    python = python if problems[0].startswith("needs Py") else ""
+    is_mcp = filename is None or filename.startswith("<cell ")
+    return MissingPackages("%s %s: %s" % (label, "; it ".join(problems), _commands(script, python, needs, is_mcp)))
 
 
-def _commands(script, python, needs):
+def _commands(script, python, needs, is_mcp):
+    """The commands that build such an image. Code that came over MCP can't run them: who set Cloister up can."""
     import shlex
 
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.splitext(os.path.basename(script or "script"))[0]).strip("-.")[:40] or "script"
@@ -270,5 +257,8 @@ def _commands(script, python, needs):
         words.append("--python python%s" % (wanted[1] if wanted else "3"))
     if needs:
         words.append("--with %s" % shlex.quote(",".join(need.strip() for need in needs)))
+    if is_mcp:
+        build = " ".join([*words, "--name NAME"])
+        return 'use what the image has and leave the block out, or ask the user for an image: %s; "image": "NAME" in the config' % build
     words.append("--name %s && cloister run --image %s %s" % (name, name, shlex.quote(script) if script else "…"))
     return " ".join(words)

@@ -8,15 +8,22 @@ from os import _exit, environ
 
 import __main__
 from cloister import aio, sources, stdio, tracebacks
+from cloister.blocks import Blocks
+from cloister.branches import Branches
 from cloister.cell import Cells, Outcome, describe, describe_exit, describe_plainly
-from cloister.channel import RESULT, Channel
+from cloister.channel import ELSEWHERE, QUERY, RESULT, Channel
+from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.exact import decode, encode_own
 from cloister.files import Files
+from cloister.installing import Installer
 from cloister.interrupts import Interrupts
+from cloister.ipython import Finder
 from cloister.main_loop import MainLoop
 from cloister.namespace import Namespace
 from cloister.published import Published
+from cloister.script import Script
+from cloister.standard_input import Nothing
 from cloister.warmup import run_repeatedly
 
 # Address space that is released when a cell has run out of memory, so that the result and a next cell that cleans up
@@ -26,6 +33,7 @@ SPARE_BELOW_CHANNEL = 8  # descriptors below the channel, for stdio's copies: co
 PAUSE_MS = 3  # a worker that was made for a call gets its first cell earlier
 WARM_UP_CELL = b"1+1\0<cell 1>"
 
+NO_INPUT = "cloister: this code has no standard input: put the value into the code\n"
 _BUSY = "the cell did not start: a background task of an earlier cell kept the interpreter busy"
 
 
@@ -51,20 +59,39 @@ class Session:
         self._interrupts = Interrupts(core)
         self._channel = Channel(core, self._interrupts)
         self._channel.on_exec = self._on_exec
+        self._channel.on_check = self._on_check
+        self._channel.on_probe = self._on_probe
+        self._checks = set()  # numbers of cells that are only checked
+        self._probes = set()  # numbers of cells that are questions of a prompt
+        self._channel.on_need = self._on_need
+        self._needs = {}  # number of a cell: payload of NEED
         self._main_loop = MainLoop(self._channel, self._interrupts)
         self._namespace = Namespace(__main__, self._channel)
         self._channel.on_catalogue = self._namespace.on_catalogue
         self._published = Published(vars(__main__), self._channel)
         self._channel.on_input = self._published.on_input
+        self._script = Script(vars(__main__), self._channel)
+        self._channel.on_script = self._script.on_frame
+        self._copies = Copies(core, self._channel)
+        self._channel.on_keep = self._on_keep
+        self._channel.on_door = self._copies.give_door
+        self._blocks = Blocks(core, self._channel, self._copies, self._interrupts, self._main_loop)
+        self._branches = Branches(core, self._copies, self._main_loop)
+        self._channel.on_branch = self._on_branch
         self._files = Files(core)
         self._channel.on_file = self._files.answer
         self._displays = Displays(self._channel, self._files, self._interrupts)
         self._cells = Cells(vars(__main__), self._main_loop, self._interrupts)
+        self._cells.installer = Installer(lambda query: self._channel.call(QUERY, query))
         self._reserve = None
-        self._interrupts.owed = lambda: self._current is not None or bool(self._cells_waiting)
+        self._cells.preflight = self._namespace.preflight
+        self._interrupts.owed = self._is_owed
         aio.when_loaded(self._main_loop.patch_asyncio)
-        self._namespace.start(self._displays.display)
+        self._namespace.start(
+            self._displays.display, self._copies.undo, self._blocks.transaction, self._cells.installer
+        )
         self._displays.figures.install()
+        Finder().install()
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
 
@@ -76,6 +103,8 @@ class Session:
                 prepare()
             except Exception:
                 pass  # each session does it itself
+        import cloister.call_sites  # noqa: F401  (not before ast is imported, which takes long)
+
         run_repeatedly(self._warm_up)
 
     def _warm_up(self):
@@ -130,15 +159,98 @@ class Session:
         self._cells_waiting.append((number, payload))
         self._main_loop.stop_idling()
 
+    def _on_check(self, number, payload):
+        self._checks = {number}
+        self._on_exec(number, payload)
+
+    def _on_probe(self, number, payload):
+        self._probes = {number}
+        self._on_exec(number, payload)
+
+    def _on_need(self, number, payload):
+        self._needs = {number: payload}
+
+    def _on_keep(self, number, payload):
+        self._copies.ask(number, payload)
+        self._main_loop.stop_idling()
+
+    def _on_branch(self, *asked):
+        self._branches.asked = asked
+        self._main_loop.stop_idling()
+
+    def _keep_copy(self):
+        became = self._copies.make()
+        if became is None:
+            return
+        if became is not True:
+            self._begin_branch(self._branches.write(*became))
+            return
+        # This is the copy, and the worker from now on.
+        self._forget_cells()
+        self._copies.report()
+        # The broker asks for a copy of this state at once: no background task runs before.
+        while self._copies.asked is None and not self._cells_waiting:
+            self._core.wait(-1)
+            self._channel.pump()
+
+    def _forget_cells(self):
+        """What this process knows of cells is from before it was copied."""
+        self._current = None
+        self._cells_waiting.clear()
+        self._interrupts.end()
+        self._interrupts.early = self._interrupts.stray = False
+        stdio.restore_descriptors()
+
+    def _branch(self):
+        number, error, is_branch = self._branches.run()
+        if is_branch:
+            self._begin_branch(number)
+            return
+        described = {"status": "ok"}
+        if error is not None:
+            described = {"status": "error", "error": {"type": "BranchError", "message": error, "traceback": ""}}
+        self._core.send(RESULT, number, encode_own(described))
+        self._branches.end()
+
+    def _begin_branch(self, number):
+        """number: of the cell that has loaded it."""
+        self._forget_cells()
+        self._copies.forget()
+        self._channel.fail_all(ELSEWHERE)
+        try:
+            described = {"status": "ok", "value": {"repr": "", "json": self._branches.settle()}}
+            self._files.changed()  # as files of this sandbox, all of them are new
+        except BaseException as e:
+            described = self._last_words(e)
+        self._core.send(RESULT, number, encode_own(described))
+        self._branches.lost.settle()
+
     def _next(self):
         while not self._cells_waiting:
+            if self._copies.asked is not None:
+                self._keep_copy()
+                continue
+            if self._branches.asked is not None:
+                self._branch()
+                continue
             if self._interrupts.early or self._interrupts.stray:
                 self._channel.pump()
                 if self._cells_waiting:
                     break
                 self._interrupts.early = self._interrupts.stray = False
             self._idle()
+        if self._copies.asked is not None:
+            self._copies.decline()
+        # First, so that there is no moment at which the cell is in neither.
+        self._current = self._cells_waiting[0][0]
         return self._cells_waiting.popleft()
+
+    def _is_owed(self):
+        """A frame that was read and not delivered may be a cell too: _next() looks again."""
+        return self._current is not None or bool(self._cells_waiting) or self._channel.has_read
+
+    def _is_asked(self):
+        return self._cells_waiting or self._copies.asked is not None or self._branches.asked is not None
 
     def _idle(self):
         try:
@@ -146,7 +258,7 @@ class Session:
                 self._core.wait(-1)
                 self._channel.pump()
             elif not self._main_loop.rest():
-                self._main_loop.run_idle(lambda: self._cells_waiting)
+                self._main_loop.run_idle(self._is_asked)
         except KeyboardInterrupt:
             stdio.complain("cloister: a background task was interrupted\n")
         except SystemExit:
@@ -161,40 +273,73 @@ class Session:
             self._leave_child(Outcome())
 
     def _execute(self, number, payload):
-        self._current = number
         if payload is None:
             raise MemoryError("no memory for the code")
         source, filename = _read(payload)
+        if number in self._probes:
+            self._answer_probe(number, source)
+            return
         if self._interrupts.stray:
             self._interrupts.stray = self._interrupts.early = False
             raise RuntimeError(_BUSY)
         self._main_loop.adopt()
         stdio.restore(self._interrupts.install())
-        arguments = ["" if filename[:1] == "<" else filename]
+        arguments = self._script.begin() or ["" if filename[:1] == "<" else filename]
         if sys.argv != arguments:
             sys.argv[:] = arguments
+        Nothing.was_read = False
         self._interrupts.begin()
         self._displays.begin(number)
         if self._published.begin(number):
             outcome = self._published.execute(self._cells, source, filename, self._namespace.prepare)
+        elif number in self._checks:
+            outcome = self._cells.check(source, filename, self._namespace.prepare)
         else:
-            outcome = self._cells.run(source, filename, self._namespace.prepare)
+            outcome = self._cells.run(source, filename, self._namespace.prepare, self._needs.pop(number, None))
         if not self._core.ours():
             self._leave_child(outcome)
+        if Nothing.was_read and not self._script.is_one and not isinstance(outcome.error, EOFError):
+            stdio.complain(NO_INPUT)
         if isinstance(outcome.error, MemoryError) and self._reserve is not None:
             self._reserve.close()
             self._reserve = None
         else:
-            outcome = self._finish(outcome)
+            # The value of a script's last line is not shown.
+            outcome = self._finish(outcome, filename[:6] in ("", "<cell "))
         self._send(outcome)
 
-    def _finish(self, outcome):
-        """Shows open figures: runs code of the guest, so an interrupt may end it."""
+    def _answer_probe(self, number, source):
+        """Leaves no trace: the next cell is as if it had not been asked."""
+        from cloister import prompt
+
+        self._interrupts.begin()
         try:
+            value = prompt.answer(decode(source.encode()), vars(__main__))
+            described = {"status": "ok", "value": {"repr": "", "json": value}}
+        except BaseException as error:
+            described = self._last_words(error)
+        if not self._core.ours():
+            _exit(1)  # an attribute has forked
+        self._interrupts.end()
+        self._current = None
+        self._core.send(RESULT, number, encode_own(described))
+
+    def _finish(self, outcome, is_cell):
+        """Shows a rich value and open figures: runs code of the guest, so an interrupt may end it."""
+        try:
+            if is_cell and outcome.value is not None and outcome.error is None and self._published.run is None:
+                outcome.shown = self._show_value(outcome.value)
             self._displays.figures.finish()
         except BaseException as error:
             return outcome if outcome.error else Outcome(error=error)
         return outcome
+
+    def _show_value(self, value):
+        try:
+            return self._displays.value(value)
+        except Exception as error:
+            stdio.complain("cloister: the value could not be shown: %s: %s\n" % (type(error).__name__, error))
+            return None
 
     def _send(self, outcome):
         described = payload = None
@@ -212,6 +357,8 @@ class Session:
         except BaseException as error:
             described = self._last_words(outcome.error or error)
         self._displays.end()
+        if self._blocks.begun:
+            self._blocks.end_cell()
         try:
             files, total = self._files.changed()
         except Exception:

@@ -121,6 +121,10 @@ def is_cell(filename):
     return filename in _cells or filename.startswith("<cell ")
 
 
+def all_texts():
+    return list(_cells.values())
+
+
 def refresh_all():
     """Adds all sources to linecache before a traceback is printed: the guest may have cleared it."""
     for name in _cells:

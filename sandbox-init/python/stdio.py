@@ -6,14 +6,16 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from os import O_RDONLY, close, devnull, dup2, fstat, pipe
 from os import open as os_open
 
+from cloister.standard_input import Nothing
+
 _NAMES = ("<stdin>", "<stdout>", "<stderr>")
 _ATTRIBUTES = ((0, "stdin"), (1, "stdout"), (2, "stderr"))
 _own = [None, None, None]
-_spare = {}  # 1, 2 -> a copy of the pipe, used when the code closes the descriptor
+spare = {}  # 1, 2 -> a copy of the pipe, used when the code closes the descriptor
 
 
 def _new_stream(fd):
-    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
+    raw = Nothing(fd, "r", closefd=False) if fd == 0 else io.FileIO(fd, "w", closefd=False)
     raw.name = _NAMES[fd]
     buffered = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
     # Line-buffered, so that the output is written even if the code hangs and is killed.
@@ -47,6 +49,11 @@ def _install(fd):
     setattr(sys, "__%s__" % name, stream)
 
 
+def replace_input(stream):
+    """The standard input of the code from now on."""
+    _own[0] = sys.stdin = sys.__stdin__ = stream
+
+
 def start(spare_above):
     """In a new worker: copies stdout and stderr to descriptors at or above this number."""
     for fd in (0, 1, 2):
@@ -54,7 +61,7 @@ def start(spare_above):
             _install(fd)
     for fd in (1, 2):
         try:
-            _spare[fd] = fcntl(fd, F_DUPFD_CLOEXEC, spare_above)
+            spare[fd] = fcntl(fd, F_DUPFD_CLOEXEC, spare_above)
         except OSError:
             pass
 
@@ -73,8 +80,8 @@ def _restore_descriptor(fd):
         if opened != 0:
             dup2(opened, 0)
             close(opened)
-    elif fd in _spare:
-        dup2(_spare[fd], fd)
+    elif fd in spare:
+        dup2(spare[fd], fd)
 
 
 def restore_descriptors():
@@ -130,6 +137,17 @@ def flush(core):
         except Exception:
             pass
     return core.flush()
+
+
+def renew():
+    """In a copy that lacks threads: one of them may have held the lock of a stream while it wrote."""
+    for fd in (1, 2):
+        try:
+            buffered = _own[fd].buffer
+            if type(buffered) is io.BufferedWriter:
+                buffered.__init__(buffered.raw)
+        except Exception:
+            pass  # the code has detached it; restore() makes another one
 
 
 def complain(text):

@@ -6,7 +6,7 @@ import sys
 from importlib.machinery import PathFinder
 
 import _cloister
-from cloister import aio, sources
+from cloister import aio, fork_hooks, sources
 from cloister.import_hook import ImportHook
 from cloister.warmup import clear_type_cache, run_repeatedly
 
@@ -178,6 +178,7 @@ def reseed():
 
 
 def main():
+    fork_hooks.install()
     shared = Shared()
     alone = limit_threads()
     enable_site(shared)

@@ -4,7 +4,8 @@ import os
 import site
 import traceback
 
-from cloister import packages, sources
+from cloister import hints, packages, sources
+from cloister.errors import PreflightError
 from cloister.exact import printable
 
 TEXT_MAX = 64 * 1024
@@ -36,10 +37,20 @@ def describe(error, interrupted=False):
         "message": "" if interrupted else cut(printable(_message(error)), MESSAGE_MAX) + packages.hint(error),
         "traceback": cut(printable(_text(error, interrupted)), TEXT_MAX),
     }
+    if not interrupted:
+        _add_denial(described, error)
     line = _line(error)
     if line is not None:
         described["line"] = line
     return described
+
+
+def _add_denial(described, error):
+    """What the sandbox forbids, after the last line."""
+    denial = hints.denial(error)
+    if denial:
+        described["message"] += " (%s)" % denial
+        described["traceback"] = "%s (%s)\n" % (described["traceback"].rstrip("\n"), denial)
 
 
 def _name(kind):
@@ -135,6 +146,8 @@ def _strip(report, seen):
 
 def _line(error):
     """The innermost line in the agent's code."""
+    if isinstance(error, PreflightError):
+        return error.line
     if isinstance(error, SyntaxError) and sources.is_cell(error.filename or ""):
         return error.lineno
     found = None

@@ -40,9 +40,19 @@ static inline bool layout_is_late(const char *target)
 }
 
 /* The environment of the guest. */
-#define LAYOUT_ENVIRONMENT                                                                         \
-        {                                                                                          \
-                "PATH=/usr/local/bin:/usr/bin:/bin", ("HOME=" LAYOUT_WORKSPACE), "USER=agent",     \
-                        "LOGNAME=agent", "SHELL=/bin/sh", "LANG=C.UTF-8", "LC_ALL=C.UTF-8",        \
-                        "TMPDIR=/tmp", "TZ=UTC", "TERM=dumb", NULL                                 \
-        }
+#define LAYOUT_VARIABLES                                                                           \
+        "PATH=/usr/local/bin:/usr/bin:/bin", ("HOME=" LAYOUT_WORKSPACE), "USER=agent",             \
+                "LOGNAME=agent", "SHELL=/bin/sh", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TMPDIR=/tmp", \
+                "TZ=UTC", "TERM=dumb"
+
+/* Where images made of a CPython have CA certificates (rootfs/contents.c). */
+#define LAYOUT_CERTIFICATES          "/etc/ssl/certs/ca-certificates.crt"
+#define LAYOUT_CERTIFICATES_VARIABLE ("SSL_CERT_FILE=" LAYOUT_CERTIFICATES)
+
+/* Of a session with a network: what programs find the proxy by (EGRESS_PORT). */
+#define LAYOUT_PROXY "http://127.0.0.1:3128"
+#define LAYOUT_PROXY_VARIABLES                                                                     \
+        ("HTTP_PROXY=" LAYOUT_PROXY), ("http_proxy=" LAYOUT_PROXY), ("HTTPS_PROXY=" LAYOUT_PROXY), \
+                ("https_proxy=" LAYOUT_PROXY), ("ALL_PROXY=" LAYOUT_PROXY),                        \
+                ("all_proxy=" LAYOUT_PROXY), "NO_PROXY=localhost,127.0.0.1,::1",                   \
+                "no_proxy=localhost,127.0.0.1,::1"

@@ -54,6 +54,7 @@
 #include "base/filter-load.h"
 #include "base/landlock.h"
 #include "base/mount.h"
+#include "sandbox-init/raw.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/session-bounds.h"
 
@@ -116,8 +117,10 @@ static int await_go(struct error *err)
 
 /* Returns the limit of mount namespaces, to be written after the last mount: its file is covered
  * here. */
-static int cover_proc(int root, struct error *err)
+static int cover_proc(struct session *s, int root, struct error *err)
 {
+        /* Only for init: the worker closes it. It is of the namespace of who reads it. */
+        s->last_pid_fd = open("/proc/sys/kernel/ns_last_pid", O_RDONLY | O_CLOEXEC);
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
         _cleanup_close_ int limit = -1;
@@ -249,21 +252,23 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                 {release, INIT_RELEASE_FD},
                 {s->fds[SESSION_FD_CONTROL], INIT_CONTROL_FD},
                 {LAYOUT_INIT_FILTER_FD, INIT_FILTER_FD},
+                {s->last_pid_fd, INIT_LAST_PID_FD},
         };
 
+        size_t n = s->last_pid_fd < 0 ? ARRAY_SIZE(list) - 1 : ARRAY_SIZE(list);
         *init = fcntl(LAYOUT_INIT_FD, F_DUPFD_CLOEXEC, 64);
-        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+        for (size_t i = 0; i < n; i++) {
                 list[i].from = fcntl(list[i].from, F_DUPFD_CLOEXEC, 64);
                 if (list[i].from < 0 || *init < 0)
                         return error_errno(err, errno, "move init's descriptors");
         }
-        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+        for (size_t i = 0; i < n; i++) {
                 if (dup2(list[i].from, list[i].to) < 0)
                         return error_errno(err, errno, "place init's descriptors");
         }
         /* If init held the worker's descriptors too, the broker would not see their end of file. */
         fd_close_range(0, 2);
-        fd_close_range(INIT_FILTER_FD + 1, 63);
+        fd_close_range((unsigned int)list[n - 1].to + 1, 63);
         return 0;
 }
 
@@ -306,7 +311,7 @@ static int build(struct session *s, struct error *err)
         _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (root < 0)
                 return error_errno(err, errno, "open /");
-        _cleanup_close_ int limit = cover_proc(root, err);
+        _cleanup_close_ int limit = cover_proc(s, root, err);
         int r = limit < 0 ? limit : mount_writable(s, root, err);
         if (r >= 0 && s->template->loopback)
                 r = bring_lo_up(err);
@@ -323,8 +328,9 @@ static int build(struct session *s, struct error *err)
 }
 
 /* Returns in the worker only. */
-static void first_process(struct session *s)
+static void first_process(void *data)
 {
+        struct session *s = data;
         int release[2];
 
         if (enter(s, &s->error) < 0 || build(s, &s->error) < 0)
@@ -350,61 +356,23 @@ static void first_process(struct session *s)
         _exit(1);
 }
 
-/*
- * clone3 whose child calls fn on the caller's stack, as with vfork(): the caller sleeps until the
- * child execs or ends. The child's frames are below the caller's and below the red zone, the 128
- * bytes that a function of x86-64 may use below its stack pointer. If fn returns, which it does only
- * in a process with a copy of the memory, this returns 0 there.
- */
-static long clone3_call(struct clone_args *args, void (*fn)(struct session *s), struct session *s)
+static long clone3_call(const struct clone_args *args, struct session *s)
 {
-#if defined(__x86_64__)
-        long r = SYS_clone3, size = sizeof(*args);
-        register void (*fn_register)(struct session *) __asm__("r8") = fn;
-        register struct session *session_register __asm__("r9") = s;
-
-        __asm__ volatile(
-                "syscall\n\ttest %%rax, %%rax\n\tjnz 1f\n\tmov %%rsp, %%r12\n\tsub $128, %%rsp\n\tand $-16, %%rsp\n\tmov %%r9, %%rdi\n\tcall *%%r8\n\tmov %%r12, %%rsp\n\txor %%eax, %%eax\n\t1:"
-                : "+a"(r), "+D"(args), "+S"(size), "+r"(fn_register), "+r"(session_register)
-                :
-                : "rcx", "rdx", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",
-                  "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
-                  "xmm15", "memory", "cc");
-        return r;
-#elif defined(__aarch64__)
-        register long r __asm__("x0") = (long)args;
-        register long size __asm__("x1") = sizeof(*args);
-        register long number __asm__("x8") = SYS_clone3;
-        register void (*fn_register)(struct session *) __asm__("x10") = fn;
-        register struct session *session_register __asm__("x11") = s;
-
-        __asm__ volatile("svc #0\n\tcbnz x0, 1f\n\tmov x0, x11\n\tblr x10\n\tmov x0, #0\n\t1:"
-                         : "+r"(r), "+r"(size), "+r"(number), "+r"(fn_register),
-                           "+r"(session_register)
-                         :
-                         : "x2", "x3", "x4", "x5", "x6", "x7", "x9", "x12", "x13", "x14", "x15",
-                           "x16", "x17", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7",
-                           "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17",
-                           "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",
-                           "v28", "v29", "v30", "v31", "memory", "cc");
-        return r;
-#else
-#error "clone3 on a shared stack is written for x86_64 and aarch64 only"
-#endif
+        return raw_clone_call(SYS_clone3, raw_pointer(args), sizeof(*args), first_process, s);
 }
 
 /* If CLONE_INTO_CGROUP is refused, the monitor finds PID 1 outside its cgroup and moves it. */
-static long clone_first_process(struct clone_args *args, struct session *s)
+static long clone_first_process(const struct clone_args *args, struct session *s)
 {
         if (s->plan.cgroup) {
                 struct clone_args into = *args;
                 into.flags |= CLONE_INTO_CGROUP;
                 into.cgroup = (uint64_t)s->fds[SESSION_FD_CGROUP];
-                long pid = clone3_call(&into, first_process, s);
+                long pid = clone3_call(&into, s);
                 if (pid >= 0)
                         return pid;
         }
-        return clone3_call(args, first_process, s);
+        return clone3_call(args, s);
 }
 
 int session_clone(struct session *s)

@@ -242,13 +242,26 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
         return 0;
 }
 
+static char *const *environment_of(const struct template_root *t)
+{
+        static const char *const usual[] = {LAYOUT_VARIABLES, NULL};
+        static const char *const with_proxy[] = {LAYOUT_VARIABLES, LAYOUT_PROXY_VARIABLES, NULL};
+        static const char *const with_certificates[] = {LAYOUT_VARIABLES, LAYOUT_PROXY_VARIABLES,
+                                                        LAYOUT_CERTIFICATES_VARIABLE, NULL};
+
+        if (!t->plan.proxy)
+                return (char *const *)usual;
+        /* OpenSSL uses no other file if this one is named, so that it must be there. */
+        bool has_certificates = access(LAYOUT_CERTIFICATES, R_OK) == 0;
+        return (char *const *)(has_certificates ? with_certificates : with_proxy);
+}
+
 /* Execs cloister-worker, which opens the image's libpython. */
 static int exec_worker(const struct template_root *t, int worker, struct error *err)
 {
-        const char *const environment[] = LAYOUT_ENVIRONMENT;
         const char *const arguments[] = {t->plan.python, t->plan.libpython, NULL};
 
-        execveat(worker, "", (char *const *)arguments, (char *const *)environment, AT_EMPTY_PATH);
+        execveat(worker, "", (char *const *)arguments, environment_of(t), AT_EMPTY_PATH);
         if (errno == ENOENT)
                 return error_set(
                         err, ENOENT,
@@ -260,14 +273,13 @@ static int exec_worker(const struct template_root *t, int worker, struct error *
  * worker.c. */
 static int exec_interpreter(const struct template_root *t, int module, struct error *err)
 {
-        const char *const environment[] = LAYOUT_ENVIRONMENT;
         static const char create_module[] = CREATE_MODULE;
         const char *const arguments[] = {t->plan.python, "-I", "-S", "-c", create_module, NULL};
 
         int r = place(module, LAYOUT_MODULE_FD);
         if (r < 0)
                 return error_errno(err, -r, "place cloister-module");
-        execve(t->plan.python, (char *const *)arguments, (char *const *)environment);
+        execve(t->plan.python, (char *const *)arguments, environment_of(t));
         return error_errno(err, errno, "exec the image's %s", t->plan.python);
 }
 

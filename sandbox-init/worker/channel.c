@@ -46,15 +46,59 @@ static void close_release(void)
         channel.release = -1;
 }
 
+static void drop_memfds(void)
+{
+        for (; channel.n_memfds > 0; channel.n_memfds--)
+                if (channel.memfds[channel.n_memfds - 1] >= 0)
+                        close(channel.memfds[channel.n_memfds - 1]);
+}
+
 void channel_forget(void)
 {
         close_release();
         if (channel.fd >= 0)
                 close(channel.fd);
         channel.fd = -1;
-        for (; channel.n_memfds > 0; channel.n_memfds--)
-                if (channel.memfds[channel.n_memfds - 1] >= 0)
-                        close(channel.memfds[channel.n_memfds - 1]);
+        drop_memfds();
+}
+
+/* A thread that the fork lacks may have held the lock. */
+void channel_adopt(void)
+{
+        char dropped[4096];
+
+        owner_claim();
+        channel.sending = (struct lock){0};
+        while (raw_call(SYS_recvfrom, channel.fd, raw_pointer(dropped), sizeof(dropped),
+                        MSG_DONTWAIT, 0, 0) > 0)
+                ;
+        buffer_consume(&channel.in, channel.in.length);
+        drop_memfds();
+}
+
+int channel_number(void)
+{
+        return channel.fd;
+}
+
+void channel_branch(void)
+{
+        owner_renew();
+        channel.release = -1;
+        channel.n_memfds = 0;
+        channel.sending = (struct lock){0};
+        buffer_consume(&channel.in, channel.in.length);
+}
+
+int channel_take_fd(void)
+{
+        if (channel.n_memfds == 0)
+                return -EBADF;
+        int fd = channel.memfds[0];
+        channel.n_memfds--;
+        __builtin_memmove(channel.memfds, channel.memfds + 1,
+                          channel.n_memfds * sizeof(channel.memfds[0]));
+        return fd;
 }
 
 void channel_open(int fd, int release)
@@ -209,12 +253,7 @@ static bool is_ours(int fd, uint32_t length)
 
 int channel_map(const struct frame_header *header, struct channel_view *ret)
 {
-        if (channel.n_memfds == 0)
-                return -EBADF;
-        int fd = channel.memfds[0];
-        channel.n_memfds--;
-        __builtin_memmove(channel.memfds, channel.memfds + 1,
-                          channel.n_memfds * sizeof(channel.memfds[0]));
+        int fd = channel_take_fd();
         if (fd < 0)
                 return fd;
         if (!is_ours(fd, header->length))

@@ -20,7 +20,14 @@
  * when it is non-dumpable and filtered; -1: there is nothing to wait for. */
 void channel_open(int fd, int release);
 void channel_forget(void); /* in a child: closes the channel, if it is open */
-int channel_fd(void);      /* -1 when there is none, or in a child */
+int channel_number(void);  /* of the descriptor, in a child too */
+/* In a branch, whose memory is that of another worker: the channel under the same number is its own. */
+void channel_branch(void);
+/* The descriptor that came with the frame at the front; negative errno: it was lost. */
+int channel_take_fd(void);
+int channel_fd(void); /* -1 when there is none, or in a child */
+/* In a fork of the worker that is the worker now: claims the channel, and drops what has arrived. */
+void channel_adopt(void);
 
 /* For a warm-up: reads and sends go to this descriptor, which stays the caller's, until
  * channel_restore(), which also drops bytes that were not consumed. Returns 0, or -EBUSY when the

@@ -4,9 +4,9 @@
  * Theory of operation. An image without libpython, or with another libc, cannot run
  * cloister-worker; but its interpreter can load an extension module. This shared object needs no
  * library: it has the sources of cloister-worker, and sandbox-init/freestanding/ in place of libc.
- * Its undefined symbols are CPython's stable ABI, which the interpreter exports, and three symbols of
- * the interpreter's libc: fork(), because only that libc can carry its threads, locks and caches
- * over, fflush and stdout.
+ * Its undefined symbols are CPython's stable ABI, which the interpreter exports, and symbols of the
+ * interpreter's libc: fork(), because only that libc can carry its threads, locks and caches over,
+ * fflush and stdout, and where glibc has its struct rseq, which others lack.
  *
  * cloister-init execs the interpreter with a command that loads the module from its sealed memfd and
  * calls boot(). The rest is the same as in cloister-worker.

@@ -12,8 +12,7 @@
  *                       returns turn(), called while the channel is a socket pair on which an EXEC
  *                       with this payload has come; what is sent on it is dropped
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
- *     send(type, id, payload)
- *                       blocks until sent. True: frames may have been read meanwhile
+ *     send(type, id, payload)  blocks until sent. True: frames may have been read meanwhile
  *     read(list)        appends (type, id, payload) for each frame that is there: to a list, so
  *                       that no signal handler comes between. payload: bytes; a str where it came
  *                       in a memfd; None when there is no memory for it; an errno when it was lost
@@ -29,10 +28,11 @@
  *     ours()            whether this is the session's first process, not a fork of it
  *     begin()           lets SIGINT through; whether descriptors 0, 1 and 2 are open
  *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
- *     directory_size(path)
- *                       of a directory (a link is none), else -1; the path is bytes
+ *     directory_size(path)  of a directory (a link is none), else -1; the path is bytes
  *     is_tmpfs(path)
- *     forked()          in a child that Python's fork made: the channel is not its own
+ *     copy(threads, bytes, door), rolled_back(): copy.h and transaction.h; copy() returns 0 in the copy
+ *     dump(threads, fd), write(fd, mask), load(fd, number): branch.h; dump() returns (number,) in the branch
+ *     forked()          in a child of Python's fork: the channel is not its own
  *
  * When the channel is closed, the process exits at once.
  */
@@ -47,10 +47,13 @@
 
 #include "base/fd.h"
 #include "sandbox-init/setup/template.h"
+#include "sandbox-init/worker/branch.h"
 #include "sandbox-init/worker/channel.h"
+#include "sandbox-init/worker/copy.h"
 #include "sandbox-init/worker/owner.h"
 #include "sandbox-init/worker/quick-check.h"
 #include "sandbox-init/worker/sources.h"
+#include "sandbox-init/worker/transaction.h"
 #include "sandbox-init/worker/warm-up.h"
 
 /* METH_FASTCALL: supported since CPython 3.7, in the limited API since 3.10. The functions that each
@@ -65,23 +68,6 @@ static int sleepers;  /* threads that wait in wait() */
 bool module_has_reported(void)
 {
         return reported;
-}
-
-const struct guest_source *guest_source_find(const char *name)
-{
-        for (size_t i = 0; i < guest_sources_count; i++)
-                if (strcmp(guest_sources[i].name, name) == 0)
-                        return &guest_sources[i];
-        return NULL;
-}
-
-const struct guest_code *guest_code_find(const char *name, const char magic[GUEST_MAGIC_SIZE])
-{
-        for (size_t i = 0; i < guest_codes_count; i++)
-                if (strcmp(guest_codes[i].name, name) == 0 &&
-                    memcmp(guest_codes[i].magic, magic, GUEST_MAGIC_SIZE) == 0)
-                        return &guest_codes[i];
-        return NULL;
 }
 
 static PyObject *none(void)
@@ -264,6 +250,7 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
         if (!py.PyArg_ParseTuple(args, "O", &idle))
                 return NULL;
         reported = true;
+        branch_prepare();
         int r = template_end_others(&error);
         if (r < 0)
                 template_failed(&error);
@@ -379,7 +366,9 @@ static PyObject *take_text(const struct frame_header *header)
 
 static int append_frame(PyObject *list, const struct frame_header *header, const char *payload)
 {
-        PyObject *content = header->flags & FRAME_IN_MEMFD
+        PyObject *content = frame_has_fd(header->type)
+                                    ? or_none(py.PyLong_FromLong(channel_take_fd()))
+                            : header->flags & FRAME_IN_MEMFD
                                     ? take_text(header)
                                     : or_none(py.PyBytes_FromStringAndSize(
                                               payload, (Py_ssize_t)header->length));
@@ -537,6 +526,31 @@ static PyObject *cloister_is_tmpfs(PyObject *self, PyObject *args)
         return py.PyBool_FromLong(quick_check_is_tmpfs(path));
 }
 
+static PyObject *cloister_copy(PyObject *self, PyObject *args)
+{
+        int is_copy = 0;
+        PyObject *r = copy_keep(args, &is_copy);
+        if (is_copy)
+                in_wait = pulled = sleepers = 0;
+        return r;
+}
+
+static PyObject *cloister_dump(PyObject *self, PyObject *args)
+{
+        PyObject *has_threads;
+        int64_t number;
+        int is_copy = 0, fd;
+
+        if (!py.PyArg_ParseTuple(args, "Oi", &has_threads, &fd))
+                return NULL;
+        PyObject *r = branch_make(has_threads, fd, &is_copy, &number);
+        if (!is_copy)
+                return r;
+        in_wait = pulled = sleepers = 0;
+        py.Py_DecRef(r);
+        return py.Py_BuildValue("(L)", (long long)number);
+}
+
 static PyObject *cloister_forked(PyObject *self, PyObject *args)
 {
         channel_forget();
@@ -564,6 +578,11 @@ static PyMethodDef methods[] = {
         {"flush", cloister_flush, METH_NOARGS, NULL},
         {"directory_size", cloister_directory_size, METH_O, NULL},
         {"is_tmpfs", cloister_is_tmpfs, METH_VARARGS, NULL},
+        {"copy", cloister_copy, METH_VARARGS, NULL},
+        {"rolled_back", transaction_report, METH_NOARGS, NULL},
+        {"dump", cloister_dump, METH_VARARGS, NULL},
+        {"write", branch_write, METH_VARARGS, NULL},
+        {"load", branch_load, METH_VARARGS, NULL},
         {"forked", cloister_forked, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };

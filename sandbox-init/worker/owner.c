@@ -48,6 +48,13 @@ void owner_claim(void)
         owner.pid = own_pid();
 }
 
+/* The kernel wipes pages of the mapping, not of the address. */
+void owner_renew(void)
+{
+        owner.mark = NULL;
+        owner_claim();
+}
+
 bool owner_is_us(void)
 {
         return owner.mark ? *owner.mark != 0 : owner.pid != 0 && owner.pid == own_pid();

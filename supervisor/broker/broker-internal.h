@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "policy/config.h"
 #include "supervisor/broker/control.h"
+#include "supervisor/broker/egress-process.h"
 #include "supervisor/broker/link.h"
+#include "supervisor/broker/network.h"
 #include "supervisor/broker/options.h"
 #include "supervisor/broker/tool-provider.h"
 #include "supervisor/hub/hub.h"
@@ -42,6 +44,9 @@ struct broker {
         struct link *link;
         struct hub *hub;
         struct sessions *sessions;
+        struct network *network;
+        int egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
+        size_t n_egress;
         struct control *control;
         struct event *signals[3];
         int status;      /* the exit status */

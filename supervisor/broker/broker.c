@@ -54,6 +54,28 @@ static void on_started(void *data, uint32_t serial, uint32_t target, const int f
                 link_request(broker->link, MONITOR_SESSION_KILL, target, NULL);
 }
 
+static void on_network(void *data, uint32_t target, int listener)
+{
+        struct broker *broker = data;
+
+        network_listener(broker->network, target, listener);
+}
+
+static int ask_network(void *data, uint32_t target, int page, int leash, struct error *err)
+{
+        struct broker *broker = data;
+
+        return network_open(broker->network, target, page, leash, err);
+}
+
+static void on_network_lost(void *data)
+{
+        struct broker *broker = data;
+
+        if (broker->sessions)
+                sessions_network_lost(broker->sessions);
+}
+
 static void on_failed(void *data, uint32_t serial, const struct error *error)
 {
         struct broker *broker = data;
@@ -66,8 +88,45 @@ static void on_session_ended(void *data, uint32_t target, const struct monitor_e
 {
         struct broker *broker = data;
 
+        network_forget(broker->network, target);
         if (sessions_ended(broker->sessions, target, ended) < 0)
                 log_debug("sandbox %u has ended; no session has it", target);
+}
+
+static void on_session_cleared(void *data, uint32_t target, const struct monitor_ended *ended,
+                               const int fds[SESSION_COUNTERS])
+{
+        struct broker *broker = data;
+
+        sessions_cleared(broker->sessions, target, ended, fds);
+}
+
+static void on_session_kept(void *data, uint32_t target, const struct error *error)
+{
+        struct broker *broker = data;
+
+        sessions_kept(broker->sessions, target, error);
+}
+
+static void on_session_gone(void *data, uint32_t target, uint32_t pid)
+{
+        struct broker *broker = data;
+
+        sessions_gone(broker->sessions, target, pid);
+}
+
+static void on_session_counted(void *data, uint32_t target, const struct monitor_counted *counted)
+{
+        struct broker *broker = data;
+
+        sessions_counted(broker->sessions, target, counted);
+}
+
+static void on_session_memory(void *data, uint32_t target, uint64_t bytes)
+{
+        struct broker *broker = data;
+
+        sessions_memory(broker->sessions, target, bytes);
 }
 
 static void on_frozen(void *data, uint32_t target)
@@ -123,11 +182,17 @@ static void on_page_done(void *data, const char *server, const char *id, size_t 
                 broker->mode->page_done(broker, server, id, n);
 }
 
+/* The exit status of `run` tells this from an exception of the code. */
+static int status_of_failure(const struct broker *broker)
+{
+        return broker->options.what == BROKER_RUN ? EXIT_CLOISTER : 1;
+}
+
 static void on_link_closed(void *data, const struct error *error)
 {
         if (error_is_set(error))
                 log_error("%s", error->text);
-        broker_end(data, 1);
+        broker_end(data, status_of_failure(data));
 }
 
 /* The monitor has accepted the same bytes, so an error here is not expected: the broker ends. */
@@ -184,6 +249,70 @@ static void ask_freeze(void *data, uint32_t target, bool frozen)
 
         link_request(broker->link, frozen ? MONITOR_SESSION_FREEZE : MONITOR_SESSION_THAW, target,
                      NULL);
+}
+
+static void ask_keep(void *data, uint32_t target, uint32_t pid,
+                     const uint32_t instead[MONITOR_INSTEAD_MAX])
+{
+        struct broker *broker = data;
+
+        link_request_copy(broker->link, MONITOR_SESSION_KEEP, target, pid, instead, NULL);
+}
+
+static void ask_keep_aside(void *data, uint32_t target, uint32_t pid)
+{
+        struct broker *broker = data;
+
+        link_request_copy(broker->link, MONITOR_SESSION_KEEP_ASIDE, target, pid, NULL, NULL);
+}
+
+static void ask_drop(void *data, uint32_t target, uint32_t pid)
+{
+        struct broker *broker = data;
+
+        link_request_copy(broker->link, MONITOR_SESSION_DROP, target, pid, NULL, NULL);
+}
+
+static void ask_restore(void *data, uint32_t target, uint32_t pid)
+{
+        struct broker *broker = data;
+
+        link_request_copy(broker->link, MONITOR_SESSION_RESTORE, target, pid, NULL, NULL);
+}
+
+static void ask_wake(void *data, uint32_t target, bool rolls_back)
+{
+        struct broker *broker = data;
+
+        link_request_copy(broker->link, MONITOR_SESSION_WAKE, target, rolls_back, NULL, NULL);
+}
+
+static void ask_count(void *data, uint32_t target)
+{
+        struct broker *broker = data;
+
+        link_request(broker->link, MONITOR_SESSION_COUNT, target, NULL);
+}
+
+static int ask_installer_start(void *data, uint32_t profile, uint32_t *serial)
+{
+        struct broker *broker = data;
+
+        return link_request(broker->link, MONITOR_INSTALLER_START, profile, serial);
+}
+
+static void on_installer_started(void *data, uint32_t serial, uint32_t instance, const int fds[3])
+{
+        struct broker *broker = data;
+
+        sessions_installer_started(broker->sessions, serial, instance, fds);
+}
+
+static void on_installer_failed(void *data, uint32_t serial, const struct error *error)
+{
+        struct broker *broker = data;
+
+        sessions_installer_failed(broker->sessions, serial, error);
 }
 
 static void ask_upstream_start(void *data, uint32_t index)
@@ -256,6 +385,7 @@ static int isolate(struct broker *broker, struct error *err)
 {
         const int *listen = broker->options.listen_fds;
         size_t n = broker->options.n_listen_fds;
+        const int *egress = broker->egress;
         const struct isolation isolation = {
                 .filter_fd = broker->options.filter_fd,
                 .state_path = broker->options.state_path,
@@ -266,7 +396,8 @@ static int isolate(struct broker *broker, struct error *err)
                          broker->options.control_fd, broker->options.log_fd, broker->options.in_fd,
                          broker->options.out_fd, broker->options.tokens_fd, n > 0 ? listen[0] : -1,
                          n > 1 ? listen[1] : -1, n > 2 ? listen[2] : -1, n > 3 ? listen[3] : -1,
-                         broker->options.helper_fd},
+                         broker->options.helper_fd, broker->options.script_fd,
+                         broker->options.stdin_fd, egress[0], egress[1], egress[2], egress[3]},
         };
 
         int cache = -1, r = broker_isolate(&isolation, &broker->state_dir, &cache, err);
@@ -277,6 +408,23 @@ static int isolate(struct broker *broker, struct error *err)
         return r < 0 ? error_context(err, "isolate the broker") : 0;
 }
 
+/* Before anything of the config is read. Without it sessions have no network, and say so. */
+static void start_egress(struct broker *broker)
+{
+        static_assert(EGRESS_PROCESSES_MAX == 4, "isolate() keeps them");
+        const struct isolation isolation = {.filter_fd = broker->options.egress_filter_fd,
+                                            .has_uid = broker->options.has_uid,
+                                            .uid = broker->options.uid};
+        struct error error = {};
+
+        if (isolation.filter_fd < 0)
+                return;
+        if (egress_processes_start(&isolation, broker->options.log_fd, broker->egress,
+                                   &broker->n_egress, &error) < 0)
+                log_error("%s", error.text);
+        close(isolation.filter_fd);
+}
+
 /* Everything before the loop: the monitor's messages, the isolation, the config. */
 static int prepare(struct broker *broker, struct error *err)
 {
@@ -284,6 +432,7 @@ static int prepare(struct broker *broker, struct error *err)
         static struct config_text texts[CONFIG_SNAPSHOT_MAX];
         size_t n = 0;
 
+        start_egress(broker);
         int r = link_hello(MONITOR_FD, &broker->hello, files, &n, err);
         if (r >= 0)
                 r = config_texts_read(files, n, texts, err);
@@ -305,20 +454,30 @@ static int make_parts(struct broker *broker, struct error *err)
                 .data = broker,
                 .session_started = on_started,
                 .session_failed = on_failed,
+                .session_network = on_network,
                 .session_ended = on_session_ended,
+                .session_cleared = on_session_cleared,
+                .session_kept = on_session_kept,
+                .session_gone = on_session_gone,
+                .session_counted = on_session_counted,
+                .session_memory = on_session_memory,
                 .session_frozen = on_frozen,
                 .limits = on_limits,
                 .upstream_started = on_upstream_started,
                 .upstream_failed = on_upstream_failed,
                 .upstream_ended = on_upstream_ended,
                 .reloaded = on_reloaded,
+                .installer_started = on_installer_started,
+                .installer_failed = on_installer_failed,
                 .closed = on_link_closed,
         };
         const struct hub_host hub_host = {
                 broker,         ask_upstream_start, ask_upstream_stop, on_catalogue_changed,
                 on_owner_asked, on_page_done};
-        const struct sandbox_requests requests = {broker, ask_create, ask_interrupt, ask_kill,
-                                                  ask_freeze};
+        const struct sandbox_requests requests = {
+                broker,      ask_create,          ask_interrupt,     ask_kill,    ask_freeze,
+                ask_keep,    ask_keep_aside,      ask_drop,          ask_restore, ask_wake,
+                ask_network, ask_installer_start, ask_upstream_stop, ask_count};
 
         broker->base = loop_new();
         if (!broker->base)
@@ -327,6 +486,10 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r >= 0)
                 r = link_new(&broker->link, broker->base, MONITOR_FD, broker->hello.generation,
                              &events, err);
+        if (r >= 0)
+                r = network_new(&broker->network, broker->base, broker->egress, broker->n_egress,
+                                broker->options.egress_filter_fd >= 0,
+                                &(struct network_owner){broker, on_network_lost}, err);
         if (r >= 0)
                 r = hub_new(&broker->hub, broker->base, broker->config, broker->state_dir,
                             &hub_host, err);
@@ -338,14 +501,15 @@ static int make_parts(struct broker *broker, struct error *err)
                                  &tools, &requests, err);
         if (r >= 0 && broker->options.control_fd >= 0)
                 r = control_new(&broker->control, broker->base, broker->options.control_fd,
-                                broker->sessions, err);
+                                broker->sessions, broker->network, err);
         return r < 0 ? r : broker->mode->start(broker, err);
 }
 
 static void broker_done(struct broker *broker)
 {
-        control_free(broker->control);
         broker->sessions = sessions_free(broker->sessions);
+        broker->control = control_free(broker->control);
+        network_free(broker->network);
         if (broker->mode)
                 broker->mode->free(broker);
         hub_free(broker->hub);
@@ -409,13 +573,13 @@ static int run(struct broker *broker, int argc, char **argv, struct error *err)
 
 int broker_main(int argc, char **argv)
 {
-        struct broker broker = {.state_dir = -1};
+        struct broker broker = {.state_dir = -1, .egress = {-1, -1, -1, -1}};
         struct error err = {};
 
         hold_signals();
         if (run(&broker, argc, argv, &err) < 0) {
                 log_error("%s", err.text);
-                broker.status = broker.status ? broker.status : 1;
+                broker.status = broker.status ? broker.status : status_of_failure(&broker);
         }
         broker_done(&broker);
         return broker.status;

@@ -1,6 +1,4 @@
-/* The control socket. */
-#include "supervisor/broker/control.h"
-
+/* The control socket: clients, and requests that are answered at once. */
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -13,29 +11,43 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "rpc/jsonrpc.h"
+#include "supervisor/broker/control-internal.h"
+#include "supervisor/broker/network.h"
+#include "supervisor/session/session.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 
-struct client {
-        LIST_ENTRY(client) link;
+static const struct timeval idle = {.tv_sec = CONTROL_IDLE_SECONDS};
+
+struct control_client {
+        LIST_ENTRY(control_client) link;
         struct control *control;
         struct bufferevent *stream;
+        struct control_task *task; /* or NULL */
 };
 
 struct control {
         struct event_base *base;
         struct sessions *sessions;
+        const struct network *network;
         int listener;
         struct event *readable;
-        LIST_HEAD(, client) clients;
+        LIST_HEAD(, control_client) clients;
         size_t n_clients;
+        LIST_HEAD(, control_task) tasks; /* also of clients that have left */
+        size_t n_tasks;
 };
 
-static void client_free(struct client *client)
+static void client_free(struct control_client *client)
 {
         struct control *control = client->control;
+        struct control_task *task = client->task;
 
+        if (task) {
+                task->client = NULL;
+                if (task->work->stop)
+                        task->work->stop(task);
+        }
         LIST_REMOVE(client, link);
         /* A connection may wait in the backlog. */
         if (control->n_clients-- == CONTROL_CLIENTS_MAX && control->readable)
@@ -44,15 +56,125 @@ static void client_free(struct client *client)
         free(client);
 }
 
+/* ---- requests that are answered later ---- */
+
+struct sessions *control_sessions(const struct control *control)
+{
+        return control->sessions;
+}
+
+struct event_base *control_base(const struct control *control)
+{
+        return control->base;
+}
+
+size_t control_n_tasks(const struct control *control)
+{
+        return control->n_tasks;
+}
+
+void control_task_begin(struct control_client *client, struct control_task *task,
+                        const struct control_work *work, struct jsonrpc_message *request)
+{
+        task->control = client->control;
+        task->client = client;
+        task->request = *request;
+        task->work = work;
+        *request = (struct jsonrpc_message){};
+        client->task = task;
+        LIST_INSERT_HEAD(&client->control->tasks, task, link);
+        client->control->n_tasks++;
+        bufferevent_set_timeouts(client->stream, NULL, NULL);
+}
+
+size_t control_task_send(struct control_task *task, const struct buffer *line)
+{
+        struct control_client *client = task->client;
+
+        if (!client)
+                return 0;
+        bufferevent_write(client->stream, buffer_bytes(line), line->length);
+        return evbuffer_get_length(bufferevent_get_output(client->stream));
+}
+
+void control_task_end(struct control_task *task)
+{
+        struct control_client *client = task->client;
+
+        LIST_REMOVE(task, link);
+        task->control->n_tasks--;
+        jsonrpc_done(&task->request);
+        if (!client)
+                return;
+        client->task = NULL;
+        bufferevent_set_timeouts(client->stream, &idle, &idle);
+}
+
+void control_task_answer(struct control_task *task, const struct buffer *result)
+{
+        _cleanup_buffer_ struct buffer out = BUFFER_INIT(2 * ANSWER_MAX);
+        struct error err = {};
+
+        if (jsonrpc_append_result(&out, task->request.id, buffer_bytes(result), result->length) <
+            0) {
+                error_set(&err, EMSGSIZE, "the answer is too large");
+                control_task_refuse(task, &err);
+                return;
+        }
+        control_task_send(task, &out);
+        control_task_end(task);
+}
+
+static int code_of(int r)
+{
+        return r == -ENOENT   ? CONTROL_NO_SESSION
+               : r == -EBUSY  ? CONTROL_BUSY
+               : r == -EINVAL ? JSONRPC_INVALID_PARAMS
+                              : JSONRPC_INTERNAL_ERROR;
+}
+
+void control_task_refuse(struct control_task *task, const struct error *error)
+{
+        _cleanup_buffer_ struct buffer out = BUFFER_INIT(ANSWER_MAX);
+
+        if (jsonrpc_append_error(&out, task->request.id, code_of(-error->code), error->text, NULL,
+                                 0) >= 0)
+                control_task_send(task, &out);
+        control_task_end(task);
+}
+
+int control_session(struct control *control, yyjson_val *params, const char **key,
+                    struct session **ret, struct error *err)
+{
+        size_t n = 0;
+        const char *name = json_string(params, "name", &n);
+
+        if (!name || !session_key_valid(name, n))
+                return error_set(err, EINVAL, "name: a session's name is needed");
+        struct session *session = sessions_find(control->sessions, name);
+        if (!session || session_state(session) == SESSION_NONE)
+                return error_set(err, ENOENT, "no live session is called \"%s\"", name);
+        if (session_is_single(session))
+                return error_set(err, ENOENT,
+                                 "session \"%s\" runs a published tool, and ends with it", name);
+        if (key)
+                *key = name;
+        *ret = session;
+        return 0;
+}
+
+/* ---- requests that are answered at once ---- */
+
 static int answer_list(struct control *control, yyjson_val *params, struct buffer *result,
                        struct error *err)
 {
         struct sessions_count count;
 
         sessions_count(control->sessions, &count);
-        int r = buffer_printf(result,
-                              "{\"sessions_max\":%zu,\"ready\":%zu,\"sessions\":", count.max,
-                              count.spares_ready);
+        int r = buffer_printf(
+                result,
+                "{\"sessions_max\":%zu,\"ready\":%zu,\"network\":\"%s\",\"sessions\":", count.max,
+                count.spares_ready, control->network ? network_state(control->network) : "none");
         if (r >= 0)
                 r = sessions_append_list(control->sessions, result);
         if (r >= 0)
@@ -84,6 +206,22 @@ static int answer_reset(struct control *control, yyjson_val *params, struct buff
         return command(control, params, result, sessions_reset, err);
 }
 
+static int answer_undo(struct control *control, yyjson_val *params, struct buffer *result,
+                       struct error *err)
+{
+        size_t n = 0, m = 0;
+        const char *name = json_string(params, "name", &n);
+        yyjson_val *named = yyjson_obj_get(params, "checkpoint");
+        const char *checkpoint = json_string(params, "checkpoint", &m);
+
+        if (!name || !session_key_valid(name, n))
+                return error_set(err, EINVAL, "name: a session's name is needed");
+        if (named && (!checkpoint || !session_name_valid(checkpoint, m)))
+                return error_set(err, EINVAL, "checkpoint: the name of a checkpoint is needed");
+        int r = sessions_undo(control->sessions, name, checkpoint, err);
+        return r < 0 ? r : buffer_append(result, "{}", 2);
+}
+
 static const struct {
         const char *name;
         int (*answer)(struct control *control, yyjson_val *params, struct buffer *result,
@@ -92,13 +230,39 @@ static const struct {
         {"sessions/list", answer_list},
         {"sessions/end", answer_end},
         {"sessions/reset", answer_reset},
+        {"sessions/undo", answer_undo},
 };
 
-static int code_of(int r)
+static const struct {
+        const char *name;
+        int (*begin)(struct control_client *client, struct control *control,
+                     struct jsonrpc_message *request, struct error *err);
+} tasks[] = {
+        {"sessions/exec", control_exec},    {"sessions/probe", control_probe},
+        {"files/list", control_list_files}, {"files/get", control_get_file},
+        {"files/put", control_put_file},
+};
+
+static bool is_method(const struct jsonrpc_message *message, const char *name)
 {
-        return r == -ENOENT   ? CONTROL_NO_SESSION
-               : r == -EINVAL ? JSONRPC_INVALID_PARAMS
-                              : JSONRPC_INTERNAL_ERROR;
+        return message->method_length == strlen(name) &&
+               memcmp(message->method, name, message->method_length) == 0;
+}
+
+/* Returns 1 if it is answered later. */
+static int begin(struct control_client *client, struct jsonrpc_message *message, struct buffer *to)
+{
+        struct error err = {};
+
+        for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
+                if (!is_method(message, tasks[i].name))
+                        continue;
+                int r = tasks[i].begin(client, client->control, message, &err);
+                if (r >= 0)
+                        return 1;
+                return jsonrpc_append_error(to, message->id, code_of(r), err.text, NULL, 0);
+        }
+        return 0;
 }
 
 static int answer(struct control *control, const struct jsonrpc_message *message, struct buffer *to)
@@ -107,8 +271,7 @@ static int answer(struct control *control, const struct jsonrpc_message *message
         struct error err = {};
 
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (message->method_length != strlen(methods[i].name) ||
-                    memcmp(message->method, methods[i].name, message->method_length) != 0)
+                if (!is_method(message, methods[i].name))
                         continue;
                 int r = methods[i].answer(control, message->params, &result, &err);
                 if (r < 0)
@@ -119,19 +282,35 @@ static int answer(struct control *control, const struct jsonrpc_message *message
                                     NULL, 0);
 }
 
+/* While a request waits for its answer, the client may only ask to stop it. */
+static int take_notification(struct control_client *client, const struct jsonrpc_message *message)
+{
+        struct control_task *task = client->task;
+
+        if (message->kind != JSONRPC_NOTIFICATION || !is_method(message, "interrupt"))
+                return -EPROTO;
+        if (task && task->work->stop)
+                task->work->stop(task);
+        return 0;
+}
+
 /* Returns negative when the client is to be dropped. */
-static int take_line(struct client *client, const char *line, size_t n)
+static int take_line(struct control_client *client, const char *line, size_t n)
 {
         _cleanup_jsonrpc_ struct jsonrpc_message message;
         _cleanup_buffer_ struct buffer out = BUFFER_INIT(2 * ANSWER_MAX);
         struct error err = {};
 
         int r = jsonrpc_parse(line, n, &message, &err);
-        if (r >= 0 && message.kind != JSONRPC_REQUEST)
-                return -EPROTO;
+        if (r >= 0 && (client->task || message.kind != JSONRPC_REQUEST))
+                return take_notification(client, &message);
         if (r < 0)
                 r = jsonrpc_append_error(&out, NULL, JSONRPC_INVALID_REQUEST, err.text, NULL, 0);
         else
+                r = begin(client, &message, &out);
+        if (r > 0)
+                return 0;
+        if (r == 0 && out.length == 0)
                 r = answer(client->control, &message, &out);
         if (r >= 0)
                 r = bufferevent_write(client->stream, buffer_bytes(&out), out.length);
@@ -141,27 +320,36 @@ static int take_line(struct client *client, const char *line, size_t n)
 /* One request at a time: the next one is read after the answer was written. */
 static void on_readable(struct bufferevent *stream, void *data)
 {
-        struct client *client = data;
+        struct control_client *client = data;
         struct evbuffer *input = bufferevent_get_input(stream);
         size_t n = 0;
 
-        if (evbuffer_get_length(bufferevent_get_output(stream)) > 0)
-                return;
-        char *line = evbuffer_readln(input, &n, EVBUFFER_EOL_LF);
-        if (!line) {
-                if (evbuffer_get_length(input) >= CONTROL_LINE_MAX)
+        do {
+                if (!client->task && evbuffer_get_length(bufferevent_get_output(stream)) > 0)
+                        return;
+                char *line = evbuffer_readln(input, &n, EVBUFFER_EOL_LF);
+                if (!line) {
+                        if (evbuffer_get_length(input) >= CONTROL_LINE_MAX)
+                                client_free(client);
+                        return;
+                }
+                int r = take_line(client, line, n);
+                free(line);
+                if (r < 0) {
                         client_free(client);
-                return;
-        }
-        int r = take_line(client, line, n);
-        free(line);
-        if (r < 0)
-                client_free(client);
+                        return;
+                }
+        } while (client->task);
 }
 
 static void on_written(struct bufferevent *stream, void *data)
 {
-        on_readable(stream, data);
+        struct control_client *client = data;
+
+        if (client->task && client->task->work->drained)
+                client->task->work->drained(client->task);
+        if (!client->task)
+                on_readable(stream, data);
 }
 
 static void on_event(struct bufferevent *stream, short what, void *data)
@@ -171,8 +359,7 @@ static void on_event(struct bufferevent *stream, short what, void *data)
 
 static int client_new(struct control *control, int fd)
 {
-        static const struct timeval idle = {.tv_sec = CONTROL_IDLE_SECONDS};
-        struct client *client = calloc(1, sizeof(*client));
+        struct control_client *client = calloc(1, sizeof(*client));
         struct bufferevent *stream = client ? bufferevent_socket_new(control->base, fd,
                                                                      BEV_OPT_CLOSE_ON_FREE)
                                             : NULL;
@@ -182,7 +369,7 @@ static int client_new(struct control *control, int fd)
                 close(fd);
                 return -ENOMEM;
         }
-        *client = (struct client){.control = control, .stream = stream};
+        *client = (struct control_client){.control = control, .stream = stream};
         LIST_INSERT_HEAD(&control->clients, client, link);
         control->n_clients++;
         bufferevent_setwatermark(stream, EV_READ, 0, CONTROL_LINE_MAX);
@@ -204,7 +391,7 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
 }
 
 int control_new(struct control **ret, struct event_base *base, int listener,
-                struct sessions *sessions, struct error *err)
+                struct sessions *sessions, const struct network *network, struct error *err)
 {
         struct control *control = calloc(1, sizeof(*control));
 
@@ -212,8 +399,10 @@ int control_new(struct control **ret, struct event_base *base, int listener,
                 close(listener);
                 return error_errno(err, ENOMEM, "control socket");
         }
-        *control = (struct control){.base = base, .sessions = sessions, .listener = listener};
+        *control = (struct control){
+                .base = base, .sessions = sessions, .network = network, .listener = listener};
         LIST_INIT(&control->clients);
+        LIST_INIT(&control->tasks);
         control->readable = event_new(base, listener, EV_READ | EV_PERSIST, on_connection, control);
         if (!control->readable || event_add(control->readable, NULL) < 0) {
                 control_free(control);
@@ -230,6 +419,11 @@ struct control *control_free(struct control *control)
         if (control->readable)
                 event_free(control->readable);
         control->readable = NULL;
+        while (!LIST_EMPTY(&control->tasks)) {
+                struct control_task *task = LIST_FIRST(&control->tasks);
+                control_task_end(task);
+                task->work->free(task);
+        }
         while (!LIST_EMPTY(&control->clients))
                 client_free(LIST_FIRST(&control->clients));
         close(control->listener);

@@ -48,7 +48,7 @@ static const struct landlock_rule landlock_rules[] = {
 };
 
 /* A session needs five descriptors: 1,024 sessions need more than the usual soft limit. */
-static void set_limits(void)
+void isolate_limits(void)
 {
         struct rlimit files;
 
@@ -61,7 +61,7 @@ static void set_limits(void)
 
 /* setgroups() is allowed only where the id map permits it, which is where there are other groups.
  */
-static int become(const struct isolation *how, struct error *err)
+int isolate_become(const struct isolation *how, struct error *err)
 {
         if (!how->has_uid)
                 return 0;
@@ -124,10 +124,10 @@ int broker_isolate(const struct isolation *how, int *state_dir, int *cache, stru
         _cleanup_close_ int state = -1, writer = -1;
         struct error hint = {};
 
-        set_limits();
-        int r = become(how, err);
+        isolate_limits();
+        int r = isolate_become(how, err);
         if (r >= 0)
-                r = root_change(how->state_path, how->has_http, err);
+                r = root_change(how->state_path, how->has_http ? ROOT_HTTP : ROOT_ALONE, err);
         if (r >= 0 && how->state_path)
                 writer = cache_process_start(how->filter_fd, &hint);
         if (r >= 0 && how->state_path && writer < 0)

@@ -13,10 +13,14 @@ struct isolation {
         bool has_http;          /* servers are reached by HTTP */
         bool has_uid;
         uid_t uid;    /* uid and gid to become, in our user namespace */
-        int keep[12]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
+        int keep[18]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
 };
 
 /* Must be called before any thread exists. *state_dir: the state directory, read-only, or -1; *cache: a
  * socket of the process that writes there (cache-process.h), or -1. After an error, which means that a
  * required step failed, the caller must exit. */
 int broker_isolate(const struct isolation *how, int *state_dir, int *cache, struct error *err);
+
+/* Its first steps, for a process that is forked before (egress-process.h). */
+void isolate_limits(void);
+int isolate_become(const struct isolation *how, struct error *err);

@@ -144,7 +144,7 @@ static bool answers(uint32_t verb, uint32_t kind)
                 return true;
         if (verb == MONITOR_SESSION_CREATE)
                 return kind == MONITOR_SESSION_STARTED;
-        if (verb == MONITOR_UPSTREAM_START)
+        if (verb == MONITOR_UPSTREAM_START || verb == MONITOR_INSTALLER_START)
                 return kind == MONITOR_UPSTREAM_STARTED;
         return kind == MONITOR_DONE;
 }
@@ -164,9 +164,16 @@ static bool take_outstanding(struct link *link, uint32_t serial, struct outstand
 static size_t fds_of(uint32_t kind)
 {
         return kind == MONITOR_SESSION_STARTED    ? SESSION_FDS
+               : kind == MONITOR_SESSION_CLEARED  ? SESSION_COUNTERS
                : kind == MONITOR_UPSTREAM_STARTED ? 3
                : kind == MONITOR_CONFIG_FILE      ? 1
+               : kind == MONITOR_SESSION_NETWORK  ? 1
                                                   : 0;
+}
+
+static bool is_keep(uint32_t verb)
+{
+        return verb == MONITOR_SESSION_KEEP || verb == MONITOR_SESSION_KEEP_ASIDE;
 }
 
 static void pass_failure(struct link *link, const struct outstanding *asked,
@@ -182,6 +189,10 @@ static void pass_failure(struct link *link, const struct outstanding *asked,
                 on->session_failed(on->data, asked->serial, &why);
         } else if (asked->verb == MONITOR_UPSTREAM_START)
                 on->upstream_failed(on->data, asked->target, error);
+        else if (asked->verb == MONITOR_INSTALLER_START)
+                on->installer_failed(on->data, asked->serial, error);
+        else if (is_keep(asked->verb))
+                on->session_kept(on->data, asked->target, error);
         else
                 log_debug("the monitor: %s", error->text); /* the target has ended meanwhile */
 }
@@ -211,10 +222,14 @@ static int pass_answer(struct link *link, struct received *received)
                 pass_failure(link, &asked, &event->error);
         else if (event->kind == MONITOR_SESSION_STARTED)
                 on->session_started(on->data, asked.serial, event->target, received->fds);
+        else if (asked.verb == MONITOR_INSTALLER_START)
+                on->installer_started(on->data, asked.serial, event->target, received->fds);
         else if (event->kind == MONITOR_UPSTREAM_STARTED)
                 on->upstream_started(on->data, asked.target, event->target, received->fds);
         else if (asked.verb == MONITOR_SESSION_FREEZE)
                 on->session_frozen(on->data, asked.target);
+        else if (is_keep(asked.verb))
+                on->session_kept(on->data, asked.target, NULL);
         return 0;
 }
 
@@ -258,11 +273,23 @@ static int pass_reload(struct link *link, struct received *received)
         return take_config_file(received, reload->files, &reload->n, NULL);
 }
 
-static int pass_notice(struct link *link, const struct monitor_event *event)
+/* Takes ownership of the descriptors. */
+static int pass_notice(struct link *link, const struct received *received)
 {
         const struct link_events *on = &link->events;
+        const struct monitor_event *event = &received->event;
 
-        if (event->kind == MONITOR_SESSION_ENDED)
+        if (event->kind == MONITOR_SESSION_CLEARED)
+                on->session_cleared(on->data, event->target, &event->ended, received->fds);
+        else if (event->kind == MONITOR_SESSION_NETWORK)
+                on->session_network(on->data, event->target, received->fds[0]);
+        else if (event->kind == MONITOR_SESSION_GONE)
+                on->session_gone(on->data, event->target, event->copy);
+        else if (event->kind == MONITOR_SESSION_COUNTED)
+                on->session_counted(on->data, event->target, &event->counted);
+        else if (event->kind == MONITOR_SESSION_MEMORY)
+                on->session_memory(on->data, event->target, event->memory);
+        else if (event->kind == MONITOR_SESSION_ENDED)
                 on->session_ended(on->data, event->target, &event->ended);
         else if (event->kind == MONITOR_UPSTREAM_ENDED)
                 on->upstream_ended(on->data, event->target, event->wait_status);
@@ -284,7 +311,7 @@ static int pass(struct link *link, struct received *received)
         uint32_t kind = received->event.kind;
         if (kind == MONITOR_HELLO || kind == MONITOR_CONFIG_FILE || kind == MONITOR_READY)
                 return pass_reload(link, received);
-        return pass_notice(link, &received->event);
+        return pass_notice(link, received);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
@@ -362,14 +389,23 @@ static int remember(struct link *link, const struct monitor_request *request)
 
 int link_request(struct link *link, enum monitor_verb verb, uint32_t target, uint32_t *serial)
 {
+        return link_request_copy(link, verb, target, 0, NULL, serial);
+}
+
+int link_request_copy(struct link *link, enum monitor_verb verb, uint32_t target, uint32_t number,
+                      const uint32_t instead[MONITOR_INSTEAD_MAX], uint32_t *serial)
+{
         struct monitor_request request = {
                 .verb = verb,
                 .target = target,
                 .generation = link->generation,
+                .number = number,
         };
 
         if (link->closed)
                 return -EPIPE;
+        if (instead)
+                memcpy(request.instead, instead, sizeof(request.instead));
         if (++link->last_serial == 0)
                 ++link->last_serial;
         request.serial = link->last_serial;

@@ -8,21 +8,26 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/exit-code.h"
 #include "supervisor/broker/run-in.h"
 #include "supervisor/broker/run-out.h"
-#include "supervisor/broker/terminal.h"
+#include "supervisor/broker/run-stdin.h"
 #include "supervisor/broker/writer.h"
+#include "supervisor/mcp/result-content.h"
+#include "supervisor/mcp/result.h"
+#include "supervisor/session/cell-client.h"
+#include "supervisor/session/input.h"
 #include "supervisor/session/session.h"
 
 enum {
-        STATUS_TIMEOUT = 124,   /* as timeout(1) */
-        STATUS_SANDBOX = 125,   /* Cloister failed, not the code */
-        STATUS_CANCELLED = 130, /* 128 + SIGINT */
         LAST_FLUSH_MS = 100,
+        SCRIPT_FRAME_MAX = 16 * 1024 * 1024,
         ESCAPED_MAX = 1024 * 1024,
 };
 
@@ -40,7 +45,12 @@ struct mode_run {
         int status;
         char *code; /* owned */
         size_t code_length;
+        char *script; /* owned; JSON of the SCRIPT frame, or NULL */
+        size_t script_length;
         struct run_in *in;
+        struct run_stdin *standard_input; /* or NULL */
+        struct event *waited; /* the code has waited for its input for as long as does not count */
+        bool is_held;         /* the time of the cell stands still */
         struct run_out *out;
 };
 
@@ -95,29 +105,8 @@ static void tell_why(struct mode_run *mode, const struct cell_outcome *o)
         if (o->why[0] == '\0' || o->status == CELL_CANCELLED || o->status == CELL_EXIT)
                 return;
         snprintf(line, sizeof(line), "cloister: %s%s\n", o->why,
-                 o->status == CELL_TIMEOUT ? " (--timeout SECONDS sets another)" : "");
+                 o->status == CELL_TIMEOUT ? " (--timeout TIME sets another)" : "");
         say(mode, line);
-}
-
-static int status_of(const struct broker *broker, const struct cell_outcome *o)
-{
-        switch (o->status) {
-        case CELL_OK:
-                return 0;
-        case CELL_EXIT:
-                return o->exit_code;
-        case CELL_TIMEOUT:
-                return STATUS_TIMEOUT;
-        case CELL_CANCELLED:
-                return STATUS_CANCELLED;
-        case CELL_OOM:
-        case CELL_KILLED:
-                return 128 + (o->signal ? o->signal : SIGKILL);
-        default:
-                if (o->error_type)
-                        return broker->no_sandbox ? EXIT_NO_SANDBOX : STATUS_SANDBOX;
-                return 1;
-        }
 }
 
 /* Ends the loop once everything was written. */
@@ -130,14 +119,15 @@ static void end_when_written(struct broker *broker)
                 broker_end(broker, mode->status);
 }
 
-/* Text is printed. Other displays become a file with --out, else a line that names the type. */
+/* Text other than HTML is printed. Other displays become a file with --out, else a line that names the type. */
 static void show_displays(struct mode_run *mode, const struct cell_outcome *o)
 {
         char line[CELL_MIME_MAX + 128];
 
         for (size_t i = 0; i < o->n_displays; i++) {
                 const struct cell_display *d = &o->displays[i];
-                if (d->is_text && strncmp(d->mime_type, "text/", 5) == 0) {
+                if (d->is_text && strncmp(d->mime_type, "text/", 5) == 0 &&
+                    strcmp(d->mime_type, "text/html") != 0) {
                         write_output(&mode->outputs[CELL_STDOUT], buffer_bytes(&d->data),
                                      d->data.length);
                         write_output(&mode->outputs[CELL_STDOUT], "\n", 1);
@@ -157,22 +147,57 @@ static void show_displays(struct mode_run *mode, const struct cell_outcome *o)
         }
 }
 
-static void on_done(void *data, struct cell *cell)
+static void show(struct mode_run *mode, const struct cell_outcome *o)
 {
-        struct broker *broker = data;
-        struct mode_run *mode = broker->data;
-        const char *traceback = json_string(cell->outcome.error, "traceback", NULL);
+        const char *traceback = json_string(o->error, "traceback", NULL);
 
-        mode->cell = NULL;
-        mode->session = NULL;
-        mode->status = status_of(broker, &cell->outcome);
-        if (traceback && cell->outcome.status != CELL_TIMEOUT) {
+        if (traceback && o->status != CELL_TIMEOUT) {
                 say(mode, traceback);
                 if (traceback[0] && traceback[strlen(traceback) - 1] != '\n')
                         say(mode, "\n");
         }
-        tell_why(mode, &cell->outcome);
-        show_displays(mode, &cell->outcome);
+        tell_why(mode, o);
+        show_displays(mode, o);
+}
+
+/* --json: the result of run_python, in one line. */
+static void write_result(struct mode_run *mode, const struct buffer *result)
+{
+        write_output(&mode->outputs[CELL_STDOUT], buffer_bytes(result), result->length);
+        write_output(&mode->outputs[CELL_STDOUT], "\n", 1);
+}
+
+static void show_json(struct mode_run *mode, const struct cell_outcome *o)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        const struct result_options options = {
+                .session = "run",
+                .max_output = OUTPUT_CHARACTERS_MAX,
+                .kinds = CONTENT_AUDIO,
+        };
+
+        if (result_render(o, &options, &result) >= 0) {
+                write_result(mode, &result);
+        } else {
+                say(mode, "cloister: --json: no memory for the result\n");
+                mode->status = EXIT_CLOISTER;
+        }
+        for (size_t i = 0; mode->out && i < o->n_displays; i++)
+                run_out_display(mode->out, &o->displays[i], i);
+}
+
+static void on_done(void *data, struct cell *cell)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+
+        mode->cell = NULL;
+        mode->session = NULL;
+        mode->status = exit_code_of(&cell->outcome, broker->no_sandbox);
+        if (broker->options.json)
+                show_json(mode, &cell->outcome);
+        else
+                show(mode, &cell->outcome);
         if (mode->out && run_out_collect(mode->out, cell->session) == -ENOENT)
                 say(mode, "cloister: the files in /workspace/out are lost with the sandbox\n");
         mode->done = !mode->out;
@@ -188,7 +213,7 @@ static void on_out_done(void *data, const struct error *error)
                 say(mode, "cloister: --out: ");
                 say(mode, error->text);
                 say(mode, "\n");
-                mode->status = STATUS_SANDBOX;
+                mode->status = EXIT_CLOISTER;
         }
         mode->done = true;
         end_when_written(broker);
@@ -209,7 +234,7 @@ static void on_broken(void *data, int code)
 
         if (!unread)
                 log_error("write the output: %s", strerror(code));
-        broker_end(data, unread ? 128 + SIGPIPE : STATUS_SANDBOX);
+        broker_end(data, unread ? 128 + SIGPIPE : EXIT_CLOISTER);
 }
 
 static int open_outputs(struct broker *broker, struct mode_run *mode, struct error *err)
@@ -237,6 +262,71 @@ static bool is_utf8(const char *text, size_t n)
         return true;
 }
 
+/* ---- standard input ---- */
+
+/* Without --timeout, the time in which the code waits for its input does not count. It is bounded, because
+ * other threads of the code may run meanwhile. */
+static void hold(struct broker *broker)
+{
+        struct mode_run *mode = broker->data;
+        struct timeval most = clock_timeval_ms(CELL_HELD_MAX_MS);
+
+        if (broker->options.has_timeout || mode->is_held)
+                return;
+        cell_hold(mode->cell);
+        evtimer_add(mode->waited, &most);
+        mode->is_held = true;
+}
+
+static void release(struct mode_run *mode)
+{
+        if (mode->is_held)
+                cell_release(mode->cell);
+        mode->is_held = false;
+        evtimer_del(mode->waited);
+}
+
+static void on_waited(evutil_socket_t fd, short what, void *data)
+{
+        struct mode_run *mode = data;
+
+        if (mode->cell)
+                release(mode);
+}
+
+static void on_read(void *data, size_t n)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+
+        hold(broker);
+        run_stdin_read(mode->standard_input, n);
+}
+
+static void on_read_dropped(void *data)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+
+        run_stdin_drop(mode->standard_input);
+        release(mode);
+}
+
+static const struct cell_input cell_input = {on_read, on_read_dropped};
+
+static void on_input(void *data, const char *bytes, size_t n)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+
+        if (!mode->cell)
+                return;
+        release(mode);
+        cell_give_input(mode->cell, bytes, n);
+}
+
+/* ---- cells ---- */
+
 static int run_cell(struct broker *broker, const char *code, size_t n,
                     void (*done)(void *data, struct cell *cell),
                     void (*output)(void *data, enum cell_stream stream, const char *bytes,
@@ -248,10 +338,13 @@ static int run_cell(struct broker *broker, const char *code, size_t n,
         const struct cell_request request = {
                 .code = code,
                 .code_length = n,
-                .filename = options->name,
+                .filename = n > 0 ? options->name : NULL, /* each name is given once */
                 .timeout_ms = options->has_timeout ? options->timeout_ms
                                                    : broker->config->cell_timeout_ms,
                 .profile = options->profile,
+                .script = n > 0 ? mode->script : NULL,
+                .script_length = mode->script_length,
+                .standard_input = n > 0 && mode->standard_input ? &cell_input : NULL,
                 .done = done,
                 .output = output,
                 .data = broker,
@@ -263,7 +356,8 @@ static int run_code(struct broker *broker, struct error *err)
 {
         struct mode_run *mode = broker->data;
 
-        int r = run_cell(broker, mode->code, mode->code_length, on_done, on_output, err);
+        int r = run_cell(broker, mode->code, mode->code_length, on_done,
+                         broker->options.json ? NULL : on_output, err);
         if (r >= 0)
                 mode->session = mode->cell->session;
         return r;
@@ -273,10 +367,19 @@ static void give_up(struct broker *broker, const char *why)
 {
         struct mode_run *mode = broker->data;
 
-        say(mode, "cloister: ");
-        say(mode, why);
-        say(mode, "\n");
-        broker_end(broker, broker->no_sandbox ? EXIT_NO_SANDBOX : STATUS_SANDBOX);
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        mode->status = broker->no_sandbox ? EXIT_NO_SANDBOX : EXIT_CLOISTER;
+        mode->done = true;
+        if (broker->options.json &&
+            result_render_refusal("SandboxError", why, "run", &result) >= 0) {
+                write_result(mode, &result);
+        } else {
+                say(mode, "cloister: ");
+                say(mode, why);
+                say(mode, "\n");
+        }
+        end_when_written(broker);
 }
 
 static void on_in_done(void *data, const struct error *error)
@@ -303,6 +406,22 @@ static void on_ready(void *data, struct cell *cell)
                 give_up(broker, err.text);
 }
 
+static int open_inputs(struct broker *broker, struct mode_run *mode, struct error *err)
+{
+        const struct broker_options *options = &broker->options;
+
+        int r = fd_read_whole(options->code_fd, CELL_CODE_MAX, &mode->code, &mode->code_length,
+                              err);
+        if (r >= 0 && options->script_fd >= 0)
+                r = fd_read_whole(options->script_fd, SCRIPT_FRAME_MAX, &mode->script,
+                                  &mode->script_length, err);
+        if (r >= 0 && options->stdin_fd >= 0)
+                r = run_stdin_new(&mode->standard_input, broker->base, options->stdin_fd, on_input,
+                                  broker, err);
+        mode->waited = evtimer_new(broker->base, on_waited, mode);
+        return r < 0 || mode->waited ? r : error_errno(err, ENOMEM, "run");
+}
+
 static int start(struct broker *broker, struct error *err)
 {
         const struct broker_options *options = &broker->options;
@@ -313,8 +432,7 @@ static int start(struct broker *broker, struct error *err)
         broker->data = mode;
         int r = open_outputs(broker, mode, err);
         if (r >= 0)
-                r = fd_read_whole(options->code_fd, CELL_CODE_MAX, &mode->code, &mode->code_length,
-                                  err);
+                r = open_inputs(broker, mode, err);
         if (r < 0)
                 return error_context(err, "%s", options->name);
         if (options->out_fd >= 0)
@@ -334,7 +452,7 @@ static void interrupted(struct broker *broker)
         struct mode_run *mode = broker->data;
 
         if (!mode->cell)
-                broker_end(broker, STATUS_CANCELLED);
+                broker_end(broker, EXIT_CANCELLED);
         else if (mode->interrupted)
                 cell_kill(mode->cell);
         else
@@ -359,6 +477,10 @@ static void mode_free(struct broker *broker)
         if (mode) {
                 run_in_free(mode->in);
                 run_out_free(mode->out);
+                run_stdin_free(mode->standard_input);
+                if (mode->waited)
+                        event_free(mode->waited);
+                free(mode->script);
                 free(mode->code);
         }
         free(mode);

@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/terminal.h"
 #include "supervisor/broker/broker-internal.h"
-#include "supervisor/broker/terminal.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/tool.h"
 
@@ -87,15 +87,26 @@ static int append_server(struct buffer *to, yyjson_val *server)
         return r;
 }
 
-static int append_table(struct buffer *to, yyjson_val *servers)
+static int append_none(struct buffer *to, const struct broker *broker)
+{
+        if (broker->config->n_servers == 0)
+                return buffer_printf(
+                        to, "no servers: name some in a config file (cloister tools --help)\n");
+        if (!broker->options.profile)
+                return buffer_printf(to, "no servers: all of the config are disabled\n");
+        return buffer_printf(
+                to, "no servers: profile \"%s\" may use none of the config's (\"servers\" in it)\n",
+                broker->options.profile);
+}
+
+static int append_table(struct buffer *to, const struct broker *broker, yyjson_val *servers)
 {
         yyjson_val *server;
         size_t i, n;
         int r = 0;
 
         if (yyjson_arr_size(servers) == 0)
-                return buffer_printf(
-                        to, "no servers: name some in a config file (cloister tools --help)\n");
+                return append_none(to, broker);
         yyjson_arr_foreach (servers, i, n, server) {
                 if (r >= 0)
                         r = append_server(to, server);
@@ -172,7 +183,8 @@ static void on_waited(void *data)
         int r = json_parse(buffer_bytes(catalogue), catalogue->length, &doc, NULL);
         yyjson_val *root = yyjson_doc_get_root(doc), *servers = yyjson_obj_get(root, "servers");
         if (r >= 0)
-                r = broker->options.json ? append_json(&text, root) : append_table(&text, servers);
+                r = broker->options.json ? append_json(&text, root)
+                                         : append_table(&text, broker, servers);
         mode->status = r < 0 || any_failed(servers) ? 1 : 0;
         writer_write(&mode->out, buffer_bytes(&text), text.length);
         end_when_written(broker);

@@ -2,7 +2,6 @@
 #include "supervisor/broker/options.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "policy/quantity.h"
 
 static int take_uid(void *to, const char *value)
 {
@@ -36,13 +36,10 @@ static int take_state_path(void *to, const char *value)
 static int take_timeout(void *to, const char *value)
 {
         struct broker_options *o = to;
-        char *end = NULL;
-        double seconds = strtod(value, &end);
 
-        if (end == value || *end || !(seconds > 0) || seconds * 1000 > UINT32_MAX)
+        if (quantity_milliseconds_of(value, &o->timeout_ms) < 0 || o->timeout_ms == 0)
                 return -EINVAL;
         o->has_timeout = true;
-        o->timeout_ms = (uint32_t)ceil(seconds * 1000);
         return 0;
 }
 
@@ -66,6 +63,8 @@ static const struct argument arguments[] = {
          .offset = offsetof(struct broker_options, attestation_fd)},
         {"--code-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, code_fd)},
         {"--control-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, control_fd)},
+        {"--egress-filter-fd", ARGUMENT_NUMBER,
+         .offset = offsetof(struct broker_options, egress_filter_fd)},
         {"--filter-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, filter_fd)},
         {"--helper-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, helper_fd)},
         {"--http", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, has_http)},
@@ -81,7 +80,9 @@ static const struct argument arguments[] = {
         {"--out-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, out_fd)},
         {"--out-hidden", ARGUMENT_FLAG, .offset = offsetof(struct broker_options, out_hidden)},
         {"--profile", ARGUMENT_TEXT, .offset = offsetof(struct broker_options, profile)},
+        {"--script-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, script_fd)},
         {"--state-path", ARGUMENT_CALL, .take = take_state_path},
+        {"--stdin-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, stdin_fd)},
         {"--timeout", ARGUMENT_CALL, .take = take_timeout},
         {"--tokens-fd", ARGUMENT_NUMBER, .offset = offsetof(struct broker_options, tokens_fd)},
         {"--uid", ARGUMENT_CALL, .take = take_uid},
@@ -108,10 +109,13 @@ int broker_options_parse(int argc, char **argv, struct broker_options *ret, stru
         bool has_word = false;
 
         *ret = (struct broker_options){.filter_fd = -1,
+                                       .egress_filter_fd = -1,
                                        .code_fd = -1,
                                        .attestation_fd = -1,
                                        .in_fd = -1,
                                        .out_fd = -1,
+                                       .script_fd = -1,
+                                       .stdin_fd = -1,
                                        .control_fd = -1,
                                        .helper_fd = -1,
                                        .tokens_fd = -1,

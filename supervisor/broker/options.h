@@ -14,7 +14,8 @@ enum broker_what { BROKER_MCP, BROKER_RUN, BROKER_TOOLS, BROKER_SERVE };
 enum { BROKER_LISTENERS_MAX = 4, BROKER_NAMES_MAX = 16 };
 
 struct broker_options {
-        int filter_fd; /* -1: none */
+        int filter_fd;        /* -1: none */
+        int egress_filter_fd; /* for the process that has the network of sessions; -1: there is none */
         bool has_uid;
         bool has_http; /* servers are reached by HTTP */
         uid_t uid;
@@ -36,6 +37,8 @@ struct broker_options {
         const char *name; /* run: what tracebacks call the code */
         int in_fd;        /* run: a stream of files for /workspace (rpc/file-stream.h), or -1 */
         int out_fd;       /* run: a socket that takes such a stream, or -1 */
+        int script_fd;    /* run: JSON of the SCRIPT frame (rpc/frame.h), or -1 */
+        int stdin_fd;     /* run: a socket to the process that reads standard input, or -1 */
         bool out_hidden;  /* run: names with a leading dot too */
         bool has_timeout;
         uint32_t timeout_ms; /* run */

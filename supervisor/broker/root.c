@@ -91,20 +91,20 @@ static int bind_resolver(int root, struct error *err)
 }
 
 /* What libcurl and the resolver read. */
-static int bind_network(int root, struct error *err)
+static int bind_network(int root, bool has_certificates, struct error *err)
 {
         int r = bind_directory(root, "/etc", "/etc", false, err);
 
-        for (const char *const *path = read_only; *path; path++) {
+        for (const char *const *path = read_only; has_certificates && *path; path++) {
                 if (access(*path, F_OK) == 0)
                         bind_directory(root, *path, *path, false, NULL);
         }
         return r < 0 ? r : bind_resolver(root, err);
 }
 
-static int fill(int root, const char *state_path, bool has_http, struct error *err)
+static int fill(int root, const char *state_path, enum root_network network, struct error *err)
 {
-        int r = has_http ? bind_network(root, err) : 0;
+        int r = network == ROOT_ALONE ? 0 : bind_network(root, network == ROOT_HTTP, err);
 
         if (r >= 0 && state_path)
                 r = bind_directory(root, state_path, ROOT_STATE, true, err);
@@ -123,7 +123,7 @@ static int pivot(int root, struct error *err)
         return 0;
 }
 
-int root_change(const char *state_path, bool has_http, struct error *err)
+int root_change(const char *state_path, enum root_network network, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make the broker's mounts private");
@@ -135,7 +135,7 @@ int root_change(const char *state_path, bool has_http, struct error *err)
         /* Trees can be moved only onto an attached mount. */
         int r = mount_over_root(root, err);
         if (r >= 0)
-                r = fill(root, state_path, has_http, err);
+                r = fill(root, state_path, network, err);
         return r < 0 ? r : pivot(root, err);
 }
 

@@ -7,7 +7,7 @@
  *
  *     /etc                read-only, and so is the rest: names of hosts and resolvers, certificates
  *     the directory that /etc/resolv.conf links to: a bind mount of the file would keep an old one
- *     CA certificates     where distributions keep them outside /etc
+ *     CA certificates     where distributions keep them outside /etc; not for the process that only resolves names
  */
 #pragma once
 
@@ -19,7 +19,8 @@
 
 /* Builds it, makes it the root and unmounts the old one. state_path may be NULL. Needs
  * CAP_SYS_ADMIN. */
-int root_change(const char *state_path, bool has_http, struct error *err);
+enum root_network { ROOT_ALONE, ROOT_NAMES, ROOT_HTTP };
+int root_change(const char *state_path, enum root_network network, struct error *err);
 
 /* *ret: a descriptor of /state, -1 when state_path is NULL. */
 int root_open_state(const char *state_path, int *ret, struct error *err);

@@ -16,6 +16,7 @@
 #include "base/base64.h"
 #include "base/file-path.h"
 #include "base/log.h"
+#include "base/mime.h"
 #include "rpc/file-stream.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/session/files.h"
@@ -68,22 +69,6 @@ static void give(struct run_out *out, enum file_stream_type type, const void *pa
                 writer_write(&out->writer, buffer_bytes(&b), b.length);
 }
 
-static const char *extension_of(const char *mime)
-{
-        static const char *const known[][2] = {
-                {"image/png", "png"},       {"image/jpeg", "jpg"},    {"image/gif", "gif"},
-                {"image/webp", "webp"},     {"image/svg+xml", "svg"}, {"audio/wav", "wav"},
-                {"audio/mpeg", "mp3"},      {"audio/ogg", "ogg"},     {"application/json", "json"},
-                {"application/pdf", "pdf"},
-        };
-
-        for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-                if (strcmp(known[i][0], mime) == 0)
-                        return known[i][1];
-        }
-        return "bin";
-}
-
 void run_out_display(struct run_out *out, const struct cell_display *display, size_t index)
 {
         _cleanup_buffer_ struct buffer bytes = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX);
@@ -98,7 +83,7 @@ void run_out_display(struct run_out *out, const struct cell_display *display, si
                 from = &bytes;
         }
         int n = snprintf(name, sizeof(name), "display-%zu.%s", index + 1,
-                         extension_of(display->mime_type));
+                         mime_extension(display->mime_type));
         give(out, FILE_STREAM_FILE, name, (size_t)n);
         for (size_t at = 0; at < from->length; at += FILE_STREAM_PIECE_MAX) {
                 size_t left = from->length - at;
@@ -234,7 +219,7 @@ int run_out_collect(struct run_out *out, struct session *session)
         struct error err = {};
 
         out->session = session;
-        int r = files_list(session, on_list, out, &err);
+        int r = files_list(session, NULL, on_list, out, &err);
         if (r >= 0)
                 return 0;
         if (r != -ENOENT)

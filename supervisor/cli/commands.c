@@ -20,20 +20,25 @@ enum {
 const struct cli_command cli_commands[] = {
         {
                 .name = "run",
-                .arguments = "FILE | -c CODE | -",
+                .arguments = "{FILE | -c CODE | -} [ARGUMENT]...",
                 .summary = "run Python in a sandbox that can call your MCP servers' tools",
-                .options = SERVING | CLI_CODE | CLI_TIMEOUT | CLI_WITH | CLI_IN | CLI_OUT |
-                           CLI_OUT_HIDDEN,
+                .options = SERVING | CLI_CODE | CLI_TIMEOUT | PACKAGES | CLI_IN | CLI_OUT |
+                           CLI_OUT_HIDDEN | CLI_ENV | CLI_MOUNT | CLI_JSON | CLI_PROMPT,
                 .words_max = 1,
                 .run = cli_run,
                 .help = "Runs a file, a line of code or standard input (-) in a new sandbox: no network, none\n"
-                        "of your files, limited memory, processes and time. Output appears as it is printed;\n"
-                        "Ctrl-C stops the code. The exit status is that of the code: 0, the argument of\n"
-                        "sys.exit(), or 1 after an exception. It is 124 after a timeout, 125 when Cloister\n"
-                        "itself failed, 126 if no sandbox can be created on this machine ('cloister doctor'\n"
+                        "of your files, limited memory, processes and time. What follows the file is the\n"
+                        "script's own, sys.argv. Output appears as it is printed, what is piped in is\n"
+                        "sys.stdin; Ctrl-C stops the code. The exit status is that of the code: 0, the argument of\n"
+                        "sys.exit(), or 1 after an exception. It is 2 for wrong arguments, 124 after a\n"
+                        "timeout, 125 when Cloister itself failed (its config, its image, files that it could not\n"
+                        "copy), 126 if no sandbox can be created on this machine ('cloister doctor'\n"
                         "says why), 130 after Ctrl-C, 137 when the code ran out of memory.\n"
                         "\n"
-                        "--in FILE copies a file to /workspace, under its own name or as NAME. Files that the\n"
+                        "-i begins a prompt, after the script if there is one ('cloister exec --help').\n"
+                        "\n"
+                        "The script is in /workspace, with the *.py files beside it that it names. --in FILE\n"
+                        "copies a file or directory there, under its own name or as NAME. Files that the\n"
                         "code writes to /workspace/out, and images that it displays, are written to --out\n"
                         "DIRECTORY, which is created if needed; files of the same name are replaced. Names\n"
                         "that begin with a dot are refused, because programs read such files as settings\n"
@@ -44,9 +49,11 @@ const struct cli_command cli_commands[] = {
                         "\n"
                         "Examples:\n"
                         "  cloister run -c 'print(sum(range(10)))'\n"
-                        "  cloister run report.py --timeout 30\n"
+                        "  cloister run --timeout 30 report.py --month 7\n"
                         "  cloister run --with pandas,numpy report.py\n"
-                        "  cloister run plot.py --in sales.csv --out plots\n"
+                        "  cloister run --in sales.csv --out plots plot.py\n"
+                        "  cat log | cloister run --env LEVEL=warn -c 'import sys; print(len(sys.stdin.read()))'\n"
+                        "  cloister run --mount ~/data:/data --json count.py\n"
                         "  echo 'print(_discover())' | cloister run -\n"
                         "  cloister run -c 'print(await tools[\"list-events\"](calendarId=\"primary\"))'\n",
         },
@@ -95,6 +102,15 @@ const struct cli_command cli_commands[] = {
                         "  cloister serve --listen 0.0.0.0:8808 --tokens ~/.config/cloister/tokens --allow-host box.lan\n",
         },
         {
+                .name = "setup",
+                .arguments = "CLIENT",
+                .summary = "write the entry for Cloister into the config of an MCP client",
+                .options = CLI_DRY_RUN | CLI_REMOVE | CLI_YES,
+                .words_max = 1,
+                .run = cli_setup,
+                .help = cli_help_setup,
+        },
+        {
                 .name = "publish",
                 .arguments = "FILE",
                 .summary = "offer a Python script as an MCP tool",
@@ -135,6 +151,25 @@ const struct cli_command cli_commands[] = {
                 .help = cli_help_logout,
         },
         {
+                .name = "cp",
+                .arguments = "SESSION:PATH LOCAL | LOCAL SESSION:PATH",
+                .summary = "copy files to or from a live session of a running server",
+                .options = CLI_RECURSIVE | CLI_OUT_HIDDEN | CLI_QUIET | CLI_SERVER,
+                .words_max = 2,
+                .run = cli_cp,
+                .help = cli_help_cp,
+        },
+        {
+                .name = "exec",
+                .arguments = "SESSION [FILE | -c CODE | -]",
+                .summary = "run Python in a live session of a running server",
+                .options = CLI_CODE | CLI_TIMEOUT | CLI_WAIT | CLI_JSON | CLI_OUT | CLI_SERVER |
+                           CLI_PROMPT,
+                .words_max = 2,
+                .run = cli_exec,
+                .help = cli_help_exec,
+        },
+        {
                 .name = "sessions end",
                 .arguments = "NAME",
                 .summary = "end a session of a running server",
@@ -162,19 +197,28 @@ const struct cli_command cli_commands[] = {
                         "  cloister sessions reset default\n",
         },
         {
+                .name = "sessions undo",
+                .arguments = "NAME [CHECKPOINT]",
+                .summary = "take a session's variables back to an earlier state",
+                .options = CLI_SERVER,
+                .words_max = 2,
+                .run = cli_sessions_undo,
+                .help = "While a call runs, the call ends as cancelled and the variables are as they were before it.\n"
+                        "Else they are as at the newest checkpoint. With CHECKPOINT: as at that one; 'cloister\n"
+                        "sessions' lists them. Files and what tools have done are not taken back. The session's\n"
+                        "next result says what has happened.\n"
+                        "\n"
+                        "Examples:\n"
+                        "  cloister sessions undo default\n"
+                        "  cloister sessions undo default loaded\n",
+        },
+        {
                 .name = "sessions",
                 .arguments = "",
                 .summary = "list the live sessions of your running servers",
-                .options = CLI_JSON | CLI_SERVER,
+                .options = CLI_JSON | CLI_SERVER | CLI_WATCH,
                 .run = cli_sessions,
-                .help = "Each server (cloister mcp) that you run listens on a socket that only you can open. SERVER\n"
-                        "is its process id. LAST is how the session's last call ended, or how long the current\n"
-                        "call has been running, and the beginning of its code.\n"
-                        "\n"
-                        "Examples:\n"
-                        "  cloister sessions\n"
-                        "  cloister sessions --json\n"
-                        "  cloister sessions end default\n",
+                .help = cli_help_sessions,
         },
         {
                 .name = "config path",
@@ -190,13 +234,16 @@ const struct cli_command cli_commands[] = {
                 .name = "config check",
                 .arguments = "",
                 .summary = "report all problems of the config, with file and line",
-                .options = CLI_CONFIG | CLI_JSON,
+                .options = CLI_CONFIG | CLI_JSON | CLI_STRICT | CLI_STORE,
                 .run = cli_config_check,
-                .help = "Starts no server. The exit status is 1 if there is an error; warnings do not count.\n"
+                .help = "Starts no server. What the config names and this machine lacks is a warning: programs,\n"
+                        "interpreters, images, directories, users. The exit status is 1 if there is an error;\n"
+                        "warnings count with --strict.\n"
                         "\n"
                         "Examples:\n"
                         "  cloister config check\n"
-                        "  cloister config check --config ./mcp.json --json\n",
+                        "  cloister config check --config ./mcp.json --json\n"
+                        "  cloister config check --strict\n",
         },
         {
                 .name = "config show",
@@ -295,7 +342,7 @@ const struct cli_command cli_commands[] = {
                 .help = "Tries each layer, and reports it as effective, degraded or missing, with the fix. Last,\n"
                         "it runs 1+1 in a real sandbox, as 'cloister run' does, which takes at most a minute.\n"
                         "The exit status is that of 'cloister run': 0, 126 if no sandbox can be created on\n"
-                        "this machine, 1 or 125 if the config or the image is at fault.\n"
+                        "this machine, 125 if the config or the image is at fault.\n"
                         "\n"
                         "With --attack, code in a sandbox of the profile tries what it must not be able to do:\n"
                         "system calls, files, namespaces, descriptors, limits and more. The kernel is then asked\n"
@@ -360,68 +407,19 @@ const struct cli_command cli_commands[] = {
                 .name = "image-builder",
                 .arguments = "--store DIRECTORY --python PATH",
                 .options = COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK |
-                           CLI_ROOTFS | PACKAGES,
+                           CLI_ROOTFS | CLI_FILES_KEY | PACKAGES,
                 .run = cli_image_builder,
                 .help = "Builds one image. 'cloister image build' is the command for users.\n",
         },
+        {
+                .name = "package-installer",
+                .arguments = "--store DIRECTORY --python PATH",
+                .options = COMMON | CLI_STORE | CLI_PYTHON,
+                .run = cli_package_installer,
+                .help = "Installs packages for a session of the server that starts it.\n",
+        },
 };
 const size_t cli_n_commands = ARRAY_SIZE(cli_commands);
-
-const struct cli_option_text cli_option_texts[] = {
-        {CLI_CODE, "-c CODE", "the code to run"},
-        {CLI_IN, "--in FILE[=NAME]", "copy the file to /workspace; may be repeated"},
-        {CLI_OUT, "--out DIRECTORY", "write the files of /workspace/out to this directory"},
-        {CLI_OUT_HIDDEN, "--out-hidden", "also files whose path has a name with a leading dot"},
-        {CLI_CONFIG, "--config FILE", "config file, or a directory of *.json; may be repeated"},
-        {CLI_IMAGE, "--image NAME", "image to use, by its name in 'cloister image list'"},
-        {CLI_PROFILE, "--profile NAME", "profile of the config to use, instead of the default one"},
-        {CLI_PYTHON, "--python PATH",
-         "interpreter or virtual environment that the image is built from"},
-        {CLI_NAME, "--name NAME",
-         "name of the image (default: default-… or packages-…), or of the published tool"},
-        {CLI_LINK, "--link WAY",
-         "embed: open its libpython; module: it loads Cloister (default: chosen)"},
-        {CLI_ROOTFS, "--rootfs DIRECTORY",
-         "a root file system that contains a Python, to build the image from"},
-        {CLI_WITH, "--with PACKAGES",
-         "packages to add: pandas,numpy>=2; may be repeated (run: the image is built once)"},
-        {CLI_REQUIREMENTS, "-r, --requirements FILE",
-         "packages to add, in pip's format, hashes are checked; may be repeated"},
-        {CLI_INSTALLER, "--installer NAME", "pip or uv (default: uv if it is in PATH, else pip)"},
-        {CLI_FIND_LINKS, "--find-links DIRECTORY", "a directory with additional wheels"},
-        {CLI_OFFLINE, "--offline", "no network: use wheels of earlier builds and of --find-links"},
-        {CLI_UPGRADE, "--upgrade", "ask the index again, even if the set was resolved before"},
-        {CLI_TIMEOUT, "--timeout SECONDS",
-         "stop the code after this time (default: the config's, 120)"},
-        {CLI_SERVER, "--server PID",
-         "only this server, by the process id that 'cloister sessions' shows"},
-        {CLI_ATTACK, "--attack",
-         "try attacks in a sandbox, and look at its processes from outside"},
-        {CLI_LISTEN, "--listen ADDRESS", "HOST:PORT, with port 0 for a free one, or unix:PATH"},
-        {CLI_TOKENS, "--tokens FILE", "take only requests with one of these bearer tokens"},
-        {CLI_HOST, "--allow-host NAME",
-         "serve requests with this Host too: the name at the reverse proxy"},
-        {CLI_ORIGIN, "--allow-origin ORIGIN",
-         "serve requests of pages of this origin, such as https://example.org"},
-        {CLI_NO_BROWSER, "--no-browser", "paste the URL that the browser ends at"},
-        {CLI_SCOPE, "--scope SCOPES", "further permissions to ask for, separated by spaces"},
-        {CLI_ATTEST, "--attest", "serve only if 'cloister doctor --attack' finds nothing open"},
-        {CLI_ROUNDS, "--rounds N", "number of rounds (10; with --quick, 1)"},
-        {CLI_QUICK, "--quick", "few calls: shows that it works, not how fast it is"},
-        {CLI_DRY_RUN, "--dry-run", "write nothing, print what would be written"},
-        {CLI_SECRETS, "--secrets HOW",
-         "copy, or reference: ${NAME} instead of the value (default)"},
-        {CLI_JSON, "--json", "print JSON"},
-        {CLI_QUIET, "-q, --quiet", "print no progress"},
-        {CLI_VERBOSE, "-v, --verbose", "log what is done (twice: in detail)"},
-        {CLI_LOG_LEVEL, "--log-level LEVEL", "error, warning, info or debug"},
-        {CLI_LOG_FILE, "--log-file FILE",
-         "append the log to a file; errors are printed here as well"},
-        {CLI_LOG_FORMAT, "--log-format FORMAT",
-         "text or json (default: json for a file, and for 'mcp' without a terminal)"},
-        {CLI_HELP, "-h, --help", "print this help"},
-};
-const size_t cli_n_option_texts = ARRAY_SIZE(cli_option_texts);
 
 /* Returns how many of the words are the command's name: 0, 1 or 2. */
 static size_t matches(const struct cli_command *command, const char *const *words, size_t n)

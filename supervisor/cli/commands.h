@@ -30,7 +30,8 @@ extern const size_t cli_n_option_texts;
 extern const char cli_help_image_build[], cli_help_image_list[], cli_help_image_show[],
         cli_help_image_path[], cli_help_image_remove[], cli_help_image_prune[];
 
-extern const char cli_help_bench[], cli_help_publish[];
+extern const char cli_help_bench[], cli_help_publish[], cli_help_setup[];
+extern const char cli_help_exec[], cli_help_cp[], cli_help_sessions[];
 extern const char cli_help_login[], cli_help_logout[];
 
 /* Finds the command that the words start with; *used is how many of them are its name. NULL: not
@@ -55,10 +56,14 @@ int cli_login(const struct cli_options *o, const char *const *words, size_t n);
 int cli_logout(const struct cli_options *o, const char *const *words, size_t n);
 int cli_tools(const struct cli_options *o, const char *const *words, size_t n);
 int cli_publish(const struct cli_options *o, const char *const *words, size_t n);
+int cli_setup(const struct cli_options *o, const char *const *words, size_t n);
 int cli_bench(const struct cli_options *o, const char *const *words, size_t n);
 int cli_doctor(const struct cli_options *o, const char *const *words, size_t n);
 int cli_sessions(const struct cli_options *o, const char *const *words, size_t n);
+int cli_exec(const struct cli_options *o, const char *const *words, size_t n);
+int cli_cp(const struct cli_options *o, const char *const *words, size_t n);
 int cli_sessions_end(const struct cli_options *o, const char *const *words, size_t n);
+int cli_sessions_undo(const struct cli_options *o, const char *const *words, size_t n);
 int cli_sessions_reset(const struct cli_options *o, const char *const *words, size_t n);
 int cli_config_path(const struct cli_options *o, const char *const *words, size_t n);
 int cli_config_check(const struct cli_options *o, const char *const *words, size_t n);
@@ -70,6 +75,7 @@ int cli_image_show(const struct cli_options *o, const char *const *words, size_t
 int cli_image_remove(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_prune(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_path(const struct cli_options *o, const char *const *words, size_t n);
+int cli_package_installer(const struct cli_options *o, const char *const *words, size_t n);
 int cli_image_builder(const struct cli_options *o, const char *const *words, size_t n);
 int cli_completion(const struct cli_options *o, const char *const *words, size_t n);
 int cli_manual(const struct cli_options *o, const char *const *words, size_t n);

@@ -42,7 +42,7 @@ static const char *option_action(const struct cli_option_text *text, const char 
 
 static const char *command_action(const struct cli_command *command)
 {
-        if (strncmp(command->name, "sessions ", 9) == 0)
+        if (strncmp(command->name, "sessions ", 9) == 0 || strcmp(command->name, "exec") == 0)
                 return "sessions";
         if (strncmp(command->name, "image ", 6) == 0 && command->words_max > 0)
                 return "images";

@@ -75,6 +75,47 @@ static void add_limits(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct
         add_bytes(doc, to, "shm", limits->shm);
 }
 
+static void add_network(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct config_profile *p)
+{
+        if (p->network != CONFIG_NETWORK_ALLOW) {
+                yyjson_mut_obj_add_str(doc, to, "network",
+                                       p->network == CONFIG_NETWORK_LOOPBACK ? "loopback" : "none");
+                return;
+        }
+        yyjson_mut_val *network = yyjson_mut_obj_add_obj(doc, to, "network");
+        add_list(doc, network, "allow", p->egress.allow);
+        add_bytes(doc, network, "max_bytes", p->egress.max_bytes);
+        if (p->egress.rate > 0)
+                add_bytes(doc, network, "rate", p->egress.rate);
+}
+
+static char *masked_url(const char *url)
+{
+        unsigned keep, rest;
+        char *ret = NULL;
+
+        if (!secret_in_url(url, &keep, &rest))
+                return strdup(url);
+        return asprintf(&ret, "%.*s%s%s", (int)keep, url, masked, url + strlen(url) - rest) < 0
+                       ? NULL
+                       : ret;
+}
+
+static void add_packages(yyjson_mut_doc *doc, yyjson_mut_val *profile,
+                         const struct config_packages *p)
+{
+        yyjson_mut_val *to = yyjson_mut_obj_add_obj(doc, profile, "packages");
+        _cleanup_free_ char *index = p->index ? masked_url(p->index) : NULL;
+
+        yyjson_mut_obj_add_str(doc, to, "install", p->install ? "allow" : "never");
+        add_list(doc, to, "allow", p->allow);
+        if (index)
+                yyjson_mut_obj_add_strcpy(doc, to, "index", index);
+        add_bytes(doc, to, "max_size", p->max_bytes);
+        add_text(doc, to, "exclude_newer", p->exclude_newer);
+        add_time(doc, to, "timeout", p->timeout_ms);
+}
+
 static void add_profile(yyjson_mut_doc *doc, yyjson_mut_val *profiles,
                         const struct config_profile *p)
 {
@@ -84,8 +125,7 @@ static void add_profile(yyjson_mut_doc *doc, yyjson_mut_val *profiles,
         add_text(doc, to, "image", p->image);
         add_text(doc, to, "python", p->python);
         add_limits(doc, to, &p->limits);
-        yyjson_mut_obj_add_str(doc, to, "network",
-                               p->network == CONFIG_NETWORK_LOOPBACK ? "loopback" : "none");
+        add_network(doc, to, p);
         mounts = yyjson_mut_obj_add_arr(doc, to, "mounts");
         for (size_t i = 0; i < p->n_mounts; i++) {
                 yyjson_mut_val *mount = yyjson_mut_arr_add_obj(doc, mounts);
@@ -100,19 +140,11 @@ static void add_profile(yyjson_mut_doc *doc, yyjson_mut_val *profiles,
         yyjson_mut_obj_add_uint(doc, pool, "min", p->pool.min);
         yyjson_mut_obj_add_uint(doc, pool, "max", p->pool.max);
         add_time(doc, to, "freeze", p->freeze_ms);
+        yyjson_mut_val *state = yyjson_mut_obj_add_obj(doc, to, "state");
+        yyjson_mut_obj_add_bool(doc, state, "survives", p->survives);
+        yyjson_mut_obj_add_uint(doc, state, "checkpoints", p->checkpoints);
         yyjson_mut_obj_add_bool(doc, to, "agent", p->agent);
-}
-
-static char *masked_url(const char *url)
-{
-        unsigned keep, rest;
-        char *ret = NULL;
-
-        if (!secret_in_url(url, &keep, &rest))
-                return strdup(url);
-        return asprintf(&ret, "%.*s%s%s", (int)keep, url, masked, url + strlen(url) - rest) < 0
-                       ? NULL
-                       : ret;
+        add_packages(doc, to, &p->packages);
 }
 
 static char *masked_argument(const char *after, const char *argument)

@@ -224,7 +224,10 @@ int cli_config_check(const struct cli_options *o, const char *const *words, size
 
         if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
-        int status = checked.findings.n_errors > 0;
+        if (checked.findings.n_errors == 0)
+                config_check_present(o, checked.config);
+        bool strict = o->given & CLI_STRICT;
+        int status = checked.findings.n_errors > 0 || (strict && checked.findings.n > 0);
         if (o->given & CLI_JSON) {
                 doc = yyjson_mut_doc_new(NULL);
                 status |= config_print(findings_json(doc, &checked), true);

@@ -1,9 +1,9 @@
 /* cloister image list, show, path. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/path.h"
 #include "policy/image.h"
 #include "rootfs/housekeeping.h"
 #include "rootfs/store.h"
@@ -25,14 +26,10 @@ enum { MIB = 1024 * 1024 };
 /* The image store of this user. */
 static int store_path(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
 {
-        const char *home = getenv("HOME");
-        const struct passwd *entry = home ? NULL : getpwuid(getuid());
         struct image_store_env env = {
                 .store = getenv("CLOISTER_IMAGE_STORE"),
                 .data_home = getenv("XDG_DATA_HOME"),
-                .home = home    ? home
-                        : entry ? entry->pw_dir
-                                : NULL,
+                .home = path_home(),
         };
 
         if (o->store)
@@ -45,6 +42,20 @@ int images_open(const struct cli_options *o, char path[PATH_MAX], struct error *
 {
         int r = store_path(o, path, err);
         return r < 0 ? r : store_open(path, false, err);
+}
+
+int images_become_owner(int store, struct error *err)
+{
+        struct stat st;
+
+        if (fstat(store, &st) < 0)
+                return error_errno(err, errno, "image store");
+        if (geteuid() != 0 || st.st_uid == 0)
+                return 0;
+        if (setgroups(0, NULL) < 0 || setresgid(st.st_gid, st.st_gid, st.st_gid) < 0 ||
+            setresuid(st.st_uid, st.st_uid, st.st_uid) < 0)
+                return error_errno(err, errno, "the image store's owner: become uid %u", st.st_uid);
+        return 0;
 }
 
 /* When a sandbox was last created from an image: the access time of image.json. */

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "rootfs/housekeeping.h"
 #include "rootfs/image-import.h"
+#include "rootfs/packages.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/images.h"
@@ -63,6 +64,17 @@ int cli_image_builder(const struct cli_options *o, const char *const *words, siz
         return 0;
 }
 
+int cli_package_installer(const struct cli_options *o, const char *const *words, size_t n)
+{
+        struct error error = {};
+
+        if (!o->store || !o->python)
+                error_set(&error, EINVAL, "package-installer needs --store and --python");
+        else
+                packages_become_installer(o->python, o->store, &error);
+        return cli_fail(1, &error);
+}
+
 int cli_image_remove(const struct cli_options *o, const char *const *words, size_t n)
 {
         struct error error = {};
@@ -74,7 +86,7 @@ int cli_image_remove(const struct cli_options *o, const char *const *words, size
                 return cli_fail(2, &error);
         }
         _cleanup_close_ int store = images_open(o, path, &error);
-        if (store < 0)
+        if (store < 0 || images_become_owner(store, &error) < 0)
                 return cli_fail(1, &error);
         for (size_t i = 0; i < n; i++) {
                 error = (struct error){};
@@ -112,7 +124,7 @@ int cli_image_prune(const struct cli_options *o, const char *const *words, size_
         _cleanup_close_ int store = images_open(o, path, &error);
         if (store == -ENOENT)
                 return 0;
-        if (store < 0)
+        if (store < 0 || images_become_owner(store, &error) < 0)
                 return cli_fail(1, &error);
         bool quiet = o->given & CLI_QUIET;
         int removed = housekeeping_prune(store, quiet ? tell_nothing : tell, &bytes, &error);

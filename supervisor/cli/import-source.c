@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -50,7 +51,7 @@ static const struct source {
 
 static int path_of(const struct source *source, char ret[PATH_MAX])
 {
-        const char *home = getenv("HOME");
+        const char *home = path_home();
         const char *moved = source->environment ? getenv(source->environment) : NULL;
         const char *last = strrchr(source->path, '/');
         int n;
@@ -62,7 +63,7 @@ static int path_of(const struct source *source, char ret[PATH_MAX])
         else if (source->base == CONFIG_HOME)
                 return path_in_user_directory("XDG_CONFIG_HOME", ".config", source->path, ret,
                                               PATH_MAX);
-        else if (!home || home[0] != '/')
+        else if (!home)
                 return -ENOENT;
         else
                 n = snprintf(ret, PATH_MAX, "%s/%s", home, source->path);
@@ -171,6 +172,23 @@ static int read_file(struct import *import, const struct source *source, const c
         return r;
 }
 
+/* In the user's home, .cursor/mcp.json is both the user's file and that of the working directory. */
+static bool was_read(const struct source *source, const char *path)
+{
+        char before[PATH_MAX];
+        struct stat st, other;
+
+        if (stat(path, &st) < 0)
+                return false;
+        for (const struct source *one = sources; one < source; one++) {
+                if (strcmp(one->word, source->word) == 0 && path_of(one, before) >= 0 &&
+                    stat(before, &other) == 0 && st.st_dev == other.st_dev &&
+                    st.st_ino == other.st_ino)
+                        return true;
+        }
+        return false;
+}
+
 static int is_json(const struct dirent *entry)
 {
         size_t n = strlen(entry->d_name);
@@ -190,7 +208,7 @@ static int read_found(struct import *import, const struct source *source, const 
         struct error why = {};
         struct import_origin origin = {source->client, path, NULL, 0};
 
-        if (access(path, F_OK) < 0)
+        if (access(path, F_OK) < 0 || was_read(source, path))
                 return 0;
         int r = read_file(import, source, path, &why);
         if (r == -ENOMEM)

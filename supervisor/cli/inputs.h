@@ -1,9 +1,32 @@
-/* The files of `cloister run --in`, as one sealed stream of records (rpc/file-stream.h). */
+/* The files that `cloister run` puts into /workspace, as one sealed stream of records
+ * (rpc/file-stream.h): those of --in, and before them the script and its modules. */
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
-/* Each is FILE, or FILE=NAME, where NAME is a path below /workspace. Returns a sealed memfd. */
-int inputs_collect(const char *const *given, size_t n, struct error *err);
+enum {
+        INPUTS_FILES_MAX = 10000, /* of the directories of --in */
+        INPUTS_DEPTH_MAX = 32,
+};
+
+struct inputs {
+        int fd;
+        size_t n;       /* files so far */
+        uint64_t bytes; /* of them */
+        size_t skipped; /* links and special files in directories */
+};
+
+int inputs_begin(struct inputs *inputs, struct error *err);
+void inputs_done(struct inputs *inputs);
+
+int inputs_add_text(struct inputs *inputs, const char *name, const char *text, size_t n,
+                    struct error *err);
+/* FILE, or FILE=NAME, where NAME is a path below /workspace. A directory is copied with all below it;
+ * symbolic links in it are left out. */
+int inputs_add(struct inputs *inputs, const char *given, struct error *err);
+
+/* Returns a sealed memfd, or -1 if there are no files. */
+int inputs_end(struct inputs *inputs, struct error *err);

@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/exit-status.h"
 #include "base/program.h"
 #include "cloister-config.h"
+#include "supervisor/cli/commands.h"
 
 /* Resolves the directory, but not the file: a virtual environment's interpreter is a symbolic link,
  * and its own path tells that it is one. */
@@ -152,6 +154,7 @@ static int add_packages(struct monitor_command *h, const struct package_set *set
                 monitor_command_add_option(h, "--with", set->with[i]);
         for (size_t i = 0; i < set->n_files && r >= 0; i++)
                 r = add_real_path(h, "--requirements", set->files[i], err);
+        monitor_command_add_option(h, "--files-key", set->files_key);
         monitor_command_add_option(h, "--installer", set->installer);
         if (set->offline)
                 monitor_command_add(h, "--offline");
@@ -204,4 +207,16 @@ int monitor_command_exec(struct monitor_command *command, struct error *err)
                 return r;
         execv(path, (char *const *)command->words);
         return error_errno(err, errno, "start %s", path);
+}
+
+int monitor_command_leave(struct monitor_command *command, int status)
+{
+        struct error error = {};
+
+        monitor_command_exec(command, &error);
+        monitor_command_done(command);
+        /* A call is refused, by what surrounds Cloister: the program itself would name it. */
+        if (error.code == EPERM || error.code == ENOSYS || error.code == EINVAL)
+                status = EXIT_NO_SANDBOX;
+        return cli_fail(status, &error);
 }

@@ -40,6 +40,10 @@ void monitor_command_pass(struct monitor_command *command, int fd, char number[1
 /* Execs the program; returns only if that fails. */
 int monitor_command_exec(struct monitor_command *command, struct error *err);
 
+/* The same, as the end of a command: returns the exit status after it has said why it failed: EXIT_NO_SANDBOX
+ * if what surrounds Cloister refuses the call, else this one. */
+int monitor_command_leave(struct monitor_command *command, int status);
+
 /* The absolute path of an interpreter given as a path, a name in PATH, or the directory of a
  * virtual environment. *ret is owned by the caller. */
 int monitor_command_python(const char *given, char **ret, struct error *err);

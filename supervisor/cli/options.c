@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +10,18 @@
 #include "base/log.h"
 #include "policy/did-you-mean.h"
 #include "policy/image.h"
+#include "policy/quantity.h"
+
+enum { TIMEOUT_MAX_MS = 24 * 3600 * 1000 };
 
 static const struct option {
         uint64_t id;
         char letter;          /* 0: none */
         const char *name;     /* NULL: only the letter */
         const char *argument; /* NULL: takes none */
+        const char *command;  /* NULL: any; else the letter means this after this command's name */
 } options[] = {
+        {CLI_RECURSIVE, 'r', "--recursive", NULL, "cp"},
         {CLI_CODE, 'c', NULL, "CODE"},
         {CLI_CONFIG, 0, "--config", "FILE"},
         {CLI_HELP, 'h', "--help", NULL},
@@ -29,7 +33,7 @@ static const struct option {
         {CLI_PYTHON, 0, "--python", "PATH"},
         {CLI_QUIET, 'q', "--quiet", NULL},
         {CLI_STORE, 0, "--store", "DIRECTORY"},
-        {CLI_TIMEOUT, 0, "--timeout", "SECONDS"},
+        {CLI_TIMEOUT, 0, "--timeout", "TIME"},
         {CLI_VERBOSE, 'v', "--verbose", NULL},
         {CLI_VERSION, 'V', "--version", NULL},
         {CLI_SERVER, 0, "--server", "PID"},
@@ -40,6 +44,7 @@ static const struct option {
         {CLI_WITH, 0, "--with", "PACKAGES"},
         {CLI_REQUIREMENTS, 'r', "--requirements", "FILE"},
         {CLI_INSTALLER, 0, "--installer", "NAME"},
+        {CLI_FILES_KEY, 0, "--files-key", "KEY"},
         {CLI_FIND_LINKS, 0, "--find-links", "DIRECTORY"},
         {CLI_OFFLINE, 0, "--offline", NULL},
         {CLI_UPGRADE, 0, "--upgrade", NULL},
@@ -58,6 +63,14 @@ static const struct option {
         {CLI_ORIGIN, 0, "--allow-origin", "ORIGIN"},
         {CLI_NO_BROWSER, 0, "--no-browser", NULL},
         {CLI_SCOPE, 0, "--scope", "SCOPES"},
+        {CLI_YES, 'y', "--yes", NULL},
+        {CLI_REMOVE, 0, "--remove", NULL},
+        {CLI_STRICT, 0, "--strict", NULL},
+        {CLI_ENV, 0, "--env", "NAME"},
+        {CLI_MOUNT, 0, "--mount", "SOURCE:TARGET"},
+        {CLI_WAIT, 0, "--wait", "TIME"},
+        {CLI_WATCH, 0, "--watch", NULL},
+        {CLI_PROMPT, 'i', "--interactive", NULL},
 };
 
 const char *cli_option_name(uint64_t option)
@@ -88,15 +101,26 @@ static int unknown(const char *word, size_t length, struct error *err)
 
 static int check_timeout(const char *text, struct error *err)
 {
-        char *end = NULL;
+        uint32_t ms = 0;
+        int r = quantity_milliseconds_of(text, &ms);
 
-        assert(text);
-        double seconds = strtod(text, &end);
-
-        if (end == text || *end != '\0' || !isfinite(seconds) || seconds <= 0 || seconds > 86400 ||
-            strspn(text, "0123456789.") != strlen(text))
+        if (r == -EINVAL)
                 return error_set(err, EINVAL,
-                                 "--timeout %s: a positive number of seconds is needed", text);
+                                 "--timeout %s: a time is needed: seconds, or 500ms, 2m, 1h", text);
+        if (r < 0 || ms == 0 || ms > TIMEOUT_MAX_MS)
+                return error_set(err, EINVAL, "--timeout %s: from 1ms to 24h is possible", text);
+        return 0;
+}
+
+static int check_wait(const char *text, struct error *err)
+{
+        uint32_t ms = 0;
+
+        if (quantity_milliseconds_of(text, &ms) < 0 || ms > TIMEOUT_MAX_MS)
+                return error_set(
+                        err, EINVAL,
+                        "--wait %s: a time of at most 24h is needed: seconds, or 500ms, 2m, 1h",
+                        text);
         return 0;
 }
 
@@ -197,9 +221,16 @@ static int take_http(struct cli_options *o, uint64_t option, const char *value, 
         case CLI_TOKENS:
                 o->tokens = value;
                 return 0;
+        case CLI_ENV:
+                return add_name("--env", value, o->env, &o->n_env, CLI_ENV_MAX, err);
+        case CLI_MOUNT:
+                return add_name("--mount", value, o->mounts, &o->n_mounts, CLI_MOUNTS_MAX, err);
         case CLI_SCOPE:
                 o->scope = value;
                 return 0;
+        case CLI_WAIT:
+                o->wait = value;
+                return check_wait(value, err);
         default:
                 return 0;
         }
@@ -216,6 +247,9 @@ static int take_package(struct cli_options *o, uint64_t option, const char *valu
         case CLI_INSTALLER:
                 o->set.installer = value;
                 return check_installer(value, err);
+        case CLI_FILES_KEY:
+                o->set.files_key = value;
+                return 0;
         case CLI_FIND_LINKS:
                 o->set.find_links = value;
                 return 0;
@@ -315,8 +349,10 @@ static int take(struct cli_options *o, const struct option *option, const char *
 
 /* Finds the option of "--name", "--name=value", "-c" or "-cvalue". *value is the value in the same
  * word, or NULL. */
-static const struct option *find(const char *word, size_t *length, const char **value)
+static const struct option *find(const struct cli_options *given, const char *word, size_t *length,
+                                 const char **value)
 {
+        const char *command = given->n_words > 0 ? given->words[0] : "";
         bool is_long = word[1] == '-';
         *length = is_long ? strcspn(word, "=") : 2;
         *value = word[*length] == '\0' ? NULL : word + *length + is_long;
@@ -325,7 +361,8 @@ static const struct option *find(const char *word, size_t *length, const char **
                 if (is_long && o->name && strlen(o->name) == *length &&
                     strncmp(word, o->name, *length) == 0)
                         return o;
-                if (!is_long && o->letter == word[1])
+                if (!is_long && o->letter == word[1] &&
+                    (!o->command || strcmp(o->command, command) == 0))
                         return o;
         }
         return NULL;
@@ -336,7 +373,7 @@ static int take_option(int argc, char **argv, struct cli_options *o, struct erro
 {
         const char *value = NULL;
         size_t length = 0;
-        const struct option *option = find(argv[0], &length, &value);
+        const struct option *option = find(o, argv[0], &length, &value);
 
         if (!option)
                 return unknown(argv[0], length, err);
@@ -354,16 +391,31 @@ static int take_option(int argc, char **argv, struct cli_options *o, struct erro
         return r < 0 ? r : used;
 }
 
+/* Of `cloister run`, what follows the script is the script's, as for python and env. With -c, that is
+ * the first word that is no option, and all after it. */
+static bool ends_options(const struct cli_options *o)
+{
+        size_t n = o->code ? 1 : 2;
+
+        return o->n_words == n && strcmp(o->words[0], "run") == 0;
+}
+
 int cli_options_parse(int argc, char **argv, struct cli_options *ret, struct error *err)
 {
         struct cli_options o = {};
         bool only_words = false;
 
         for (int i = 0; i < argc;) {
+                bool is_word = only_words || argv[i][0] != '-' || argv[i][1] == '\0';
+                if (ends_options(&o) && (is_word || !o.code)) {
+                        o.rest = argv + i;
+                        o.n_rest = (size_t)(argc - i);
+                        break;
+                }
                 if (!only_words && strcmp(argv[i], "--") == 0) {
                         only_words = true;
                         i++;
-                } else if (only_words || argv[i][0] != '-' || argv[i][1] == '\0') {
+                } else if (is_word) {
                         if (o.n_words == CLI_WORDS_MAX)
                                 return error_set(err, E2BIG, "too many arguments: %s", argv[i]);
                         o.words[o.n_words++] = argv[i++];

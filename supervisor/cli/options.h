@@ -54,14 +54,27 @@ enum cli_option {
 #define CLI_ORIGIN     (UINT64_C(1) << 37)
 #define CLI_NO_BROWSER (UINT64_C(1) << 38)
 #define CLI_SCOPE      (UINT64_C(1) << 39)
+#define CLI_YES        (UINT64_C(1) << 40)
+#define CLI_REMOVE     (UINT64_C(1) << 41)
+#define CLI_STRICT     (UINT64_C(1) << 42)
+#define CLI_WAIT       (UINT64_C(1) << 52)
+#define CLI_WATCH      (UINT64_C(1) << 53)
+#define CLI_PROMPT     (UINT64_C(1) << 54)
+#define CLI_RECURSIVE  (UINT64_C(1) << 55)
 
-enum { CLI_LISTEN_MAX = 4, CLI_NAMES_MAX = 8 };
+#define CLI_ENV       (UINT64_C(1) << 43)
+#define CLI_MOUNT     (UINT64_C(1) << 44)
+#define CLI_FILES_KEY (UINT64_C(1) << 45)
+
+enum { CLI_LISTEN_MAX = 4, CLI_NAMES_MAX = 8, CLI_ENV_MAX = 256, CLI_MOUNTS_MAX = 16 };
 
 /* The parsed command line; all strings are borrowed from argv. */
 struct cli_options {
         uint64_t given;                   /* CLI_… */
         const char *words[CLI_WORDS_MAX]; /* the command and its arguments */
         size_t n_words;
+        char *const *rest; /* of 'run': what is the code's own, from argv */
+        size_t n_rest;
         const char *listen[CLI_LISTEN_MAX], *hosts[CLI_NAMES_MAX], *origins[CLI_NAMES_MAX];
         size_t n_listen, n_hosts, n_origins;
         const char *tokens;
@@ -75,6 +88,10 @@ struct cli_options {
         const char *profile;
         const char *ins[CLI_INS_MAX]; /* FILE or FILE=NAME */
         size_t n_ins;
+        const char *env[CLI_ENV_MAX]; /* NAME or NAME=VALUE */
+        size_t n_env;
+        const char *mounts[CLI_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
+        size_t n_mounts;
         const char *out; /* a directory */
         const char *python;
         const char *secrets; /* "copy" or "reference"; NULL: not given */
@@ -83,7 +100,8 @@ struct cli_options {
         const char *rootfs;
         const char *link;       /* embed or module; NULL: chosen by the builder */
         struct package_set set; /* file names as given */
-        const char *timeout;    /* seconds, a positive number */
+        const char *timeout;    /* seconds, or with a unit (policy/quantity.h); 1 ms to 24 h */
+        const char *wait;       /* the same, also 0 */
         const char *rounds;     /* a number from 1 to 10000 */
         const char *scope;      /* of OAuth */
 };

@@ -2,8 +2,7 @@
  * `cloister publish`: adds a script to the tools that the config publishes.
  *
  * A Python of the machine parses the script, without running it, and says what is known of it
- * (publish.py). The entry is inserted into the text of the config behind the innermost brace that is
- * there; no existing byte changes, so that comments stay.
+ * (publish.py).
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,11 +13,11 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config-lines.h"
 #include "policy/config.h"
 #include "policy/published-name.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/config-target.h"
+#include "supervisor/cli/entry-text.h"
 #include "supervisor/cli/python-program.h"
 
 enum { NO_SCRIPT = 122, TEXT_MAX = 16 * 1024 * 1024 };
@@ -106,98 +105,27 @@ static int make_entry(const struct cli_options *o, const char *script, yyjson_mu
 
 /* ---- the text of the config ---- */
 
-/* The config, as far as it is there, and where the entry goes. */
-struct place {
-        char *text;
-        size_t n, at; /* at: behind the brace of the innermost object that is there */
-        yyjson_doc *doc;
-        int depth;  /* of the objects root, publish, tools */
-        bool empty; /* that object is */
-};
+static const char *const keys[] = {"publish", "tools", NULL};
 
-static const char *const keys[] = {"publish", "tools"};
-
-static int find_place(const char *path, const char *name, struct place *ret, struct error *err)
+static int make_text(const char *path, const char *name, const char *entry, struct buffer *to,
+                     struct error *err)
 {
-        struct config_lines lines;
-        int r = config_target_read(path, &ret->text, &ret->n, &ret->doc, err);
+        _cleanup_free_ char *text = NULL;
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct entry_text file = {.keys = keys};
+        int r = config_target_read(path, &text, &file.n, &doc, err);
 
-        if (r <= 0)
+        if (r < 0)
                 return r;
-        yyjson_val *at = yyjson_doc_get_root(ret->doc), *inner = at;
-        while (yyjson_is_obj(inner)) {
-                at = inner;
-                inner = ret->depth < (int)ARRAY_SIZE(keys) ? yyjson_obj_get(at, keys[ret->depth])
-                                                           : NULL;
-                ret->depth++;
-        }
-        if (ret->depth == 0 || inner)
-                return error_set(err, EINVAL, "%s: %s must be an object", path,
-                                 ret->depth ? keys[ret->depth - 1] : "the config");
-        if (ret->depth == 3 && yyjson_obj_get(at, name))
+        file.text = text;
+        file.doc = doc;
+        if (entry_text_find(&file, name))
                 return error_set(
                         err, EEXIST,
                         "%s publishes a tool \"%s\" already: remove it there, or choose another --name",
                         path, name);
-        config_lines_init(&lines, ret->text, ret->n, yyjson_doc_get_root(ret->doc));
-        config_line_of(&lines, at);
-        ret->at = (size_t)(lines.p - ret->text) + 1;
-        ret->empty = yyjson_obj_size(at) == 0;
-        return 0;
-}
-
-static int append_indented(struct buffer *to, const char *text, int depth)
-{
-        int r = 0;
-
-        for (; r >= 0; text++) {
-                size_t n = strcspn(text, "\n");
-                r = buffer_append(to, text, n);
-                text += n;
-                if (*text == '\0')
-                        break;
-                if (r >= 0)
-                        r = buffer_printf(to, "\n%*s", 2 * depth, "");
-        }
-        return r;
-}
-
-/* "publish": {"tools": {NAME: …}}, less what is there. */
-static int append_new(struct buffer *to, const struct place *place, const char *name,
-                      const char *entry)
-{
-        int depth = place->depth, r = 0;
-
-        if (depth == 0) {
-                r = buffer_append_text(to, "{");
-                depth = 1;
-        }
-        for (; r >= 0 && depth < 3; depth++)
-                r = buffer_printf(to, "\n%*s\"%s\": {", 2 * depth, "", keys[depth - 1]);
-        if (r >= 0)
-                r = buffer_printf(to, "\n%*s\"%s\": ", 2 * depth, "", name);
-        if (r >= 0)
-                r = append_indented(to, entry, depth);
-        while (r >= 0 && depth > (place->depth > 0 ? place->depth : 1)) {
-                depth--;
-                r = buffer_printf(to, "\n%*s}", 2 * depth, "");
-        }
-        return r < 0 || place->depth > 0 ? r : buffer_append_text(to, "\n}\n");
-}
-
-static int make_text(const struct place *place, const char *name, const char *entry,
-                     struct buffer *to)
-{
-        int r = place->depth > 0 ? buffer_append(to, place->text, place->at) : 0;
-
-        if (r >= 0)
-                r = append_new(to, place, name, entry);
-        if (r < 0 || place->depth == 0)
-                return r;
-        r = buffer_append_text(to, place->empty ? "" : ",");
-        if (r >= 0 && place->text[place->at] != '\n')
-                r = buffer_printf(to, "\n%*s", 2 * (place->depth - place->empty), "");
-        return r < 0 ? r : buffer_append(to, place->text + place->at, place->n - place->at);
+        r = entry_text_add(&file, name, entry, to, err);
+        return r < 0 ? error_context(err, "%s", path) : 0;
 }
 
 /* Parses the new text as Cloister will, before it is written. */
@@ -220,7 +148,6 @@ static int publish(const struct cli_options *o, const char *script, struct error
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
         char path[PATH_MAX], name[PUBLISHED_NAME_MAX + 1];
-        struct place place = {};
 
         name_of(o->name ? o->name : script, name);
         const char *problem = published_name_problem(o->name ? o->name : name);
@@ -229,19 +156,17 @@ static int publish(const struct cli_options *o, const char *script, struct error
         int r = config_target_path(o, "published.json", path, err);
         if (r >= 0)
                 r = make_entry(o, script, doc, err);
-        if (r >= 0)
-                r = find_place(path, name, &place, err);
         _cleanup_free_ char *entry = r < 0 ? NULL
                                            : yyjson_mut_write(doc, YYJSON_WRITE_PRETTY_TWO_SPACES,
                                                               NULL);
-        if (r >= 0 && (!entry || make_text(&place, name, entry, &text) < 0))
+        if (r >= 0 && !entry)
                 r = error_errno(err, ENOMEM, "publish");
+        if (r >= 0)
+                r = make_text(path, name, entry, &text, err);
         if (r >= 0)
                 r = check_text(&text, path, err);
         if (r >= 0 && !(o->given & CLI_DRY_RUN))
                 r = config_target_write(path, &text, false, err);
-        free(place.text);
-        yyjson_doc_free(place.doc);
         if (r < 0)
                 return r;
         if (o->given & CLI_DRY_RUN)

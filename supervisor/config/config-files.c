@@ -114,7 +114,7 @@ static int read_file(const struct config_files *files, const char *path, bool *o
 /* The path of a published entry's code: relative to the config file that names it. */
 static int code_path(const char *config_path, const char *file, char ret[PATH_MAX])
 {
-        const char *slash = strrchr(config_path, '/'), *home = getenv("HOME");
+        const char *slash = strrchr(config_path, '/'), *home = path_home();
         int n;
 
         if (file[0] == '/')

@@ -3,22 +3,26 @@
  *
  * All processes below `cloister run` are found by their parents. The sandbox's own are those two pid
  * namespaces deeper than this process: PID 1 (init) and the worker. The others are the monitor,
- * which is not confined, the broker, the stub and the template; those three have a pid namespace of
- * their own too.
+ * which is not confined, the broker, the proxy of profiles with a network, the stub and the template; these have
+ * a pid namespace of their own too.
  */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/program.h"
+#include "rpc/egress-messages.h"
 #include "supervisor/doctor/attack.h"
 #include "supervisor/monitor/ids/ids.h"
 
@@ -28,6 +32,7 @@ struct task {
         pid_t pid;
         const char *role; /* the group of its rows; NULL: not confined */
         char *status, *limits, *mounts;
+        bool has_proxy;
 };
 
 static char *read_file(const char *path)
@@ -261,25 +266,123 @@ static bool belongs_inside(const struct stat *st, const char *link)
         return !S_ISREG(st->st_mode) || strncmp(link, "/memfd:", 7) == 0;
 }
 
+/* init lists the processes of its namespace there. The guest sees the same directory. */
+static bool is_own_proc(const struct task *t, const struct stat *st)
+{
+        char path[64];
+        struct stat own;
+
+        snprintf(path, sizeof(path), "/proc/%d/root/proc", t->pid);
+        return strcmp(t->role, "init") == 0 && stat(path, &own) == 0 && own.st_dev == st->st_dev &&
+               own.st_ino == st->st_ino;
+}
+
+/* init counts the pids that were handed out by it: for reading, and of a /proc that the guest cannot reach. */
+static bool is_pid_counter(const struct task *t, const char *name, const char *link)
+{
+        char path[320];
+        struct statfs fs;
+
+        snprintf(path, sizeof(path), "/proc/%d/%s", t->pid, name);
+        return strcmp(t->role, "init") == 0 && strcmp(link, "/proc/sys/kernel/ns_last_pid") == 0 &&
+               statfs(path, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+}
+
 static int check_descriptors(struct attack_rows *rows, const struct task *t)
 {
+        const char *expected = strcmp(t->role, "init") == 0 ? "its /proc and pid counter" : "none";
         char path[64], name[300], link[256], found[256] = "none";
+        bool held = true;
         struct stat st;
 
         snprintf(path, sizeof(path), "/proc/%d/fd", t->pid);
         DIR *dir = opendir(path);
         if (!dir)
-                return add(rows, t, 2, "files and folders held", "none", "", false);
+                return add(rows, t, 2, "files and folders held", expected, "", false);
         for (struct dirent *e; (e = readdir(dir));) {
                 if (!isdigit((unsigned char)e->d_name[0]))
                         continue;
                 snprintf(name, sizeof(name), "fd/%.200s", e->d_name);
                 link_of(t->pid, name, link);
-                if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && !belongs_inside(&st, link))
+                if (fstatat(dirfd(dir), e->d_name, &st, 0) < 0 || belongs_inside(&st, link))
+                        continue;
+                if (held)
                         snprintf(found, sizeof(found), "%.20s=%.200s", e->d_name, link);
+                held = held && (is_own_proc(t, &st) || is_pid_counter(t, name, link));
         }
         closedir(dir);
-        return add(rows, t, 2, "files and folders held", "none", found, strcmp(found, "none") == 0);
+        return add(rows, t, 2, "files and folders held", expected, found, held);
+}
+
+/* Counts listening sockets in a file like /proc/PID/net/tcp, in the process's network namespace; *proxy: the number of the
+ * proxy's. */
+static size_t count_listeners(const char *text, unsigned long *proxy)
+{
+        enum { LISTEN = 10 };
+        char own[32], local[64];
+        unsigned int state;
+        unsigned long inode;
+        size_t n = 0;
+
+        snprintf(own, sizeof(own), "%08X:%04X", htonl(INADDR_LOOPBACK), EGRESS_PORT);
+        for (const char *line = text; line && *line;) {
+                if (sscanf(line, " %*s %63s %*s %x %*s %*s %*s %*s %*s %lu", local, &state,
+                           &inode) == 3 &&
+                    state == LISTEN) {
+                        n++;
+                        if (strcmp(local, own) == 0)
+                                *proxy = inode;
+                }
+                line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n');
+        }
+        return n;
+}
+
+/* Returns 1, 0, or -1 where the descriptors cannot be read. */
+static int holds_socket(const struct task *t, unsigned long inode)
+{
+        char path[64], name[300], link[256], wanted[64];
+        int held = 0;
+
+        snprintf(path, sizeof(path), "/proc/%d/fd", t->pid);
+        snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+        DIR *dir = opendir(path);
+        if (!dir)
+                return -1;
+        for (struct dirent *e; (e = readdir(dir));) {
+                snprintf(name, sizeof(name), "fd/%.200s", e->d_name);
+                link_of(t->pid, name, link);
+                held |= strcmp(link, wanted) == 0;
+        }
+        closedir(dir);
+        return held;
+}
+
+/* The proxy of a profile that allows a network listens there, and its socket is not the sandbox's. */
+static int check_listeners(struct attack_rows *rows, const struct task *t)
+{
+        _cleanup_free_ char *tcp = read_of(t->pid, "net/tcp"), *tcp6 = read_of(t->pid, "net/tcp6");
+        unsigned long proxy = 0;
+        char found[64] = "none";
+
+        size_t n = count_listeners(tcp, &proxy) + count_listeners(tcp6, &proxy);
+        if (!tcp)
+                *found = '\0';
+        else if (n == 1 && proxy)
+                snprintf(found, sizeof(found), "127.0.0.1:%d alone", EGRESS_PORT);
+        else if (n > 0)
+                snprintf(found, sizeof(found), "%zu", n);
+        int r = add(rows, t, 112, "listeners in its network",
+                    t->has_proxy ? "127.0.0.1:3128 alone" : "none", found,
+                    n == (t->has_proxy ? 1 : 0) && t->has_proxy == (proxy != 0));
+        if (r < 0 || !proxy)
+                return r;
+        int held = holds_socket(t, proxy);
+        return add(rows, t, 2, "the proxy's socket", "not held",
+                   held < 0 ? ""
+                   : held   ? "held"
+                            : "not held",
+                   held == 0);
 }
 
 static bool has(const char *options, const char *option)
@@ -347,8 +450,8 @@ static int check_sandboxed(struct attack_rows *rows, const struct task *t)
         static const char *const all[] = {"cgroup", "ipc",  "mnt", "net", "pid",
                                           "time",   "user", "uts", NULL};
         int (*const checks[])(struct attack_rows *, const struct task *) = {
-                check_privileges,  check_limits, check_program,
-                check_descriptors, check_mounts, check_life};
+                check_privileges, check_limits, check_program, check_descriptors,
+                check_listeners,  check_mounts, check_life};
         int r = check_filter(rows, t, strcmp(t->role, "worker") == 0 ? 2 : 1);
 
         if (r >= 0)
@@ -358,7 +461,7 @@ static int check_sandboxed(struct attack_rows *rows, const struct task *t)
         return r;
 }
 
-/* The broker, the stub and the template. */
+/* The broker, the proxy, the stub and the template. */
 static int check_supporting(struct attack_rows *rows, const struct task *t)
 {
         static const char *const some[] = {"user", "pid", NULL};
@@ -400,12 +503,15 @@ static const char *role_of(const char *status, int own_depth)
                 return NULL;
         if (strncmp(status, "Name:\tcloister-broker\n", 22) == 0)
                 return "broker";
+        if (strncmp(status, "Name:\tcloister-egress\n", 22) == 0)
+                return "egress";
         return is_first(status) ? "stub" : "template";
 }
 
-static int check_task(struct attack_rows *rows, pid_t pid, int own_depth, size_t *sandboxed)
+static int check_task(struct attack_rows *rows, pid_t pid, bool has_proxy, int own_depth,
+                      size_t *sandboxed)
 {
-        struct task t = {.pid = pid};
+        struct task t = {.pid = pid, .has_proxy = has_proxy};
         _cleanup_free_ char *status = read_of(pid, "status"), *limits = read_of(pid, "limits");
         _cleanup_free_ char *mounts = read_of(pid, "mountinfo");
 
@@ -415,15 +521,15 @@ static int check_task(struct attack_rows *rows, pid_t pid, int own_depth, size_t
         t.limits = limits;
         t.mounts = mounts;
         t.role = role_of(status, own_depth);
-        if (!t.role)
-                return 0;
+        if (!t.role || strstr(status, "\nState:\tZ"))
+                return 0; /* not confined, or it has ended and nobody has reaped it */
         if (strcmp(t.role, "init") != 0 && strcmp(t.role, "worker") != 0)
                 return check_supporting(rows, &t);
         ++*sandboxed;
         return check_sandboxed(rows, &t);
 }
 
-int attack_posture(struct attack_rows *rows, pid_t pid, struct error *err)
+int attack_posture(struct attack_rows *rows, pid_t pid, bool has_proxy, struct error *err)
 {
         _cleanup_free_ char *status = read_of(getpid(), "status");
         int own_depth = depth(status);
@@ -436,7 +542,7 @@ int attack_posture(struct attack_rows *rows, pid_t pid, struct error *err)
         for (struct dirent *e; r >= 0 && n < TASKS_MAX && (e = readdir(dir));) {
                 pid_t task = (pid_t)strtol(e->d_name, NULL, 10);
                 if (task > 0 && is_below(task, pid)) {
-                        r = check_task(rows, task, own_depth, &sandboxed);
+                        r = check_task(rows, task, has_proxy, own_depth, &sandboxed);
                         n++;
                 }
         }

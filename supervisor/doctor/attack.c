@@ -39,6 +39,9 @@ enum {
 static const unsigned char probe[] = {
 #include "supervisor/doctor/probe.inc"
 };
+static const unsigned char probe_network[] = {
+#include "supervisor/doctor/probe-network.inc"
+};
 
 struct battery {
         const struct attack_options *options;
@@ -74,7 +77,7 @@ static int append_namespaces(struct buffer *b)
 /* Mirrors policy/seccomp/rules-sockets.c. */
 static const char *families(const struct config_profile *p)
 {
-        if (p->network == CONFIG_NETWORK_LOOPBACK)
+        if (p->network != CONFIG_NETWORK_NONE)
                 return p->n_mounts > 0 ? "[2, 10]" : "[1, 2, 10]";
         return p->n_mounts > 0 ? "[]" : "[1]";
 }
@@ -90,6 +93,22 @@ static int append_mounts(struct buffer *b, const struct config_profile *p)
                         r = buffer_printf(b, ": \"%s\", ", p->mounts[i].writable ? "rw" : "ro");
         }
         return r < 0 ? r : buffer_printf(b, "}, ");
+}
+
+static int append_network(struct buffer *b, const struct config_profile *p)
+{
+        int r = buffer_printf(b, "\"network\": ");
+
+        if (p->network != CONFIG_NETWORK_ALLOW)
+                return r < 0 ? r : buffer_printf(b, "None, ");
+        if (r >= 0)
+                r = buffer_printf(b, "[");
+        for (char *const *rule = p->egress.allow; rule && *rule && r >= 0; rule++) {
+                r = json_append_string(b, *rule, strlen(*rule));
+                if (r >= 0)
+                        r = buffer_printf(b, ", ");
+        }
+        return r < 0 ? r : buffer_printf(b, "], ");
 }
 
 static int append_expected(struct buffer *b, const struct battery *battery)
@@ -117,6 +136,8 @@ static int append_expected(struct buffer *b, const struct battery *battery)
                                   "\"hold\": %d, ",
                                   getpid(), battery->marker, families(p), HOLD_S);
         if (r >= 0)
+                r = append_network(b, p);
+        if (r >= 0)
                 r = append_mounts(b, p);
         if (r >= 0)
                 r = buffer_printf(b,
@@ -133,6 +154,8 @@ static int make_script(const struct battery *battery, struct error *err)
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(SCRIPT_MAX);
 
         int r = append_expected(&b, battery);
+        if (r >= 0)
+                r = buffer_append(&b, probe_network, sizeof(probe_network) - 1);
         if (r >= 0)
                 r = buffer_append(&b, probe, sizeof(probe) - 1);
         if (r < 0)
@@ -180,9 +203,9 @@ static void add_option(const char **words, size_t *n, const char *option, const 
 static void exec_run(const struct battery *battery, const char *path, int script, int output)
 {
         const struct attack_options *o = battery->options;
-        const char *words[WORDS_MAX + 1] = {"cloister", "run", "-"};
+        const char *words[WORDS_MAX + 1] = {"cloister", "run"};
         char timeout[16];
-        size_t n = 3;
+        size_t n = 2;
 
         uint32_t most = battery->config->cell_timeout_max_ms / 1000;
         snprintf(timeout, sizeof(timeout), "%u", most > 0 && most < BATTERY_S ? most : BATTERY_S);
@@ -193,6 +216,7 @@ static void exec_run(const struct battery *battery, const char *path, int script
         add_option(words, &n, "--python", o->python);
         add_option(words, &n, "--store", o->store);
         add_option(words, &n, "--timeout", timeout);
+        words[n++] = "-"; /* what follows it is for the script */
         setenv(MARKER_NAME, battery->marker, 1);
         if (dup2(script, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0)
                 execv(path, (char *const *)words);
@@ -303,7 +327,8 @@ static int run(struct battery *battery, struct error *err)
                 r = read_rows(battery, err);
         size_t tried = battery->rows.n;
         if (r >= 0)
-                r = attack_posture(&battery->rows, battery->pid, err);
+                r = attack_posture(&battery->rows, battery->pid,
+                                   battery->profile->network == CONFIG_NETWORK_ALLOW, err);
         /* An image whose interpreter ends the probe early must not pass. */
         if (r >= 0 && tried < PROBE_ROWS_MIN)
                 r = error_set(err, EPROTO, "the probe tried %zu things only", tried);

@@ -39,8 +39,8 @@ int attack_add(struct attack_rows *rows, int number, const char *group, const ch
 int attack_take_line(struct attack_rows *rows, char *line, size_t *count);
 
 /* Adds rows about the processes of the sandbox that `cloister run` (the process pid) started.
- * Returns 0, -ESRCH if there is none, or another negative errno. */
-int attack_posture(struct attack_rows *rows, pid_t pid, struct error *err);
+ * has_proxy: its profile allows a network. Returns 0, -ESRCH if there is none, or another negative errno. */
+int attack_posture(struct attack_rows *rows, pid_t pid, bool has_proxy, struct error *err);
 
 /* To standard output. Returns 0 or negative errno. */
 int attack_print_table(const struct attack_rows *rows, const char *profile, bool colour);

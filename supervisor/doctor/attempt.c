@@ -33,9 +33,9 @@ struct output {
 };
 
 _Noreturn static void become_monitor(const char *program, const char *const *configs, size_t n,
-                                     int code_fd, int out, int err)
+                                     const char *profile, int code_fd, int out, int err)
 {
-        const char *argv[2 * CONFIG_PATHS_MAX + 24] = {"cloister-monitor", "serve"};
+        const char *argv[2 * CONFIG_PATHS_MAX + 32] = {"cloister-monitor", "serve"};
         const char *const rest[] = {"--log-level", "error",  "--pass-fd",  "64",
                                     "--",          "run",    "--code-fd",  "64",
                                     "--name",      "doctor", "--no-tools", NULL};
@@ -48,6 +48,11 @@ _Noreturn static void become_monitor(const char *program, const char *const *con
         }
         for (size_t i = 0; i < ARRAY_SIZE(rest); i++)
                 argv[at++] = rest[i];
+        if (profile) {
+                argv[at - 1] = "--profile";
+                argv[at++] = profile;
+                argv[at] = NULL;
+        }
         child_reset_signals();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (child_place_fd(null, STDIN_FILENO) == 0 && child_place_fd(out, STDOUT_FILENO) == 0 &&
@@ -148,8 +153,8 @@ static void judge(int status, struct output outputs[2], struct attempt *ret)
         }
 }
 
-static int start(const char *const *configs, size_t n_configs, int out, int err,
-                 struct error *error)
+static int start(const char *const *configs, size_t n_configs, const char *profile, int out,
+                 int err, struct error *error)
 {
         char program[PATH_MAX + 32];
 
@@ -170,11 +175,34 @@ static int start(const char *const *configs, size_t n_configs, int out, int err,
         if (pid < 0)
                 return error_errno(error, errno, "fork");
         if (pid == 0)
-                become_monitor(program, configs, n_configs, high_code, high_out, high_err);
+                become_monitor(program, configs, n_configs, profile, high_code, high_out, high_err);
         return pid;
 }
 
-void attempt_run(const char *const *configs, size_t n_configs, struct attempt *ret)
+const char *attempt_fix(const struct attempt *attempt)
+{
+        static const struct {
+                const char *said, *fix;
+        } known[] = {
+                {"images are made as", "as it says, or CLOISTER_IMAGE_STORE=/another/folder"},
+                {"is in use by another", "end the Cloister that uses it (see 'cloister sessions')"},
+                {"no space left", "make room, or CLOISTER_IMAGE_STORE=/a/folder/on/another/disk"},
+                {"make the image store",
+                 "CLOISTER_IMAGE_STORE=/a/folder/that/you/may/write, or a HOME that exists"},
+                {"PreloadError",
+                 "remove the module from \"preload\", or name an image that has it (cloister image build --help)"},
+                {"there is no image", "make it: cloister image build --name NAME"},
+                {"mount ", "correct \"mounts\" in the config, or make the directory"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+                if (strstr(attempt->why, known[i].said))
+                        return known[i].fix;
+        return NULL;
+}
+
+void attempt_run(const char *const *configs, size_t n_configs, const char *profile,
+                 struct attempt *ret)
 {
         static struct output outputs[2];
         int out[2], err[2];
@@ -189,7 +217,7 @@ void attempt_run(const char *const *configs, size_t n_configs, struct attempt *r
                 return;
         _cleanup_close_ int err_read = err[0], err_write = err[1];
         uint64_t began = clock_us();
-        pid_t pid = start(configs, n_configs, out_write, err_write, &error);
+        pid_t pid = start(configs, n_configs, profile, out_write, err_write, &error);
         close(take_fd(out_write));
         close(take_fd(err_write));
         if (pid < 0) {

@@ -13,6 +13,11 @@ struct attempt {
         double seconds; /* how long it took */
 };
 
-/* Runs 1+1 in a sandbox with the config of these files, and without their servers. Takes at most
- * ATTEMPT_SECONDS: then the monitor is killed, which ends all that it started. */
-void attempt_run(const char *const *configs, size_t n_configs, struct attempt *ret);
+/* Runs 1+1 in a sandbox with the config of these files, and without their servers, in a profile
+ * (NULL: the default one). Takes at most ATTEMPT_SECONDS: then the monitor is killed, which ends all
+ * that it started. */
+void attempt_run(const char *const *configs, size_t n_configs, const char *profile,
+                 struct attempt *ret);
+
+/* What to do about an attempt that failed, by what it said; NULL where nothing is known. */
+const char *attempt_fix(const struct attempt *attempt);

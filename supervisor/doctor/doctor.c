@@ -33,10 +33,12 @@ int doctor_main(bool json, const char *const *configs, size_t n_configs)
         alarm(DOCTOR_SECONDS);
         doctor_system_read(&state);
         /* Before the other checks, of which one may move this process into a control group. */
-        attempt_run(configs, n_configs, &attempt);
+        attempt_run(configs, n_configs, NULL, &attempt);
         doctor_check_kernel(&d);
         doctor_check_host(&d, configs, n_configs);
         doctor_take_attempt(&d, &attempt);
+        if (attempt.done && attempt.status == 0)
+                doctor_check_profiles(&d, configs, n_configs);
         int r = json ? doctor_print_json(&d) : doctor_print_table(&d, isatty(STDOUT_FILENO));
         if (r < 0)
                 log_error("doctor: the report cannot be written");

@@ -51,6 +51,11 @@ static bool optional_calls(const struct doctor_system *f)
         return refused_calls(f, false) > 0;
 }
 
+static bool chroot_around(const struct doctor_system *f)
+{
+        return f->chrooted && f->userns == EPERM && !userns_sysctl(f) && !container_seccomp(f);
+}
+
 /* Something before it failed, so that it was not tried. */
 static bool is_open(const struct doctor_system *f, int code)
 {
@@ -157,6 +162,9 @@ const struct doctor_problem doctor_problems[] = {
         {"selinux-label", DOCTOR_MISSING, selinux_label,
          "SELinux confines this process and forbids mounts, as it does in containers",
          "podman run --security-opt label=disable"},
+        {"chroot", DOCTOR_MISSING, chroot_around,
+         "this process is in a chroot, and the kernel gives no user namespace to one",
+         "start Cloister outside of it, or enter that root with systemd-nspawn -D, bwrap or a container instead of chroot"},
         {"masked-proc", DOCTOR_MISSING, masked_proc,
          "parts of /proc are covered by mounts, and the kernel then gives no fresh /proc to a user namespace",
          "docker run --security-opt systempaths=unconfined; podman run --security-opt unmask=ALL; Kubernetes procMount: Unmasked; in a systemd unit no ProtectKernelTunables=, ProtectKernelLogs= or ProtectHostname="},

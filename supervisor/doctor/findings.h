@@ -41,6 +41,7 @@ struct doctor_system {
         bool ordinary;           /* rootless: no privilege over ids */
         bool own_id;             /* all sessions have our own id */
         int userns;              /* making and mapping a user namespace */
+        bool chrooted;           /* as far as known */
         int mounting;            /* a mount in it */
         int others;              /* the first other namespace that was refused */
         int proc;                /* a fresh proc */

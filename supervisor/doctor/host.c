@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "supervisor/config/config-files.h"
+#include "supervisor/config/packages-check.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/report.h"
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
@@ -263,7 +264,7 @@ static bool is_noexec(const char *store)
 static void check_image(struct doctor *d, enum sandbox_mode mode, const struct config *config)
 {
         struct image_choice choice;
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct upstream_user user = {};
         struct error error = {0};
 
@@ -293,8 +294,43 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
                         d, "image", DOCTOR_EFFECTIVE, true, NULL,
                         "not made yet: at first use, in a few seconds (or `cloister image build`)");
         else
-                doctor_add(d, "image", DOCTOR_MISSING, true, "cloister image build", "%s",
-                           error.text);
+                doctor_add(d, "image", DOCTOR_MISSING, true,
+                           r == -EPERM ? "as it says, or CLOISTER_IMAGE_STORE=/another/folder"
+                                       : "cloister image build",
+                           "%s", error.text);
+}
+
+/* ---- packages for sessions ---- */
+
+/* One row, if any profile allows it. */
+static void check_packages(struct doctor *d, const struct config *config)
+{
+        struct image_choice choice;
+        char names[200] = "";
+        size_t n = 0;
+
+        if (image_choose(NULL, NULL, &choice, NULL) < 0)
+                return;
+        _cleanup_close_ int store = open(choice.store, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *p = &config->profiles[i];
+                const char *why = packages_check(config, p, store);
+                if (why) {
+                        doctor_add(d, "packages", DOCTOR_DEGRADED, false,
+                                   "set that right, or \"packages\": {\"install\": \"never\"}",
+                                   "profile \"%s\": %s", p->name, why);
+                        return;
+                }
+                if (!p->packages.install)
+                        continue;
+                size_t used = strlen(names);
+                snprintf(names + used, sizeof(names) - used, "%s\"%s\"", used ? ", " : "", p->name);
+                n++;
+        }
+        if (n > 0)
+                doctor_add(d, "packages", DOCTOR_EFFECTIVE, false, NULL,
+                           "sessions of %s can have packages installed (no index was asked)",
+                           names);
 }
 
 static enum sandbox_mode current_mode(void)
@@ -318,5 +354,6 @@ void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_co
         check_config(d, configs, n_configs, mode != SANDBOX_ROOTLESS, config);
         check_user(d, mode, config);
         check_image(d, mode, config);
+        check_packages(d, config);
         config_free(config);
 }

@@ -504,7 +504,8 @@ def main():
     if not inside():
         print("refused: this is not a sandbox, or EXPECTED does not describe the host")
         raise SystemExit(3)
-    for part in (system_calls, namespaces, files, other_processes, signals_and_notices, descriptors, families, identity, image, mounts, limits):
+    for part in (system_calls, namespaces, files, other_processes, signals_and_notices, descriptors, families, identity, image, mounts, limits,
+                 *globals().get("MORE", ())):
         try:
             part()
         except Exception as e:  # A row, so that nothing is left out silently.

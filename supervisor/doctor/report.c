@@ -50,6 +50,48 @@ static enum doctor_state effect_of(const struct doctor *d, enum doctor_state sta
         return d->tried && d->status == 0 && state == DOCTOR_MISSING ? DOCTOR_DEGRADED : state;
 }
 
+/* The check of the image found that there is none yet; the attempt found that none can be made. */
+static void take_image_failure(struct doctor *d, const struct attempt *attempt)
+{
+        static const char prefix[] = "build the image: ";
+
+        if (strncmp(attempt->why, prefix, strlen(prefix)) != 0)
+                return;
+        for (size_t i = 0; i < d->count; i++) {
+                struct doctor_finding *f = &d->items[i];
+                if (strcmp(f->name, "image") != 0 || f->state == DOCTOR_MISSING)
+                        continue;
+                const char *fix = attempt_fix(attempt);
+                f->state = DOCTOR_MISSING;
+                snprintf(f->detail, sizeof(f->detail), "cannot be made: %s",
+                         attempt->why + strlen(prefix));
+                snprintf(f->fix, sizeof(f->fix), "%s", fix ? fix : "cloister image build");
+        }
+}
+
+static bool is_known_to_fail(const struct doctor *d)
+{
+        for (size_t i = 0; i < d->count; i++)
+                if (d->items[i].required && d->items[i].state == DOCTOR_MISSING)
+                        return true;
+        for (size_t i = 0; i < doctor_n_problems; i++)
+                if (doctor_problems[i].state == DOCTOR_MISSING && holds(d, &doctor_problems[i]))
+                        return true;
+        return false;
+}
+
+static void add_failure(struct doctor *d, const struct attempt *attempt)
+{
+        const char *fix = attempt_fix(attempt);
+
+        take_image_failure(d, attempt);
+        if (!fix)
+                fix = is_known_to_fail(d) ? "see what is missing in this report"
+                                          : "`cloister -vv run -c 1` logs each step";
+        doctor_add(d, "sandbox", DOCTOR_MISSING, true, fix, "`cloister run` fails: %s",
+                   attempt->why);
+}
+
 void doctor_take_attempt(struct doctor *d, const struct attempt *attempt)
 {
         d->tried = attempt->done;
@@ -64,23 +106,12 @@ void doctor_take_attempt(struct doctor *d, const struct attempt *attempt)
                 doctor_add(d, "sandbox", DOCTOR_EFFECTIVE, true, NULL,
                            "a real one ran 1+1, in %.2f s", attempt->seconds);
         else
-                doctor_add(d, "sandbox", DOCTOR_MISSING, true, "see the missing layers above",
-                           "`cloister run` fails: %s", attempt->why);
+                add_failure(d, attempt);
 }
 
 bool doctor_usable(const struct doctor *d)
 {
-        if (d->tried)
-                return d->status == 0;
-        for (size_t i = 0; i < d->count; i++) {
-                if (d->items[i].required && d->items[i].state == DOCTOR_MISSING)
-                        return false;
-        }
-        for (size_t i = 0; i < doctor_n_problems; i++) {
-                if (doctor_problems[i].state == DOCTOR_MISSING && holds(d, &doctor_problems[i]))
-                        return false;
-        }
-        return true;
+        return d->tried ? d->status == 0 : !is_known_to_fail(d);
 }
 
 static int flush(struct buffer *b, int r)

@@ -45,3 +45,5 @@ void doctor_take_attempt(struct doctor *d, const struct attempt *attempt);
 /* The checks, in the order of the report. */
 void doctor_check_kernel(struct doctor *d);
 void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_configs);
+/* Tries the other profiles, as far as their images exist. */
+void doctor_check_profiles(struct doctor *d, const char *const *configs, size_t n_configs);

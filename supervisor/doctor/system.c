@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -12,7 +14,7 @@
 #include "supervisor/doctor/findings.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 
-enum { MOUNTINFO_MAX = 16 * 1024 * 1024 };
+enum { MOUNTINFO_MAX = 16 * 1024 * 1024, OVERFLOW_ID = 65534 };
 
 int doctor_seccomp_mode(const char *status)
 {
@@ -129,6 +131,21 @@ static long least_namespaces(void)
         return least;
 }
 
+/* Whether making a user namespace is EPERM for a process whose ids have a mapping: the kernel says so in a chroot only.
+ * A filter or a security module may say it too: the findings about those come first. */
+static bool is_chrooted(void)
+{
+        int status = 0;
+
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(unshare(CLONE_NEWUSER) < 0 && errno == EPERM);
+        if (pid < 0 || waitpid(pid, &status, 0) < 0)
+                return false;
+        return WIFEXITED(status) && WEXITSTATUS(status) == 1 && geteuid() != OVERFLOW_ID &&
+               getegid() != OVERFLOW_ID;
+}
+
 static char first_of(const char *path)
 {
         char text[2] = "";
@@ -157,6 +174,7 @@ void doctor_system_read(struct doctor_system *ret)
                 .ptrace_scope = sysctl_number("kernel/yama/ptrace_scope", -1),
                 .core_pattern = first_of("/proc/sys/kernel/core_pattern"),
                 .landlock = 1,
+                .chrooted = is_chrooted(),
         };
         if (cgroup_read(AT_FDCWD, "/proc/self/status", status, sizeof(status)) > 0)
                 ret->seccomp_mode = doctor_seccomp_mode(status);

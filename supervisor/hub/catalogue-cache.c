@@ -27,36 +27,32 @@ static void file_name(char to[NAME_SIZE], uint64_t key, const char *suffix)
         snprintf(to, NAME_SIZE, "%016" PRIx64 ".%s", key, suffix);
 }
 
-static void remove_old(int dir, const char *name, time_t before)
+/* Returns whether it is gone. */
+static bool remove_old(int dir, const char *name, time_t before)
 {
         struct stat about;
 
-        if (fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(about.st_mode) &&
-            about.st_mtime < before)
-                unlinkat(dir, name, 0);
+        return fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(about.st_mode) &&
+               about.st_mtime < before && unlinkat(dir, name, 0) == 0;
 }
 
-/* Returns how many files there were, or negative errno. */
-static int sweep(int dir)
+/* Removes what has not been used for so many days. Returns how many files are left, or negative errno. */
+static int sweep(int dir, int days)
 {
-        int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (again < 0)
+        DIR *listing = fd_open_directory(dir, ".");
+        if (!listing)
                 return -errno;
-        DIR *listing = fdopendir(again);
-        if (!listing) {
-                close(again);
-                return -ENOMEM;
-        }
 
         time_t now = time(NULL);
         int n = 0;
         for (struct dirent *entry; (entry = readdir(listing));) {
                 const char *dot = strrchr(entry->d_name, '.');
+                bool is_gone = false;
                 if (dot && strcmp(dot, ".json") == 0)
-                        remove_old(dir, entry->d_name, now - HUB_CACHE_DAYS * 24L * 3600);
+                        is_gone = remove_old(dir, entry->d_name, now - days * 24L * 3600);
                 else if (dot && strcmp(dot, ".new") == 0)
-                        remove_old(dir, entry->d_name, now - ABANDONED);
-                n++;
+                        is_gone = remove_old(dir, entry->d_name, now - ABANDONED);
+                n += !is_gone && entry->d_name[0] != '.';
         }
         closedir(listing);
         return n;
@@ -74,10 +70,13 @@ int hub_cache_open(int state_dir)
                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir < 0)
                 return -errno;
-        int n = sweep(dir);
-        if (n < 0)
-                return n;
-        return n > HUB_CACHE_FILES_MAX ? -ENOSPC : take_fd(dir);
+        int days = HUB_CACHE_DAYS, n = sweep(dir, days);
+        /* A full cache makes room: files that were unused for fewer and fewer days go, at -1 all. */
+        while (n >= HUB_CACHE_FILES_MAX && days >= 0) {
+                days = days > 0 ? days / 2 : -1;
+                n = sweep(dir, days);
+        }
+        return n < 0 ? n : n > HUB_CACHE_FILES_MAX ? -ENOSPC : take_fd(dir);
 }
 
 static int open_to_read(int dir, uint64_t key)
@@ -186,14 +185,11 @@ static int write_file(int dir, const char *name, const char *content, size_t n)
 /* Bytes and number of the files other than this one. */
 static int measure(int dir, const char *except, uint64_t *bytes, size_t *files)
 {
-        int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *listing = again < 0 ? NULL : fdopendir(again);
+        DIR *listing = fd_open_directory(dir, ".");
         struct stat about;
 
-        if (!listing) {
-                close(again);
+        if (!listing)
                 return -EIO;
-        }
         *bytes = *files = 0;
         for (struct dirent *entry; (entry = readdir(listing));) {
                 if (strcmp(entry->d_name, except) == 0 ||

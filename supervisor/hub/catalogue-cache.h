@@ -18,7 +18,8 @@ enum {
         HUB_INSTRUCTIONS_MAX = 16 * 1024,
 };
 
-/* Opens or makes the directory, and removes old files. Returns a descriptor or negative errno. */
+/* Opens or makes the directory, and removes old files; of a full one those, too, that were not used for the longest
+ * time. Returns a descriptor or negative errno. */
 int hub_cache_open(int state_dir);
 
 /* What is cached of a server. */

@@ -11,7 +11,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/session/sessions.h"
 
-enum { NAME_MAX_SHOWN = 60 };
+enum { NAME_MAX_SHOWN = 60, DEPENDENCIES_MAX = 100, DEPENDENCY_BYTES_MAX = 400 };
 
 static const char *type_name(yyjson_val *value)
 {
@@ -73,6 +73,25 @@ static int take_session(yyjson_val *value, const struct config *config, struct r
         return 0;
 }
 
+static int take_from(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                     struct error *err)
+{
+        const char *name = yyjson_get_str(value);
+        size_t n = yyjson_get_len(value);
+
+        if (!name)
+                return error_set(err, EINVAL, "from must be a string, not %s", type_name(value));
+        const char *at = memchr(name, '@', n);
+        size_t before = at ? (size_t)(at - name) : n, after = at ? n - before - 1 : 0;
+        if (!session_name_valid(name, before) || (at && !session_name_valid(at + 1, after)))
+                return error_set(err, EINVAL,
+                                 "from must be the name of a session, or session@checkpoint");
+        memcpy(ret->from, name, before);
+        ret->from[before] = '\0';
+        memcpy(ret->from_checkpoint, at ? at + 1 : "", after + 1);
+        return 0;
+}
+
 static int take_timeout(yyjson_val *value, const struct config *config, struct run_arguments *ret,
                         struct error *err)
 {
@@ -89,18 +108,60 @@ static int take_timeout(yyjson_val *value, const struct config *config, struct r
         return 0;
 }
 
-static int take_reset(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                      struct error *err)
+/* More than the longest time of a cell is never needed. */
+static int take_wait(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                     struct error *err)
+{
+        double most = (double)config->cell_timeout_max_ms / 1000, n = 0;
+
+        if (number_of(value, &n) < 0)
+                return error_set(err, EINVAL, "wait must be a number of seconds, not %s",
+                                 type_name(value));
+        if (!(n >= 0) || n > most)
+                return error_set(err, EINVAL, "wait must be 0 to %g (seconds), not %g", most, n);
+        ret->wait_ms = (uint32_t)ceil(n * 1000);
+        ret->wait_given = true;
+        return 0;
+}
+
+static int take_bool(yyjson_val *value, const char *name, bool *ret, struct error *err)
 {
         const char *text = yyjson_get_str(value);
 
         if (yyjson_is_bool(value))
-                ret->reset = yyjson_get_bool(value);
+                *ret = yyjson_get_bool(value);
         else if (text && (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0))
-                ret->reset = strcasecmp(text, "true") == 0;
+                *ret = strcasecmp(text, "true") == 0;
         else
-                return error_set(err, EINVAL, "reset must be true or false, not %s",
+                return error_set(err, EINVAL, "%s must be true or false, not %s", name,
                                  type_name(value));
+        return 0;
+}
+
+static int take_reset(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                      struct error *err)
+{
+        return take_bool(value, "reset", &ret->reset, err);
+}
+
+static int take_interrupt(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                          struct error *err)
+{
+        return take_bool(value, "interrupt", &ret->interrupt, err);
+}
+
+static int take_check_only(yyjson_val *value, const struct config *config,
+                           struct run_arguments *ret, struct error *err)
+{
+        return take_bool(value, "check_only", &ret->check_only, err);
+}
+
+static int take_on_error(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                         struct error *err)
+{
+        ret->rolls_back = yyjson_equals_str(value, "rollback");
+        if (!ret->rolls_back && !yyjson_equals_str(value, "keep"))
+                return error_set(err, EINVAL, "on_error must be \"keep\" or \"rollback\"");
         return 0;
 }
 
@@ -115,6 +176,57 @@ static int take_max_output(yyjson_val *value, const struct config *config,
                 return error_set(err, EINVAL, "max_output must be 1 to %d (characters), not %.0f",
                                  OUTPUT_CHARACTERS_MAX, n);
         ret->max_output = (size_t)n;
+        return 0;
+}
+
+static int take_name(yyjson_val *value, const char *what, const char **ret, struct error *err)
+{
+        const char *name = yyjson_get_str(value);
+
+        if (!name)
+                return error_set(err, EINVAL, "%s must be a string, not %s", what,
+                                 type_name(value));
+        if (!session_name_valid(name, yyjson_get_len(value)))
+                return error_set(err, EINVAL,
+                                 "%s must be 1 to %d of the characters A-Z a-z 0-9 _ . -", what,
+                                 SESSION_NAME_MAX);
+        *ret = name;
+        return 0;
+}
+
+static int take_restore(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        return take_name(value, "restore", &ret->restore, err);
+}
+
+static int take_checkpoint(yyjson_val *value, const struct config *config,
+                           struct run_arguments *ret, struct error *err)
+{
+        return take_name(value, "checkpoint", &ret->checkpoint, err);
+}
+
+/* Whether they may be installed is known once the session has a profile. */
+static int take_dependencies(yyjson_val *value, const struct config *config,
+                             struct run_arguments *ret, struct error *err)
+{
+        size_t i, n;
+        yyjson_val *one;
+
+        if (!yyjson_is_arr(value))
+                return error_set(err, EINVAL,
+                                 "dependencies must be an array of strings such as [\"numpy>=2\"]");
+        if (yyjson_arr_size(value) > DEPENDENCIES_MAX)
+                return error_set(err, EINVAL, "dependencies has %zu items: at most %d are taken",
+                                 yyjson_arr_size(value), DEPENDENCIES_MAX);
+        yyjson_arr_foreach (value, i, n, one) {
+                if (!yyjson_is_str(one) || yyjson_get_len(one) > DEPENDENCY_BYTES_MAX)
+                        return error_set(
+                                err, EINVAL,
+                                "dependencies: item %zu must be a requirement such as \"numpy>=2\"",
+                                i + 1);
+        }
+        ret->dependencies = n > 0 ? value : NULL;
         return 0;
 }
 
@@ -133,10 +245,21 @@ static const struct argument {
         int (*take)(yyjson_val *value, const struct config *config, struct run_arguments *ret,
                     struct error *err);
 } arguments_known[] = {
-        {"code", take_code},       {"session", take_session}, /* early: a refusal names the session
+        {"code", take_code},
+        {"session", take_session}, /* early: a refusal names the session
                                                                */
-        {"timeout", take_timeout}, {"reset", take_reset},     {"max_output", take_max_output},
+        {"timeout", take_timeout},
+        {"reset", take_reset},
+        {"max_output", take_max_output},
         {"profile", take_profile},
+        {"wait", take_wait},
+        {"interrupt", take_interrupt},
+        {"check_only", take_check_only},
+        {"restore", take_restore},
+        {"checkpoint", take_checkpoint},
+        {"from", take_from},
+        {"on_error", take_on_error},
+        {"dependencies", take_dependencies},
 };
 
 /* Names that the tools of other systems have for the same argument. */
@@ -152,8 +275,20 @@ static const char *const other_names[][2] = {
         {"timeout_s", "timeout"},
         {"timeout_ms", "timeout"},
         {"restart", "reset"},
+        {"wait_seconds", "wait"},
+        {"cancel", "interrupt"},
+        {"packages", "dependencies"},
+        {"libraries", "dependencies"},
+        {"requirements", "dependencies"},
+        {"stop", "interrupt"},
+        {"dry_run", "check_only"},
+        {"check", "check_only"},
+        {"validate_only", "check_only"},
         {"max_length", "max_output"},
         {"max_output_bytes", "max_output"},
+        {"fork", "from"},
+        {"parent", "from"},
+        {"branch_from", "from"},
 };
 
 static size_t least(size_t a, size_t b, size_t c)
@@ -223,17 +358,17 @@ static int check_profile(const struct config *config, const struct config_profil
         return error_set(err, EINVAL, "profile must be one of: %s", names);
 }
 
-static int refuse_unknown(const char *name, struct error *err)
+static int refuse_unknown(const char *name, const struct config *config, struct error *err)
 {
         const char *meant = run_arguments_meant(name);
 
         /* "profile" is unknown where no profile is the agent's to choose. */
-        if (meant && strcmp(meant, name) != 0)
+        if (meant && (strcmp(meant, "profile") != 0 || mcp_profiles_to_choose(config)))
                 return error_set(err, EINVAL, "unknown argument \"%.*s\": did you mean \"%s\"?",
                                  NAME_MAX_SHOWN, name, meant);
         return error_set(
                 err, EINVAL,
-                "unknown argument \"%.*s\": run_python takes code, session, timeout, reset and max_output",
+                "unknown argument \"%.*s\": run_python takes code, session, from, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output",
                 NAME_MAX_SHOWN, name);
 }
 
@@ -246,6 +381,19 @@ static bool is_known(const char *name, const struct config *config)
                         return true;
         }
         return false;
+}
+
+/* Without code a call waits for the code that runs in a session, or interrupts it. */
+static int check_no_code(const struct run_arguments *a, struct error *err)
+{
+        if (!a->session_given && !a->wait_given && !a->interrupt)
+                return error_set(err, EINVAL, "code is required: a string of Python source");
+        if (a->reset || a->check_only)
+                return error_set(err, EINVAL, "%s needs code", a->reset ? "reset" : "check_only");
+        if (a->rolls_back || a->dependencies)
+                return error_set(err, EINVAL, "%s needs code",
+                                 a->rolls_back ? "on_error" : "dependencies");
+        return 0;
 }
 
 int run_arguments_parse(yyjson_val *arguments, const struct config *config,
@@ -275,13 +423,33 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
         }
         yyjson_obj_foreach (arguments, i, n, key, value) {
                 if (!is_known(yyjson_get_str(key), config))
-                        return refuse_unknown(yyjson_get_str(key), err);
+                        return refuse_unknown(yyjson_get_str(key), config, err);
         }
         if (error_is_set(&first))
                 return error_set(err, EINVAL, "%s", first.text);
         if (ret->profile && check_profile(config, own, ret->profile, err) < 0)
                 return -EINVAL;
+        if (ret->reset && ret->restore)
+                return error_set(
+                        err, EINVAL,
+                        "reset and restore exclude each other: reset drops the checkpoints");
+        if (ret->from[0] && (ret->reset || ret->restore || ret->check_only))
+                return error_set(err, EINVAL, "from and %s cannot be used together",
+                                 ret->reset     ? "reset"
+                                 : ret->restore ? "restore"
+                                                : "check_only");
+        if (ret->from[0] && !ret->code)
+                return error_set(err, EINVAL, "from needs code");
+        if (!ret->code && (ret->restore || ret->checkpoint))
+                ret->code = "";
         if (!ret->code)
-                return error_set(err, EINVAL, "code is required: a string of Python source");
+                return check_no_code(ret, err);
+        if (ret->check_only && (ret->reset || ret->interrupt || ret->restore || ret->checkpoint))
+                return error_set(err, EINVAL,
+                                 "check_only runs nothing and changes nothing: leave %s out",
+                                 ret->reset       ? "reset"
+                                 : ret->interrupt ? "interrupt"
+                                 : ret->restore   ? "restore"
+                                                  : "checkpoint");
         return 0;
 }

@@ -12,14 +12,21 @@
 #include "supervisor/session/session-name.h"
 
 struct run_arguments {
-        const char *code; /* in the parsed document */
+        const char
+                *code; /* in the parsed document; NULL: the call waits for code that runs already */
         size_t code_length;
         char session[SESSION_NAME_MAX + 1];
         bool session_given;
+        char from[SESSION_NAME_MAX + 1];            /* the session to branch; "": none */
+        char from_checkpoint[SESSION_NAME_MAX + 1]; /* of it; "": as it is now */
         uint32_t timeout_ms;
-        bool reset;
-        const char *profile; /* in the parsed document; NULL: none was named */
-        size_t max_output;   /* characters of a stream */
+        bool reset, check_only, rolls_back;
+        bool wait_given, interrupt;
+        uint32_t wait_ms;                 /* if wait_given */
+        const char *restore, *checkpoint; /* in the parsed document; NULL: none was named */
+        const char *profile;              /* in the parsed document; NULL: none was named */
+        yyjson_val *dependencies; /* in the parsed document: an array of strings; NULL: none */
+        size_t max_output;        /* characters of a stream */
 };
 
 /*

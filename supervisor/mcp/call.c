@@ -20,7 +20,10 @@
 #include "supervisor/mcp/tool.h"
 #include "supervisor/session/cell-client.h"
 
-enum { LARGE_MIN = 256 * 1024 }; /* bytes that an answer is made from */
+enum {
+        LARGE_MIN = 256 * 1024,    /* bytes that an answer is made from */
+        EARLIER_CHARACTERS = 2000, /* of a stream of a result that is added to another one */
+};
 
 /* An answer, made in the background. */
 struct answer_job {
@@ -30,6 +33,8 @@ struct answer_job {
         struct cell_outcome outcome;
         struct resource_uri uris[CELL_STREAMS];
         struct result_options options; /* points to members of the job */
+        struct buffer earlier;
+        char said[sizeof(((struct mcp_wait *)NULL)->said)];
         bool is_published;
         struct published_view view;
         struct buffer result;
@@ -45,8 +50,11 @@ void mcp_call_free(struct mcp_call *call)
         while (*at != call)
                 at = &(*at)->next;
         *at = call->next;
-        call->server->n_calls--;
-        call->principal->n_calls--;
+        if (!call->wait.is_kept) {
+                call->server->n_calls--;
+                call->principal->n_calls--;
+        }
+        mcp_wait_done(call);
         call->run = published_run_free(call->run);
         mcp_ask_end(call, "the call has ended");
         mcp_input_done(call);
@@ -57,8 +65,8 @@ void mcp_call_free(struct mcp_call *call)
         free(call);
 }
 
-static void answer_refusal(struct mcp_server *server, struct reply *reply, const char *type,
-                           const char *message, const char *session)
+void mcp_call_refuse(struct mcp_server *server, struct reply *reply, const char *type,
+                     const char *message, const char *session)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
 
@@ -75,37 +83,15 @@ unsigned mcp_call_content_kinds(const struct mcp_request *request)
                (request->peer->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
 }
 
-/* An output of which the result shows a part is kept whole after the call. */
-static void name_whole(const char *session, uint64_t cell, const struct cell_outcome *outcome,
-                       struct resource_uri uris[CELL_STREAMS], struct result_options *options)
-{
-        for (int i = 0; i < CELL_STREAMS; i++) {
-                uris[i] = (struct resource_uri){
-                        .kind = RESOURCE_OUTPUT, .cell = cell, .stream = (enum cell_stream)i};
-                memcpy(uris[i].session, session, sizeof(uris[i].session));
-                if (outcome->streams[i].characters > options->max_output && cell != 0)
-                        options->whole[i] = &uris[i];
-        }
-}
-
-static void keep_whole(const struct mcp_call *call, const struct result_options *options,
-                       struct cell_outcome *outcome)
-{
-        for (int i = 0; i < CELL_STREAMS; i++) {
-                if (options->whole[i])
-                        resources_keep(call->server, call->principal, options->whole[i],
-                                       &outcome->streams[i]);
-        }
-        resources_name_files(call->server, call->principal, call->session, outcome);
-}
-
 /* How many bytes are rendered, about. */
 static size_t bytes_of(const struct cell_outcome *o, size_t max_output)
 {
         size_t n = o->result ? yyjson_doc_get_read_size(o->result) : 0;
 
         for (int i = 0; i < CELL_STREAMS; i++)
-                n += o->streams[i].characters < max_output ? o->streams[i].characters : max_output;
+                n += o->streams[i].characters < max_output || o->streams[i].has_return
+                             ? o->streams[i].characters
+                             : max_output;
         for (size_t i = 0; i < o->n_displays; i++)
                 n += o->displays[i].data.length;
         return n;
@@ -128,6 +114,7 @@ static void free_answer(struct background_job *job)
 
         cell_outcome_done(&a->outcome);
         background_free(a->result.data, a->result.allocated);
+        buffer_done(&a->earlier);
         free(a);
 }
 
@@ -139,7 +126,7 @@ static void on_answer(struct background_job *job)
         call->answer = NULL;
         mcp_answer_made(call->server, &call->reply, a->r, &a->result);
         if (!a->is_published)
-                keep_whole(call, &a->options, &a->outcome);
+                mcp_call_keep_whole(call, &a->options, &a->outcome);
         free_answer(job);
         mcp_call_free(call);
 }
@@ -157,11 +144,17 @@ static bool answer_later(struct mcp_call *call, uint64_t number, struct cell_out
         cell_outcome_move(&a->outcome, outcome);
         a->options = (struct result_options){
                 .session = a->session, .max_output = call->max_output, .kinds = call->kinds};
+        mcp_wait_options(call, &a->options);
+        memcpy(a->said, call->wait.said, sizeof(a->said));
+        a->options.said = a->said;
+        a->options.earlier = &a->earlier;
+        buffer_init(&a->earlier, RESULT_MAX);
         if (call->run) {
                 a->is_published = true;
                 a->view = call->run->view;
         } else {
-                name_whole(a->session, number, &a->outcome, a->uris, &a->options);
+                mcp_wait_take_earlier(call, &a->earlier);
+                mcp_call_name_whole(a->session, number, &a->outcome, a->uris, &a->options);
         }
         buffer_init(&a->result, RESULT_MAX);
         call->answer = a;
@@ -171,18 +164,37 @@ static bool answer_later(struct mcp_call *call, uint64_t number, struct cell_out
 
 static void answer_outcome(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX),
+                                       earlier = BUFFER_INIT(RESULT_MAX);
         struct resource_uri uris[CELL_STREAMS];
         struct result_options options = {
                 .session = call->session,
                 .max_output = call->max_output,
                 .kinds = call->kinds,
+                .earlier = &earlier,
         };
 
-        name_whole(call->session, number, outcome, uris, &options);
+        mcp_wait_options(call, &options);
+        mcp_wait_take_earlier(call, &earlier);
+        mcp_call_name_whole(call->session, number, outcome, uris, &options);
         int r = result_render(outcome, &options, &result);
         mcp_answer_made(call->server, &call->reply, r, &result);
-        keep_whole(call, &options, outcome);
+        mcp_call_keep_whole(call, &options, outcome);
+}
+
+int mcp_call_append_kept(struct mcp_call *call, struct buffer *to)
+{
+        struct cell_outcome *outcome = &call->suspension.outcome;
+        struct resource_uri uris[CELL_STREAMS];
+        struct result_options options = {
+                .session = call->session, .max_output = EARLIER_CHARACTERS, .kinds = call->kinds};
+
+        mcp_wait_options(call, &options);
+        options.said = "of the call that was left while its code ran";
+        mcp_call_name_whole(call->session, call->suspension.number, outcome, uris, &options);
+        int r = result_render_text(outcome, &options, to);
+        mcp_call_keep_whole(call, &options, outcome);
+        return r;
 }
 
 static void answer_published(struct mcp_call *call, const struct cell_outcome *outcome)
@@ -196,6 +208,7 @@ static void answer_published(struct mcp_call *call, const struct cell_outcome *o
 void mcp_call_conclude(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
         live_finish(&call->live);
+        mcp_wait_stop(call);
         if (bytes_of(outcome, call->max_output) > LARGE_MIN && answer_later(call, number, outcome))
                 return;
         if (call->run)
@@ -220,6 +233,8 @@ void mcp_call_done(void *data, struct cell *cell)
         call->cell = NULL;
         if (call->cancelled)
                 mcp_call_free(call);
+        else if (call->wait.unattended)
+                mcp_wait_keep(call, cell->number, &cell->outcome);
         else if (call->suspension.active)
                 mcp_input_keep(call, cell->number, &cell->outcome);
         else
@@ -370,7 +385,7 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
                      const struct run_arguments *arguments, struct reply *reply)
 {
         const struct config_profile *own = mcp_profile(request->peer, request->era);
-        char key[SESSION_KEY_MAX + 1];
+        char key[SESSION_KEY_MAX + 1], from[SESSION_KEY_MAX + 1];
         struct error err = {};
         struct mcp_call *call = mcp_call_new(request->peer, arguments->session,
                                              arguments->max_output, reply);
@@ -382,18 +397,27 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
         const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
+                .needs = arguments->dependencies,
                 .timeout_ms = arguments->timeout_ms,
                 .reset = arguments->reset,
+                .check_only = arguments->check_only,
+                .restore = arguments->restore,
+                .checkpoint = arguments->checkpoint,
+                .rolls_back = arguments->rolls_back && !arguments->check_only,
                 .profile = arguments->profile ? arguments->profile
                            : own              ? own->name
                                               : NULL,
                 .profile_asked = arguments->profile != NULL,
+                .from = arguments->from[0] ? from : NULL,
+                .from_checkpoint = arguments->from_checkpoint[0] ? arguments->from_checkpoint
+                                                                 : NULL,
                 .request_id = reply_id(&call->reply),
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
                 .client = &mcp_call_client,
                 .data = call,
         };
+        session_key_make(call->principal->name, arguments->from, from);
         call->kinds = mcp_call_content_kinds(request);
         call->modern = request->era == ERA_MODERN;
         call->can = call->modern ? request->can : request->peer->can;
@@ -403,12 +427,15 @@ static void run_cell(struct mcp_server *server, const struct mcp_request *reques
         session_key_make(call->principal->name, arguments->session, key);
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
         if (sessions_run(server->sessions, key, &cell, &call->cell, &err) < 0) {
-                answer_refusal(server, &call->reply, "SandboxError", err.text, arguments->session);
+                mcp_call_refuse(server, &call->reply, "SandboxError", err.text, arguments->session);
                 mcp_call_free(call);
                 return;
         }
         if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0)
                 log_warning("a call goes without progress: out of memory");
+        if (arguments->interrupt)
+                mcp_wait_interrupt(call);
+        mcp_wait_begin(call, arguments);
 }
 
 void mcp_call_start(struct mcp_server *server, const struct mcp_request *request,
@@ -438,7 +465,7 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
         }
         if (run_arguments_parse(yyjson_obj_get(params, "arguments"), server->config,
                                 mcp_profile(request->peer, request->era), &arguments, &err) < 0) {
-                answer_refusal(server, reply, "ArgumentError", err.text, arguments.session);
+                mcp_call_refuse(server, reply, "ArgumentError", err.text, arguments.session);
                 return;
         }
         if (request->era == ERA_MODERN && yyjson_is_str(yyjson_obj_get(params, "requestState"))) {
@@ -447,17 +474,21 @@ void mcp_call_start(struct mcp_server *server, const struct mcp_request *request
                                          "requestState is not known: it may have expired");
                 return;
         }
+        if (!arguments.code) {
+                mcp_wait_listen(server, request, &arguments, reply);
+                return;
+        }
         if (request->peer->fresh_sessions && !arguments.session_given)
                 mcp_call_name_session(arguments.session);
         const char *why = mcp_call_quota(request->peer, arguments.session);
         if (why) {
-                answer_refusal(server, reply, "SandboxError", why, arguments.session);
+                mcp_call_refuse(server, reply, "SandboxError", why, arguments.session);
                 return;
         }
         run_cell(server, request, &arguments, reply);
 }
 
-static void cancel(struct mcp_call *call)
+static void end(struct mcp_call *call)
 {
         call->cancelled = true;
         mcp_ask_end(call, "the call was cancelled");
@@ -469,9 +500,16 @@ static void cancel(struct mcp_call *call)
                 mcp_call_free(call);
 }
 
+/* A request that only waits ends without its code. */
+static void cancel(struct mcp_call *call)
+{
+        if (!mcp_wait_leave(call))
+                end(call);
+}
+
 void mcp_call_abandon(struct mcp_call *call)
 {
-        cancel(call);
+        end(call);
 }
 
 static struct mcp_call *find_pending(const struct mcp_peer *peer, yyjson_val *id)

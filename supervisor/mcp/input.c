@@ -35,9 +35,13 @@ uint64_t mcp_input_digest(const struct run_arguments *arguments)
 {
         uint64_t digest = UINT64_C(0xcbf29ce484222325);
 
-        add(&digest, arguments->code, arguments->code_length);
+        add(&digest, arguments->code ? arguments->code : "", arguments->code_length);
+        if (arguments->check_only)
+                add(&digest, "check_only", sizeof("check_only"));
         if (arguments->session_given)
                 add(&digest, arguments->session, strlen(arguments->session) + 1);
+        add(&digest, arguments->from, strlen(arguments->from) + 1);
+        add(&digest, arguments->from_checkpoint, strlen(arguments->from_checkpoint) + 1);
         return digest;
 }
 
@@ -101,6 +105,7 @@ static void suspend(struct mcp_call *call)
                 return;
         }
         live_finish(&call->live);
+        mcp_wait_stop(call);
         s->active = true;
         call->reply.input_required = true;
         call->peer = NULL;
@@ -184,11 +189,12 @@ bool mcp_input_give(struct mcp_call *call, yyjson_val *responses)
         return true;
 }
 
-static void attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply)
+void mcp_input_attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply)
 {
         struct mcp_suspension *s = &call->suspension;
 
-        event_del(s->due);
+        if (s->due)
+                event_del(s->due);
         s->active = false;
         s->state[0] = '\0';
         call->peer = request->peer;
@@ -200,10 +206,12 @@ static void attach(struct mcp_call *call, const struct mcp_request *request, str
         call->live.published = call->run != NULL;
         if (call->cell)
                 live_start(&call->live, request, &call->reply, call->cell, call->session);
+        if (s->due && !TAILQ_EMPTY(&call->asks))
+                set_due(call, MCP_INPUT_GATHER_MS);
 }
 
 /* The cell has ended while nobody waited for it. */
-static void conclude(struct mcp_call *call)
+void mcp_input_conclude(struct mcp_call *call)
 {
         struct mcp_suspension *s = &call->suspension;
         struct cell_outcome outcome;
@@ -227,13 +235,12 @@ bool mcp_input_resume(struct mcp_server *server, const struct mcp_request *reque
                                  "requestState belongs to a call with other arguments");
                 return true;
         }
-        attach(call, request, reply);
+        mcp_input_attach(call, request, reply);
+        mcp_wait_start(call);
         if (!mcp_input_give(call, yyjson_obj_get(request->params, "inputResponses")))
                 return true;
         if (call->suspension.has_outcome)
-                conclude(call);
-        else if (!TAILQ_EMPTY(&call->asks))
-                set_due(call, MCP_INPUT_GATHER_MS);
+                mcp_input_conclude(call);
         return true;
 }
 

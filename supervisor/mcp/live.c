@@ -98,9 +98,10 @@ static int append_message(struct live *live, uint64_t now, struct buffer *to)
         const struct cell_outcome *o = &live->cell->outcome;
         const char *line = is_blank(live->line) ? live->last : live->line;
         size_t calls = calls_made(o);
+        uint64_t since = live->cell->number ? live->cell->started_us : live->started_us;
 
         int r = buffer_printf(to, "%s for %llu s", live->cell->number ? "running" : "waiting",
-                              (unsigned long long)((now - live->started_us) / 1000000));
+                              (unsigned long long)((now - since) / 1000000));
         if (r >= 0)
                 r = buffer_printf(to, "; %zu tool call%s", calls, calls == 1 ? "" : "s");
         if (r >= 0 && o->n_calls > 0) {

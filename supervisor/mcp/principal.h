@@ -20,6 +20,7 @@ struct mcp_principal {
         const char *profile;             /* borrowed: that of its clients; NULL: by their names */
         size_t calls_max, sessions_max;  /* pending at once; 0: no limit of its own */
         size_t n_calls;
+        size_t n_kept;    /* results of calls that no request waits for */
         size_t n_clients; /* HTTP sessions */
         struct resource_store store;
         struct tasks tasks;

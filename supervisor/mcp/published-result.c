@@ -99,11 +99,13 @@ static int render_tool(struct json_out *out, const struct cell_outcome *o,
         yyjson_val *structured = yyjson_obj_get(o->output, "structured");
         char why[WHY_MAX];
         const char *failure = published_failure(o, why, sizeof(why));
+        const struct result_view shown = {
+                .session = "published", .most = most * o->n_displays, .kinds = kinds};
 
         json_out_begin(out, "content", '[');
         int r = put_printed(out, o, most);
         for (size_t i = 0; i < o->n_displays; i++)
-                result_content_put_display(out, o, i, most, kinds);
+                result_content_put_display(out, o, i, &shown);
         if (r >= 0 && !failure && put_blocks(out, content, kinds) < 0)
                 failure = "the result has another form than MCP's";
         if (r >= 0 && !failure && view->structured && !yyjson_is_obj(structured))

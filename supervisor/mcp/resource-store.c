@@ -40,13 +40,13 @@ void resource_store_done(struct resource_store *store)
         charge_done(&store->kept);
 }
 
-/* The oldest of its kind; outputs with (or without) their bytes. */
-static struct resource **oldest(struct resource_store *store, int kind, bool dropped)
+/* The oldest file, or the oldest of the others with (or without) their bytes. */
+static struct resource **oldest(struct resource_store *store, bool file, bool dropped)
 {
         struct resource **found = NULL;
 
         for (struct resource **at = &store->newest; *at; at = &(*at)->older) {
-                if ((int)(*at)->uri.kind == kind && (*at)->dropped == dropped)
+                if (((*at)->uri.kind == RESOURCE_FILE) == file && (*at)->dropped == dropped)
                         found = at;
         }
         return found;
@@ -64,16 +64,16 @@ static bool has_too_much(const struct resource_store *store)
 static void make_room(struct resource_store *store)
 {
         while (store->n_live > 1 && has_too_much(store)) {
-                struct resource *r = *oldest(store, RESOURCE_OUTPUT, false);
+                struct resource *r = *oldest(store, false, false);
                 drop_bytes(store, r);
                 r->dropped = true;
                 store->n_dropped++;
         }
         charge_set(&store->kept, store->bytes);
         while (store->n_dropped > STORE_DROPPED_MAX)
-                unlink_one(store, oldest(store, RESOURCE_OUTPUT, true));
+                unlink_one(store, oldest(store, false, true));
         while (store->n_files > STORE_FILES_MAX)
-                unlink_one(store, oldest(store, RESOURCE_FILE, false));
+                unlink_one(store, oldest(store, true, false));
 }
 
 static void put_first(struct resource_store *store, struct resource *r)
@@ -111,13 +111,12 @@ static int join(struct resource *r, uint64_t text_bytes)
         return buffer_append(&r->head, note, (size_t)n);
 }
 
-int resource_store_keep(struct resource_store *store, const struct resource_uri *uri,
-                        struct capture *capture)
+static struct resource *new_resource(struct resource_store *store, const struct resource_uri *uri)
 {
         struct resource *r = calloc(1, sizeof(*r));
 
         if (!r)
-                return -ENOMEM;
+                return NULL;
         if (!store->kept.share) {
                 struct share *share = share_new(SHARE_OF_CLIENT);
                 charge_open(&store->kept, share);
@@ -125,6 +124,25 @@ int resource_store_keep(struct resource_store *store, const struct resource_uri 
         }
         r->uri = *uri;
         r->uri.offset = 0;
+        return r;
+}
+
+static void put_live(struct resource_store *store, struct resource *r)
+{
+        forget_name(store, &r->uri);
+        put_first(store, r);
+        store->n_live++;
+        store->bytes += footprint(r);
+        make_room(store);
+}
+
+int resource_store_keep(struct resource_store *store, const struct resource_uri *uri,
+                        struct capture *capture)
+{
+        struct resource *r = new_resource(store, uri);
+
+        if (!r)
+                return -ENOMEM;
         strcpy(r->mime_type, "text/plain");
         r->head = capture->head;
         r->tail = capture->tail;
@@ -132,12 +150,22 @@ int resource_store_keep(struct resource_store *store, const struct resource_uri 
         capture_init(capture);
         /* The text is usable without the note. */
         join(r, text_bytes);
+        put_live(store, r);
+        return 0;
+}
 
-        forget_name(store, uri);
-        put_first(store, r);
-        store->n_live++;
-        store->bytes += footprint(r);
-        make_room(store);
+int resource_store_keep_display(struct resource_store *store, const struct resource_uri *uri,
+                                struct cell_display *display)
+{
+        struct resource *r = new_resource(store, uri);
+
+        if (!r)
+                return -ENOMEM;
+        memcpy(r->mime_type, display->mime_type, sizeof(r->mime_type));
+        r->is_blob = !display->is_text;
+        r->head = display->data;
+        buffer_init(&display->data, 0);
+        put_live(store, r);
         return 0;
 }
 

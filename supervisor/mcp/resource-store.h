@@ -1,6 +1,6 @@
 /*
- * What clients can read after a call: outputs that were truncated in its result, which are kept
- * here, and the names of files that it made, which are kept in the session. Bytes and numbers are
+ * What clients can read after a call: outputs and displays of which its result shows a part or none,
+ * which are kept here, and the names of files that it made, which are kept in the session. Bytes and numbers are
  * limited: new entries replace the oldest, and the names of dropped outputs are kept for a while.
  */
 #pragma once
@@ -21,9 +21,11 @@ enum {
 struct resource {
         struct resource *older;
         struct resource_uri uri;
-        uint64_t serial;          /* in the order in which they were added, from 1 on */
-        struct buffer head, tail; /* of an output: one text, valid UTF-8, in two pieces */
-        bool dropped;             /* a dropped output: no bytes */
+        uint64_t serial; /* in the order in which they were added, from 1 on */
+        struct buffer head,
+                tail; /* of an output or display: one text, valid UTF-8, in two pieces */
+        bool is_blob; /* the text is base64 */
+        bool dropped; /* a dropped output or display: no bytes */
         char mime_type[CELL_MIME_MAX + 1];
         uint64_t file_size; /* of a file: when it was last named */
 };
@@ -42,6 +44,10 @@ void resource_store_done(struct resource_store *store);
 int resource_store_keep(struct resource_store *store, const struct resource_uri *uri,
                         struct capture *capture);
 
+/* The same for a display that is no block. */
+int resource_store_keep_display(struct resource_store *store, const struct resource_uri *uri,
+                                struct cell_display *display);
+
 /* Adds the name of a file that a call made or changed. Returns 1 if it is new, 0 if not, or
  * -ENOMEM. */
 int resource_store_name_file(struct resource_store *store, const struct resource_uri *uri,
@@ -56,6 +62,7 @@ const struct resource *resource_store_find(const struct resource_store *store,
 /* The newest file or output that has its bytes and a serial below this one; NULL: none. */
 const struct resource *resource_store_before(const struct resource_store *store, uint64_t serial);
 
+/* Of a blob: of its base64. */
 static inline size_t resource_size(const struct resource *resource)
 {
         return resource->uri.kind == RESOURCE_FILE ? (size_t)resource->file_size

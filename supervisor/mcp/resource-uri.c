@@ -90,10 +90,19 @@ static bool take_path(struct rest *rest, char *path)
         return file_path_valid(path, n);
 }
 
+/* What a call left. */
 static bool take_output(struct rest *rest, struct resource_uri *ret)
 {
         if (!take_number(rest, &ret->cell) || ret->cell == 0 || !take(rest, "/"))
                 return false;
+        if (take(rest, "displays/")) {
+                ret->kind = RESOURCE_DISPLAY;
+                return take_number(rest, &ret->display) && ret->display > 0;
+        }
+        if (take(rest, "receipt")) {
+                ret->kind = RESOURCE_RECEIPT;
+                return true;
+        }
         for (int i = 0; i < CELL_STREAMS; i++) {
                 if (take(rest, stream_names[i])) {
                         ret->stream = (enum cell_stream)i;
@@ -133,8 +142,8 @@ int resource_uri_parse(const char *text, size_t n, struct resource_uri *ret, str
         if (n > RESOURCE_URI_MAX || !take_all(&rest, ret))
                 return error_set(
                         err, EINVAL,
-                        "no such resource: there are %sNAME/cells/N/stdout, %sNAME/cells/N/stderr, %sNAME/files/PATH, %s and %s/SERVER",
-                        prefix, prefix, prefix, tools_prefix, tools_prefix);
+                        "no such resource: there are %sNAME/cells/N/stdout, …/stderr, …/displays/I, …/receipt, %sNAME/files/PATH, %s and %s/SERVER",
+                        prefix, prefix, tools_prefix, tools_prefix);
         return 0;
 }
 
@@ -165,9 +174,15 @@ int resource_uri_append(const struct resource_uri *uri, struct buffer *to)
         else if (uri->kind == RESOURCE_OUTPUT)
                 r = buffer_printf(to, "%s%s/cells/%llu/%s", prefix, uri->session,
                                   (unsigned long long)uri->cell, stream_names[uri->stream]);
+        else if (uri->kind == RESOURCE_DISPLAY)
+                r = buffer_printf(to, "%s%s/cells/%llu/displays/%llu", prefix, uri->session,
+                                  (unsigned long long)uri->cell, (unsigned long long)uri->display);
+        else if (uri->kind == RESOURCE_RECEIPT)
+                r = buffer_printf(to, "%s%s/cells/%llu/receipt", prefix, uri->session,
+                                  (unsigned long long)uri->cell);
         else
                 r = buffer_printf(to, "%s%s/files/", prefix, uri->session);
-        if (r >= 0 && uri->kind != RESOURCE_OUTPUT)
+        if (r >= 0 && (uri->kind == RESOURCE_TOOLS || uri->kind == RESOURCE_FILE))
                 r = append_path(uri->path, to);
         if (r >= 0 && uri->offset > 0)
                 r = buffer_printf(to, "?offset=%llu", (unsigned long long)uri->offset);
@@ -178,6 +193,11 @@ bool resource_uri_same(const struct resource_uri *a, const struct resource_uri *
 {
         if (a->kind != b->kind || strcmp(a->session, b->session) != 0)
                 return false;
-        return a->kind == RESOURCE_OUTPUT ? a->cell == b->cell && a->stream == b->stream
-                                          : strcmp(a->path, b->path) == 0;
+        if (a->kind == RESOURCE_OUTPUT)
+                return a->cell == b->cell && a->stream == b->stream;
+        if (a->kind == RESOURCE_RECEIPT)
+                return a->cell == b->cell;
+        if (a->kind == RESOURCE_DISPLAY)
+                return a->cell == b->cell && a->display == b->display;
+        return strcmp(a->path, b->path) == 0;
 }

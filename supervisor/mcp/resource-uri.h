@@ -2,6 +2,8 @@
  * URIs of resources:
  *
  *     cloister://sessions/NAME/cells/N/stdout     (or stderr) all that a call printed
+ *     cloister://sessions/NAME/cells/N/displays/I the display I of a call, from 1 on
+ *     cloister://sessions/NAME/cells/N/receipt    what a call has used and moved, as JSON
  *     cloister://sessions/NAME/files/PATH         a file below /workspace/out, percent-encoded
  *     cloister://tools                            the tools of all upstream servers, as text
  *     cloister://tools/SERVER                     those of one with their schemas, as JSON
@@ -23,10 +25,18 @@
 enum { RESOURCE_URI_MAX = 1024, RESOURCE_PATH_MAX = 255 };
 
 struct resource_uri {
-        enum { RESOURCE_OUTPUT, RESOURCE_FILE, RESOURCE_TOOLS, RESOURCE_PUBLISHED } kind;
+        enum {
+                RESOURCE_OUTPUT,
+                RESOURCE_DISPLAY,
+                RESOURCE_RECEIPT,
+                RESOURCE_FILE,
+                RESOURCE_TOOLS,
+                RESOURCE_PUBLISHED
+        } kind;
         char session[SESSION_NAME_MAX + 1];
-        uint64_t cell;           /* of an output, from 1 on */
+        uint64_t cell;           /* of an output, a display or a receipt, from 1 on */
         enum cell_stream stream; /* of an output */
+        uint64_t display;        /* from 1 on */
         char path[RESOURCE_PATH_MAX +
                   1]; /* of a file (file_path_valid()); a server's name, or ""; the
                                              whole URI of what is published, in characters of URIs */

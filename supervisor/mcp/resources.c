@@ -8,6 +8,7 @@
 #include "supervisor/mcp/published-call.h"
 #include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/result.h"
+#include "supervisor/session/receipts.h"
 
 static const struct caching list_caching = {.ttl_ms = 0, .scope = "private"};
 static const struct caching template_caching = {.ttl_ms = 5000, .scope = "private"};
@@ -18,6 +19,12 @@ static const char templates[] =
         "\"name\":\"output\",\"title\":\"Whole output of a call\",\"description\":"
         "\"All that a call printed to stdout or stderr, while its result showed a part; "
         "offset is the byte to begin at\",\"mimeType\":\"text/plain\"},"
+        "{\"uriTemplate\":\"cloister://sessions/{session}/cells/{cell}/displays/{display}{?offset}\","
+        "\"name\":\"display\",\"title\":\"Whole display of a call\",\"description\":"
+        "\"What a call displayed, while its result does not show it\"},"
+        "{\"uriTemplate\":\"cloister://sessions/{session}/cells/{cell}/receipt\","
+        "\"name\":\"receipt\",\"title\":\"Receipt of a call\",\"description\":"
+        "\"What a call has used and moved, by the kernel and Cloister\",\"mimeType\":\"application/json\"},"
         "{\"uriTemplate\":\"cloister://sessions/{session}/files/{+path}\","
         "\"name\":\"file\",\"title\":\"File of a session\",\"description\":"
         "\"A file that code put below /workspace/out\"},"
@@ -46,6 +53,14 @@ static int append_names(const struct resource *resource, struct buffer *to)
                                      "%llu of session %s printed to %s\"",
                                      uri->session, (unsigned long long)uri->cell, stream,
                                      (unsigned long long)uri->cell, uri->session, stream);
+        if (uri->kind == RESOURCE_DISPLAY)
+                return buffer_printf(
+                        to,
+                        ",\"name\":\"%s-%llu-display-%llu\",\"description\":\"What call "
+                        "%llu of session %s displayed\"",
+                        uri->session, (unsigned long long)uri->cell,
+                        (unsigned long long)uri->display, (unsigned long long)uri->cell,
+                        uri->session);
         r = buffer_printf(to, ",\"name\":");
         if (r >= 0)
                 r = json_append_string(to, uri->path, strlen(uri->path));
@@ -66,7 +81,10 @@ static int append_entry(const struct resource *resource, struct buffer *to)
                 r = buffer_printf(to, ",\"mimeType\":");
         if (r >= 0)
                 r = json_append_string(to, resource->mime_type, strlen(resource->mime_type));
-        return r < 0 ? r : buffer_printf(to, ",\"size\":%zu}", resource_size(resource));
+        return r < 0 ? r
+                     : buffer_printf(to, ",\"size\":%zu}",
+                                     resource->is_blob ? resource_size(resource) / 4 * 3
+                                                       : resource_size(resource));
 }
 
 #define ATTESTATION_URI "cloister://attestation"
@@ -237,20 +255,35 @@ static bool take_uri(struct mcp_server *server, const struct mcp_request *reques
         return true;
 }
 
-static int append_item(const struct resource_uri *uri, const struct buffer *text, struct buffer *to)
+static int append_item(const struct resource *resource, const struct resource_uri *uri,
+                       const struct buffer *text, struct buffer *to)
 {
-        bool json = uri->kind == RESOURCE_TOOLS && uri->path[0];
+        bool json = uri->kind == RESOURCE_RECEIPT || (uri->kind == RESOURCE_TOOLS && uri->path[0]);
+        const char *mime_type = uri->kind == RESOURCE_DISPLAY ? resource->mime_type
+                                : json                        ? "application/json"
+                                                              : "text/plain";
         int r = buffer_printf(to, "{\"uri\":");
 
         if (r >= 0)
                 r = append_uri_string(uri, to);
         if (r >= 0)
-                r = buffer_printf(to, ",\"mimeType\":\"%s\",\"text\":",
-                                  json ? "application/json" : "text/plain");
+                r = buffer_printf(to, ",\"mimeType\":\"%s\",\"%s\":", mime_type,
+                                  resource->is_blob ? "blob" : "text");
         if (r >= 0)
                 r = json_append_string(to, text->length > 0 ? buffer_bytes(text) : "",
                                        text->length);
         return r < 0 ? r : buffer_append(to, "}", 1);
+}
+
+/* In one piece: the limit of a call's displays is that of a file. */
+static int append_blob(const struct resource *resource, const struct resource_uri *uri,
+                       struct buffer *to)
+{
+        int r = buffer_append_text(to, "{\"contents\":[");
+
+        if (r >= 0)
+                r = append_item(resource, uri, &resource->head, to);
+        return r < 0 ? r : buffer_append_text(to, "]}");
 }
 
 int resources_append_contents(const struct resource *resource, const struct resource_uri *uri,
@@ -260,11 +293,13 @@ int resources_append_contents(const struct resource *resource, const struct reso
         _cleanup_buffer_ struct buffer note = BUFFER_INIT(RESOURCE_URI_MAX);
         uint64_t end = 0, size = resource_size(resource);
 
+        if (resource->is_blob)
+                return append_blob(resource, uri, to);
         int r = buffer_printf(to, "{\"contents\":[");
         if (r >= 0)
                 r = resource_append_text(resource, uri->offset, RESOURCE_READ_MAX, &text, &end);
         if (r >= 0)
-                r = append_item(uri, &text, to);
+                r = append_item(resource, uri, &text, to);
         if (r >= 0 && end < size) {
                 struct resource_uri next = *uri;
 
@@ -276,7 +311,7 @@ int resources_append_contents(const struct resource *resource, const struct reso
                 if (r >= 0)
                         r = buffer_append(to, ",", 1);
                 if (r >= 0)
-                        r = append_item(&next, &note, to);
+                        r = append_item(resource, &next, &note, to);
         }
         return r < 0 ? r : buffer_append(to, "]}", 2);
 }
@@ -290,17 +325,44 @@ static void read_output(struct mcp_server *server, const struct mcp_request *req
         char why[200];
 
         if (!resource || resource->dropped) {
-                snprintf(why, sizeof(why),
-                         resource ? "this output made room for newer ones: the newest %d, of %d "
-                                    "MiB together, are kept"
-                                  : "no such output is kept: only those are that a result showed "
-                                    "cut (the newest %d, of %d MiB together)",
-                         STORE_LIVE_MAX, STORE_BYTES_MAX / 1024 / 1024);
+                snprintf(
+                        why, sizeof(why),
+                        resource
+                                ? "this output made room for newer ones: the newest %d, of %d "
+                                  "MiB together, are kept"
+                                : "no such output is kept: only those are, and displays, "
+                                  "that a result showed in part or not at all (the newest %d, of %d MiB together)",
+                        STORE_LIVE_MAX, STORE_BYTES_MAX / 1024 / 1024);
                 resources_answer_not_found(server, request->params, reply, why);
                 return;
         }
         reply->caching = &list_caching;
         int r = resources_append_contents(resource, uri, &result);
+        mcp_answer_made(server, reply, r, &result);
+}
+
+/* It is gone with its session, whose newest cells have one. */
+static void read_receipt(struct mcp_server *server, const struct mcp_request *request,
+                         const struct resource_uri *uri, struct reply *reply)
+{
+        struct resource text = {.head = BUFFER_INIT(RESOURCE_READ_MAX)};
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        char key[SESSION_KEY_MAX + 1], why[100];
+
+        session_key_make(request->peer->principal->name, uri->session, key);
+        const struct session *session = sessions_find(server->sessions, key);
+        int r = session ? session_append_receipt(session, uri->cell, &text.head) : -ENOENT;
+        if (r == -ENOENT) {
+                snprintf(why, sizeof(why),
+                         "no such receipt: a session keeps those of its newest %d calls",
+                         RECEIPTS_MAX);
+                resources_answer_not_found(server, request->params, reply, why);
+                return;
+        }
+        reply->caching = &list_caching;
+        if (r >= 0)
+                r = resources_append_contents(&text, uri, &result);
+        buffer_done(&text.head);
         mcp_answer_made(server, reply, r, &result);
 }
 
@@ -321,6 +383,8 @@ void resources_read(struct mcp_server *server, const struct mcp_request *request
                 resource_read_file(server, request, &uri, reply);
         else if (uri.kind == RESOURCE_TOOLS)
                 resource_read_tools(server, request, &uri, reply);
+        else if (uri.kind == RESOURCE_RECEIPT)
+                read_receipt(server, request, &uri, reply);
         else
                 read_output(server, request, &uri, reply);
 }
@@ -360,13 +424,24 @@ void resources_keep(struct mcp_server *server, struct mcp_principal *principal,
         subscriptions_updated(server, principal, uri);
 }
 
+void resources_keep_display(struct mcp_server *server, struct mcp_principal *principal,
+                            const struct resource_uri *uri, struct cell_display *display)
+{
+        if (resource_store_keep_display(&principal->store, uri, display) < 0)
+                return;
+        principal->resources_serial++;
+        subscriptions_lists_changed(server, principal);
+        subscriptions_updated(server, principal, uri);
+}
+
 void resources_name_files(struct mcp_server *server, struct mcp_principal *principal,
                           const char *session, const struct cell_outcome *outcome)
 {
         bool changed = false;
 
         /* A new sandbox starts with an empty directory; a lost one leaves no files. */
-        if (outcome->state != CELL_STATE_KEPT)
+        if (outcome->state != CELL_STATE_KEPT && outcome->state != CELL_STATE_RESTORED &&
+            outcome->state != CELL_STATE_ROLLED_BACK)
                 changed = resource_store_forget_files(&principal->store, session);
         for (size_t i = 0; i < outcome->n_files && outcome->state != CELL_STATE_LOST; i++) {
                 struct resource_uri uri = {.kind = RESOURCE_FILE};

@@ -27,6 +27,10 @@ void resources_subscribe(struct mcp_server *server, const struct mcp_request *re
 void resources_unsubscribe(struct mcp_server *server, const struct mcp_request *request,
                            struct reply *reply);
 
+/* Keeps a display that a result does not show; moves the bytes out of it. */
+void resources_keep_display(struct mcp_server *server, struct mcp_principal *principal,
+                            const struct resource_uri *uri, struct cell_display *display);
+
 /* Keeps an output that the result shows in part only; moves the bytes out of the capture. */
 void resources_keep(struct mcp_server *server, struct mcp_principal *principal,
                     const struct resource_uri *uri, struct capture *capture);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "supervisor/mcp/resource-uri.h"
 #include "supervisor/session/output.h"
 
 enum {
@@ -55,6 +54,54 @@ static bool is_too_large(const struct cell_display *display)
         return !display->is_text && display->data.length > CONTENT_IMAGE_MAX;
 }
 
+/* Characters of a display that the client shows to the model as text, 0 for others. */
+static size_t characters_of(const struct cell_display *d, unsigned kinds)
+{
+        const char *text = buffer_bytes(&d->data);
+        size_t n = 0;
+
+        if (d->is_block ||
+            (!d->is_text && (is_picture(d->mime_type) ||
+                             (is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO))))
+                return 0;
+        if (!d->is_text)
+                return d->data.length;
+        for (size_t i = 0; i < d->data.length; i++)
+                n += ((unsigned char)text[i] & 0xc0) != 0x80;
+        return n;
+}
+
+static size_t share_of(const struct cell_outcome *o, const struct result_view *view)
+{
+        return view->most / o->n_displays;
+}
+
+bool result_content_is_linked(const struct cell_outcome *o, size_t index,
+                              const struct result_view *view)
+{
+        const struct cell_display *d = &o->displays[index];
+
+        if (view->cell == 0 || d->is_block)
+                return false;
+        return d->is_linked || is_too_large(d) || characters_of(d, view->kinds) > share_of(o, view);
+}
+
+struct resource_uri result_content_uri(size_t index, const struct result_view *view)
+{
+        struct resource_uri uri = {
+                .kind = RESOURCE_DISPLAY, .cell = view->cell, .display = index + 1};
+
+        snprintf(uri.session, sizeof(uri.session), "%s", view->session);
+        return uri;
+}
+
+static int append_uri(size_t index, const struct result_view *view, struct buffer *to)
+{
+        const struct resource_uri uri = result_content_uri(index, view);
+
+        return resource_uri_append(&uri, to);
+}
+
 /* 1234567 bytes as "1.2 MiB". */
 static int append_size(struct buffer *to, uint64_t bytes)
 {
@@ -65,7 +112,20 @@ static int append_size(struct buffer *to, uint64_t bytes)
         return buffer_printf(to, "%llu MiB", (unsigned long long)(bytes >> 20));
 }
 
-static int append_displays(const struct cell_outcome *o, struct buffer *to)
+static int append_fate(const struct cell_outcome *o, size_t index, const struct result_view *view,
+                       struct buffer *to)
+{
+        if (!result_content_is_linked(o, index, view))
+                return buffer_append_text(
+                        to, is_too_large(&o->displays[index]) ? ": too large to show)" : ")");
+        int r = buffer_append_text(to, ": all of it is the resource ");
+        if (r >= 0)
+                r = append_uri(index, view, to);
+        return r < 0 ? r : buffer_append_text(to, ")");
+}
+
+static int append_displays(const struct cell_outcome *o, const struct result_view *view,
+                           struct buffer *to)
 {
         size_t lost = o->displays_total - o->n_displays;
         int r = buffer_printf(to, "displayed:");
@@ -76,7 +136,7 @@ static int append_displays(const struct cell_outcome *o, struct buffer *to)
                 if (r >= 0)
                         r = append_size(to, bytes_of(d));
                 if (r >= 0)
-                        r = buffer_printf(to, is_too_large(d) ? ": too large to show)" : ")");
+                        r = append_fate(o, i, view, to);
         }
         if (r >= 0 && lost > 0)
                 r = buffer_printf(to, "%s %zu more, which were not kept (%d of one call, %d MiB)",
@@ -103,12 +163,13 @@ static int append_files(const struct cell_outcome *o, struct buffer *to)
         return r;
 }
 
-int result_content_text(const struct cell_outcome *o, struct buffer *to)
+int result_content_text(const struct cell_outcome *o, const struct result_view *view,
+                        struct buffer *to)
 {
         int r = 0;
 
         if (o->displays_total > 0)
-                r = append_displays(o, to);
+                r = append_displays(o, view, to);
         if (r >= 0 && o->files_total > 0)
                 r = append_files(o, to);
         return r;
@@ -126,7 +187,19 @@ static void put_text(struct json_out *out, const struct cell_display *d, size_t 
         json_out_string(out, "text", buffer_bytes(&text), text.length);
 }
 
-static void put_displays(struct json_out *out, const struct cell_outcome *o, size_t most)
+static void put_uri(struct json_out *out, const char *key, size_t index,
+                    const struct result_view *view)
+{
+        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(URI_MAX);
+
+        int r = append_uri(index, view, &uri);
+        if (r < 0)
+                json_out_fail(out, r);
+        json_out_string(out, key, buffer_bytes(&uri), uri.length);
+}
+
+static void put_displays(struct json_out *out, const struct cell_outcome *o,
+                         const struct result_view *view)
 {
         json_out_begin(out, "displays", '[');
         for (size_t i = 0; i < o->n_displays; i++) {
@@ -134,8 +207,10 @@ static void put_displays(struct json_out *out, const struct cell_outcome *o, siz
                 json_out_begin(out, NULL, '{');
                 json_out_text(out, "mime_type", d->mime_type);
                 json_out_int(out, "bytes", bytes_of(d));
-                if (d->is_text)
-                        put_text(out, d, most / o->n_displays);
+                if (result_content_is_linked(o, i, view))
+                        put_uri(out, "resource", i, view);
+                else if (d->is_text)
+                        put_text(out, d, share_of(o, view));
                 json_out_end(out, '}');
         }
         json_out_end(out, ']');
@@ -158,12 +233,37 @@ static void put_files(struct json_out *out, const struct cell_outcome *o)
                 json_out_int(out, "files_total", o->files_total);
 }
 
-void result_content_structured(struct json_out *out, const struct cell_outcome *o, size_t most)
+/* What a rollback, of the call or of blocks in it, did not take back. A call without an answer may have been carried out. */
+static void put_sent(struct json_out *out, const struct cell_outcome *o)
+{
+        bool all = o->state == CELL_STATE_ROLLED_BACK, any = all && o->calls_total > 0;
+
+        for (size_t i = 0; i < o->n_calls && !any; i++)
+                any = o->calls[i].in_block;
+        if (!any)
+                return;
+        json_out_begin(out, "sent", '[');
+        for (size_t i = 0; i < o->n_calls; i++) {
+                const struct cell_call *c = &o->calls[i];
+                if (!c->used || !(all || c->in_block))
+                        continue;
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "server", c->server);
+                json_out_text(out, "tool", c->tool);
+                json_out_text(out, "outcome", c->pending ? "in doubt" : c->ok ? "ok" : "failed");
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+}
+
+void result_content_structured(struct json_out *out, const struct cell_outcome *o,
+                               const struct result_view *view)
 {
         if (o->files_total > 0)
                 put_files(out, o);
         if (o->displays_total > 0)
-                put_displays(out, o, most);
+                put_displays(out, o, view);
+        put_sent(out, o);
 }
 
 static void begin_block(struct json_out *out, const char *type)
@@ -196,9 +296,26 @@ static void put_resource(struct json_out *out, const struct cell_display *d, siz
         json_out_end(out, '}');
 }
 
-static void put_display(struct json_out *out, const struct cell_display *d, size_t index,
-                        const char *session, size_t most, unsigned kinds)
+static void put_display_link(struct json_out *out, const struct cell_display *d, size_t index,
+                             const struct result_view *view)
 {
+        char name[64];
+
+        snprintf(name, sizeof(name), "display-%zu", index + 1);
+        begin_block(out, "resource_link");
+        put_uri(out, "uri", index, view);
+        json_out_text(out, "name", name);
+        json_out_text(out, "mimeType", d->mime_type);
+        json_out_int(out, "size", bytes_of(d));
+        json_out_end(out, '}');
+}
+
+void result_content_put_display(struct json_out *out, const struct cell_outcome *o, size_t index,
+                                const struct result_view *view)
+{
+        const struct cell_display *d = &o->displays[index];
+        size_t most = share_of(o, view);
+        unsigned kinds = view->kinds;
         bool picture = !d->is_text && is_picture(d->mime_type);
         bool audio = !d->is_text && is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO;
 
@@ -206,6 +323,11 @@ static void put_display(struct json_out *out, const struct cell_display *d, size
                 if ((kinds & CONTENT_AUDIO || strcmp(d->mime_type, "audio") != 0) &&
                     (kinds & CONTENT_LINKS || strcmp(d->mime_type, "resource_link") != 0))
                         json_out_raw(out, NULL, buffer_bytes(&d->data), d->data.length);
+                return;
+        }
+        if (result_content_is_linked(o, index, view)) {
+                if (kinds & CONTENT_LINKS)
+                        put_display_link(out, d, index, view);
                 return;
         }
         if (is_too_large(d))
@@ -220,7 +342,7 @@ static void put_display(struct json_out *out, const struct cell_display *d, size
                 put_text(out, d, most);
                 json_out_end(out, '}');
         } else {
-                put_resource(out, d, index, session, most);
+                put_resource(out, d, index, view->session, most);
         }
 }
 
@@ -240,17 +362,11 @@ static void put_link(struct json_out *out, const struct cell_file *file, const c
         json_out_end(out, '}');
 }
 
-void result_content_put_display(struct json_out *out, const struct cell_outcome *o, size_t index,
-                                size_t most, unsigned kinds)
-{
-        put_display(out, &o->displays[index], index, "published", most, kinds);
-}
-
-void result_content_append(struct json_out *out, const struct cell_outcome *o, const char *session,
-                           size_t most, unsigned kinds)
+void result_content_append(struct json_out *out, const struct cell_outcome *o,
+                           const struct result_view *view)
 {
         for (size_t i = 0; i < o->n_displays; i++)
-                put_display(out, &o->displays[i], i, session, most / o->n_displays, kinds);
-        for (size_t i = 0; i < o->n_files && kinds & CONTENT_LINKS; i++)
-                put_link(out, &o->files[i], session);
+                result_content_put_display(out, o, i, view);
+        for (size_t i = 0; i < o->n_files && view->kinds & CONTENT_LINKS; i++)
+                put_link(out, &o->files[i], view->session);
 }

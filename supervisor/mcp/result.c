@@ -8,6 +8,8 @@
 
 #include "base/json-out.h"
 #include "base/json.h"
+#include "supervisor/mcp/network.h"
+#include "supervisor/mcp/receipt.h"
 #include "supervisor/mcp/result-content.h"
 
 enum {
@@ -20,7 +22,7 @@ const char result_schema[] =
         "{\"type\":\"object\",\"properties\":{"
         "\"status\":{\"type\":\"string\",\"enum\":[\"ok\",\"error\",\"exit\",\"timeout\","
         "\"cancelled\","
-        "\"oom\",\"killed\"]},"
+        "\"oom\",\"killed\",\"running\",\"busy\"]},"
         "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
         "\"value\":{\"type\":\"object\",\"description\":\"of the last expression\",\"properties\":{"
         "\"repr\":{\"type\":\"string\"},\"json\":{}},\"required\":[\"repr\"]},"
@@ -29,22 +31,30 @@ const char result_schema[] =
         "\"line\":{\"type\":\"integer\"}},\"required\":[\"type\",\"message\"]},"
         "\"notice\":{\"type\":\"string\",\"description\":\"what is unusual about the end or the "
         "state\"},"
+        "\"running\":{\"type\":\"object\",\"description\":\"what the session runs, status busy\","
+        "\"properties\":{\"code\":{\"type\":\"string\"},\"duration_ms\":{\"type\":\"number\"},"
+        "\"last_line\":{\"type\":\"string\"}}},"
+        "\"earlier\":{\"type\":\"string\",\"description\":\"result of an earlier call that no call "
+        "has had\"},"
         "\"exit_code\":{\"type\":\"integer\"},\"signal\":{\"type\":\"string\"},"
         "\"tool_calls\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
         "\"server\":{\"type\":\"string\"},\"tool\":{\"type\":\"string\"},\"ok\":{\"type\":"
         "\"boolean\"},"
-        "\"pending\":{\"type\":\"boolean\"},\"duration_ms\":{\"type\":\"number\"}},"
+        "\"pending\":{\"type\":\"boolean\"},\"duration_ms\":{\"type\":\"number\"},"
+        "\"sent_bytes\":{\"type\":\"integer\"},\"received_bytes\":{\"type\":\"integer\"}},"
         "\"required\":[\"server\",\"tool\",\"ok\",\"duration_ms\"]}},"
         "\"tool_calls_total\":{\"type\":\"integer\"},"
         "\"duration_ms\":{\"type\":\"number\"},\"queued_ms\":{\"type\":\"number\"},"
         "\"cpu_ms\":{\"type\":\"number\"},\"peak_memory_bytes\":{\"type\":\"integer\"},"
         "\"session\":{\"type\":\"string\"},"
-        "\"state\":{\"type\":\"string\",\"enum\":[\"new\",\"kept\",\"restored\",\"lost\"]},"
+        "\"state\":{\"type\":\"string\",\"enum\":[\"new\",\"kept\",\"restored\",\"rolled_back\",\"lost\"]},"
+        "\"checkpoint\":{\"type\":\"boolean\",\"description\":\"the end of this call was kept as the checkpoint\"},"
         "\"truncated\":{\"type\":\"object\",\"properties\":{\"stdout_bytes\":{\"type\":\"integer\"}"
         ","
         "\"stderr_bytes\":{\"type\":\"integer\"},\"resource\":{\"type\":\"string\","
         "\"description\":\"URI of the whole\"},\"stderr_resource\":{\"type\":\"string\"}}}"
-        "," RESULT_CONTENT_SCHEMA "},\"required\":[\"status\",\"session\"]}";
+        "," RECEIPT_SCHEMA "," NETWORK_SCHEMA "," RESULT_CONTENT_SCHEMA
+        "},\"required\":[\"status\",\"session\"]}";
 
 /* The parts that text and structuredContent share, truncated once. */
 struct parts {
@@ -53,7 +63,8 @@ struct parts {
         struct buffer repr, message, traceback, shown, notice;
         struct buffer links[CELL_STREAMS]; /* URI of the whole, where it was cut and is kept */
         bool repr_cut;
-        const char *type; /* of the error, or NULL */
+        const char *type;                      /* of the error, or NULL */
+        const struct session_running *running; /* status busy */
 };
 
 static void parts_init(struct parts *p)
@@ -116,36 +127,62 @@ static const char *fate_of_state(const struct cell_outcome *o)
 {
         if (o->state == CELL_STATE_LOST)
                 return "; the session's variables and files are lost";
+        if (o->state == CELL_STATE_RESTORED || o->state == CELL_STATE_ROLLED_BACK)
+                return "; ";
         return o->status == CELL_OK || o->state == CELL_STATE_NONE ? "" : "; variables are kept";
 }
 
-/* Notices besides status and output, one line each in structuredContent; none for a normal end. */
-static int collect_notice(const struct cell_outcome *o, struct buffer *to)
+static int append_line(struct buffer *to, const char *before, const char *text)
 {
+        int r = append(to, to->length > 0 ? "\n" : "");
+
+        if (r >= 0)
+                r = append(to, before);
+        return r < 0 ? r : append_checked(to, text);
+}
+
+/* Notices besides status and output, one line each in structuredContent; none for a normal end. */
+static int collect_notice(const struct cell_outcome *o, const struct result_options *options,
+                          struct buffer *to)
+{
+        const char *const notes[] = {o->block, o->note, o->owner};
+        bool has_why = o->why[0] && !o->error_type;
         int r = 0;
 
-        if (o->before[0]) {
-                r = append(to, "new session: the earlier one's variables and files were lost: ");
-                if (r >= 0)
-                        r = append_checked(to, o->before);
-        }
-        if (r >= 0 && o->why[0] && !o->error_type) {
-                r = append(to, o->before[0] ? "\n" : "");
-                if (r >= 0)
-                        r = append_checked(to, o->why);
-                if (r >= 0)
-                        r = append(to, fate_of_state(o));
-        }
+        if (options->said && *options->said)
+                r = append_line(to, "", options->said);
+        if (r >= 0 && o->before[0])
+                r = append_line(to,
+                                "new session: the earlier one's variables and files were lost: ",
+                                o->before);
+        if (r >= 0 && has_why)
+                r = append_line(to, "", o->why);
+        if (r >= 0 && has_why)
+                r = append(to, fate_of_state(o));
+        if (r >= 0 && o->restored[0])
+                r = has_why ? append_checked(to, o->restored) : append_line(to, "", o->restored);
+        for (size_t i = 0; i < ARRAY_SIZE(notes) && r >= 0; i++)
+                r = *notes[i] ? append_line(to, "", notes[i]) : r;
+        if (r >= 0)
+                r = network_append_refusals(o, to);
+        if (r >= 0 && options->from[CELL_STDOUT].characters + options->from[CELL_STDERR].characters)
+                r = append_line(to, "", "the output begins where the last answer ended");
+        if (r >= 0 && options->earlier && options->earlier->length > 0)
+                r = append_line(to, "", "an earlier call has ended: its result follows at the end");
         return r;
 }
 
 /* The URI of each truncated output, in the text and in structuredContent. */
-static int collect_links(const struct result_options *options, struct parts *p)
+static int collect_links(const struct result_options *options, bool has_ended, struct parts *p)
 {
         static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
         int r = 0;
 
         for (int i = 0; i < CELL_STREAMS && r >= 0; i++) {
+                if (p->cut[i] && !has_ended)
+                        r = append_line(&p->notice, names[i],
+                                        " was cut; the result at the end names all of it");
+                p->cut[i] |= options->was_cut[i];
                 if (!options->whole[i] || !p->cut[i])
                         continue;
                 r = resource_uri_append(options->whole[i], &p->links[i]);
@@ -159,15 +196,25 @@ static int collect_links(const struct result_options *options, struct parts *p)
         return r;
 }
 
+static struct result_view view_of(const struct result_options *options)
+{
+        return (struct result_view){.session = options->session,
+                                    .cell = options->cell,
+                                    .most = options->max_output,
+                                    .kinds = options->kinds};
+}
+
 static int collect(const struct cell_outcome *o, const struct result_options *options,
                    struct parts *p)
 {
+        const struct result_view view = view_of(options);
         size_t most = options->max_output;
         bool cut;
         int r = 0;
 
         for (int i = 0; i < CELL_STREAMS && r >= 0; i++)
-                r = capture_render(&o->streams[i], most, &p->streams[i], &p->cut[i]);
+                r = capture_render_shown(&o->streams[i], options->from[i], most, &p->streams[i],
+                                         &p->cut[i]);
         if (r >= 0)
                 r = cut_member(o->value, "repr", most, &p->repr, &p->repr_cut);
         if (r >= 0)
@@ -175,11 +222,11 @@ static int collect(const struct cell_outcome *o, const struct result_options *op
         if (r >= 0)
                 r = cut_member(o->error, "traceback", most, &p->traceback, &cut);
         if (r >= 0)
-                r = result_content_text(o, &p->shown);
+                r = result_content_text(o, &view, &p->shown);
         if (r >= 0)
-                r = collect_notice(o, &p->notice);
+                r = collect_notice(o, options, &p->notice);
         if (r >= 0)
-                r = collect_links(options, p);
+                r = collect_links(options, o->status != CELL_RUNNING, p);
         if (o->error)
                 p->type = json_string(o->error, "type", NULL);
         if (o->error_type && r >= 0) {
@@ -250,6 +297,14 @@ static int append_status(const struct cell_outcome *o, const struct buffer *noti
         return r;
 }
 
+/* From the code that runs, as all text after the first line. */
+static int append_running(const struct session_running *running, struct buffer *to)
+{
+        int r = append_line(to, "running: ", running->code);
+
+        return r < 0 || !running->line[0] ? r : append_line(to, "last line: ", running->line);
+}
+
 /* What the code printed, returned or raised. */
 static int append_output(const struct parts *p, struct buffer *to)
 {
@@ -269,11 +324,14 @@ static int append_output(const struct parts *p, struct buffer *to)
                 if (r >= 0)
                         r = append_block(to, "", &line);
         }
+        if (r >= 0 && p->running)
+                r = append_running(p->running, to);
         return r < 0 ? r : append_block(to, "", &p->shown);
 }
 
 /* The text. Never empty: one client shows "{}" in place of an empty text. */
-static int make_text(const struct cell_outcome *o, const struct parts *p, struct buffer *to)
+static int make_text(const struct cell_outcome *o, const struct result_options *options,
+                     const struct parts *p, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer output = BUFFER_INIT(TEXT_MAX);
 
@@ -282,7 +340,11 @@ static int make_text(const struct cell_outcome *o, const struct parts *p, struct
                 r = append_status(o, &p->notice, to);
         if (r >= 0 && to->length == 0 && output.length == 0)
                 r = append(to, "ok, no output");
-        return r < 0 ? r : append_block(to, "", &output);
+        if (r >= 0)
+                r = append_block(to, "", &output);
+        if (r < 0 || !options->earlier)
+                return r;
+        return append_block(to, "[result of an earlier call]\n", options->earlier);
 }
 
 static void put_buffer(struct json_out *out, const char *key, const struct buffer *b)
@@ -362,6 +424,10 @@ static void put_calls(struct json_out *out, const struct cell_outcome *o)
                 if (c->pending)
                         json_out_bool(out, "pending", true);
                 put_ms(out, "duration_ms", c->duration_us);
+                if (c->sent_bytes > 0)
+                        json_out_int(out, "sent_bytes", (int64_t)c->sent_bytes);
+                if (c->received_bytes > 0)
+                        json_out_int(out, "received_bytes", (int64_t)c->received_bytes);
                 json_out_end(out, '}');
         }
         json_out_end(out, ']');
@@ -382,6 +448,18 @@ static void put_signal(struct json_out *out, int number)
         json_out_text(out, "signal", text);
 }
 
+static void put_running(struct json_out *out, const struct session_running *running)
+{
+        if (!running)
+                return;
+        json_out_begin(out, "running", '{');
+        json_out_text(out, "code", running->code);
+        put_ms(out, "duration_ms", running->duration_us);
+        if (running->line[0])
+                json_out_text(out, "last_line", running->line);
+        json_out_end(out, '}');
+}
+
 static void put_truncated(struct json_out *out, const struct cell_outcome *o, const struct parts *p)
 {
         if (!p->cut[CELL_STDOUT] && !p->cut[CELL_STDERR])
@@ -398,32 +476,43 @@ static void put_truncated(struct json_out *out, const struct cell_outcome *o, co
         json_out_end(out, '}');
 }
 
-static void put_structured(struct json_out *out, const struct cell_outcome *o, const char *session,
-                           const struct parts *p, size_t most)
+static void put_structured(struct json_out *out, const struct cell_outcome *o,
+                           const struct result_options *options, const struct parts *p,
+                           size_t shown)
 {
+        const struct result_view view = view_of(options);
+
         json_out_begin(out, "structuredContent", '{');
         json_out_text(out, "status", cell_status_name(o->status));
         put_text(out, "stdout", &p->streams[CELL_STDOUT]);
         put_text(out, "stderr", &p->streams[CELL_STDERR]);
-        put_value(out, o, p, most);
+        put_value(out, o, p, view.most);
         put_error(out, o, p);
         put_text(out, "notice", &p->notice);
+        put_running(out, p->running);
+        if (options->earlier)
+                put_text(out, "earlier", options->earlier);
         if (o->has_exit_code)
                 json_out_int(out, "exit_code", o->exit_code);
         put_signal(out, o->signal);
-        result_content_structured(out, o, most);
+        result_content_structured(out, o, &view);
         put_calls(out, o);
         if (o->duration_us > 0) {
                 put_ms(out, "duration_ms", o->duration_us);
-                put_ms(out, "cpu_ms", o->cpu_us);
+                if (o->status != CELL_RUNNING)
+                        put_ms(out, "cpu_ms", o->cpu_us);
         }
         if (o->queued_us >= QUEUED_WORTH_TELLING_US)
                 put_ms(out, "queued_ms", o->queued_us);
         if (o->memory_peak > 0)
                 json_out_int(out, "peak_memory_bytes", o->memory_peak);
-        json_out_text(out, "session", session);
+        receipt_put(out, o, options->cell, shown);
+        network_put(out, o);
+        json_out_text(out, "session", view.session);
         if (o->state != CELL_STATE_NONE)
                 json_out_text(out, "state", cell_state_name(o->state));
+        if (o->is_checkpoint)
+                json_out_bool(out, "checkpoint", true);
         put_truncated(out, o, p);
         json_out_end(out, '}');
 }
@@ -432,11 +521,12 @@ static int render(const struct cell_outcome *o, const struct result_options *opt
                   struct parts *p, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        const struct result_view view = view_of(options);
         struct json_out out = {.to = to};
 
         int r = collect(o, options, p);
         if (r >= 0)
-                r = make_text(o, p, &text);
+                r = make_text(o, options, p, &text);
         if (r < 0)
                 return r;
         json_out_begin(&out, NULL, '{');
@@ -445,10 +535,10 @@ static int render(const struct cell_outcome *o, const struct result_options *opt
         json_out_text(&out, "type", "text");
         put_buffer(&out, "text", &text);
         json_out_end(&out, '}');
-        result_content_append(&out, o, options->session, options->max_output, options->kinds);
+        result_content_append(&out, o, &view);
         json_out_end(&out, ']');
-        put_structured(&out, o, options->session, p, options->max_output);
-        json_out_bool(&out, "isError", o->status != CELL_OK);
+        put_structured(&out, o, options, p, text.length);
+        json_out_bool(&out, "isError", o->status != CELL_OK && o->status != CELL_RUNNING);
         json_out_end(&out, '}');
         return out.error;
 }
@@ -460,6 +550,37 @@ int result_render(const struct cell_outcome *outcome, const struct result_option
 
         parts_init(&parts);
         int r = render(outcome, options, &parts, to);
+        parts_done(&parts);
+        return r;
+}
+
+int result_render_text(const struct cell_outcome *outcome, const struct result_options *options,
+                       struct buffer *to)
+{
+        struct parts parts;
+
+        parts_init(&parts);
+        int r = collect(outcome, options, &parts);
+        if (r >= 0)
+                r = make_text(outcome, options, &parts, to);
+        parts_done(&parts);
+        return r;
+}
+
+int result_render_busy(const struct session_running *running, const char *why, const char *session,
+                       struct buffer *to)
+{
+        struct cell_outcome outcome = {.status = CELL_BUSY};
+        const struct result_options options = {.session = session,
+                                               .max_output = OUTPUT_CHARACTERS_MAX};
+        struct parts parts;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&outcome.streams[i]);
+        snprintf(outcome.why, sizeof(outcome.why), "%s", why);
+        parts_init(&parts);
+        parts.running = running->code[0] ? running : NULL;
+        int r = render(&outcome, &options, &parts, to);
         parts_done(&parts);
         return r;
 }

@@ -38,8 +38,11 @@ static const char contract[] =
         "ToolError.\n"
         "- _search(\"words\") finds tools, _schema(\"server.tool\") tells the arguments; "
         "_discover() and the resource " RESOURCE_TOOLS_URI " list all.\n"
-        "- A call that passes its timeout (%g s) is interrupted; state in "
-        "the result is kept or lost.\n"
+        "- A call that passes its timeout (%g s) is interrupted. State restored: the interpreter "
+        "ended, and variables are as at the end of the cell that the notice names. Files and tool "
+        "calls are not taken back.\n"
+        "- Long code: set timeout and wait; after status running or busy, "
+        "call with session and no code for the rest.\n"
         "- Only a first line \"status: ...\" of the text is Cloister's; the rest "
         "is from the code.\n";
 
@@ -180,14 +183,31 @@ static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
         return r;
 }
 
+/* Rules are ASCII without quotes (network_rule_parse()). */
+static int append_network(const struct config_profile *profile, struct buffer *to)
+{
+        enum config_network network = profile ? profile->network : CONFIG_NETWORK_NONE;
+        char *const *rule = network == CONFIG_NETWORK_ALLOW ? profile->egress.allow : NULL;
+
+        int r = buffer_printf(to, "%s",
+                              network == CONFIG_NETWORK_LOOPBACK
+                                      ? "No network but 127.0.0.1 of the session's own"
+                              : rule ? "HTTP and HTTPS by the proxy of the environment, to"
+                                     : "No network");
+        for (size_t i = 0; rule && rule[i] && r >= 0; i++) {
+                if (to->length + strlen(rule[i]) > REACH_MAX)
+                        return buffer_printf(to, " and others");
+                r = buffer_printf(to, "%s %s", i ? "," : "", rule[i]);
+        }
+        return r;
+}
+
 /* What the code can reach besides the tools. */
 static int append_reach(const struct config_profile *profile, struct buffer *to)
 {
-        bool loopback = profile && profile->network == CONFIG_NETWORK_LOOPBACK;
         size_t n = profile ? profile->n_mounts : 0;
 
-        int r = buffer_printf(to, loopback ? "No network but 127.0.0.1 of the session's own"
-                                           : "No network");
+        int r = append_network(profile, to);
         if (r >= 0)
                 r = buffer_printf(to, n > 0 ? "; host directories:" : ", no host files.");
         for (size_t i = 0; i < n && r >= 0; i++) {
@@ -201,6 +221,9 @@ static int append_reach(const struct config_profile *profile, struct buffer *to)
                         r = buffer_printf(to, "%s%s", mount->writable ? "" : " (read-only)",
                                           i + 1 < n ? "," : ".");
         }
+        if (r >= 0 && profile && profile->packages.install)
+                r = buffer_printf(to, " Missing packages: the argument dependencies, or a line "
+                                      "%%pip install NAME.");
         return r;
 }
 
@@ -300,6 +323,28 @@ static int append_profile_argument(const struct config *config, const struct con
                                      own ? own->name : "default");
 }
 
+/* Only where a profile that the agent has or may choose allows it. */
+static bool may_install(const struct config *config, const struct config_profile *own)
+{
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *profile = &config->profiles[i];
+                if (profile->packages.install &&
+                    (profile == own || mcp_profile_is_choice(profile, own)))
+                        return true;
+        }
+        return false;
+}
+
+static int append_dependencies_argument(const struct config *config,
+                                        const struct config_profile *own, struct buffer *to)
+{
+        if (!may_install(config, own))
+                return 0;
+        return buffer_printf(to, ",\"dependencies\":{\"type\":\"array\",\"items\":{\"type\":"
+                                 "\"string\"},\"description\":\"Packages to add to the session "
+                                 "first, such as numpy>=2; variables stay\"}");
+}
+
 static int append_arguments(const struct config *config, struct buffer *to)
 {
         return buffer_printf(
@@ -310,10 +355,27 @@ static int append_arguments(const struct config *config, struct buffer *to)
                 "\"session\":{\"type\":\"string\",\"description\":\"Sessions have "
                 "variables of their own; an "
                 "unknown name makes one. Default: default\",\"x-mcp-header\":\"Session\"},"
+                "\"from\":{\"type\":\"string\",\"description\":\"The new session begins "
+                "with the variables and files of this one; both go on. "
+                "session@checkpoint: with its variables then, and its files now\"},"
                 "\"timeout\":{\"type\":\"number\",\"description\":\"Seconds, at most "
                 "%g. Default: %g\"},"
+                "\"wait\":{\"type\":\"number\",\"description\":\"Seconds until the call "
+                "answers running with the output so far; the code goes on. Without code: waits "
+                "for the session's code that runs\"},"
+                "\"interrupt\":{\"type\":\"boolean\",\"description\":\"First ends the code "
+                "that runs in the session; variables are kept\"},"
                 "\"reset\":{\"type\":\"boolean\",\"description\":\"Begin with a fresh "
                 "interpreter\"},"
+                "\"check_only\":{\"type\":\"boolean\",\"description\":\"Check the calls of "
+                "tools in the code, run nothing\"},"
+                "\"checkpoint\":{\"type\":\"string\",\"description\":\"Name to keep the variables "
+                "under after this call\"},"
+                "\"restore\":{\"type\":\"string\",\"description\":\"Checkpoint whose variables "
+                "to go back to before the code; files stay\"},"
+                "\"on_error\":{\"type\":\"string\",\"enum\":[\"keep\",\"rollback\"],"
+                "\"description\":\"rollback: if the code fails, variables and /workspace are as "
+                "before; tool calls that were sent are listed. Default: keep. For a part of the code: with transaction():\"},"
                 "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of "
                 "stdout and of stderr, at "
                 "most %d. Default: %u\"}",
@@ -326,10 +388,10 @@ static int append_input_schema(const struct config *config, const struct config_
 {
         int r = append_arguments(config, to);
         if (r >= 0)
+                r = append_dependencies_argument(config, own, to);
+        if (r >= 0)
                 r = append_profile_argument(config, own, to);
-        return r < 0 ? r
-                     : buffer_printf(to,
-                                     "},\"required\":[\"code\"],\"additionalProperties\":false}");
+        return r < 0 ? r : buffer_printf(to, "},\"additionalProperties\":false}");
 }
 
 static int append_annotations(const struct config *config, const struct config_profile *own,

@@ -30,7 +30,14 @@
 #include "supervisor/monitor/ids/userns.h"
 #include "supervisor/monitor/process/child.h"
 
-enum { ARGUMENTS_MAX = 64, FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, FIRST_FREE_FD = 1000 };
+enum {
+        ARGUMENTS_MAX = 64,
+        FILTER_FD = MONITOR_FD + 1,
+        CONTROL_FD,
+        LOG_FD,
+        EGRESS_FD,
+        FIRST_FREE_FD = 1000
+};
 
 static int keep_capabilities(void)
 {
@@ -60,7 +67,8 @@ static const struct place {
 } places[] = {{MONITOR_FD, NULL},
               {FILTER_FD, "--filter-fd"},
               {CONTROL_FD, "--control-fd"},
-              {LOG_FD, "--log-fd"}};
+              {LOG_FD, "--log-fd"},
+              {EGRESS_FD, "--egress-filter-fd"}};
 
 /* Keeps 0 to 2, the placed ones (-1: none) and those of --pass-fd; closes all others. */
 static int place_descriptors(const struct broker_launch *how, const int placed[])
@@ -125,7 +133,8 @@ static void broker_exec(const struct broker_launch *how, const int placed[], uid
 
 static void broker_child(const struct broker_launch *how, int link, int go, uid_t uid)
 {
-        const int placed[ARRAY_SIZE(places)] = {link, how->filter_fd, how->control_fd, how->log_fd};
+        const int placed[ARRAY_SIZE(places)] = {link, how->filter_fd, how->control_fd, how->log_fd,
+                                                how->egress_filter_fd};
         struct error error = {};
         sigset_t blocked;
         char byte;

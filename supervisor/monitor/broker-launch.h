@@ -14,6 +14,7 @@ struct broker_launch {
         const struct ids *ids;
         const char *program;    /* path of `cloister-broker` */
         int filter_fd;          /* FILTER_BROKER or FILTER_BROKER_HTTP (borrowed) */
+        int egress_filter_fd;   /* FILTER_EGRESS (borrowed), or -1: no session has a network */
         bool has_http;          /* it may reach servers by HTTP */
         int control_fd;         /* the control socket (borrowed), or -1 */
         int log_fd;             /* for its log (borrowed), or -1: standard error */

@@ -43,6 +43,7 @@ static int take_store(void *to, const char *value)
 #define LIST_AT(array, n) ARGUMENT_LIST_IN(struct monitor_options, array, n)
 static const struct argument arguments[] = {
         {"--config", ARGUMENT_LIST, LIST_AT(configs, n_configs)},
+        {"--files-key", ARGUMENT_TEXT, AT(set.files_key)},
         {"--find-links", ARGUMENT_TEXT, AT(set.find_links)},
         {"--image", ARGUMENT_TEXT, AT(image)},
         {"--installer", ARGUMENT_TEXT, AT(set.installer)},
@@ -50,6 +51,7 @@ static const struct argument arguments[] = {
         {"--log-file", ARGUMENT_TEXT, AT(log_file)},
         {"--log-format", ARGUMENT_LOG_FORMAT, AT(log_format)},
         {"--log-level", ARGUMENT_LOG_LEVEL, AT(log_level)},
+        {"--mounts", ARGUMENT_TEXT, AT(mounts)},
         {"--name", ARGUMENT_TEXT, AT(image)},
         {"--offline", ARGUMENT_FLAG, AT(set.offline)},
         {"--pass-fd", ARGUMENT_CALL, .take = take_pass_fd},
@@ -114,7 +116,7 @@ int main(int argc, char **argv)
                 log_set_level((enum log_level)options.log_level);
         if (log_file_open(options.log_file, choose_format(&options), &error) < 0) {
                 log_error("%s", error.text);
-                return 1;
+                return monitor_failure(&options);
         }
         if (strcmp(argv[1], "serve") == 0 && options.broker[0])
                 return monitor_serve(&options);

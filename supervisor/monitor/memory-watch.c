@@ -2,11 +2,14 @@
  * Ends sessions that are over their memory limit, where no control group does.
  *
  * Theory of operation. A timer adds up the resident pages of each session (process_memory_bound()),
- * which counts shared pages more than once. The page tables of one process are certain: above the limit,
- * the session is killed. Only if all of it is above the limit a child takes the exact figure; above the limit
- * again, the session is killed. A session of many small processes is always above the
- * first figure: after an exact figure below the limit, the next one is taken when the first has
- * grown, or after some of the time that it took.
+ * which counts shared pages more than once. Two parts of it are certain: the page tables of one
+ * process, and what processes have taken since they were first seen. Above the limit, the session is
+ * killed. Only if all of it is above the limit a child takes the exact figure; above the limit again,
+ * the session is killed. The child competes with the session for the processors, and waits for locks of
+ * processes that do not run: what they take meanwhile is certain, and no child is needed for it.
+ *
+ * A session of many small processes is always above the first figure: after an exact figure below the
+ * limit, the next one is taken when the first has grown, or after some of the time that it took.
  *
  * A session whose figure does not change is looked at less often. Buffers of sockets belong to no
  * process; their number is limited instead.
@@ -36,6 +39,7 @@ enum {
         SOCKETS_MAX = 1024, /* each with a buffer of 208 KiB, or 416 KiB if it asks */
         GROWTH_PART = 16,   /* of the limit: growth that matters */
         SOCKSTAT_TEXT = 256,
+        TOLD_STEP = 1024 * 1024,
 };
 
 /* What is known of the sandbox of a slot. */
@@ -47,13 +51,14 @@ struct watched {
         uint64_t exact_bound; /* the bound when the exact figure was asked for */
         uint64_t asked_ms, next_exact_ms;
         struct child_task *task;
+        struct process_growth growth;
+        uint64_t told; /* by host.used(); 0: not yet */
         bool is_killed;
 };
 
 struct memory_watch {
-        struct child_tasks *tasks;
-        struct sandbox *const *sandboxes;
-        uint32_t n, at; /* at: where the last look ended */
+        struct memory_watch_host host;
+        uint32_t at; /* where the last look ended */
         uint32_t round;
         bool is_any, is_active; /* in this round */
         struct event *timer;
@@ -86,7 +91,7 @@ static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 
 static struct sandbox *sandbox_of(const struct watched *s)
 {
-        struct sandbox *sandbox = s->watch->sandboxes[s - s->watch->watched];
+        struct sandbox *sandbox = s->watch->host.sandboxes[s - s->watch->watched];
 
         return sandbox && sandbox_handle(sandbox) == s->handle ? sandbox : NULL;
 }
@@ -97,6 +102,30 @@ static void end(struct watched *s, struct sandbox *sandbox, const char *what, ui
         log_info("session %u is killed: %llu %s", sandbox_handle(sandbox), (unsigned long long)n,
                  what);
         sandbox_kill_for_memory(sandbox);
+}
+
+static void tell(struct watched *s, struct sandbox *sandbox, uint64_t used)
+{
+        uint64_t change = used > s->told ? used - s->told : s->told - used;
+
+        if (used == 0 || (s->told != 0 && change < TOLD_STEP))
+                return;
+        s->told = used;
+        s->watch->host.used(s->watch->host.data, sandbox, used);
+}
+
+/* Of too many processes nothing is known. Above the limit the exact figure comes. */
+static void tell_sum(struct watched *s, struct sandbox *sandbox)
+{
+        uint64_t used = 0;
+
+        for (size_t i = 0; i < s->growth.n; i++) {
+                const struct process_seen *seen = &s->growth.seen[i];
+                if (seen->pid != 1 && !sandbox_is_copy(sandbox, (pid_t)seen->pid))
+                        used += seen->all;
+        }
+        if (used <= sandbox_memory(sandbox)->max)
+                tell(s, sandbox, used);
 }
 
 static void on_exact(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
@@ -115,10 +144,12 @@ static void on_exact(void *data, const struct error *error, void *reply, int fds
                 memcpy(&exact, reply, sizeof(exact));
         else
                 log_warning("memory of session %u: %s", s->handle, error->text);
+        tell(s, sandbox, exact);
         uint64_t now = clock_ms();
         s->next_exact_ms = now + (now - s->asked_ms) * EXACT_PAUSE;
-        /* Without an exact figure the other one counts. */
-        if (error || exact > sandbox_memory(sandbox)->max)
+        /* Without an exact figure the other one counts, as it is now: the limit may have become higher
+         * (sandbox_keep()). */
+        if ((error ? s->bound : exact) > sandbox_memory(sandbox)->max)
                 end(s, sandbox, "bytes of memory", error ? s->bound : exact);
 }
 
@@ -141,7 +172,7 @@ static void ask_exact(struct watched *s, struct sandbox *sandbox,
                 return;
         s->exact_bound = s->bound;
         s->asked_ms = clock_ms();
-        if (child_task_start(s->watch->tasks, &spec, on_exact, s, &s->task, &error) < 0) {
+        if (child_task_start(s->watch->host.tasks, &spec, on_exact, s, &s->task, &error) < 0) {
                 log_warning("memory of session %u: %s", s->handle, error.text);
                 end(s, sandbox, "bytes of memory", s->bound);
         }
@@ -157,19 +188,28 @@ static uint64_t count_sockets(int sockstat)
         return strncmp(text, key, strlen(key)) == 0 ? strtoull(text + strlen(key), NULL, 10) : 0;
 }
 
+static bool has_grown_too_much(const struct watched *s, const struct sandbox_memory *memory)
+{
+        return s->growth.bytes > memory->max &&
+               process_memory_grown(memory->proc, &s->growth) > memory->max;
+}
+
 static void look_at(struct watched *s, struct sandbox *sandbox, const struct sandbox_memory *memory)
 {
-        struct process_memory found = process_memory_bound(memory->proc);
+        struct process_memory found = process_memory_bound(memory->proc, &s->growth);
         uint64_t bound = found.bytes, before = s->bound, sockets = count_sockets(memory->sockets);
 
         s->unchanged = bound == before ? s->unchanged + 1 : 0;
         s->bound = bound;
+        tell_sum(s, sandbox);
         if (bound > before + memory->max / GROWTH_PART || bound > memory->max / 2)
                 s->watch->is_active = true;
         if (sockets > SOCKETS_MAX)
                 end(s, sandbox, "sockets", sockets);
         else if (found.least > memory->max)
                 end(s, sandbox, "bytes of memory", found.least);
+        else if (has_grown_too_much(s, memory))
+                end(s, sandbox, "bytes of memory", s->growth.bytes);
         else if (bound > memory->max)
                 ask_exact(s, sandbox, memory);
         else
@@ -185,7 +225,7 @@ static void forget(struct watched *s, uint32_t handle)
 /* Returns whether there is a sandbox to look at. */
 static bool look_at_slot(struct memory_watch *w, uint32_t i)
 {
-        struct sandbox *sandbox = w->sandboxes[i];
+        struct sandbox *sandbox = w->host.sandboxes[i];
         struct watched *s = &w->watched[i];
         uint32_t handle = sandbox ? sandbox_handle(sandbox) : 0;
 
@@ -194,6 +234,8 @@ static bool look_at_slot(struct memory_watch *w, uint32_t i)
         if (!sandbox)
                 return false;
         const struct sandbox_memory *memory = sandbox_memory(sandbox);
+        /* It was restored. */
+        s->is_killed &= sandbox_is_out_of_memory(sandbox);
         bool is_due = s->unchanged < IDLE_AFTER || w->round % IDLE_LOOKS == 0;
         if (memory && is_due && !s->is_killed)
                 look_at(s, sandbox, memory);
@@ -209,9 +251,9 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         (void)what;
         if (w->at == 0)
                 w->is_any = w->is_active = false;
-        for (; w->at < w->n && clock_us() - start < BUDGET_US; w->at++)
+        for (; w->at < w->host.n && clock_us() - start < BUDGET_US; w->at++)
                 w->is_any |= look_at_slot(w, w->at);
-        if (w->at < w->n) {
+        if (w->at < w->host.n) {
                 /* The others in a moment, when other events have had their turn. */
                 event_add(w->timer, &(struct timeval){.tv_usec = BUDGET_US});
                 return;
@@ -222,23 +264,20 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 arm(w);
 }
 
-int memory_watch_new(struct event_base *base, struct child_tasks *tasks,
-                     struct sandbox *const *sandboxes, uint32_t n, struct memory_watch **ret,
+int memory_watch_new(const struct memory_watch_host *host, struct memory_watch **ret,
                      struct error *err)
 {
         struct memory_watch *w = calloc(1, sizeof(*w));
         if (!w)
                 return error_errno(err, ENOMEM, "memory watch");
-        *w = (struct memory_watch){.tasks = tasks,
-                                   .sandboxes = sandboxes,
-                                   .n = n,
-                                   .timer = evtimer_new(base, on_timer, w),
-                                   .watched = calloc(n, sizeof(struct watched))};
+        *w = (struct memory_watch){.host = *host,
+                                   .timer = evtimer_new(host->base, on_timer, w),
+                                   .watched = calloc(host->n, sizeof(struct watched))};
         if (!w->timer || !w->watched) {
                 memory_watch_free(w);
                 return error_errno(err, ENOMEM, "memory watch");
         }
-        for (uint32_t i = 0; i < n; i++)
+        for (uint32_t i = 0; i < host->n; i++)
                 w->watched[i].watch = w;
         *ret = w;
         return 0;
@@ -248,7 +287,7 @@ struct memory_watch *memory_watch_free(struct memory_watch *w)
 {
         if (!w)
                 return NULL;
-        for (uint32_t i = 0; w->watched && i < w->n; i++)
+        for (uint32_t i = 0; w->watched && i < w->host.n; i++)
                 child_task_cancel(w->watched[i].task);
         if (w->timer)
                 event_free(w->timer);
@@ -261,4 +300,13 @@ void memory_watch_wake(struct memory_watch *w)
 {
         if (!event_pending(w->timer, EV_TIMEOUT, NULL))
                 arm(w);
+}
+
+uint64_t memory_watch_used(const struct memory_watch *w, const struct sandbox *sandbox)
+{
+        for (uint32_t i = 0; i < w->host.n; i++) {
+                if (w->watched[i].handle == sandbox_handle(sandbox))
+                        return w->watched[i].told;
+        }
+        return 0;
 }

@@ -3,7 +3,7 @@
  *
  * It looks at the processes of each session every 20 to 200 ms, for at most a millisecond at a time.
  * What a session takes between two looks is more than its limit: some hundred MiB a second and
- * processor.
+ * processor. What it sees is told to the broker.
  */
 #pragma once
 
@@ -16,11 +16,26 @@
 
 struct memory_watch;
 
-/* All borrowed. sandboxes: n slots, of which each is NULL or a sandbox. */
-int memory_watch_new(struct event_base *base, struct child_tasks *tasks,
-                     struct sandbox *const *sandboxes, uint32_t n, struct memory_watch **ret,
+struct memory_watch_host {
+        struct event_base *base;
+        struct child_tasks *tasks;
+        struct sandbox *const *sandboxes; /* n slots, of which each is NULL or a sandbox */
+        uint32_t n;
+        void *data;
+        /* What the processes of a sandbox have in use, but init and the copies: resident and swapped
+         * pages and page tables. A page that several share counts for each; if the sum is above the limit, it is the exact figure of
+         * all processes. Called at the first look, and
+         * when it has changed by 1 MiB. */
+        void (*used)(void *data, struct sandbox *sandbox, uint64_t bytes);
+};
+
+/* All borrowed. */
+int memory_watch_new(const struct memory_watch_host *host, struct memory_watch **ret,
                      struct error *err);
 struct memory_watch *memory_watch_free(struct memory_watch *watch);
+
+/* What was told of it last; 0: nothing. */
+uint64_t memory_watch_used(const struct memory_watch *watch, const struct sandbox *sandbox);
 
 /* A sandbox was put into a slot. */
 void memory_watch_wake(struct memory_watch *watch);

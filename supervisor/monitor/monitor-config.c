@@ -42,6 +42,9 @@ static int read_config(const struct monitor *m, struct config **ret_config,
                                   geteuid() == 0 || has_setuid(), m->files, config, &files, err);
         if (r >= 0)
                 r = config_finish(config, err);
+        if (r >= 0 && m->options->mounts)
+                r = config_add_mounts(config, m->options->profile, "--mount", m->options->mounts,
+                                      err);
         if (r < 0) {
                 config_files_free(files);
                 return r;
@@ -126,6 +129,19 @@ static void warn_of_fixed_settings(const struct config *now, const struct config
                         "config: changes of sessions, user and id_range take effect at the next start");
 }
 
+/* The processes that have it are made at the start (supervisor/broker/egress-process.h). */
+static void warn_of_network(const struct monitor *m, const struct config *config)
+{
+        for (size_t i = 0; i < config->n_profiles && !m->has_network; i++) {
+                if (config->profiles[i].network != CONFIG_NETWORK_ALLOW)
+                        continue;
+                log_warning(
+                        "config: profile \"%s\" has a network, and Cloister was started without one: restart Cloister to use it",
+                        config->profiles[i].name);
+                return;
+        }
+}
+
 static int take(struct monitor *m, struct config *config, struct config_files *files,
                 struct error *err)
 {
@@ -139,6 +155,7 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
         }
         warn(config);
         warn_of_fixed_settings(config, m->config);
+        warn_of_network(m, config);
         config_free(m->config);
         config_files_free(before);
         m->config = config;

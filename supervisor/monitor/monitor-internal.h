@@ -26,7 +26,10 @@
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/upstream/upstream.h"
 
-enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX };
+enum {
+        MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX,
+        MONITOR_INSTALLERS_MAX = 4, /* that install packages at the same time */
+};
 
 struct monitor_upstream {
         struct monitor *monitor;
@@ -68,6 +71,7 @@ struct monitor {
         char access_program[512]; /* path of `cloister-access` */
         char state_path[512];     /* "": none */
         bool has_http;            /* the broker may reach servers by HTTP */
+        bool has_network;         /* it has started the process that has the network of sessions */
 
         /* the broker */
         pid_t broker;
@@ -88,7 +92,7 @@ struct monitor {
         uint32_t last_handle;
         struct memory_watch *memory; /* used where there is no control group */
 
-        struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX];
+        struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + MONITOR_INSTALLERS_MAX];
         uint32_t last_instance;
 };
 
@@ -128,6 +132,11 @@ void monitor_session_interrupt(struct monitor *m, const struct monitor_request *
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request);
 void monitor_session_freeze(struct monitor *m, const struct monitor_request *request);
 void monitor_session_thaw(struct monitor *m, const struct monitor_request *request);
+void monitor_session_keep(struct monitor *m, const struct monitor_request *request);
+void monitor_session_restore(struct monitor *m, const struct monitor_request *request);
+void monitor_session_count(struct monitor *m, const struct monitor_request *request);
+void monitor_session_wake(struct monitor *m, const struct monitor_request *request);
+void monitor_session_drop(struct monitor *m, const struct monitor_request *request);
 
 /* monitor-mounts.c; data: struct monitor */
 int monitor_mount_guards(void *data, struct mount_guards *guards, struct error *err);
@@ -136,3 +145,9 @@ int monitor_mount_guards(void *data, struct mount_guards *guards, struct error *
 void monitor_upstreams_done(struct monitor *m);
 void monitor_upstream_start(struct monitor *m, const struct monitor_request *request);
 void monitor_upstream_stop(struct monitor *m, const struct monitor_request *request);
+/* Starts a program of ours in a slot of installers; its config needs no expansion. */
+int monitor_upstream_start_installer(struct monitor *m, const struct config_server *program,
+                                     uint32_t serial, struct error *err);
+
+/* monitor-installers.c */
+void monitor_installer_start(struct monitor *m, const struct monitor_request *request);

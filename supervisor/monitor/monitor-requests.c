@@ -23,6 +23,13 @@ static const struct {
         [MONITOR_UPSTREAM_STOP] = {"UPSTREAM_STOP", monitor_upstream_stop},
         [MONITOR_SESSION_FREEZE] = {"SESSION_FREEZE", monitor_session_freeze},
         [MONITOR_SESSION_THAW] = {"SESSION_THAW", monitor_session_thaw},
+        [MONITOR_SESSION_KEEP] = {"SESSION_KEEP", monitor_session_keep},
+        [MONITOR_SESSION_RESTORE] = {"SESSION_RESTORE", monitor_session_restore},
+        [MONITOR_SESSION_WAKE] = {"SESSION_WAKE", monitor_session_wake},
+        [MONITOR_INSTALLER_START] = {"INSTALLER_START", monitor_installer_start},
+        [MONITOR_SESSION_COUNT] = {"SESSION_COUNT", monitor_session_count},
+        [MONITOR_SESSION_KEEP_ASIDE] = {"SESSION_KEEP_ASIDE", monitor_session_keep},
+        [MONITOR_SESSION_DROP] = {"SESSION_DROP", monitor_session_drop},
 };
 static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "one handler per verb");
 

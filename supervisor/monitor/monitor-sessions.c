@@ -1,5 +1,6 @@
 /* The monitor's sessions: the slots, the broker's requests about them, and what profiles need to
  * make them. */
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,6 +33,56 @@ static void on_sandbox_ended(void *data, struct sandbox *sandbox, const struct m
                 .kind = MONITOR_SESSION_ENDED, .target = sandbox_handle(sandbox), .ended = *how};
 
         release(data, sandbox);
+        monitor_send(data, &event, NULL, 0);
+}
+
+static void on_copy_kept(void *data, struct sandbox *sandbox, uint32_t serial, int r)
+{
+        struct error error = {};
+
+        if (r >= 0) {
+                monitor_send_done(data, serial);
+                return;
+        }
+        error_errno(&error, -r, "copy of session %u", sandbox_handle(sandbox));
+        monitor_send_failed(data, serial, &error);
+}
+
+static void on_sandbox_cleared(void *data, struct sandbox *sandbox, const struct monitor_ended *how,
+                               int fds[SESSION_COUNTERS])
+{
+        struct monitor_event event = {
+                .kind = MONITOR_SESSION_CLEARED, .target = sandbox_handle(sandbox), .ended = *how};
+
+        monitor_send(data, &event, fds, SESSION_COUNTERS);
+        fd_close_many(fds, SESSION_COUNTERS);
+}
+
+static void on_copy_gone(void *data, struct sandbox *sandbox, pid_t pid)
+{
+        struct monitor_event event = {.kind = MONITOR_SESSION_GONE,
+                                      .target = sandbox_handle(sandbox),
+                                      .copy = (uint32_t)pid};
+
+        monitor_send(data, &event, NULL, 0);
+}
+
+static void on_counted(void *data, struct sandbox *sandbox, const struct monitor_counted *counted)
+{
+        struct monitor *m = data;
+        struct monitor_event event = {.kind = MONITOR_SESSION_COUNTED,
+                                      .target = sandbox_handle(sandbox),
+                                      .counted = *counted};
+
+        event.counted.memory = memory_watch_used(m->memory, sandbox);
+        monitor_send(data, &event, NULL, 0);
+}
+
+static void on_memory(void *data, struct sandbox *sandbox, uint64_t bytes)
+{
+        struct monitor_event event = {
+                .kind = MONITOR_SESSION_MEMORY, .target = sandbox_handle(sandbox), .memory = bytes};
+
         monitor_send(data, &event, NULL, 0);
 }
 
@@ -73,7 +124,12 @@ static void started(void *data, struct sandbox *sandbox, const int fds[SESSION_F
         struct monitor_event event = {.kind = MONITOR_SESSION_STARTED,
                                       .serial = sandbox_serial(sandbox),
                                       .target = sandbox_handle(sandbox)};
+        struct monitor_event network = {.kind = MONITOR_SESSION_NETWORK,
+                                        .target = sandbox_handle(sandbox)};
 
+        _cleanup_close_ int listener = sandbox_take_listener(sandbox);
+        if (listener >= 0)
+                monitor_send(data, &network, &listener, 1);
         monitor_send(data, &event, fds, SESSION_FDS);
 }
 
@@ -86,8 +142,19 @@ static void failed(void *data, uint32_t serial, const struct error *error)
 
 void monitor_session_create(struct monitor *m, const struct monitor_request *request)
 {
+        struct error error = {};
+
         if (monitor_refuse_stale(m, request))
                 return;
+        if (request->target < m->config->n_profiles && !m->has_network &&
+            m->config->profiles[request->target].network == CONFIG_NETWORK_ALLOW) {
+                error_set(
+                        &error, EPERM,
+                        "profile \"%s\" has a network, and Cloister was started without one: restart Cloister",
+                        m->config->profiles[request->target].name);
+                monitor_send_failed(m, request->serial, &error);
+                return;
+        }
         event_del(m->early);
         profiles_request(m->profiles, request->target, request->serial);
 }
@@ -124,6 +191,63 @@ void monitor_session_thaw(struct monitor *m, const struct monitor_request *reque
         struct sandbox **slot = slot_of(m, request->target);
 
         answer(m, request, slot ? sandbox_thaw(*slot) : -ESRCH, "thaw");
+}
+
+/* 0 too: none, where that is allowed. */
+static bool is_pid(uint32_t number)
+{
+        return number != 1 && number <= INT32_MAX;
+}
+
+/* An answer without an error follows: on_copy_kept(). */
+void monitor_session_keep(struct monitor *m, const struct monitor_request *request)
+{
+        static_assert((int)MONITOR_INSTEAD_MAX == (int)INIT_INSTEAD_MAX, "passed on");
+        struct sandbox **slot = slot_of(m, request->target);
+        bool valid = slot && request->number != 0 && is_pid(request->number);
+        pid_t instead[INIT_INSTEAD_MAX];
+
+        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++) {
+                instead[i] = (pid_t)request->instead[i];
+                valid = valid && is_pid(request->instead[i]);
+        }
+        bool is_aside = request->verb == MONITOR_SESSION_KEEP_ASIDE;
+        int r = valid ? sandbox_keep(*slot, (pid_t)request->number, is_aside, instead,
+                                     request->serial)
+                      : -ESRCH;
+        if (r < 0)
+                answer(m, request, r, "copy of");
+}
+
+void monitor_session_restore(struct monitor *m, const struct monitor_request *request)
+{
+        struct sandbox **slot = slot_of(m, request->target);
+        bool valid = slot && is_pid(request->number);
+
+        answer(m, request, valid ? sandbox_restore(*slot, (pid_t)request->number) : -ESRCH,
+               "restore");
+}
+
+void monitor_session_wake(struct monitor *m, const struct monitor_request *request)
+{
+        struct sandbox **slot = slot_of(m, request->target);
+
+        answer(m, request, slot ? sandbox_wake(*slot, request->number == 1) : -ESRCH, "wake");
+}
+
+void monitor_session_count(struct monitor *m, const struct monitor_request *request)
+{
+        struct sandbox **slot = slot_of(m, request->target);
+
+        answer(m, request, slot ? sandbox_ask_count(*slot) : -ESRCH, "count processes of");
+}
+
+void monitor_session_drop(struct monitor *m, const struct monitor_request *request)
+{
+        struct sandbox **slot = slot_of(m, request->target);
+        bool valid = slot && request->number != 0 && is_pid(request->number);
+
+        answer(m, request, valid ? sandbox_drop(*slot, (pid_t)request->number) : -ESRCH, "drop");
 }
 
 void monitor_session_kill(struct monitor *m, const struct monitor_request *request)
@@ -166,7 +290,12 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .children = m->children,
                                                 .cgroups = m->cgroups,
                                                 .ended = on_sandbox_ended,
-                                                .data = m};
+                                                .data = m,
+                                                .tasks = m->tasks,
+                                                .kept = on_copy_kept,
+                                                .gone = on_copy_gone,
+                                                .cleared = on_sandbox_cleared,
+                                                .counted = on_counted};
         m->profile_host = (struct profile_host){.base = m->base,
                                                 .children = m->children,
                                                 .tasks = m->tasks,
@@ -176,6 +305,7 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .user = &m->user,
                                                 .builder = m->program,
                                                 .quiet = m->options->quiet,
+                                                .for_one = monitor_is_for_one(m->options),
                                                 .sessions_max = m->sessions_max,
                                                 .data = m,
                                                 .bounds_known = bounds_known,
@@ -188,7 +318,9 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
         m->early = evtimer_new(m->base, on_early, m);
         if (!m->sandboxes || !m->early)
                 return error_errno(err, ENOMEM, "sessions");
-        int r = memory_watch_new(m->base, m->tasks, m->sandboxes, m->sessions_max, &m->memory, err);
+        const struct memory_watch_host memory = {m->base,         m->tasks, m->sandboxes,
+                                                 m->sessions_max, m,        on_memory};
+        int r = memory_watch_new(&memory, &m->memory, err);
         if (r >= 0)
                 r = profiles_new(&m->profile_host, &m->profiles, err);
         return r < 0 ? r : monitor_sessions_load(m, m->config, err);

@@ -16,9 +16,9 @@
 #include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/upstream/upstream-access.h"
 
-static struct monitor_upstream *find_free_slot(struct monitor *m)
+static struct monitor_upstream *find_free_slot(struct monitor *m, size_t first, size_t n)
 {
-        for (size_t i = 0; i < MONITOR_UPSTREAMS_MAX; i++) {
+        for (size_t i = first; i < first + n; i++) {
                 if (!m->upstreams[i].upstream)
                         return &m->upstreams[i];
         }
@@ -27,7 +27,7 @@ static struct monitor_upstream *find_free_slot(struct monitor *m)
 
 static struct monitor_upstream *by_instance(struct monitor *m, uint32_t instance)
 {
-        for (size_t i = 0; i < MONITOR_UPSTREAMS_MAX; i++) {
+        for (size_t i = 0; i < ARRAY_SIZE(m->upstreams); i++) {
                 if (m->upstreams[i].upstream && m->upstreams[i].instance == instance)
                         return &m->upstreams[i];
         }
@@ -125,15 +125,16 @@ static int watch(struct monitor_upstream *u)
         return children_add(u->monitor->children, u->pid);
 }
 
-static int start(struct monitor *m, const struct config_server *configured, uint32_t serial,
-                 struct monitor_upstream *u, struct error *err)
+static void prepare(struct monitor *m, uint32_t serial, struct monitor_upstream *u)
 {
         *u = (struct monitor_upstream){.monitor = m, .serial = serial, .fds = {-1, -1, -1}};
-        int r = start_expanded(m, configured, u, err);
-        if (r < 0)
-                return r;
+}
+
+/* It has been started. */
+static int follow(struct monitor_upstream *u, struct error *err)
+{
         u->pid = upstream_pid(u->upstream);
-        r = watch(u);
+        int r = watch(u);
         if (r < 0) {
                 release(u);
                 return error_errno(err, -r, "watch the server");
@@ -155,10 +156,26 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
                 return error_set(
                         err, EPERM,
                         "Cloister was started without servers over HTTP, and may reach none: start it again");
-        struct monitor_upstream *u = find_free_slot(m);
+        struct monitor_upstream *u = find_free_slot(m, 0, MONITOR_UPSTREAMS_MAX);
         if (!u)
                 return error_set(err, EAGAIN, "%d servers run already", MONITOR_UPSTREAMS_MAX);
-        return start(m, server, request->serial, u, err);
+        prepare(m, request->serial, u);
+        int r = start_expanded(m, server, u, err);
+        return r < 0 ? r : follow(u, err);
+}
+
+int monitor_upstream_start_installer(struct monitor *m, const struct config_server *program,
+                                     uint32_t serial, struct error *err)
+{
+        struct monitor_upstream *u = find_free_slot(m, MONITOR_UPSTREAMS_MAX,
+                                                    MONITOR_INSTALLERS_MAX);
+
+        if (!u)
+                return error_set(err, EAGAIN, "%d installations are under way already",
+                                 MONITOR_INSTALLERS_MAX);
+        prepare(m, serial, u);
+        int r = upstream_start(program, &m->user, &u->upstream, u->fds, err);
+        return r < 0 ? r : follow(u, err);
 }
 
 void monitor_upstream_start(struct monitor *m, const struct monitor_request *request)
@@ -184,7 +201,7 @@ void monitor_upstream_stop(struct monitor *m, const struct monitor_request *requ
 /* The reapers outlive the monitor and end their trees, SIGTERM first. */
 void monitor_upstreams_done(struct monitor *m)
 {
-        for (size_t i = 0; i < MONITOR_UPSTREAMS_MAX; i++) {
+        for (size_t i = 0; i < ARRAY_SIZE(m->upstreams); i++) {
                 struct monitor_upstream *u = &m->upstreams[i];
                 if (!u->upstream)
                         continue;

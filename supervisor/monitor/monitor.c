@@ -46,6 +46,7 @@
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/broker-launch.h"
 #include "supervisor/monitor/cgroup/janitor.h"
+#include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/process/refused-calls.h"
@@ -137,11 +138,6 @@ static void open_control(struct monitor *m)
                 log_info("'cloister sessions' will not see this server: %s", why.text);
 }
 
-static bool is_for_one_script(const struct monitor *m)
-{
-        return strcmp(m->options->broker[0], "run") == 0;
-}
-
 static bool has_http_servers(const struct config *config)
 {
         for (size_t i = 0; i < config->n_servers; i++) {
@@ -152,13 +148,25 @@ static bool has_http_servers(const struct config *config)
         return false;
 }
 
+static bool has_network_profiles(const struct config *config)
+{
+        for (size_t i = 0; i < config->n_profiles; i++)
+                if (config->profiles[i].network == CONFIG_NETWORK_ALLOW)
+                        return true;
+        return false;
+}
+
 static int start_broker(struct monitor *m, struct error *err)
 {
         m->has_http = has_http_servers(m->config);
+        m->has_network = has_network_profiles(m->config);
         _cleanup_close_ int filter = filter_compile(
                 m->has_http ? FILTER_BROKER_HTTP : FILTER_BROKER, err);
         if (filter < 0)
                 return filter;
+        _cleanup_close_ int egress = m->has_network ? filter_compile(FILTER_EGRESS, err) : -1;
+        if (m->has_network && egress < 0)
+                return egress;
         _cleanup_close_ int relayed = -1;
         int r = log_relay_new(&m->log_relay, m->base, &relayed, err);
         if (r < 0)
@@ -169,6 +177,7 @@ static int start_broker(struct monitor *m, struct error *err)
         struct broker_launch how = {.ids = &m->ids,
                                     .program = m->broker_program,
                                     .filter_fd = filter,
+                                    .egress_filter_fd = egress,
                                     .has_http = m->has_http,
                                     .control_fd = m->control.fd,
                                     .log_fd = log,
@@ -286,7 +295,7 @@ static int set_up(struct monitor *m, struct error *err)
         if (!m->base)
                 return error_errno(err, ENOMEM, "event loop");
         int r = child_tasks_new(m->base, m->children, &m->tasks, err);
-        m->exit_status = 1;
+        m->exit_status = monitor_failure(m->options);
         if (r >= 0)
                 r = program_path("cloister", m->program, sizeof(m->program), err);
         if (r >= 0)
@@ -340,13 +349,13 @@ static int start(struct monitor *m, struct error *err)
                 return r;
         m->exit_status = EXIT_NO_SANDBOX;
         /* `run` has no handshake, and always needs a session. */
-        if (is_for_one_script(m))
+        if (monitor_is_for_one(m->options))
                 monitor_sessions_prepare(m);
         r = start_broker(m, err);
         if (r >= 0)
                 r = watch(m, err);
         if (r >= 0)
-                m->exit_status = 1; /* until the broker ends */
+                m->exit_status = monitor_failure(m->options); /* until the broker ends */
         return r;
 }
 
@@ -423,7 +432,7 @@ int monitor_serve(const struct monitor_options *options)
         if (start(&m, &error) < 0)
                 log_error("%s", error.text);
         else if (loop_run(m.base) < 0)
-                m.exit_status = 1;
+                m.exit_status = monitor_failure(options);
         done(&m);
         return explain(m.exit_status);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/exit-status.h"
 #include "policy/package-set.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/monitor/broker-launch.h"
@@ -20,6 +21,7 @@ struct monitor_options {
         const char *image, *python; /* or NULL: as the config says */
         const char *link;           /* of an image to build: "embed", "module", or NULL */
         const char *profile;        /* its template starts early; NULL: the config's */
+        const char *mounts;         /* for that profile, besides: JSON (policy/config.h); or NULL */
         const char *rootfs;         /* `image build` only: the image is made from it; or NULL */
         struct package_set set;     /* what the image is to have besides; `image build` alone takes
                                        it with a name */
@@ -38,6 +40,20 @@ static inline bool monitor_is_server(const struct monitor_options *options)
         const char *mode = options->broker[0];
 
         return mode && (strcmp(mode, "mcp") == 0 || strcmp(mode, "serve") == 0);
+}
+
+/* Whether the broker runs one script (run). */
+static inline bool monitor_is_for_one(const struct monitor_options *options)
+{
+        const char *mode = options->broker[0];
+
+        return mode && strcmp(mode, "run") == 0;
+}
+
+/* The exit status of `run` tells a failure of ours from an exception of the code. */
+static inline int monitor_failure(const struct monitor_options *options)
+{
+        return monitor_is_for_one(options) ? EXIT_CLOISTER : 1;
 }
 
 /* Serves until the broker ends. Returns the exit status of the program. */

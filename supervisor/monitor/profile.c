@@ -129,7 +129,7 @@ static void fail_waiting(struct profile *p, const struct error *error)
 
         add_name(p, &named);
         if (n == 0)
-                log_error("%s", named.text);
+                log_write(p->host->for_one ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, "%s", named.text);
         p->n_waiting = 0;
         for (size_t i = 0; i < n; i++)
                 p->host->failed(p->host->data, p->waiting[i], &named);
@@ -226,6 +226,7 @@ static int start_template(struct profile *p, const struct image_found *found, st
                 return -err->code;
         }
         memset(fresh, -1, sizeof(fresh));
+        parts.packages_fd = found->packages;
         parts.sources = p->sources;
         if (p->settings->n_mounts > 0 && p->sources[0] < 0) {
                 parts.sources = fresh;
@@ -525,6 +526,8 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
                 image_choose_set(choice->set, python, &p->image, &p->problem);
         else
                 image_choose(name, python, &p->image, &p->problem);
+        if (p->settings->packages.install)
+                snprintf(p->image.packages, sizeof(p->image.packages), "%s", p->settings->name);
 }
 
 /* While privilege lasts. In rootless mode they are opened when the template starts, so that a

@@ -46,6 +46,8 @@ struct profile_host {
         const struct upstream_user *user; /* images are built and read as this user */
         const char *builder;              /* path of `cloister` */
         bool quiet;                       /* the builder shows no progress */
+        bool for_one; /* one session, which is asked for at once: it gets the error
+                                           * of the early start, and the log does not */
         uint32_t sessions_max;
 
         void *data;

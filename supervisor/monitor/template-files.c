@@ -53,7 +53,7 @@ static int get_filter(struct template_files *files, enum filter_kind kind, int *
 
 static enum filter_kind worker_filter(const struct config_profile *settings)
 {
-        if (settings->network == CONFIG_NETWORK_LOOPBACK)
+        if (settings->network != CONFIG_NETWORK_NONE)
                 return settings->n_mounts > 0 ? FILTER_WORKER_LOOPBACK_MOUNTS
                                               : FILTER_WORKER_LOOPBACK;
         return settings->n_mounts > 0 ? FILTER_WORKER_MOUNTS : FILTER_WORKER;
@@ -61,7 +61,7 @@ static enum filter_kind worker_filter(const struct config_profile *settings)
 
 static enum filter_kind template_filter(const struct config_profile *settings, bool rlimits)
 {
-        if (settings->network == CONFIG_NETWORK_LOOPBACK)
+        if (settings->network != CONFIG_NETWORK_NONE)
                 return rlimits ? FILTER_TEMPLATE_LOOPBACK_RLIMITS : FILTER_TEMPLATE_LOOPBACK;
         return rlimits ? FILTER_TEMPLATE_RLIMITS : FILTER_TEMPLATE;
 }

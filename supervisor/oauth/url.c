@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "policy/address.h"
 
 static void cleanup_url(CURLU **u)
 {
@@ -115,75 +116,13 @@ int oauth_url_check(const char *url, const struct oauth_reach *reach, const char
 
 /* --- addresses --- */
 
-enum kind { PUBLIC, LOOPBACK, PRIVATE, NEVER };
-
-static enum kind kind_of_v4(uint32_t a)
-{
-        static const struct {
-                uint32_t net;
-                int bits;
-                enum kind kind;
-        } nets[] = {
-                {0x00000000, 8, NEVER},    /* this network */
-                {0x0a000000, 8, PRIVATE},  /* 10.0.0.0 */
-                {0x64400000, 10, PRIVATE}, /* 100.64.0.0, shared */
-                {0x7f000000, 8, LOOPBACK},
-                {0xa9fe0000, 16, NEVER},   /* 169.254.0.0, link-local: the clouds' metadata */
-                {0xac100000, 12, PRIVATE}, /* 172.16.0.0 */
-                {0xc0000000, 24, NEVER},   /* 192.0.0.0, protocols */
-                {0xc0000200, 24, NEVER},   /* documentation, and the two below */
-                {0xc6336400, 24, NEVER},
-                {0xcb007100, 24, NEVER},
-                {0xc0a80000, 16, PRIVATE}, /* 192.168.0.0 */
-                {0xc6120000, 15, PRIVATE}, /* 198.18.0.0, benchmarks */
-                {0xe0000000, 3, NEVER},    /* multicast, reserved, broadcast */
-        };
-
-        for (size_t i = 0; i < ARRAY_SIZE(nets); i++)
-                if (a >> (32 - nets[i].bits) == nets[i].net >> (32 - nets[i].bits))
-                        return nets[i].kind;
-        return PUBLIC;
-}
-
-static uint32_t embedded(const unsigned char *bytes)
-{
-        return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
-               bytes[3];
-}
-
-static enum kind kind_of_v6(const struct in6_addr *address)
-{
-        static const unsigned char nat64[12] = {0, 0x64, 0xff, 0x9b};
-        const unsigned char *b = address->s6_addr;
-
-        if (IN6_IS_ADDR_LOOPBACK(address))
-                return LOOPBACK;
-        if (IN6_IS_ADDR_V4MAPPED(address) || memcmp(b, nat64, sizeof(nat64)) == 0)
-                return kind_of_v4(embedded(b + 12));
-        if (b[0] == 0x20 && b[1] == 0x02) /* 6to4 */
-                return kind_of_v4(embedded(b + 2));
-        if ((b[0] & 0xfe) == 0xfc)
-                return PRIVATE;
-        if (b[0] == 0x20 && b[1] == 0x01 && (b[2] == 0 || (b[2] == 0x0d && b[3] == 0xb8)))
-                return NEVER; /* Teredo and other protocols; documentation */
-        return (b[0] & 0xe0) == 0x20 ? PUBLIC : NEVER;
-}
-
 bool oauth_address_allowed(const struct sockaddr *address, const struct oauth_reach *reach)
 {
-        enum kind kind = NEVER;
+        enum address_kind kind = address_kind(address);
 
-        if (address->sa_family == AF_INET) {
-                struct sockaddr_in v4;
-                memcpy(&v4, address, sizeof(v4));
-                kind = kind_of_v4(ntohl(v4.sin_addr.s_addr));
-        } else if (address->sa_family == AF_INET6) {
-                struct sockaddr_in6 v6;
-                memcpy(&v6, address, sizeof(v6));
-                kind = kind_of_v6(&v6.sin6_addr);
-        }
-        return kind == PUBLIC || (kind == LOOPBACK && (reach->loopback || reach->private)) ||
-               (kind == PRIVATE && reach->private);
+        return kind == ADDRESS_PUBLIC ||
+               (kind == ADDRESS_LOOPBACK && (reach->loopback || reach->private)) ||
+               (kind == ADDRESS_PRIVATE && reach->private);
 }
 
 /* --- pieces --- */

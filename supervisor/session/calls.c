@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "supervisor/session/input.h"
+#include "supervisor/session/install.h"
 #include "supervisor/session/session-internal.h"
 #include "supervisor/session/tool-provider.h"
 
@@ -27,6 +29,7 @@ struct tool_call {
         size_t n_words, limit;
         uint64_t cell;          /* number of the cell that made it, 0: background work */
         struct cell_call *slot; /* in that cell's record, or NULL */
+        uint64_t n_sent;        /* bytes of the CALL */
         char server[CELL_NAME_MAX + 1];
 };
 
@@ -118,6 +121,11 @@ static void send_failure(struct session *session, uint64_t number, const char *k
                 log_warning("session %s: an answer was dropped: %s", session->name, strerror(-r));
 }
 
+void calls_refuse(struct session *session, uint64_t number, const char *why)
+{
+        send_failure(session, number, "ToolError", why, 0, NULL);
+}
+
 /* Sends the result as its server wrote it: it was parsed, so it is JSON and within the limits. */
 static void send_success(struct session *session, uint64_t number, const struct tool_result *result)
 {
@@ -167,7 +175,9 @@ static struct cell *cell_of(const struct tool_call *call, struct cell_call **slo
         return cell;
 }
 
-static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t duration_us)
+/* received: bytes of the result. */
+static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t duration_us,
+                     uint64_t received)
 {
         struct cell_call *slot;
         struct cell *cell = cell_of(call, &slot);
@@ -182,12 +192,19 @@ static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t 
                         : "failed",
                   (unsigned long long)(duration_us / 1000));
         if (cell)
-                cell_call_end(cell, slot, sent, ok, duration_us);
+                cell_call_end(cell, slot, sent, ok, duration_us,
+                              (struct cell_bytes){call->n_sent, received});
 }
 
 static bool is_error(yyjson_val *result)
 {
         return yyjson_is_true(yyjson_obj_get(result, "isError"));
+}
+
+/* Of a result that was made here and not read from a server, the size is not known yet. */
+static uint64_t bytes_of(const struct tool_result *result)
+{
+        return result->memfd ? result->memfd_length : result->text ? result->text_length : 0;
 }
 
 void tool_call_done(struct tool_call *call, const struct tool_result *result)
@@ -196,7 +213,8 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
         uint64_t number = call->number;
         bool ok = !result->error_kind;
 
-        note_end(call, result->sent, ok && !is_error(result->result), result->duration_us);
+        note_end(call, result->sent, ok && !is_error(result->result), result->duration_us,
+                 ok ? bytes_of(result) : 0);
         remove_call(call);
         if (ok)
                 send_success(session, number, result);
@@ -315,6 +333,9 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         if (cell)
                 call->slot = cell_call_begin(cell, request.server,
                                              request.method ? request.method : request.tool);
+        call->n_sent = header->length;
+        if (call->slot)
+                call->slot->sent_bytes = call->n_sent;
         snprintf(call->server, sizeof(call->server), "%s", request.server);
         utf8_trim(call->server);
         request.call = call;
@@ -322,7 +343,7 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         if (r >= 0)
                 r = tools->call(tools->data, &request, &call->handle, &why);
         if (r < 0) {
-                note_end(call, false, false, 0);
+                note_end(call, false, false, 0, 0);
                 remove_call(call);
                 send_failure(session, header->id, "ToolError", why.text, 0, NULL);
         }
@@ -331,6 +352,13 @@ int calls_on_call(struct session *session, const struct frame_header *header,
 
 /* Sends the newest catalogue before the answer, so that the code sees it when the answer arrives.
  */
+void calls_confirm(struct session *session, uint64_t number)
+{
+        static const char answer[] = "{\"ok\":true,\"result\":{}}";
+
+        channel_send(&session->channel, FRAME_RETURN, number, answer, sizeof(answer) - 1);
+}
+
 static void answer_query(struct session *session, uint64_t number)
 {
         char answer[64];
@@ -456,6 +484,14 @@ int calls_on_query(struct session *session, const struct frame_header *header,
         if (r < 0)
                 return r;
         const char *what = json_string(root, "what", NULL);
+        if (what && strcmp(what, "undo") == 0) {
+                session_on_undo(session, header->id);
+                return 0;
+        }
+        if (what && strcmp(what, "install") == 0)
+                return install_begin(session, header->id, root, err);
+        if (what && strcmp(what, "transaction") == 0)
+                return session_on_block(session, header->id, root, err);
         bool is_search = what && strcmp(what, "search") == 0;
         if (!what || (strcmp(what, "catalogue") != 0 && !is_search))
                 return error_set(err, EBADMSG, "QUERY for something unknown");
@@ -493,7 +529,7 @@ void calls_forget_unsent(struct session *session)
                 for (struct tool_call *call = calls->buckets[i]; call; call = call->next) {
                         struct cell *cell = is_sent(call) ? NULL : cell_of(call, &slot);
                         if (cell)
-                                cell_call_end(cell, slot, false, false, 0);
+                                cell_call_end(cell, slot, false, false, 0, (struct cell_bytes){});
                         call->slot = cell ? NULL : call->slot;
                 }
         }
@@ -525,13 +561,16 @@ int calls_on_drop(struct session *session, const struct frame_header *header,
         /* The worker got the header of the answer, but not its memfd. */
         if (yyjson_is_true(yyjson_obj_get(root, "lost")))
                 channel_take_back(&session->channel, header->id);
-        if (!at)
-                return 0;
+        if (!at) {
+                install_drop(session, header->id);
+                return input_on_drop(session, header->id);
+        }
         struct tool_call *call = *at;
         struct cell *cell = cell_of(call, &slot);
         if (cell && call->handle)
                 cell_call_end(cell, slot, is_sent(call), false,
-                              slot ? clock_us() - slot->started_us : 0);
+                              slot ? clock_us() - slot->started_us : 0,
+                              (struct cell_bytes){call->n_sent, 0});
         drop(call);
         remove_call(call);
         return 0;
@@ -549,5 +588,6 @@ void calls_drop_all(struct calls *calls)
                 }
         }
         free(calls->buckets);
+        install_free(calls->install);
         *calls = (struct calls){};
 }

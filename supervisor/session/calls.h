@@ -13,6 +13,7 @@
 #include "rpc/frame.h"
 #include "supervisor/session/frame-body.h"
 
+struct install;
 struct session;
 struct tool_call;
 
@@ -27,6 +28,7 @@ enum {
 struct calls {
         struct tool_call **buckets; /* allocated with the first call */
         size_t n, n_queries, n_searches;
+        struct install *install; /* of packages (install.h), or NULL */
 };
 
 static inline bool calls_full(const struct calls *calls)
@@ -41,6 +43,11 @@ int calls_on_query(struct session *session, const struct frame_header *header,
                    struct frame_body *body, struct error *err);
 int calls_on_drop(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err);
+
+/* Answers a QUERY that has no other result. */
+void calls_confirm(struct session *session, uint64_t number);
+/* Answers a QUERY with an error. */
+void calls_refuse(struct session *session, uint64_t number, const char *why);
 
 /* The current cell ends: removes from its record the calls that no server was sent. */
 void calls_forget_unsent(struct session *session);

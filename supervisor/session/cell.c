@@ -9,19 +9,19 @@
 #include "base/clock.h"
 #include "rpc/background.h"
 #include "rpc/frame.h"
+#include "supervisor/session/branch.h"
 
 static const char *const status_names[] = {
         [CELL_OK] = "ok",           [CELL_ERROR] = "error",         [CELL_EXIT] = "exit",
         [CELL_TIMEOUT] = "timeout", [CELL_CANCELLED] = "cancelled", [CELL_OOM] = "oom",
-        [CELL_KILLED] = "killed",
+        [CELL_KILLED] = "killed",   [CELL_RUNNING] = "running",     [CELL_BUSY] = "busy",
 };
 static_assert(ARRAY_SIZE(status_names) == CELL_STATUS_MAX, "a name for each status");
 
 static const char *const state_names[] = {
-        [CELL_STATE_NONE] = "none",
-        [CELL_STATE_NEW] = "new",
-        [CELL_STATE_KEPT] = "kept",
-        [CELL_STATE_LOST] = "lost",
+        [CELL_STATE_NONE] = "none",         [CELL_STATE_NEW] = "new",
+        [CELL_STATE_KEPT] = "kept",         [CELL_STATE_LOST] = "lost",
+        [CELL_STATE_RESTORED] = "restored", [CELL_STATE_ROLLED_BACK] = "rolled_back",
 };
 static_assert(ARRAY_SIZE(state_names) == CELL_STATE_MAX, "a name for each state");
 
@@ -44,6 +44,16 @@ static int encode(struct cell *cell, const struct cell_request *request)
         if (r >= 0 && request->filename)
                 r = buffer_append(&cell->payload, request->filename, strlen(request->filename));
         return r;
+}
+
+/* The payload of NEED. */
+static int encode_needs(struct cell *cell, yyjson_val *needs)
+{
+        int r = buffer_append_text(&cell->needs, "{\"dependencies\":");
+
+        if (r >= 0)
+                r = json_append(&cell->needs, needs);
+        return r < 0 ? r : buffer_append(&cell->needs, "}", 1);
 }
 
 static void take_excerpt(struct cell *cell, const char *code, size_t n)
@@ -82,10 +92,21 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
 
         buffer_init(&cell->payload, FRAME_PAYLOAD_MAX);
         buffer_init(&cell->input, FRAME_PAYLOAD_MAX);
+        buffer_init(&cell->script, FRAME_PAYLOAD_MAX);
+        buffer_init(&cell->needs, FRAME_PAYLOAD_MAX);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&cell->outcome.streams[i]);
         cell->timeout_ms = request->timeout_ms;
         cell->reset = request->reset;
+        cell->check_only = request->check_only;
+        cell->is_owners = request->is_owners;
+        cell->is_bound = request->is_bound;
+        cell->is_probe = request->is_probe;
+        cell->rolls_back = request->rolls_back;
+        if (request->restore)
+                snprintf(cell->restore, sizeof(cell->restore), "%s", request->restore);
+        if (request->checkpoint)
+                snprintf(cell->checkpoint, sizeof(cell->checkpoint), "%s", request->checkpoint);
         if (request->profile)
                 memcpy(cell->profile, request->profile,
                        strnlen(request->profile, sizeof(cell->profile) - 1));
@@ -93,6 +114,7 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         cell->done = request->done;
         cell->output = request->output;
         cell->watch = request->watch;
+        cell->standard_input = request->standard_input;
         cell->client = request->client;
         cell->told = request->told;
         cell->data = request->data;
@@ -102,6 +124,10 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         int r = encode(cell, request);
         if (r >= 0 && request->input)
                 r = buffer_append(&cell->input, request->input, request->input_length);
+        if (r >= 0 && request->script)
+                r = buffer_append(&cell->script, request->script, request->script_length);
+        if (r >= 0 && request->needs)
+                r = encode_needs(cell, request->needs);
         if (r < 0) {
                 cell_free(cell);
                 return error_errno(err, -r, "code of %zu bytes", request->code_length);
@@ -124,7 +150,7 @@ void cell_outcome_charge(struct cell_outcome *outcome)
         charge_set(&outcome->kept, bytes);
 }
 
-void cell_outcome_done(struct cell_outcome *outcome)
+void cell_outcome_strip(struct cell_outcome *outcome)
 {
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_done(&outcome->streams[i]);
@@ -134,8 +160,22 @@ void cell_outcome_done(struct cell_outcome *outcome)
         free(outcome->displays);
         free(outcome->files);
         free(outcome->calls);
+        free(outcome->hosts);
         background_free_json(outcome->result);
         charge_done(&outcome->kept);
+        outcome->displays = NULL;
+        outcome->files = NULL;
+        outcome->calls = NULL;
+        outcome->hosts = NULL;
+        outcome->n_displays = outcome->n_files = outcome->n_calls = outcome->n_hosts = 0;
+        outcome->displays_total = outcome->files_total = outcome->calls_total = 0;
+        outcome->result = NULL;
+        outcome->value = outcome->error = outcome->output = outcome->requests = NULL;
+}
+
+void cell_outcome_done(struct cell_outcome *outcome)
+{
+        cell_outcome_strip(outcome);
         *outcome = (struct cell_outcome){};
 }
 
@@ -148,7 +188,8 @@ void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from)
         from->displays = NULL;
         from->files = NULL;
         from->calls = NULL;
-        from->n_displays = from->n_files = from->n_calls = 0;
+        from->hosts = NULL;
+        from->n_displays = from->n_files = from->n_calls = from->n_hosts = 0;
         from->result = NULL;
         from->value = from->error = from->output = from->requests = NULL;
 }
@@ -159,7 +200,10 @@ struct cell *cell_free(struct cell *cell)
                 return NULL;
         buffer_done(&cell->payload);
         buffer_done(&cell->input);
+        buffer_done(&cell->script);
+        buffer_done(&cell->needs);
         cell_outcome_done(&cell->outcome);
+        branch_unref(cell->branch);
         free(cell);
         return NULL;
 }
@@ -202,14 +246,19 @@ struct cell_call *cell_call_begin(struct cell *cell, const char *server, const c
 }
 
 void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
-                   uint64_t duration_us)
+                   uint64_t duration_us, struct cell_bytes bytes)
 {
-        if (sent)
+        if (sent) {
                 cell->outcome.calls_total++;
+                cell->outcome.sent_bytes += bytes.sent;
+                cell->outcome.received_bytes += bytes.received;
+        }
         if (!slot)
                 return;
         slot->used = sent;
         slot->pending = false;
         slot->ok = ok;
         slot->duration_us = duration_us;
+        slot->sent_bytes = bytes.sent;
+        slot->received_bytes = bytes.received;
 }

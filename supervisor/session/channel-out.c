@@ -121,6 +121,16 @@ static void flush(struct channel *c)
         note(c);
 }
 
+void channel_drop_out(struct channel *c)
+{
+        if (c->writing)
+                event_del(c->writable);
+        c->writing = false;
+        buffer_consume(&c->out, c->out.length);
+        memfd_queue_done(&c->memfds);
+        note(c);
+}
+
 void channel_on_writable(evutil_socket_t fd, short what, void *data)
 {
         struct channel *c = data;
@@ -212,6 +222,24 @@ int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, siz
         r = c->memfds.n < MEMFD_QUEUE_MAX ? queue_memfd(c, type, id, take_fd(memfd), length)
                                           : append_content(c, type, id, memfd, length);
         return queued(c, r);
+}
+
+int channel_send_fd(struct channel *c, uint8_t type, uint64_t id, int fd)
+{
+        const struct frame_header header = {.type = type, .id = id};
+        uint8_t bytes[FRAME_HEADER_SIZE];
+
+        if (c->fd < 0 || c->ended)
+                return -ENOTCONN;
+        if (c->out.length > 0)
+                return -EAGAIN;
+        frame_header_encode(&header, bytes);
+        int r = fd_send(c->fd, bytes, sizeof(bytes), &fd, 1, MSG_DONTWAIT);
+        if (r < 0)
+                return r;
+        c->written += sizeof(bytes);
+        c->queued++;
+        return 0;
 }
 
 int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,

@@ -359,6 +359,23 @@ void channel_drain(struct channel *c)
         }
 }
 
+int channel_reset(struct channel *c)
+{
+        if (c->fd < 0 || c->ended || c->is_cut)
+                return -ENOTCONN;
+        c->job = frame_job_cancel(c->job);
+        forget_large(c);
+        stop_timing(c);
+        event_del(c->resume);
+        buffer_consume(&c->in, c->in.length);
+        trim(c);
+        c->missing = 0;
+        c->draining = false;
+        channel_drop_out(c);
+        start_reading(c);
+        return 0;
+}
+
 int channel_open(struct channel *c, struct event_base *base, int fd,
                  const struct channel_owner *owner, struct error *err)
 {

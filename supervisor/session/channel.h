@@ -95,6 +95,9 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
  * memfds wait to be read and this one is too long for the stream. */
 int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length);
 
+/* Sends a header with a descriptor, at once: -EAGAIN if anything is queued before it. */
+int channel_send_fd(struct channel *c, uint8_t type, uint64_t id, int fd);
+
 /* The worker did not get the memfd of the frame with this id: frees its memory. A worker that has
  * it mapped would get SIGBUS. */
 void channel_take_back(struct channel *c, uint64_t id);
@@ -108,3 +111,6 @@ void channel_resume(struct channel *c);
 
 /* Takes all frames that are in the socket, after the worker has ended. */
 void channel_drain(struct channel *c);
+/* After that: drops what has arrived in part, and all that was to be sent. Another process may use the
+ * worker's end then. -ENOTCONN: the channel has ended. */
+int channel_reset(struct channel *c);

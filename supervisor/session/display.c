@@ -55,6 +55,7 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
         struct cell_display *display = &outcome->displays[outcome->n_displays];
         *display = (struct cell_display){.data = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX),
                                          .is_text = view->is_text,
+                                         .is_linked = view->is_linked,
                                          .is_block = view->block != NULL};
         if (owned && *owned) {
                 display->data.data = take_ptr(*owned);
@@ -88,7 +89,8 @@ int display_check(yyjson_val *root, struct display_view *ret, struct error *err)
         *ret = (struct display_view){.mime = mime,
                                      .text = text ? text : data,
                                      .n = text ? n_text : n_data,
-                                     .is_text = text};
+                                     .is_text = text,
+                                     .is_linked = yyjson_is_true(yyjson_obj_get(root, "link"))};
         return 0;
 }
 

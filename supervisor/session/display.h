@@ -17,7 +17,7 @@ struct display_view {
         const char *mime;
         const char *text; /* or base64 */
         size_t n;
-        bool is_text;
+        bool is_text, is_linked;
         yyjson_val *block; /* in place of these: a content block, or NULL */
 };
 

@@ -63,6 +63,9 @@ static void on_timeout(evutil_socket_t fd, short what, void *data)
 
 static int check_alive(const struct session *s, struct error *err)
 {
+        if (s->state == SESSION_RESTORING || s->state == SESSION_WAKING)
+                return error_set(err, EBUSY, "session \"%s\" is being restored: try again",
+                                 session_key_name(s->name));
         if (!session_is_usable(s))
                 return error_set(err, ENOENT, "session \"%s\" is gone, and its files with it",
                                  session_key_name(s->name));
@@ -117,7 +120,7 @@ int files_fetch(struct session *s, const char *path, uint64_t offset, size_t len
                 files_done_fn *done, void *data, struct error *err)
 {
         const struct file_request request = {
-                .question = {FRAME_FETCH, false, length}, .done = done, .data = data};
+                .question = {FRAME_FETCH, false, false, length}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
 
         int r = check_alive(s, err);
@@ -129,37 +132,59 @@ int files_fetch(struct session *s, const char *path, uint64_t offset, size_t len
         return r < 0 ? error_errno(err, -r, "%s", path) : send_request(s, &request, &payload, err);
 }
 
-int files_list(struct session *s, files_done_fn *done, void *data, struct error *err)
+int files_list(struct session *s, const char *path, files_done_fn *done, void *data,
+               struct error *err)
 {
         const struct file_request request = {
-                .question = {FRAME_FETCH, true, 0}, .done = done, .data = data};
+                .question = {FRAME_FETCH, true, path != NULL, 0}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
 
         int r = check_alive(s, err);
         if (r < 0)
                 return r;
-        r = buffer_printf(&payload, "{\"list\":%d}", FILES_LIST_MAX);
+        r = buffer_printf(&payload, "{\"list\":%d", FILES_LIST_MAX);
+        if (r >= 0 && path)
+                r = buffer_append(&payload, ",\"path\":", 8);
+        if (r >= 0 && path)
+                r = json_append_string(&payload, path, strlen(path));
+        if (r >= 0)
+                r = buffer_append(&payload, "}", 1);
         return r < 0 ? error_errno(err, -r, "files") : send_request(s, &request, &payload, err);
 }
 
 int files_put(struct session *s, const char *path, uint64_t offset, const void *bytes, size_t n,
               files_done_fn *done, void *data, struct error *err)
 {
+        const struct file_put put = {.path = path, .offset = offset, .bytes = bytes, .n = n};
+
+        return files_put_to(s, &put, done, data, err);
+}
+
+int files_put_to(struct session *s, const struct file_put *put, files_done_fn *done, void *data,
+                 struct error *err)
+{
         const struct file_request request = {
-                .question = {FRAME_PUT, false, 0}, .done = done, .data = data};
+                .question = {FRAME_PUT, false, false, 0}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
 
         int r = check_alive(s, err);
         if (r < 0)
                 return r;
-        r = append_path(&payload, path, offset);
+        r = append_path(&payload, put->path, put->offset);
+        if (r >= 0 && put->to)
+                r = buffer_append(&payload, ",\"to\":", 6);
+        if (r >= 0 && put->to)
+                r = json_append_string(&payload, put->to, strlen(put->to));
+        if (r >= 0 && put->discard)
+                r = buffer_append_text(&payload, ",\"discard\":true");
         if (r >= 0)
                 r = buffer_append(&payload, ",\"data\":\"", 9);
         if (r >= 0)
-                r = base64_append(&payload, bytes, n);
+                r = base64_append(&payload, put->bytes, put->n);
         if (r >= 0)
                 r = buffer_append(&payload, "\"}", 2);
-        return r < 0 ? error_errno(err, -r, "%s", path) : send_request(s, &request, &payload, err);
+        return r < 0 ? error_errno(err, -r, "%s", put->path)
+                     : send_request(s, &request, &payload, err);
 }
 
 static struct file_request *find(struct session *s, uint64_t number)
@@ -193,11 +218,27 @@ static int take_chunk(const struct file_question *question, yyjson_val *root,
         return r < 0 ? error_errno(err, -r, "DATA") : 0;
 }
 
+static int take_kind(yyjson_val *root, struct file_answer *answer, struct error *err)
+{
+        static const char *const kinds[] = {"directory", "file", "other", "absent"};
+        const char *kind = json_string(root, "kind", NULL);
+
+        for (size_t i = 0; kind && i < ARRAY_SIZE(kinds); i++) {
+                if (strcmp(kind, kinds[i]) == 0) {
+                        memcpy(answer->kind, kind, strlen(kind) + 1);
+                        return 0;
+                }
+        }
+        return error_set(err, EBADMSG, "DATA without what the path is");
+}
+
 static int take_answer(const struct file_question *question, yyjson_val *root,
                        struct file_answer *answer, struct error *err)
 {
         if (question->type == FRAME_PUT)
                 return 0;
+        if (question->has_kind && take_kind(root, answer, err) < 0)
+                return -EBADMSG;
         if (question->is_list)
                 return file_list_take(root, FILES_LIST_MAX, &answer->files, &answer->n_files,
                                       &answer->files_total, err);

@@ -27,6 +27,7 @@ enum {
         FILES_WAIT_MS = 10000,
         FILES_REQUESTS_MAX = 64, /* pending in one session */
         FILES_VERSION_MAX = 127,
+        FILES_KIND_MAX = 15,
 };
 
 /* The pending requests of a session, oldest first. */
@@ -42,6 +43,7 @@ struct file_answer {
         uint64_t size;                       /* of the whole file, now */
         bool eof;                            /* data reaches its end */
         char version[FILES_VERSION_MAX + 1]; /* differs when the file has changed */
+        char kind[FILES_KIND_MAX + 1];       /* of a list: directory, file, other or absent */
         struct cell_file *files;             /* of a list */
         size_t n_files, files_total;
 };
@@ -49,7 +51,7 @@ struct file_answer {
 /* What a request asked for. */
 struct file_question {
         uint8_t type; /* FRAME_FETCH or FRAME_PUT */
-        bool is_list;
+        bool is_list, has_kind;
         size_t length; /* most bytes of the answer */
 };
 
@@ -64,12 +66,26 @@ void file_answer_done(struct file_answer *answer);
 typedef void files_done_fn(void *data, const struct file_answer *answer, const struct error *error);
 
 /* Each sends a request to the worker of a session. Returns 0, or negative errno if the session has
- * no usable worker. Paths are relative to /workspace; the list is that of /workspace/out. */
+ * no usable worker. Paths are relative to /workspace. The list is that of a directory, whose files are then relative to it,
+ * or with NULL of /workspace/out. */
 int files_fetch(struct session *session, const char *path, uint64_t offset, size_t length,
                 files_done_fn *done, void *data, struct error *err);
-int files_list(struct session *session, files_done_fn *done, void *data, struct error *err);
+int files_list(struct session *session, const char *path, files_done_fn *done, void *data,
+               struct error *err);
 int files_put(struct session *session, const char *path, uint64_t offset, const void *bytes,
               size_t n, files_done_fn *done, void *data, struct error *err);
+
+/* A piece of a file that is written under another name first. */
+struct file_put {
+        const char *path;
+        uint64_t offset;
+        const void *bytes;
+        size_t n;
+        const char *to; /* its name from now on, which replaces a file; NULL: not yet */
+        bool discard;   /* removes it instead */
+};
+int files_put_to(struct session *session, const struct file_put *put, files_done_fn *done,
+                 void *data, struct error *err);
 
 /* Handler of DATA frames. */
 int files_on_data(struct session *session, const struct frame_header *header,

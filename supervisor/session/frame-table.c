@@ -6,6 +6,7 @@
 
 #include "supervisor/session/calls.h"
 #include "supervisor/session/files.h"
+#include "supervisor/session/input.h"
 #include "supervisor/session/session-internal.h"
 
 #define IN(state) (1u << (state))
@@ -19,16 +20,23 @@ struct frame_rule {
 
 enum {
         WITH_CELL = IN(SESSION_RUNNING) | IN(SESSION_INTERRUPTING) | IN(SESSION_DRAINING),
-        ALIVE = IN(SESSION_IDLE) | IN(SESSION_FREEZING) | IN(SESSION_FROZEN) |
+        ALIVE = IN(SESSION_IDLE) | IN(SESSION_KEEPING) | IN(SESSION_FREEZING) | IN(SESSION_FROZEN) |
                 IN(SESSION_SETTLING) | WITH_CELL,
 };
 
-/* ASK is reserved: not legal in any state yet. */
+/* ASK is reserved: not legal in any state yet. In RESTORING no frame is taken. */
 static const struct frame_rule rules[] = {
-        {FRAME_RESULT, WITH_CELL, session_on_result}, {FRAME_CALL, ALIVE, calls_on_call},
-        {FRAME_QUERY, ALIVE, calls_on_query},         {FRAME_DROP, ALIVE, calls_on_drop},
-        {FRAME_LOG, ALIVE, session_on_log},           {FRAME_DISPLAY, ALIVE, session_on_display},
-        {FRAME_DATA, ALIVE, files_on_data},           {FRAME_PROGRESS, ALIVE, session_on_progress},
+        {FRAME_RESULT, WITH_CELL, session_on_result},
+        {FRAME_CALL, ALIVE, calls_on_call},
+        {FRAME_QUERY, ALIVE, calls_on_query},
+        {FRAME_DROP, ALIVE, calls_on_drop},
+        {FRAME_LOG, ALIVE, session_on_log},
+        {FRAME_DISPLAY, ALIVE, session_on_display},
+        {FRAME_DATA, ALIVE, files_on_data},
+        {FRAME_PROGRESS, ALIVE, session_on_progress},
+        {FRAME_KEPT, ALIVE, session_on_kept},
+        {FRAME_RESTORED, IN(SESSION_WAKING), session_on_restored},
+        {FRAME_READ, WITH_CELL, input_on_read},
 };
 
 int frame_dispatch(struct session *session, const struct frame_header *header,

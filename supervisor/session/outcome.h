@@ -20,6 +20,9 @@ void outcome_alive(const struct session *s, struct cell *cell);
 void outcome_dead(const struct session *s, const struct monitor_ended *ended,
                   struct cell_outcome *outcome);
 
+/* A cell begins: its peak is to be measured alone, where the kernel can. */
+void outcome_begin_peak(struct session *s, const struct cell *cell);
+
 /* Takes time, CPU time and memory of a cell at its end. ended: the monitor's counters if the
- * sandbox has ended, else NULL. */
+ * sandbox has ended, else NULL. The session notes them too. */
 void outcome_take_usage(struct session *s, struct cell *cell, const struct monitor_ended *ended);

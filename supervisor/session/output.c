@@ -1,6 +1,7 @@
 /* Limited capture of a stream, and its truncation for a reply. */
 #include "supervisor/session/output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,7 @@ static int take_text(void *data, const char *text, size_t n)
         struct capture *c = data;
 
         c->characters += utf8_count(text, n);
+        c->has_return = c->has_return || memchr(text, '\r', n);
         c->text_bytes += n;
 
         /* Whole characters only: the head is complete once one did not fit. */
@@ -180,17 +182,125 @@ static int append_pieces(const struct pieces *p, size_t most, struct buffer *to,
         return r < 0 ? r : buffer_append(to, p->tail, p->n_tail);
 }
 
+struct capture_mark capture_end(const struct capture *c)
+{
+        return (struct capture_mark){c->text_bytes, c->characters};
+}
+
+/* Appends the characters of a line from the given one on. Returns how many there are in all. */
+static size_t append_from(const char *text, size_t n, size_t from, struct buffer *to, int *r)
+{
+        size_t characters = utf8_count(text, n);
+
+        if (characters > from && *r >= 0) {
+                size_t skip = utf8_skip(text, n, from);
+                *r = buffer_append(to, text + skip, n - skip);
+        }
+        return characters > from ? characters : from;
+}
+
+static void trim_blanks(struct buffer *to, size_t begin)
+{
+        while (to->length > begin && buffer_bytes(to)[to->length - 1] == ' ')
+                to->length--;
+}
+
+/* A line without its end. What was written last is seen, and of what was written before only what is longer. */
+static int collapse_line(const char *text, size_t n, struct buffer *to)
+{
+        size_t begin = to->length, shown = 0;
+        int r = 0;
+
+        if (n == 0 || !memchr(text, '\r', n))
+                return buffer_append(to, text, n);
+        for (size_t end = n; r >= 0;) {
+                const char *back = end > 0 ? memrchr(text, '\r', end) : NULL;
+                size_t from = back ? (size_t)(back - text) + 1 : 0;
+                shown = append_from(text + from, end - from, shown, to, &r);
+                if (!back)
+                        break;
+                end = (size_t)(back - text);
+        }
+        trim_blanks(to, begin);
+        return r;
+}
+
+int output_collapse(const char *text, size_t n, struct buffer *to)
+{
+        int r = 0;
+
+        for (size_t at = 0; at < n && r >= 0;) {
+                const char *newline = memchr(text + at, '\n', n - at);
+                size_t end = newline ? (size_t)(newline - text) : n;
+                size_t line = end > at && newline && text[end - 1] == '\r' ? end - 1 : end;
+                r = collapse_line(text + at, line - at, to);
+                if (r >= 0)
+                        r = buffer_append(to, text + line, end - line + (newline != NULL));
+                at = end + 1;
+        }
+        return r;
+}
+
+static struct pieces pieces_from(const struct capture *c, struct capture_mark mark)
+{
+        uint64_t tail_at = c->text_bytes - c->tail.length, from = mark.text_bytes;
+        size_t head_used = from < c->head.length ? (size_t)from : c->head.length;
+        size_t tail_used = from > tail_at ? (size_t)(from - tail_at) : 0;
+
+        assert(from <= c->text_bytes);
+        return (struct pieces){
+                .head = buffer_bytes(&c->head) + head_used,
+                .n_head = c->head.length - head_used,
+                .tail = buffer_bytes(&c->tail) + tail_used,
+                .n_tail = c->tail.length - tail_used,
+                .characters = c->characters - mark.characters,
+                .is_lost = tail_at > c->head.length && from < tail_at,
+        };
+}
+
+int capture_render_shown(const struct capture *c, struct capture_mark mark, size_t most,
+                         struct buffer *to, bool *cut)
+{
+        _cleanup_buffer_ struct buffer head = BUFFER_INIT(4 * CAPTURE_KEEP),
+                                       tail = BUFFER_INIT(4 * CAPTURE_KEEP);
+
+        if (!c->has_return)
+                return capture_render_from(c, mark, most, to, cut);
+        struct pieces p = pieces_from(c, mark);
+        struct buffer *second = p.is_lost ? &tail : &head;
+        /* A tail that follows the head goes on in its last line. */
+        _cleanup_buffer_ struct buffer whole = BUFFER_INIT(4 * CAPTURE_KEEP);
+        int r = buffer_append(&whole, p.head, p.n_head);
+        if (r >= 0 && p.is_lost)
+                r = output_collapse(buffer_bytes(&whole), whole.length, &head);
+        if (r >= 0 && p.is_lost)
+                buffer_consume(&whole, whole.length);
+        if (r >= 0)
+                r = buffer_append(&whole, p.tail, p.n_tail);
+        if (r >= 0)
+                r = output_collapse(buffer_bytes(&whole), whole.length, second);
+        if (r < 0)
+                return r;
+        p.head = buffer_bytes(&head);
+        p.n_head = head.length;
+        p.tail = buffer_bytes(&tail);
+        p.n_tail = tail.length;
+        if (!p.is_lost)
+                p.characters = utf8_count(p.head, p.n_head);
+        return append_pieces(&p, most, to, cut);
+}
+
+int capture_render_from(const struct capture *c, struct capture_mark mark, size_t most,
+                        struct buffer *to, bool *cut)
+{
+        const struct pieces pieces = pieces_from(c, mark);
+
+        return append_pieces(&pieces, most, to, cut);
+}
+
 int capture_render(const struct capture *c, size_t most, struct buffer *to, bool *cut)
 {
-        const struct pieces pieces = {
-                .head = buffer_bytes(&c->head),
-                .n_head = c->head.length,
-                .tail = buffer_bytes(&c->tail),
-                .n_tail = c->tail.length,
-                .characters = c->characters,
-                .is_lost = c->text_bytes > c->head.length + c->tail.length,
-        };
-        return append_pieces(&pieces, most, to, cut);
+        return capture_render_from(c, (struct capture_mark){}, most, to, cut);
 }
 
 int output_cut(const char *text, size_t n, size_t most, struct buffer *to, bool *cut)

@@ -25,6 +25,7 @@ struct capture {
         struct buffer head, tail;
         struct utf8_stream stream;
         size_t head_most, tail_keep; /* bytes that are kept: CAPTURE_KEEP, or less */
+        bool has_return;             /* there is a carriage return in it */
         uint64_t bytes;              /* as read */
         uint64_t characters;         /* of the decoded text */
         uint64_t text_bytes;
@@ -51,6 +52,23 @@ int capture_finish(struct capture *c);
  * whether it was truncated. Returns 0, -EMSGSIZE or -ENOMEM.
  */
 int capture_render(const struct capture *c, size_t most, struct buffer *to, bool *cut);
+
+/* A place in the text of a capture. */
+struct capture_mark {
+        uint64_t text_bytes, characters;
+};
+struct capture_mark capture_end(const struct capture *c);
+/* The same as capture_render(), for the text after the mark, which is from capture_end(). */
+int capture_render_from(const struct capture *c, struct capture_mark mark, size_t most,
+                        struct buffer *to, bool *cut);
+
+/* The same, but lines in which carriage returns took the cursor back are as a terminal shows them at their end: the last
+ * state of a progress bar. Takes longer where there are returns. */
+int capture_render_shown(const struct capture *c, struct capture_mark mark, size_t most,
+                         struct buffer *to, bool *cut);
+
+/* Appends valid UTF-8 in that way; a return before a newline stays as it is. Returns 0, -EMSGSIZE or -ENOMEM. */
+int output_collapse(const char *text, size_t n, struct buffer *to);
 
 /* The same for a text in one piece, valid UTF-8. */
 int output_cut(const char *text, size_t n, size_t most, struct buffer *to, bool *cut);

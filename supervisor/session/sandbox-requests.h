@@ -17,6 +17,24 @@ struct sandbox_requests {
         void (*kill)(void *data, uint32_t target);
         /* Freezes or thaws. Has no effect where the host cannot freeze. */
         void (*freeze)(void *data, uint32_t target, bool frozen);
+        /* Copies of the worker (docs/cells.md). pid: in the sandbox; of restore 0: the newest. instead:
+         * copies that it replaces, 0: none. */
+        void (*keep)(void *data, uint32_t target, uint32_t pid,
+                     const uint32_t instead[MONITOR_INSTEAD_MAX]);
+        /* Such a copy takes the worker's place only if restore() names it. */
+        void (*keep_aside)(void *data, uint32_t target, uint32_t pid);
+        void (*drop)(void *data, uint32_t target, uint32_t pid);
+        void (*restore)(void *data, uint32_t target, uint32_t pid);
+        /* rolls_back: and /workspace is made what it was when a transaction began. */
+        void (*wake)(void *data, uint32_t target, bool rolls_back);
+        /* Gives the sandbox its network (rpc/egress-messages.h); descriptors are borrowed. NULL: there is none.
+         * -ENETDOWN: the network of this server has ended. */
+        int (*network)(void *data, uint32_t target, int page, int leash, struct error *err);
+        /* The program that installs packages for this profile (its index in the newest config);
+         * sessions_installer_started() or _failed() follows, or negative errno. */
+        int (*installer_start)(void *data, uint32_t profile, uint32_t *serial);
+        void (*installer_stop)(void *data, uint32_t instance);
+        void (*count)(void *data, uint32_t target); /* sessions_counted() follows */
 };
 
 enum sandbox_offer {

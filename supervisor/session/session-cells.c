@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "supervisor/session/display.h"
+#include "supervisor/session/outcome.h"
 #include "supervisor/session/session-internal.h"
 #include "supervisor/session/streams.h"
 
@@ -18,6 +19,16 @@ bool session_is_full(const struct session *s)
         return s->n_cells >= SESSION_CELLS_MAX;
 }
 
+bool cell_is_first(const struct cell *cell)
+{
+        const struct cell *first = cell->session->cells;
+
+        /* A branch has a time limit of its own. */
+        while (first && first->kind != CELL_CODE)
+                first = first->next;
+        return first == cell;
+}
+
 void session_end_cell(struct session *s, struct cell *cell)
 {
         for (struct cell **at = &s->cells; *at; at = &(*at)->next) {
@@ -27,13 +38,19 @@ void session_end_cell(struct session *s, struct cell *cell)
                 }
         }
         s->n_cells--;
+        if (cell->number != 0)
+                session_note_owners_end(s, cell);
         const struct log_ids ids = session_log_ids(s, cell);
-        log_event(LOG_LEVEL_INFO, &ids, "cell ended: %s in %llu ms%s%s",
-                  cell_status_name(cell->outcome.status),
+        log_event(cell->is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, &ids,
+                  "cell ended: %s in %llu ms%s%s", cell_status_name(cell->outcome.status),
                   (unsigned long long)(cell->outcome.duration_us / 1000),
                   *cell->outcome.why ? ", " : "", cell->outcome.why);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_finish(&cell->outcome.streams[i]);
+        if (cell->number != 0 && cell->kind == CELL_CODE) {
+                receipts_add(&s->receipts, cell->number, &cell->outcome);
+                session_tasks_ask(s, cell);
+        }
         cell->done(cell->data, cell);
         cell_free(cell);
 }
@@ -73,14 +90,23 @@ static int complete_payload(struct cell *cell)
 
 static void note_start(struct session *s, struct cell *cell)
 {
-        bool fresh = session_is_fresh(s);
+        bool fresh = session_note_owner(s, cell);
 
         cell->outcome.state = fresh ? CELL_STATE_NEW : CELL_STATE_KEPT;
         if (fresh)
                 snprintf(cell->outcome.before, sizeof(cell->outcome.before), "%s", s->lost);
-        s->lost[0] = '\0';
+        if (!cell->is_owners) {
+                s->lost[0] = '\0';
+                session_copy_note(s, cell);
+        }
+        s->transaction.state = cell->rolls_back ? TRANSACTION_RUNNING : TRANSACTION_NONE;
+        bool has_copy = s->copy.asked_after == s->last_number;
         cell->number = ++s->last_number;
         cell->started_us = clock_us();
+        if (cell->is_probe) {
+                s->copy.asked_after = has_copy ? s->last_number : s->copy.asked_after;
+                return;
+        }
         s->n_run++;
         s->last.started_us = cell->started_us;
         memcpy(s->last.code, cell->excerpt, sizeof(s->last.code));
@@ -88,25 +114,40 @@ static void note_start(struct session *s, struct cell *cell)
         log_event(LOG_LEVEL_DEBUG, &ids, "cell begins");
 }
 
+static uint8_t frame_of(const struct cell *cell)
+{
+        return cell->is_probe ? FRAME_PROBE : cell->check_only ? FRAME_CHECK : FRAME_EXEC;
+}
+
 int session_send_cell(struct session *s)
 {
         struct cell *cell = s->cells;
 
         streams_begin(s, cell);
-        session_send_catalogue(s);
+        if (cell->kind == CELL_CODE)
+                session_send_catalogue(s);
         note_start(s, cell);
+        if (cell->kind != CELL_CODE)
+                return session_send_branch(s, cell);
         int r = complete_payload(cell);
         if (r >= 0 && cell_is_published(cell))
                 r = channel_send(&s->channel, FRAME_INPUT, cell->number, buffer_bytes(&cell->input),
                                  cell->input.length);
+        if (r >= 0 && cell->script.length > 0)
+                r = channel_send(&s->channel, FRAME_SCRIPT, cell->number,
+                                 buffer_bytes(&cell->script), cell->script.length);
+        if (r >= 0 && cell->needs.length > 0 && !cell->check_only)
+                r = channel_send(&s->channel, FRAME_NEED, cell->number, buffer_bytes(&cell->needs),
+                                 cell->needs.length);
         if (r >= 0)
-                r = channel_send(&s->channel, FRAME_EXEC, cell->number,
+                r = channel_send(&s->channel, frame_of(cell), cell->number,
                                  buffer_bytes(&cell->payload), cell->payload.length);
         /* Read while the worker wakes up: it has used almost no CPU time for the cell by then. */
         cell->cpu_before_us = usage_cpu_us(session_usage_kind(s), s->cpu_fd);
+        outcome_begin_peak(s, cell);
         cell->sent_as = s->channel.queued;
         cell->attempts++;
-        if (s->n_run > 1)
+        if (s->n_run > 1 || cell->is_probe)
                 buffer_done(&cell->payload);
         return r;
 }
@@ -115,9 +156,9 @@ bool session_take_back_cell(struct session *s)
 {
         struct cell *cell = session_current(s);
 
-        if (!cell || s->n_run != 1 || s->end != END_NONE || cell->attempts >= CELL_ATTEMPTS_MAX ||
-            s->streams[CELL_STDOUT].has_come || s->streams[CELL_STDERR].has_come ||
-            !channel_was_unread(&s->channel, cell->sent_as))
+        if (!cell || cell->is_probe || s->n_run != 1 || s->end != END_NONE ||
+            cell->attempts >= CELL_ATTEMPTS_MAX || s->streams[CELL_STDOUT].has_come ||
+            s->streams[CELL_STDERR].has_come || !channel_was_unread(&s->channel, cell->sent_as))
                 return false;
         cell->number = 0;
         s->last_number--;

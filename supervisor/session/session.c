@@ -47,6 +47,12 @@ void cell_cancel(struct cell *cell)
                 session_dispatch(cell->session, EVENT_CANCEL, NULL);
 }
 
+void cell_interrupt(struct cell *cell)
+{
+        cell->is_interrupted = true;
+        cell_cancel(cell);
+}
+
 void cell_kill(struct cell *cell)
 {
         cell->cancelled = true;
@@ -65,6 +71,12 @@ int session_on_result(struct session *s, const struct frame_header *header, stru
                 return error_set(err, EPROTO, "RESULT for cell %llu while cell %llu runs",
                                  (unsigned long long)header->id,
                                  (unsigned long long)(cell ? cell->number : 0));
+        if (cell->has_result)
+                return error_set(err, EPROTO, "a second RESULT for cell %llu",
+                                 (unsigned long long)cell->number);
+        if (s->copy.back == BACK_BLOCK)
+                return error_set(err, EPROTO, "RESULT of cell %llu while a block is rolled back",
+                                 (unsigned long long)cell->number);
         yyjson_val *root;
         int r = frame_body_parse(body, header, &root, err);
         if (r >= 0)
@@ -96,7 +108,19 @@ void session_failed(struct session *s, const struct error *error)
 
 void session_ended(struct session *s, const struct monitor_ended *ended)
 {
+        session_tasks_end(s, ended);
         session_dispatch(s, EVENT_ENDED, &(struct session_details){.ended = ended});
+}
+
+void session_cleared(struct session *s, const struct monitor_ended *ended,
+                     const int fds[SESSION_COUNTERS])
+{
+        session_tasks_end(s, ended);
+        if (session_dispatch(s, EVENT_CLEARED,
+                             &(struct session_details){.ended = ended, .fds = fds}))
+                return;
+        for (int i = 0; i < SESSION_COUNTERS; i++)
+                close(fds[i]);
 }
 
 void session_frozen(struct session *s)
@@ -156,6 +180,7 @@ struct session *session_free(struct session *s)
                 event_free(s->wake);
         if (s->timer)
                 event_free(s->timer);
+        receipts_done(&s->receipts);
         share_unref(s->share);
         free(s);
         return NULL;

@@ -9,7 +9,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "supervisor/session/install.h"
 #include "supervisor/session/pool.h"
+#include "supervisor/session/session-network.h"
 #include "supervisor/session/session.h"
 
 enum {
@@ -77,6 +79,11 @@ static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, 
         return r < 0 ? r : SANDBOX_COMING;
 }
 
+static struct session *find_by_key(void *data, const char *key)
+{
+        return sessions_find(data, key);
+}
+
 static void state_changed(void *data, const struct session *session, enum session_state before)
 {
         struct sessions *sessions = data;
@@ -125,7 +132,7 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                 .hello = *hello,
                 .requests = *requests,
                 .tools = *tools,
-                .owner = {sessions, get_sandbox, state_changed},
+                .owner = {sessions, get_sandbox, state_changed, find_by_key},
         };
         TAILQ_INIT(&sessions->entries);
         const struct pool_owner owner = {sessions, on_place_free};
@@ -197,6 +204,11 @@ struct session *sessions_find(struct sessions *sessions, const char *name)
         return entry ? entry->session : NULL;
 }
 
+const struct config *sessions_config(const struct sessions *sessions)
+{
+        return sessions->context.config;
+}
+
 bool sessions_is_live(struct sessions *sessions, const char *key)
 {
         struct session *session = sessions_find(sessions, key);
@@ -257,6 +269,13 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
                         "%d calls wait in session \"%s\" already: wait for one to end, or use another session",
                         SESSION_CELLS_MAX, session_key_name(name));
         r = cell_new(&cell, request, err);
+        if (r >= 0 && request->from) {
+                r = session_branch(session, sessions_find(sessions, request->from),
+                                   session_key_name(request->from), request->from_checkpoint, cell,
+                                   err);
+                if (r < 0)
+                        cell_free(cell);
+        }
         if (r < 0)
                 return r;
         pool_note_activity(sessions->pool, cell->asked_us);
@@ -337,6 +356,79 @@ void sessions_frozen(struct sessions *sessions, uint32_t target)
                 session_frozen(session);
 }
 
+void sessions_kept(struct sessions *sessions, uint32_t target, const struct error *error)
+{
+        struct session *session = find_target(sessions, target);
+
+        if (session)
+                session_kept(session, error);
+}
+
+void sessions_gone(struct sessions *sessions, uint32_t target, uint32_t pid)
+{
+        struct session *session = find_target(sessions, target);
+
+        if (session)
+                session_gone(session, pid);
+}
+
+void sessions_counted(struct sessions *sessions, uint32_t target,
+                      const struct monitor_counted *counted)
+{
+        struct session *session = find_target(sessions, target);
+
+        if (session)
+                session_counted(session, counted);
+}
+
+void sessions_memory(struct sessions *sessions, uint32_t target, uint64_t bytes)
+{
+        struct session *session = find_target(sessions, target);
+
+        if (session)
+                session_memory(session, bytes);
+}
+
+void sessions_installer_started(struct sessions *sessions, uint32_t serial, uint32_t instance,
+                                const int fds[3])
+{
+        const struct sandbox_requests *requests = &sessions->context.requests;
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (install_started(entry->session, serial, instance, fds))
+                        return;
+        }
+        /* Its session has ended, or does not wait for it any more. */
+        for (int i = 0; i < 3; i++)
+                close(fds[i]);
+        requests->installer_stop(requests->data, instance);
+}
+
+void sessions_installer_failed(struct sessions *sessions, uint32_t serial,
+                               const struct error *error)
+{
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (install_failed(entry->session, serial, error))
+                        return;
+        }
+}
+
+void sessions_cleared(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended,
+                      const int fds[SESSION_COUNTERS])
+{
+        struct session *session = find_target(sessions, target);
+
+        if (session) {
+                session_cleared(session, ended, fds);
+                return;
+        }
+        for (int i = 0; i < SESSION_COUNTERS; i++)
+                close(fds[i]);
+}
+
 /* ---- config and catalogue ---- */
 
 void sessions_reload(struct sessions *sessions, struct config *config,
@@ -367,6 +459,14 @@ void sessions_catalogue_changed(struct sessions *sessions)
 
         TAILQ_FOREACH (entry, &sessions->entries, link)
                 session_catalogue_changed(entry->session);
+}
+
+void sessions_network_lost(struct sessions *sessions)
+{
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link)
+                session_network_lost(entry->session);
 }
 
 /* ---- for the owner of the server ---- */
@@ -426,6 +526,16 @@ void sessions_end_of(struct sessions *sessions, const char *principal)
                     session_key_is_of(session_name(entry->session), principal))
                         session_end_by_owner(entry->session, false);
         }
+}
+
+int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
+                  struct error *err)
+{
+        struct session *session = sessions_find(sessions, name);
+
+        if (!session || session_state(session) == SESSION_NONE)
+                return error_set(err, ENOENT, "no live session is called \"%s\"", name);
+        return session_undo_by_owner(session, checkpoint, err);
 }
 
 int sessions_reset(struct sessions *sessions, const char *name, struct error *err)

@@ -36,6 +36,9 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
 /* The session of this key, or NULL. */
 struct session *sessions_find(struct sessions *sessions, const char *name);
 
+/* The newest config. */
+const struct config *sessions_config(const struct sessions *sessions);
+
 bool sessions_is_live(struct sessions *sessions, const char *key);
 /* How many sessions of this principal have a sandbox or wait for one. */
 size_t sessions_live_of(const struct sessions *sessions, const char *principal);
@@ -48,6 +51,21 @@ int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target
 int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error);
 int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended);
 void sessions_frozen(struct sessions *sessions, uint32_t target);
+void sessions_kept(struct sessions *sessions, uint32_t target, const struct error *error);
+/* A copy has ended; pid: in the sandbox. */
+void sessions_gone(struct sessions *sessions, uint32_t target, uint32_t pid);
+void sessions_counted(struct sessions *sessions, uint32_t target,
+                      const struct monitor_counted *counted);
+void sessions_memory(struct sessions *sessions, uint32_t target, uint64_t bytes);
+/* Takes ownership of the descriptors. */
+void sessions_cleared(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended,
+                      const int fds[SESSION_COUNTERS]);
+
+/* The answers to installer_start(). Take ownership of fds. */
+void sessions_installer_started(struct sessions *sessions, uint32_t serial, uint32_t instance,
+                                const int fds[3]);
+void sessions_installer_failed(struct sessions *sessions, uint32_t serial,
+                               const struct error *error);
 
 /* Another config is valid from now on. Sessions that have a sandbox keep theirs. */
 void sessions_reload(struct sessions *sessions, struct config *config,
@@ -60,6 +78,8 @@ void sessions_set_usage(struct sessions *sessions, enum monitor_usage kind);
 void sessions_expect(struct sessions *sessions, const struct config_profile *profile);
 
 /* The catalogue of tools has changed. */
+/* What had the network of sessions has ended: their networks are opened again. */
+void sessions_network_lost(struct sessions *sessions);
 void sessions_catalogue_changed(struct sessions *sessions);
 
 /* For the owner of the server (`cloister sessions`). */
@@ -76,10 +96,12 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
  * Appends an array of the live sessions in the order in which they were made:
  *
  *     {"name", "profile"?, "state": "idle" | "frozen" | …, "age_ms", "idle_ms"?, "memory_bytes",
- *      "memory_peak_bytes", "cells", "waiting", "last"?: {"code", "status"?, "duration_ms"}}
+ *      "memory_peak_bytes", "cells", "waiting", "cpu_ms", "tool_calls", "sent_bytes", "received_bytes", "output_bytes", "tasks_made"?,
+ *      "copy_of_cell"?, "last"?: {"code", "status"?, "duration_ms", and of a cell that has ended the same figures},
+ *      "receipts": [of the last cells, the newest first (receipts.h)]}
  *
- * idle_ms is present while no cell runs. Memory is as the kernel counts it, 0 if unknown. code is
- * the first line of the last cell, truncated; status is absent while that cell runs.
+ * copy_of_cell: at whose end the sleeping copy was made (docs/cells.md). idle_ms is present while no cell runs. Memory is as the kernel counts it, 0 if unknown. code is
+ * the first line of the last cell, truncated; status is absent while that cell runs, and line is the last that it has printed.
  */
 int sessions_append_list(const struct sessions *sessions, struct buffer *to);
 
@@ -89,6 +111,11 @@ int sessions_end(struct sessions *sessions, const char *name, struct error *err)
 
 /* The same for all sessions of a principal. */
 void sessions_end_of(struct sessions *sessions, const char *principal);
+
+/* Goes back to a checkpoint, or with NULL to the state before the call that runs or to the newest
+ * checkpoint (session_undo_by_owner()). */
+int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
+                  struct error *err);
 
 /* The same; a new sandbox is made at once. */
 int sessions_reset(struct sessions *sessions, const char *name, struct error *err);

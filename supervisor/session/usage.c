@@ -95,6 +95,11 @@ uint64_t usage_memory_peak(enum monitor_usage kind, int fd)
         return bytes_of(kind, fd, "VmHWM:");
 }
 
+bool usage_reset_peak(enum monitor_usage kind, int fd)
+{
+        return kind != MONITOR_USAGE_PROC && fd >= 0 && write(fd, "0", 1) == 1;
+}
+
 uint64_t usage_memory(enum monitor_usage kind, int fd)
 {
         return bytes_of(kind, fd, "VmRSS:");

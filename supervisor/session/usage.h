@@ -1,6 +1,7 @@
 /* Kernel counters of a session, read from the descriptors of SESSION_STARTED. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rpc/monitor-messages.h"
@@ -12,6 +13,10 @@ uint64_t usage_cpu_us(enum monitor_usage kind, int fd);
  * read. */
 uint64_t usage_memory_peak(enum monitor_usage kind, int fd);
 uint64_t usage_memory(enum monitor_usage kind, int fd);
+
+/* Has the peak of a control group begin again at the present use. Returns whether the kernel does that: version 1, and version 2
+ * from Linux 6.12 on, where it holds for readers of this descriptor only. */
+bool usage_reset_peak(enum monitor_usage kind, int fd);
 
 /* The peak as read last, and the number of page faults before that. Zero at first. */
 struct usage_peak {

@@ -8,6 +8,7 @@ import rawmcp
 
 MIB = 1 << 20
 LIMIT = 128  # MiB of each session here
+RESERVE = 4 + LIMIT // 128  # MiB that a control group allows beside it (docs/cells.md)
 MOST = 3 * LIMIT  # MiB that an attack takes if nothing stops it
 # Where no control group stops it at the limit, the monitor looks a little later.
 SLACK = 160

@@ -52,6 +52,20 @@ class Battery(harness.Case):
         self.assertEqual(self.found(report, "address families")[0]["expected"], "none")
         report = self.attack("--config", config, "--profile", "loopback")
         self.assertEqual(self.found(report, "address families")[0]["found"], "[1, 2, 10]")
+        self.assertEqual({r["found"] for r in self.found(report, "listeners in its network")}, {"none"})
+
+    @unittest.skipIf(harness.ROOT, "tests/integration/test_network_names.py does it, with an allowed host that is reached")
+    def test_a_network_that_is_allowed(self):
+        config = self.config(profiles={"web": {"network": {"allow": ["localhost:9", "10.0.0.0/8:443"]}}})
+        report = self.attack("--config", config, "--profile", "web")
+        rows = [r for r in report["rows"] if r["group"] == "network"]
+        self.assertEqual([r["item"] for r in rows if r["verdict"] != "held"],
+                         ["CONNECT localhost:9, the control", "CONNECT localhost, TLS for not-allowed.invalid", "CONNECT localhost, TLS for no name"])
+        self.assertLess({"CONNECT 2130706433", "CONNECT 169.254.169.254", "CONNECT [::ffff:127.0.0.1]", "CONNECT localhost:1"}, {r["item"] for r in rows})
+        # It is allowed, by the range.
+        self.assertNotIn("CONNECT 10.0.0.1", {r["item"] for r in rows})
+        self.assertEqual({r["found"] for r in self.found(report, "listeners in its network")}, {"127.0.0.1:3128 alone"})
+        self.assertIn("egress", {r["group"] for r in report["rows"]})
 
     def test_a_table(self):
         done = self.run_cloister("doctor", "--attack", "--config", self.config())
@@ -66,8 +80,8 @@ class Battery(harness.Case):
         self.assertIn("absent", message)
 
 
-class Mutations(harness.Case):
-    """Cloister with something open: the programs are copied, and `cloister run` is replaced by one that changes the rows."""
+class Replaced(harness.Case):
+    """The programs are copied, and `cloister run` is replaced."""
 
     def doctored(self, change):
         """A copy of the programs, whose run passes its output through sed."""
@@ -83,18 +97,58 @@ class Mutations(harness.Case):
         os.chmod(f"{folder}/cloister", 0o755)
         return folder
 
-    def attack_with(self, change, status=1):
+    def attack_with(self, change, status=1, **config):
         folder = self.doctored(change)
-        done = subprocess.run([f"{folder}/cloister-doctor", "--attack", "--json", "--config", self.config()], env=harness.environment(), capture_output=True,
+        done = subprocess.run([f"{folder}/cloister-doctor", "--attack", "--json", "--config", self.config(**config)], env=harness.environment(), capture_output=True,
                               timeout=120, check=False, cwd=self.dir)
         self.assertEqual(done.returncode, status, (done.stdout[-500:], done.stderr))
         return json.loads(done.stdout) if done.stdout else done.stderr.decode()
+
+
+class InABranch(Replaced):
+    """The probe in a session that has begun as a branch of another one, and the view from the host on both. Without sleeping copies,
+    which have another oom_score_adj."""
+
+    RUN = f"""
+import sys, time
+sys.path.insert(0, {os.path.join(harness.SOURCE, "tests", "integration")!r})
+import rawmcp
+code = sys.stdin.read().replace('"hold": 60', '"hold": 0')
+with rawmcp.RawServer(*sys.argv[sys.argv.index("--config"):][:2]) as server:
+    server.initialize()
+    server.call("import ctypes, socket, threading, subprocess; x = 1", session="a")
+    done = server.call(code, session="b", timeout=100, max_output=2000000, **{{"from": "a"}})["structuredContent"]
+    print(done.get("stdout", done), flush=True, end="" if "branched from" in done.get("notice", "") else "no branch")
+    time.sleep(60)
+"""
+
+    def test_nothing_is_open(self):
+        path = self.write("run.py", self.RUN)
+        report = self.attack_with(f'exec /usr/bin/python3 {path} "$@"', status=0, state={"survives": False})
+        self.assertEqual([r for r in report["rows"] if r["verdict"] != "held" and "cannot be read" not in r["found"]], [])
+        self.assertGreater(report["held"], 280)
+        # Two sandboxes: each with its init and its worker.
+        self.assertGreaterEqual(len([r for r in report["rows"] if r["group"] == "init"]), 2)
+
+
+class Mutations(Replaced):
+    """Cloister with something open: the rows are changed."""
 
     def test_a_row_that_is_open_is_a_failure(self):
         """The probe expects one call more to be denied: getpid, which no filter denies."""
         change = f"sed 's/\"ptrace\", 101, 117, (16, NO, 0, 0)/\"ptrace\", 39, 172, ()/' | {harness.CLOISTER} \"$@\""
         report = self.attack_with(change.replace("| ", "> \"$0.script\"; exec ", 1) + ' < "$0.script"')
         self.assertEqual([(r["item"], r["found"]) for r in report["rows"] if r["verdict"] == "open"], [("ptrace", "allowed")])
+
+    @unittest.skipUnless(harness.ROOT, "once is enough")
+    def test_a_listener_is_found(self):
+        """In a profile that has none: by the probe, and from the host, which sees who holds it."""
+        listen = "s/^rows = 0$/rows = 0; open_one = socket.create_server((PROXY[0], PROXY[1]))/"
+        change = f'sed {listen!r} > "$0.script"; exec {harness.CLOISTER} "$@" < "$0.script"'
+        report = self.attack_with(change, profiles={"default": {"network": "loopback"}})
+        self.assertEqual(sorted({(r["group"], r["item"], r["found"]) for r in report["rows"] if r["verdict"] == "open"}),
+                         [("init", "listeners in its network", "127.0.0.1:3128 alone"), ("network", "a TCP socket to 127.0.0.1 port 3128", "allowed"),
+                          ("worker", "listeners in its network", "127.0.0.1:3128 alone"), ("worker", "the proxy's socket", "held")])
 
     def test_the_same_without_a_change_is_none(self):
         self.assertEqual(self.attack_with(f'exec {harness.CLOISTER} "$@"', status=0)["open"], 0)

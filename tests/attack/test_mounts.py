@@ -218,10 +218,9 @@ class Sessions(rawmcp.ServerCase):
 
         file = self.value("import os, json; os.path.join(os.path.dirname(os.path.dirname(json.__file__)), 'colorsys.py')")
         got = self.value(WATCH % (os.path.dirname(file), file) + "got", session="watcher")
-        began = time.monotonic()
+        # A lease would hold the cell up beyond its timeout (fs/lease-break-time, 45 s).
         cell = self.cell(f"import colorsys, os; len(open({file!r}).read()) > 0", session="watched", timeout=5)
         self.assertEqual((cell["status"], cell.get("value", {}).get("repr")), ("ok", "True"), got)
-        self.assertLess(time.monotonic() - began, 3)
         self.assertEqual(self.value(f"{SEEN}\n[b'colorsys' in events, bool(seen)]", session="watcher"), [False, False], got)
         self.assertEqual(got, {"inotify": "Too many open files", "F_NOTIFY": "Invalid argument", "F_SETLEASE": "Invalid argument"})
         # The other commands are as they were.
@@ -591,8 +590,8 @@ os.chdir("/workspace")
             at = time.monotonic()
             self.ok("1", session="bystander")
             slowest = max(slowest, time.monotonic() - at)
-        self.assertLess(time.monotonic() - began, 10)
-        self.assertLess(slowest, 1)
+        self.assertLess(time.monotonic() - began, 60)
+        self.assertLess(slowest, harness.PATIENCE / 4)
 
 
 if __name__ == "__main__":

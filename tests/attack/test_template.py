@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -396,7 +397,8 @@ class Limits(Template):
         self.others_go_on(server)
         # The control: less than the limit is allowed.
         self.assertEqual(self.ok(server, "import evil; len(evil.taken)", profile="some_memory", session="b"), 2)
-        self.assertLess(self.processes(server), before + 12)
+        # A session has three processes: init, the worker and its sleeping copy.
+        self.assertLess(self.processes(server), before + 16)
 
     def test_processes(self):
         server = self.serve("processes", "some_processes")
@@ -513,13 +515,14 @@ class Hostile(Template):
         server = self.serve("flood")
         call = server.start_call("1", profile="flood", session="a")
         self.assertTrue(harness.wait_until(lambda: "template: flood" in server.log()), "the control")
-        slowest = 0
+        took = []
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
             start = time.monotonic()
             self.ok(server, "1", profile="good", session="good")
-            slowest = max(slowest, time.monotonic() - start)
-        self.assertLess(slowest, harness.AT_ONCE)
+            took.append(time.monotonic() - start)
+        # The loop is free, or all of them wait; another program of the machine may delay one.
+        self.assertLess(max(took) if harness.WHOLE else statistics.median(took), harness.AT_ONCE)
         logged = sum(len(line) for line in server.log().splitlines() if "template: " in line)
         self.assertLess(logged, 64 * 1024)
         self.others_go_on(server)

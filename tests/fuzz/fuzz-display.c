@@ -12,10 +12,11 @@
 
 enum { MOST = 200 };
 
-static void check_rendered(const struct cell_outcome *outcome)
+/* cell: 0, or displays that are too long are links. */
+static void check_rendered(const struct cell_outcome *outcome, uint64_t cell)
 {
         const struct result_options view = {
-                .session = "default", .max_output = MOST, .kinds = CONTENT_ALL};
+                .session = "default", .max_output = MOST, .kinds = CONTENT_ALL, .cell = cell};
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RESULT_MAX);
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct error err = {};
@@ -45,8 +46,10 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         frame_body_done(&body);
         assert(r == 0 || error_is_set(&err));
         assert(outcome.n_displays == (r == 0));
-        if (r == 0)
-                check_rendered(&outcome);
+        if (r == 0) {
+                check_rendered(&outcome, 0);
+                check_rendered(&outcome, 1);
+        }
         cell_outcome_done(&outcome);
         return r == 0;
 }

@@ -35,6 +35,7 @@ struct image_reply {
         struct error error;
         char name[IMAGE_NAME_SIZE];
         struct image_info info;
+        uint32_t packages;
 };
 
 static char folder[64];
@@ -115,7 +116,8 @@ static size_t answer(void *reply, size_t size, int fds[CHILD_TASK_FDS])
         }
         change(reply, size);
         for (size_t i = 0; i < n; i++)
-                fds[i] = fcntl(files[input[2 + i] % ARRAY_SIZE(files)], F_DUPFD_CLOEXEC, 0);
+                fds[i] = fcntl(files[input[2 + i % (HEADER - 2)] % ARRAY_SIZE(files)],
+                               F_DUPFD_CLOEXEC, 0);
         return n;
 }
 
@@ -198,16 +200,18 @@ static void on_image(void *data, const struct error *error, struct image_found *
         assert(!error || error->code != ESTALE);
 }
 
-static void on_network(void *data, const struct error *error)
+static void on_network(void *data, const struct error *error, int listener)
 {
         took = !error;
+        if (listener >= 0)
+                close(listener);
         if (error)
                 check_error(error);
 }
 
 static void finish(void)
 {
-        int fds[CHILD_TASK_FDS] = {-1, -1};
+        int fds[CHILD_TASK_FDS] = {-1, -1, -1};
         _cleanup_free_ void *reply = malloc(task.reply_size);
         size_t n = answer(reply, task.reply_size, fds);
 

@@ -47,7 +47,8 @@ static const char config_text[] =
         " \"profiles\": {\"other\": {\"image\": \"mine\"}, \"third\": {\"network\": \"loopback\"}}}";
 
 static struct monitor m;
-static struct monitor_options options = {.log_level = -1};
+static char *no_mode[] = {NULL};
+static struct monitor_options options = {.broker = no_mode, .log_level = -1};
 static int peer; /* the broker's end */
 static uint32_t serial;
 static uint8_t answered[EVENTS_MAX + 1];
@@ -95,7 +96,7 @@ static void request(const char *rest)
 
         if (!is_served())
                 return;
-        sscanf(rest, "%u %u %u", &r.verb, &r.target, &r.generation);
+        sscanf(rest, "%u %u %u %u", &r.verb, &r.target, &r.generation, &r.number);
         is_session[++serial] = r.verb == MONITOR_SESSION_CREATE;
         fd_send(peer, &r, sizeof(r), NULL, 0, MSG_DONTWAIT);
         run_loop();

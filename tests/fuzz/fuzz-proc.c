@@ -128,7 +128,9 @@ static bool count_memory(const char *texts[TEXTS])
                         put(proc, path, texts[k]);
                 }
         }
-        uint64_t bound = process_memory_bound(proc).bytes;
+        static struct process_growth growth;
+        uint64_t bound = process_memory_bound(proc, &growth).bytes;
+        assert(process_memory_grown(proc, &growth) <= growth.bytes);
         uint64_t exact = process_memory_exact(proc, UINT64_MAX).bytes;
         return bound > 0 && exact > 0;
 }

@@ -95,6 +95,17 @@ pid_t sandbox_pid(const struct sandbox *s)
         return getpid();
 }
 
+void sandbox_set_listener(struct sandbox *s, int listener)
+{
+        if (listener >= 0)
+                close(listener);
+}
+
+int sandbox_take_listener(struct sandbox *s)
+{
+        return -1;
+}
+
 int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
 {
         for (int i = 0; i < SESSION_FDS; i++) {
@@ -123,6 +134,48 @@ int sandbox_interrupt(struct sandbox *s)
 void sandbox_kill(struct sandbox *s)
 {
         assert(s->handle > 0);
+}
+
+bool sandbox_is_out_of_memory(const struct sandbox *s)
+{
+        return false;
+}
+
+int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instead[INIT_INSTEAD_MAX],
+                 uint32_t serial)
+{
+        if (s->handle % 2 == 0)
+                return -ESRCH;
+        s->host->kept(s->host->data, s, serial, pid % 2 ? 0 : -ESRCH);
+        return 0;
+}
+
+int sandbox_drop(struct sandbox *s, pid_t pid)
+{
+        return s->handle % 2 ? 0 : -ESRCH;
+}
+
+int sandbox_restore(struct sandbox *s, pid_t pid)
+{
+        return s->handle % 2 ? 0 : -EPIPE;
+}
+
+int sandbox_wake(struct sandbox *s, bool rolls_back)
+{
+        return s->handle % 2 ? 0 : -EPIPE;
+}
+
+int sandbox_ask_count(struct sandbox *s)
+{
+        if (s->handle % 2 == 0)
+                return -EPIPE;
+        s->host->counted(s->host->data, s, &(struct monitor_counted){.last_pid = s->handle});
+        return 0;
+}
+
+bool sandbox_is_copy(const struct sandbox *s, pid_t pid)
+{
+        return pid % 2 != 0;
 }
 
 int sandbox_freeze(struct sandbox *s)
@@ -260,7 +313,7 @@ int image_read(const struct image_choice *choice, const struct upstream_user *us
 void standin_end_read(int code)
 {
         struct error error = {.code = code, .text = "read"};
-        struct image_found found = {.name = "default-0", .root = -1};
+        struct image_found found = {.name = "default-0", .root = -1, .packages = -1};
         struct image_reader *reader = first(&readers);
 
         if (!reader)
@@ -332,7 +385,7 @@ void standin_end_check(int code)
         if (!check)
                 return;
         remove_thing(&checks, check);
-        check->done(check->data, code ? &error : NULL);
+        check->done(check->data, code ? &error : NULL, -1);
         free(check);
 }
 

@@ -5,6 +5,7 @@ A test process makes itself a subreaper: whatever the server leaves running beco
 build (CLOISTER_BUILD), the npm packages (CLOISTER_NODE) and the virtual environment (CLOISTER_VENV).
 """
 
+import collections
 import contextlib
 import ctypes
 import glob
@@ -86,6 +87,31 @@ def wait_until(condition, seconds=None, step=0.02):
     return True
 
 
+class Missing(AssertionError, KeyError):
+    """A message lacks what a test reads of it."""
+
+    __str__ = BaseException.__str__
+
+
+class Message(dict):
+    """A part of a message. Reading a member that is not there fails with the beginning of the whole message: why a call was
+    refused is in it."""
+
+    def __init__(self, members, whole):
+        super().__init__(members)
+        self.whole = whole
+
+    def __missing__(self, name):
+        raise Missing(f"no {name!r} in {self.whole}")
+
+
+def message_of(text, most=2000):
+    """The value of JSON text; its objects are Messages."""
+    text = text if isinstance(text, str) else text.decode()
+    whole = text if len(text) <= most else f"{text[:most]} … ({len(text)} characters)"
+    return json.loads(text, object_hook=lambda members: Message(members, whole))
+
+
 def environment(**extra):
     """The small environment that a client passes on. HOME keeps the image between tests."""
     env = {
@@ -100,6 +126,39 @@ def environment(**extra):
     env["CLOISTER_IMAGE_STORE"] = os.path.join(env["HOME"], "images")
     env.update(extra)
     return env
+
+
+class Log:
+    """A file for the standard error of a program. A test that fails shows the end of each one that it used."""
+
+    recent = collections.deque(maxlen=20)
+
+    def __init__(self):
+        self.file, self.saved = tempfile.TemporaryFile(), None
+        Log.recent.append(self)
+
+    def fileno(self):
+        return self.file.fileno()
+
+    def text(self):
+        if self.file.closed:
+            return self.saved
+        # Not read(): the position is the program's too, which would write at it.
+        return os.pread(self.fileno(), os.fstat(self.fileno()).st_size, 0).decode(errors="replace")
+
+    def close(self):
+        if not self.file.closed:
+            self.saved = self.text()
+            self.file.close()
+
+    @classmethod
+    def forget(cls):
+        """Those of programs that have ended."""
+        cls.recent = collections.deque((log for log in cls.recent if not log.file.closed), cls.recent.maxlen)
+
+    @classmethod
+    def ends(cls, most=2000):
+        return [text[-most:] for text in (log.text() for log in cls.recent) if text]
 
 
 # ---- processes -------------------------------------------------------------------------------------------------
@@ -297,11 +356,29 @@ def end(process, sig=signal.SIGKILL):
 
 
 class TimedResult(unittest.TextTestResult):
-    """Logs the name and the duration of each test."""
+    """Logs the name and the duration of each test, and what the programs have logged when one failed."""
 
     def startTest(self, test):
+        Log.forget()
         self.start = time.monotonic()
         super().startTest(test)
+
+    def show_logs(self):
+        for text in Log.ends():
+            self.stream.writeln(f"the end of a log:\n{text}")
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.show_logs()
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.show_logs()
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.show_logs()
 
     def addSuccess(self, test):
         unittest.TestResult.addSuccess(self, test)

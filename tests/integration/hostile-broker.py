@@ -13,8 +13,8 @@ import sys
 import time
 
 LINK, EVENT_SIZE = 3, 528
-CREATE, INTERRUPT, KILL, UP_START, UP_STOP, FREEZE, THAW, VERB_MAX = range(1, 9)
-DONE, FAILED, STARTED, ENDED, UP_STARTED, UP_ENDED, HELLO, CONFIG_FILE, READY, LIMITS = range(1, 11)
+CREATE, INTERRUPT, KILL, UP_START, UP_STOP, FREEZE, THAW, KEEP, RESTORE, WAKE, VERB_MAX = range(1, 12)
+DONE, FAILED, STARTED, ENDED, CLEARED, GONE, UP_STARTED, UP_ENDED, HELLO, CONFIG_FILE, READY, LIMITS = range(1, 13)
 NUMBERS = (0, 1, 2, 7, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF)
 
 link = socket.socket(fileno=LINK)
@@ -58,7 +58,9 @@ def send(verb, target=0, gen=None, number=None):
     global serial
     serial += 1
     number = serial if number is None else number
-    link.send(struct.pack("<IIII", verb, number, target & 0xFFFFFFFF, (generation if gen is None else gen) & 0xFFFFFFFF))
+    pid = target if verb in (KEEP, RESTORE) else 0
+    numbers = target, generation if gen is None else gen, pid, -pid, pid + 1
+    link.send(struct.pack("<7I", verb, number, *(n & 0xFFFFFFFF for n in numbers)))
     return number
 
 
@@ -143,7 +145,7 @@ def every_message():
 def every_state():
     """Each pair of verbs on one session, in both orders, also after its end."""
     answers = collections.Counter()
-    verbs = (INTERRUPT, FREEZE, THAW, KILL)
+    verbs = (INTERRUPT, FREEZE, THAW, KEEP, WAKE, RESTORE, KILL)
     for first in verbs:
         for second in verbs:
             session = create()
@@ -206,7 +208,7 @@ def at_random():
     rng = random.Random(int(os.environ["CLOISTER_HOSTILE_SEED"]))
     known, open_requests = [1], set()
     for _ in range(int(os.environ["CLOISTER_HOSTILE_COUNT"])):
-        verb = rng.choice((CREATE, INTERRUPT, KILL, KILL, KILL, UP_START, UP_STOP, UP_STOP, FREEZE, THAW))
+        verb = rng.choice((CREATE, INTERRUPT, KILL, KILL, KILL, UP_START, UP_STOP, UP_STOP, FREEZE, THAW, KEEP, RESTORE, WAKE))
         target = rng.choice((rng.choice(known), rng.choice(NUMBERS))) if verb not in (CREATE, UP_START) else rng.choice((0, 0, 0, 1, 99))
         open_requests.add(send(verb, target, rng.choice((generation,) * 9 + (0,))))
         while len(open_requests) > 40 or rng.random() < 0.3:
@@ -242,7 +244,7 @@ def with_descriptors():
     fds = array.array("i", [os.open("/dev/null", os.O_RDONLY)] * 16)
     refused = 0
     for _ in range(200):
-        message = struct.pack("<IIII", KILL, 9, 77, generation)
+        message = struct.pack("<IIIII", KILL, 9, 77, generation, 0)
         try:
             link.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         except OSError:  # SO_PASSRIGHTS: the kernel refuses it
@@ -307,9 +309,9 @@ ACTS = {
     "every-message": every_message, "every-state": every_state, "same-serial": same_serial, "too-many": too_many, "upstreams": upstreams,
     "at-random": at_random, "with-descriptors": with_descriptors, "flood-kill": flood(KILL), "flood-create": flood(CREATE),
     "flood-upstream": flood(UP_START), "close-link": close_link, "leave": leave, "flood-log": flood_log,
-    "verb-0": raw(struct.pack("<IIII", 0, 1, 0, 0)), "verb-max": raw(struct.pack("<IIII", VERB_MAX, 1, 0, 0)),
-    "verb-huge": raw(struct.pack("<IIII", 0xFFFFFFFF, 1, 0, 0)), "serial-0": raw(struct.pack("<IIII", KILL, 0, 0, 0)),
-    "short": raw(b"\1" * 15), "long": raw(b"\1" * 17), "one-byte": raw(b"\1"), "large": raw(b"\1" * 65536), "empty": raw(b""),
+    "verb-0": raw(struct.pack("<IIIII", 0, 1, 0, 0, 0)), "verb-max": raw(struct.pack("<IIIII", VERB_MAX, 1, 0, 0, 0)),
+    "verb-huge": raw(struct.pack("<IIIII", 0xFFFFFFFF, 1, 0, 0, 0)), "serial-0": raw(struct.pack("<IIIII", KILL, 0, 0, 0, 0)),
+    "short": raw(b"\1" * 19), "long": raw(b"\1" * 21), "one-byte": raw(b"\1"), "large": raw(b"\1" * 65536), "empty": raw(b""),
 }
 
 

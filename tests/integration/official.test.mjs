@@ -163,7 +163,7 @@ describe('resources of the client alone', () => {
     const { contents } = await client.readResource({ uri: truncated.resource });
     assert.equal(contents[0].text, 'y'.repeat(30000) + '\n');
     assert.ok((await client.listResources()).resources.some(({ uri }) => uri === truncated.resource));
-    assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 3);
+    assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 5);
   });
 
   test('what is not there is said so', async () => {

@@ -53,7 +53,7 @@ class RawServer:
     """`cloister mcp`, driven by lines. stderr goes to a file and is at .log()."""
 
     def __init__(self, *args, env=None, cwd=None, prefix=()):
-        self.stderr = tempfile.TemporaryFile()
+        self.stderr = harness.Log()
         self.process = subprocess.Popen(
             [*prefix, harness.CLOISTER, "mcp", "--log-format", "text", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.stderr, env=env or harness.environment(), cwd=cwd, start_new_session=True,
@@ -68,7 +68,7 @@ class RawServer:
 
     def read(self):
         for line in self.process.stdout:
-            message = json.loads(line)
+            message = harness.message_of(line)
             with self.lock:
                 waiting = self.pending.pop(message.get("id"), None) if "method" not in message else None
             if waiting:
@@ -136,8 +136,7 @@ class RawServer:
         return self.call(code, wait, **arguments)["structuredContent"]
 
     def log(self):
-        self.stderr.seek(0)
-        return self.stderr.read().decode(errors="replace")
+        return self.stderr.text()
 
     def close(self, timeout=None):
         """Closes stdin, waits, and returns the exit status."""
@@ -162,9 +161,7 @@ class RawServer:
                 pass
         self.reader.join(harness.PATIENCE)
         self.process.stdout.close()
-        if not self.stderr.closed:
-            self.final_log = self.log()
-            self.stderr.close()
+        self.stderr.close()
 
     def __enter__(self):
         return self
@@ -238,7 +235,7 @@ class ServerCase(harness.Case):
 
         def running():
             done = self.run_cloister("sessions", "--json", "--server", str(self.server.process.pid), cwd=self.class_dir)
-            sessions = json.loads(done.stdout)[0]["sessions"]
+            sessions = harness.message_of(done.stdout)[0]["sessions"]
             return any(s["name"] == (session or self.session) and s["state"] == "running" for s in sessions)
 
         self.assertTrue(harness.wait_until(running))

@@ -66,6 +66,28 @@ class Bridge(rawmcp.ServerCase):
         code = "b = await tools['blocks']()\nb[2].save('/workspace/i.png')\n[b[0], b[1], type(b[2].data).__name__, b[2].mime_type, open('/workspace/i.png', 'rb').read(4) == b[2].data[:4]]"
         self.assertEqual(self.value(code), ["one", "2", "bytes", "image/png", True])
 
+    def test_mistakes_are_told_before_anything_is_run(self):
+        self.ok("log = []")
+        code = "log.append(1)\nawait tools['add'](a=1, c=2)\nfor i in log:\n    await mcp_fix_ture.ad(a=1)\nawait tools['ad'](a=1)"
+        result = self.call(code)
+        cell = result["structuredContent"]
+        self.assertEqual((result["isError"], cell["error"]["type"], cell["error"]["line"]), (True, "cloister.PreflightError", 2))
+        for text in ('line 2: add: unknown argument "c"', "It takes add(a: int, b: int)"):
+            self.assertIn(text, self.text(result))
+        self.assertNotIn("tool_calls", cell)
+        self.assertEqual(self.value("log"), [])
+        self.assertEqual(self.value("log.append(1)\nif not log:\n    await tools['ad'](a=1)\nlog"), [1])
+
+    def test_check_only(self):
+        self.ok("known = 5")
+        cell = self.ok("known = 6\nawait tools['add'](a=known, b=2)\nawait tools['add'](**{})", check_only=True)
+        self.assertEqual(cell["value"]["repr"], "ok: 1 call checked, 1 not decidable\nline 2: fix-ture.add(a, b)")
+        self.assertEqual((cell["state"], cell.get("tool_calls")), ("kept", None))
+        self.assertEqual(self.value("known"), 5)
+        self.assertEqual(self.cell("await tools['add'](a='x')", check_only=True)["error"]["type"], "cloister.PreflightError")
+        self.assertEqual(self.cell("1 +", check_only=True)["error"]["type"], "SyntaxError")
+        self.assertIn("leave reset out", self.cell("1", check_only=True, reset=True)["error"]["message"])
+
     def test_is_error_raises(self):
         code = "try:\n    await tools['fail']()\nexcept ToolError as e:\n    r = [e.server, e.tool, 'went wrong' in str(e), isinstance(e, Exception)]\nr"
         self.assertEqual(self.value(code), ["fix-ture", "fail", True, True])
@@ -109,6 +131,59 @@ class Bridge(rawmcp.ServerCase):
                          [("fix-ture", "add", True), ("fix-ture", "fail", False)])
         self.assertEqual(cell["tool_calls_total"], 2)
         self.assertGreaterEqual(cell["tool_calls"][0]["duration_ms"], 0)
+
+    def test_the_receipt_counts_what_the_result_does_not_show(self):
+        cell = self.ok("t = await tools['text'](text='x' * 50000)\nfor i in range(3):\n    await tools['add'](a=i, b=2)")
+        receipt, calls = cell["receipt"], cell["tool_calls"]
+        self.assertGreater(receipt["sent_bytes"], 50000)
+        self.assertGreater(receipt["received_bytes"], 50000)
+        self.assertEqual(receipt["sent_bytes"], sum(call["sent_bytes"] for call in calls))
+        self.assertEqual(receipt["received_bytes"], sum(call["received_bytes"] for call in calls))
+        self.assertGreater(receipt["kept_out_bytes"], 50000)
+        large = self.ok("t = await tools['text'](text='x' * 3000000)")["receipt"]  # in a memfd
+        self.assertGreater(large["kept_out_bytes"], 3000000)
+        self.assertLess(len(json.dumps(cell["receipt"])), 2048)
+        cell = self.ok("1")
+        self.assertNotIn("kept_out_bytes", cell["receipt"])
+
+    def receipt(self, cell):
+        uri = f"cloister://sessions/{self.session}/cells/{cell}/receipt"
+        return json.loads(self.server.ask("resources/read", {"uri": uri})["contents"][0]["text"])
+
+    def test_the_whole_receipt(self):
+        cell = self.ok("_ = await tools['add'](a=1, b=2)\ntry:\n    await tools['fail']()\nexcept ToolError: pass")
+        receipt = self.receipt(cell["receipt"]["cell"])
+        self.assertEqual([(c["server"], c["tool"], c["outcome"]) for c in receipt["tool_calls"]],
+                         [("fix-ture", "add", "ok"), ("fix-ture", "fail", "failed")])
+        self.assertEqual(receipt["sent_bytes"], cell["receipt"]["sent_bytes"])
+        self.ok("1")
+        done = self.run_cloister("sessions", "--json", "--server", str(self.server.process.pid), cwd=self.class_dir)
+        listed = next(s for s in harness.message_of(done.stdout)[0]["sessions"] if s["name"] == self.session)
+        self.assertEqual([r["cell"] for r in listed["receipts"]], [2, 1])
+        self.assertEqual((listed["receipts"][1]["tool_calls_total"], listed["receipts"][1]["sent_bytes"]), (2, receipt["sent_bytes"]))
+        # Gone with the session, but for that of the call that ended it.
+        self.assertEqual(self.call("import os; os._exit(3)", reset=True)["structuredContent"]["status"], "exit")
+        self.assertEqual(self.receipt(3)["status"], "exit")
+        with self.assertRaises(rawmcp.RpcError):
+            self.receipt(1)
+
+    def test_a_receipt_is_not_the_word_of_the_code(self):
+        """A worker that answers in Cloister's place, with figures of its own."""
+        channel = "channel = max(int(n) for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n) and os.readlink('/proc/self/fd/' + n)[:6] == 'socket')\n"
+        forged = "{'status': 'ok', 'cpu_us': 0, 'cpu_ms': 0, 'tool_calls': [], 'tool_calls_total': 0, 'peak_memory_bytes': 1, 'sent_bytes': 0, 'duration_us': 1, 'receipt': {'cell': 7, 'sent_bytes': 1}}"
+        cell = self.ok("import json, os, struct, time\n_ = await tools['add'](a=1, b=2)\nblock = bytearray(30 << 20); began = time.process_time()\n"
+                       "while time.process_time() - began < 0.3: pass\n"
+                       f"text = json.dumps({forged}).encode()\n" + channel +
+                       "os.write(channel, struct.pack('<IBBHQ', len(text), 0x41, 0, 0, 1) + text)\nwhile True: time.sleep(1)")
+        receipt = self.receipt(1)
+        self.assertEqual((cell["receipt"]["cell"], receipt["cell"]), (1, 1))
+        self.assertEqual([c["tool"] for c in receipt["tool_calls"]], ["add"])
+        self.assertEqual(cell["tool_calls_total"], 1)
+        self.assertGreater(receipt["sent_bytes"], 10)
+        self.assertEqual(receipt["sent_bytes"], cell["receipt"]["sent_bytes"])
+        for r in receipt["cpu_us"], receipt["duration_us"]:
+            self.assertGreater(r, 200000)
+        self.assertGreater(receipt["peak_memory_bytes"], 30 << 20)
 
     @harness.alone
     def test_gather_is_concurrent(self):

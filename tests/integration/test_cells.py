@@ -141,6 +141,18 @@ def double(n):
         self.assertGreater(cell["duration_ms"], 0)
         self.assertGreater(cell["peak_memory_bytes"], 64 << 20)
         self.assertEqual(cell["session"], self.session)
+        self.assertEqual((cell["receipt"]["network"], cell["receipt"].get("output_bytes")), ("none", None))
+
+    def test_the_peak_is_of_the_cell_where_the_kernel_can_reset_it(self):
+        large = self.ok("t = bytearray(64 << 20); del t")
+        cell = self.ok("print('x' * 50000)", max_output=100)
+        self.assertIn(cell["receipt"]["peak_of"], ("cell", "session", "process", "sampled"))
+        if cell["receipt"]["peak_of"] == "cell":
+            self.assertLess(cell["peak_memory_bytes"], large["peak_memory_bytes"] - (32 << 20))
+        else:
+            self.assertGreaterEqual(cell["peak_memory_bytes"], large["peak_memory_bytes"])
+        self.assertEqual(cell["receipt"]["output_bytes"], 50001)
+        self.assertGreater(cell["receipt"]["kept_out_bytes"], 49000)
 
     def test_integers_and_floats_keep_their_value(self):
         self.assertEqual(self.value("2**200"), 2**200)
@@ -331,7 +343,7 @@ class BadInput(rawmcp.ServerCase):
         self.assertTrue(result["isError"])
         self.assertEqual(cell["stdout"], "before\n")
         self.assertIn("timeout", self.text(result).lower())
-        self.assertLess(cell["duration_ms"], 2500)
+        self.assertLess(cell["duration_ms"], harness.PATIENCE * 1000)
         self.assertEqual(self.value("x"), "kept")
 
     def test_endless_await_is_interrupted_and_state_kept(self):
@@ -344,14 +356,14 @@ class BadInput(rawmcp.ServerCase):
         code = "while True:\n    try:\n        while True: pass\n    except BaseException:\n        pass"
         cell = self.cell(code, timeout=1)
         self.assertEqual(cell["status"], "timeout")
-        self.assertLess(cell["duration_ms"], 4000)
+        self.assertLess(cell["duration_ms"], harness.PATIENCE * 1000)
 
     def test_uninterruptible_c_code_is_killed(self):
         self.ok("x = 1")
         result = self.call("import itertools\nprint('before', flush=True)\nsum(itertools.repeat(1))", timeout=1)
         cell = self.lost_then_new(result, "timeout")
         self.assertEqual(cell["stdout"], "before\n")
-        self.assertLess(cell["duration_ms"], 4000)
+        self.assertLess(cell["duration_ms"], harness.PATIENCE * 1000)
 
     def test_os_exit(self):
         self.ok("x = 1")

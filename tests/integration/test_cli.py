@@ -71,7 +71,7 @@ class Run(harness.Case):
         start = time.monotonic()
         done = self.run_code("while True: pass", "--timeout", "1")
         self.assertNotEqual(done.returncode, 0)
-        self.assertLess(time.monotonic() - start, 8)
+        self.assertLess(time.monotonic() - start, harness.PATIENCE)
         self.assertIn("timeout", done.stderr.decode().lower())
 
     def start(self, code, **rest):
@@ -98,7 +98,7 @@ class Run(harness.Case):
         start = time.monotonic()
         self.assertEqual(process.stdout.read(), b"finally\n")
         self.assertIn(process.wait(10), (-signal.SIGINT, 128 + signal.SIGINT))
-        self.assertLess(time.monotonic() - start, 4)
+        self.assertLess(time.monotonic() - start, harness.PATIENCE)
 
     def test_ctrl_c_stops_an_endless_loop_that_ignores_it(self):
         process = self.start("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\nwhile True: pass",

@@ -68,7 +68,7 @@ class Look(Config):
         self.assertTrue(first["message"].startswith("timeout must be"))
 
     def test_check_of_what_is_good_and_of_what_is_no_json(self):
-        self.own('{"mcpServers": {"a": {"command": "x"}}}')
+        self.own('{"mcpServers": {"a": {"command": "sh"}}}')
         self.assertEqual(self.out("check"), "1 file, 1 server: 0 errors, 0 warnings\n")
         path = self.own('{"mcpServers": {\n"a": }}')
         self.assertIn(f"error: {path}: line 2, column 6:", self.out("check", status=1))

@@ -259,7 +259,9 @@ enabled = false
                 f.write(before)
             self.run_import(source)
             report = json.loads(self.run_cloister("config", "check", "--json", env=self.env).stdout)
-            self.assertEqual((report["errors"], report["warnings"]), (0, 0), before)
+            # The commands are no programs of this machine.
+            others = [one for one in report["findings"] if "there is no program" not in one["message"]]
+            self.assertEqual((report["errors"], others), (0, []), before)
             shown = json.loads(self.run_cloister("config", "show", env=self.env).stdout)
             self.assertLessEqual({"n1", "n2"}, set(shown["mcpServers"]), before)
             self.assertEqual("o" in shown["mcpServers"], '"o"' in before)

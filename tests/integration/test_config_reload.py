@@ -57,6 +57,20 @@ class Reload(harness.Case):
         self.assertEqual(cell["state"], "kept")
         server.close()
 
+    def test_the_first_network_needs_a_start(self):
+        """One line at the reload, and the agent's error; the other profiles go on."""
+        path = self.config()
+        server = self.server("--config", path)
+        self.assertEqual(self.value(server, "x = 1; x"), 1)
+        self.save(path, {}, profiles={"default": {"agent": True}, "web": {"agent": True, "network": {"allow": ["site.example"]}}})
+        self.reloaded(server)
+        said = 'profile "web" has a network, and Cloister was started without one: restart Cloister'
+        self.assertEqual(len([line for line in server.log().splitlines() if said in line]), 1, server.log())
+        cell = server.cell("1", session="web", profile="web")
+        self.assertIn(said, json.dumps(cell, ensure_ascii=False).replace('\\"', '"'))
+        self.assertEqual(self.value(server, "x"), 1)
+        server.close()
+
     def test_the_client_is_notified(self):
         path = self.config({"one": harness.fixture()})
         server = self.server("--config", path)

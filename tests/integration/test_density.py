@@ -51,16 +51,16 @@ class Density(harness.Case):
             if i == 9:
                 memory = available_mib()
         each = (memory - available_mib()) / (MANY - 10)
-        # The machine is not ours alone: the faster ones of each tell what it costs.
+        # Times are compared where the machine is ours alone; the faster ones of each tell what a creation costs.
         first, last = (statistics.quantiles(part)[0] for part in (created[5:5 + AROUND], created[-AROUND:]))
-        self.assertLess(last, first * 2.5)
+        if WHOLE:
+            self.assertLess(last, first * 2.5)
         # Every one of them is still there; the first ones answer as fast as the last.
         self.answer(names)
         first, last = self.answer(names[:AROUND] * 3), self.answer(names[-AROUND:] * 3)
-        self.assertLess(last, first * 2)
-        # A bound that only a leak exceeds. bench/ measures it.
         if WHOLE:
-            self.assertLess(each, 8)
+            self.assertLess(last, first * 2)
+            self.assertLess(each, 8)  # MiB; a bound that only a leak exceeds, bench/ measures it
         self.assertEqual(self.server.close(120), 0)
 
 

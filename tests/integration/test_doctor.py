@@ -114,6 +114,67 @@ class Doctor(harness.Case):
             found, usable = self.examine(*self.ordinary(script), store=self.path("store/images"))
             self.assertEqual((found["noexec-store"], usable), (state, state == "absent"))
 
+    def rows(self, *prefix, config=(), home=None, store=None):
+        """[(name, state, detail, fix)] of the layers, the findings that hold, and whether Cloister can run here."""
+        env = harness.environment(HOME=home or self.dir)
+        env["CLOISTER_IMAGE_STORE"] = store or env["CLOISTER_IMAGE_STORE"]
+        os.chmod(self.dir, 0o755)
+        done = subprocess.run([*prefix, harness.CLOISTER, "doctor", "--json", *config], env=env, capture_output=True, timeout=60, check=False)
+        report = json.loads(done.stdout)
+        rows = [(layer["name"], layer["state"], layer["detail"], layer.get("fix", "")) for layer in report["layers"]]
+        return rows, [f["name"] for f in report["findings"] if f["state"] == "missing"], report["usable"]
+
+    def test_a_store_that_cannot_hold_an_image(self):
+        """The row of the image says what `run` says, and what to do. The control is below, with exec."""
+        place = self.path("place")
+        os.mkdir(place)
+        os.chmod(place, 0o777)
+        small, closed = f"mount -t tmpfs -o mode=777,size=20m none {place}", f"mount -t tmpfs -o mode=555,ro none {place}"
+        for script, store, why in ((small, f"{place}/images", "no space left"), (closed, f"{place}/images", "make the image store"),
+                                   ("true", "/proc/none/images", "make the image store")):
+            with self.subTest(script=script, store=store):
+                rows, _, usable = self.rows(*self.ordinary(script), store=store)
+                self.assertFalse(usable)
+                (image,) = [row for row in rows if row[0] == "image"]
+                self.assertEqual(image[1], "missing", rows)
+                self.assertIn(why, image[2])
+                self.assertIn("CLOISTER_IMAGE_STORE", image[3])
+                (sandbox,) = [row for row in rows if row[0] == "sandbox"]
+                self.assertIn(why, sandbox[2])
+
+    def test_what_the_default_profile_needs(self):
+        for settings, why, fix in (({"preload": ["no_such"]}, "No module named 'no_such'", '"preload"'),
+                                   ({"mounts": [{"source": "/nowhere", "target": "/data/x"}]}, "mount /nowhere", '"mounts"')):
+            with self.subTest(why):
+                rows, _, usable = self.rows(config=("--config", self.config(profiles={"default": settings})))
+                self.assertFalse(usable)
+                (sandbox,) = [row for row in rows if row[0] == "sandbox"]
+                self.assertIn(why, sandbox[2])
+                self.assertIn(fix, sandbox[3])
+
+    def test_each_profile_is_tried(self):
+        profiles = {"good": {"preload": ["json"], "mounts": [{"source": "/usr/share", "target": "/data/x"}]},
+                    "module": {"preload": ["no_such"]}, "mount": {"mounts": [{"source": "/nowhere", "target": "/data/x"}]},
+                    "image": {"image": "none-such"}, "python": {"python": "/none/such"}}
+        rows, _, usable = self.rows(config=("--config", self.config(profiles=profiles)))
+        self.assertTrue(usable, rows)
+        found = {row[2].split('"')[1]: row for row in rows if row[0] == "profile"}
+        self.assertEqual({name: row[1] for name, row in found.items()},
+                         {"good": "effective", "module": "degraded", "mount": "degraded", "image": "degraded", "python": "degraded"}, rows)
+        for name, why, fix in (("module", "No module named 'no_such'", '"preload"'), ("mount", "/nowhere", '"mounts"'),
+                               ("image", "none-such", "cloister image build --name none-such"), ("python", "/none/such", '"python"')):
+            self.assertIn(why, found[name][2])
+            self.assertIn(fix, found[name][3])
+
+    def test_a_chroot(self):
+        place = self.path("root")
+        os.mkdir(place)
+        script = f'mount --rbind / {place}; set -- chroot {place} "$@"'
+        prefix = ("unshare", *(() if harness.ROOT else ("--user", "--map-root-user")), "--mount", "--propagation", "private", "sh", "-ec")
+        self.assertNotIn("chroot", self.rows(*prefix, 'exec "$@"', "sh")[1])
+        rows, found, usable = self.rows(*prefix, f'{script}; exec "$@"', "sh")
+        self.assertEqual((found, usable), (["chroot"], False), rows)
+
     def test_findings_in_the_table(self):
         done = self.run_cloister("doctor", preexec_fn=deny_namespaces)
         self.assertEqual(done.returncode, 126)

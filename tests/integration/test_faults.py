@@ -83,13 +83,11 @@ class Faults(harness.Case):
         self.assertEqual(self.value("x = 1\nx"), 1)
         self.config({"bad": {"command": program}, "good": harness.fixture()})
         self.assertTrue(harness.wait_until(lambda: waits), "the server was not started")
-        start = time.monotonic()
         cell = self.server.cell("while True: pass", timeout=1)
         self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
         self.assertEqual(self.value("x"), 1)
         self.assertEqual(self.value("2", session="another", reset=True), 2)
         self.good()
-        self.assertLess(time.monotonic() - start, 5)
         # That all of this happened while the exec hung.
         self.assertLess(time.monotonic() - waits[0], 9)
         failed = lambda: "exec took more than 10 s" in self.server.log()
@@ -252,8 +250,8 @@ r = await asyncio.gather(*map(one, range(10)))
         self.assertEqual(self.value(code, timeout=300, wait=300), [list(range(20)), "done"])
         self.assertLess(self.broker_kib() - before, 64 << 10)
         self.server.close()
-        self.assertLess(len(self.server.final_log), 4 << 20, "the log was flooded")
-        self.assertIn("lines of its stderr were not written", self.server.final_log)
+        self.assertLess(len(self.server.log()), 4 << 20, "the log was flooded")
+        self.assertIn("lines of its stderr were not written", self.server.log())
 
     # ---- ends --------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,73 @@ display("<svg/>", mime="image/svg+xml")
         self.assertEqual(result["structuredContent"]["displays_total"], 40)
         self.assertEqual([file["path"] for file in result["structuredContent"]["files"]], ["large-1.png"])
 
+    def whole(self, uri):
+        (item,) = self.server.ask("resources/read", {"uri": uri})["contents"]
+        return item["mimeType"], base64.b64decode(item["blob"]) if "blob" in item else item["text"]
+
+    def test_a_display_over_its_budget_is_a_resource(self):
+        for code, kind, length in (
+            ('display("<p>" * 300_000, "text/html")', "text/html", 900_000),
+            ('display(b"<p>" * 70_000, "text/html")', "text/html", 210_000),
+            ("class H:\n    def _repr_html_(self): return '<p>' * 5000\nH()", "text/html", 15_000),
+            ('display(b"%PDF-" + b"x" * 20_000)', "application/pdf", 20_005),
+            ('display("<svg>" * 2001, "image/svg+xml")', "image/svg+xml", 10_005),
+        ):
+            with self.subTest(code):
+                result = self.call(code)
+                self.assertEqual(kinds(result), ["text", "resource_link"])
+                link = result["content"][1]
+                self.assertEqual((link["mimeType"], link["size"]), (kind, length))
+                self.assertIn("all of it is the resource " + link["uri"], self.text(result))
+                (display,) = result["structuredContent"]["displays"]
+                self.assertEqual(display, {"mime_type": kind, "bytes": length, "resource": link["uri"]})
+                self.assertLess(len(str(result)), 2000)
+                self.assertEqual((self.whole(link["uri"])[0], len(self.whole(link["uri"])[1])), (kind, length))
+                self.assertIn(link["uri"], [r["uri"] for r in self.server.ask("resources/list")["resources"]])
+
+    def test_displays_share_the_budget(self):
+        result = self.call('for i in range(20): display(f"<p>{i}" * 120, "text/html")\ndisplay("<b>", "text/html")')
+        self.assertEqual(kinds(result), ["text"] + ["resource_link"] * 20 + ["text"])
+        self.assertEqual(self.whole(result["content"][7]["uri"]), ("text/html", "<p>6" * 120))
+        result = self.call('display("<p>é" * 2500, "text/html")')
+        self.assertEqual(kinds(result), ["text", "text"])
+        self.assertEqual(kinds(self.call('display("<p>é" * 2500, "text/html")', max_output=9999)), ["text", "resource_link"])
+
+    def test_no_such_display(self):
+        uri = f"cloister://sessions/{self.session}/cells/1/displays/"
+        self.call('display("<p>" * 5000, "text/html")')
+        self.assertEqual(self.whole(uri + "1")[0], "text/html")
+        for end in "2", "0", "01", "1/x", "":
+            with self.assertRaises(rawmcp.RpcError):
+                self.whole(uri + end)
+
+    def test_the_last_value_is_shown(self):
+        rich = "class R:\n    def __repr__(self): return 'R'\n    def %s(self): return %r\nR()"
+        result = self.call(rich % ("_repr_png_", PNG))
+        self.assertEqual((kinds(result), result["structuredContent"]["value"]["repr"]), (["text", "image"], "R"))
+        self.assertEqual(self.value(rich % ("_repr_markdown_", "# Title")), "# Title")
+        # Its own repr() is read; the HTML is for people.
+        self.assertEqual(kinds(self.call(rich % ("_repr_html_", "<b>"))), ["text", "resource_link"])
+        result = self.call("from IPython.display import HTML, display\ndisplay(HTML('<i>'))\nHTML('<b>')")
+        self.assertEqual([block["text"] for block in result["content"][1:]], ["<i>", "<b>"])
+        cell = self.cell("class B:\n    def _repr_mimebundle_(self, **k): raise KeyboardInterrupt\nB()")
+        self.assertEqual(cell["error"]["type"], "KeyboardInterrupt")
+        self.assertEqual(self.value("x = 1\nx"), 1)
+
+    def test_a_progress_bar_is_its_last_state(self):
+        """As tqdm prints it, in pieces; a result that is cut names the whole, as it was printed."""
+        code = ("import sys\nfor i in range(301):\n    sys.stderr.write('\\r%3d%%|' % (i // 3) + '\u2588' * (i // 30) + ' ' * (10 - i // 30) + '| %d/300' % i)\n"
+                "    sys.stderr.flush()\nprint(file=sys.stderr)\nprint('a\\r\\nb')")
+        cell = self.ok(code)
+        self.assertEqual(cell["stderr"], "100%|" + "\u2588" * 10 + "| 300/300\n")
+        self.assertEqual(cell["stdout"], "a\r\nb\n")
+        self.assertNotIn("truncated", cell)
+        cell = self.ok(code + "\nprint('line\\n' * 1000, file=sys.stderr)", max_output=500)
+        self.assertTrue(cell["stderr"].startswith("100%|"), cell["stderr"][:100])
+        (item,) = self.server.ask("resources/read", {"uri": cell["truncated"]["resource"]})["contents"]
+        self.assertTrue(item["text"].startswith("\r  0%|"), item["text"][:100])
+        self.assertIn("\r 50%|", item["text"])
+
     def test_late_displays_go_to_the_next_cell(self):
         code = f"display({PNG!r})\n    open('/workspace/out/shown', 'w').close()"
         self.ok(f"import threading\ndef late():\n    {code}\nthreading.Timer(0.05, late).start()")
@@ -243,9 +310,11 @@ for name in (".git/config", ".git/deep/x", ".bashrc", "seen/.env", "seen/a.txt")
         code = f"display({PNG!r})\nclass H:\n    def _repr_html_(self): return '<b>bold</b>'\ndisplay(H())"
         done = self.ok(code)
         self.assertIn(b"image/png was displayed; --out DIRECTORY keeps it", done.stderr)
-        self.assertEqual(done.stdout, b"<b>bold</b>\n")
+        self.assertIn(b"text/html was displayed; --out DIRECTORY keeps it", done.stderr)
+        self.assertEqual(done.stdout, b"")
         self.ok(code, "--out", "made")
         self.assertEqual(self.read("made/display-1.png"), PNG)
+        self.assertEqual(self.read("made/display-2.html"), b"<b>bold</b>")
 
     def test_after_an_exception_and_a_timeout(self):
         done = self.run_code("open('out/a', 'w').write('1'); 1/0", "--out", "made")
@@ -295,7 +364,6 @@ time.sleep(0.1)
         os.truncate(self.path("sparse"), 1 << 40)
         for args, why in (
             (["--in", "none"], b"--in none: No such file"),
-            (["--in", self.dir], b"is a directory"),
             (["--in", "file=../x"], b"cannot be a name below /workspace"),
             (["--in", "sparse"], b"--in sparse: more than 4 GiB"),
             (["--out", "none/deep"], b"--out none/deep: No such file"),
@@ -352,15 +420,16 @@ figure, axes = plt.subplots()
 display(figure)
 import pandas, PIL.Image
 display(pandas.DataFrame({"a": [1, 2]}))
+display("<b>", "text/html")
 display(PIL.Image.new("RGB", (3, 2)))
 display(PIL.Image.new("F", (3, 2)))
 print(plt.get_fignums(), plt.get_backend().lower())
 """)
-        self.assertEqual(done.stdout, b"   a\n0  1\n1  2\n[1, 2] agg\n")
+        self.assertEqual(done.stdout, b"DataFrame: 2 rows \xc3\x97 1 columns\n\n|  | a |\n| --- | --- |\n| 0 | 1 |\n| 1 | 2 |\n[1, 2] agg\n")
         names = sorted(os.listdir(self.path("made")))
-        # shown, displayed, two images, and the one that was still open
-        self.assertEqual(names, [f"display-{i}.png" for i in range(1, 6)])
-        for name in names:
+        # shown, displayed, a page, two images, and the one that was still open
+        self.assertEqual(names, [f"display-{i}.{'html' if i == 3 else 'png'}" for i in range(1, 7)])
+        for name in names[:2] + names[3:]:
             with open(self.path("made/" + name), "rb") as f:
                 self.assertEqual(f.read(8), PNG[:8])
 

@@ -1,6 +1,5 @@
 """Idle sessions that are frozen: that they stop, go on as if nothing had been, and can be ended."""
 
-import json
 import os
 import signal
 import time
@@ -37,7 +36,7 @@ class Freeze(harness.Case):
     def told(self, server):
         done = self.run_cloister("sessions", "--json", "--server", str(server.process.pid))
         self.assertEqual(done.returncode, 0, done.stderr)
-        return {session["name"]: session for session in json.loads(done.stdout)[0]["sessions"]}
+        return {session["name"]: session for session in harness.message_of(done.stdout)[0]["sessions"]}
 
     def value(self, server, code, **arguments):
         cell = server.cell(code, **arguments)

@@ -215,6 +215,7 @@ class Turns(Serve):
     def call(self, arguments):
         return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "run_python", "arguments": arguments, "_meta": META}})
 
+    @harness.alone
     def test_large_bodies(self):
         values = "[" + "0," * 990000 + "0]"
         # Code is copied twice on its way to the worker, and the first time the kernel has to give the memory for that.

@@ -109,7 +109,7 @@ class Hub(harness.Case):
         server = self.server({"me": {"command": harness.CLOISTER, "args": ["mcp"]}, "b": harness.fixture()})
         self.assertEqual(self.value(server, "sorted({t['server'] for t in _discover() if 'error' not in t})"), ["b"])
         server.close()
-        self.assertIn('server "me": would start Cloister inside Cloister', server.final_log)
+        self.assertIn('server "me": would start Cloister inside Cloister', server.log())
 
     # ---- servers that do not come up --------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Hub(harness.Case):
         self.assertEqual(kind, "ToolUnavailable")
         self.assertEqual(self.value(server, "await mcp_b.add(a=1, b=1)"), {"sum": 2})
         server.close()
-        self.assertIn("cannot start: the reason", server.final_log)
+        self.assertIn("cannot start: the reason", server.log())
 
     @harness.alone
     def test_a_hanging_server_delays_no_other(self):
@@ -183,7 +183,7 @@ class Hub(harness.Case):
         server = self.server({"noisy": harness.fixture("--noise")})
         self.assertEqual(self.value(server, "[(await mcp_noisy.add(a=i, b=0))['sum'] for i in range(3)]"), [0, 1, 2])
         server.close()
-        self.assertIn("noisy", server.final_log)
+        self.assertIn("noisy", server.log())
 
     def test_stderr_is_drained(self):
         server = self.server({"loud": harness.fixture("--stderr-flood", str(4 << 20))})
@@ -276,7 +276,7 @@ r = decode(channel.call(CALL, encode_own({"server": "a", "tool": "echo", "argume
         server = self.server({"a": harness.fixture("--ignore-eof", "--pid-file", pids)})
         self.value(server, "await mcp_a.add(a=1, b=1)")
         server.close()
-        self.assertTrue(harness.wait_until(lambda: not self.running(pids), 5), "it outlived us")
+        self.assertTrue(harness.wait_until(lambda: not self.running(pids)), "it outlived us")
 
     def running(self, pids):
         """The fixture writes the pid of its own namespace, which is the host's for a server."""

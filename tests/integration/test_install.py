@@ -60,5 +60,63 @@ class Install(harness.Case):
         self.assertEqual(layers["programs"]["state"], "effective", done.stdout)
 
 
+@unittest.skipUnless(MESON, "meson is not installed")
+class Prefix(harness.Case):
+    """packaging/install: files of its own below a prefix, and nothing else."""
+
+    def install(self, *arguments, prefix=None):
+        return subprocess.run([os.path.join(harness.SOURCE, "packaging", "install"), "--prefix", prefix or self.path("prefix"), *arguments],
+                              env=harness.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+    def files(self):
+        return {os.path.relpath(os.path.join(folder, name), self.path("prefix"))
+                for folder, _, names in os.walk(self.path("prefix")) for name in names}
+
+    def test_install_upgrade_remove(self):
+        os.makedirs(self.path("prefix/bin"))
+        with open(self.path("prefix/bin/mine"), "w", encoding="ascii"):
+            pass
+        done = self.install()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        program = self.path("prefix/bin/cloister")
+        done = subprocess.run([program, "run", "-c", "print(1)"], env=harness.environment(), cwd=self.dir, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
+        first = self.files()
+        # An older version had a file more; its program is replaced while it runs.
+        with open(self.path("prefix/libexec/cloister/installed-files"), "a", encoding="ascii") as f:
+            f.write("libexec/cloister/older\n")
+        with open(self.path("prefix/libexec/cloister/older"), "w", encoding="ascii"), open(program, "rb") as running:
+            self.assertEqual(self.install().returncode, 0)
+            self.assertEqual(os.fstat(running.fileno()).st_nlink, 0)
+        self.assertEqual(self.files(), first)
+        done = self.install("--remove")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.files(), {"bin/mine"})
+        self.assertEqual(os.listdir(self.path("prefix")), ["bin"])
+        self.assertIn("nothing that was installed", self.install("--remove").stderr)
+
+    def test_a_list_that_leads_out_of_the_prefix(self):
+        os.makedirs(self.path("prefix/libexec/cloister"))
+        for entry in ("../victim", "bin/../../victim", self.path("victim")):
+            with self.subTest(entry=entry):
+                for name, text in (("victim", ""), ("prefix/libexec/cloister/installed-files", entry + "\n")):
+                    with open(self.path(name), "w", encoding="ascii") as f:
+                        f.write(text)
+                done = self.install("--remove")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("is damaged", done.stderr)
+                self.assertTrue(os.path.exists(self.path("victim")))
+
+    def test_wrong_words(self):
+        for arguments, reason in (("--bad",), "unknown argument"), (("--prefix",), "needs a directory"):
+            done = self.install(*arguments)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(reason, done.stderr)
+        with open(self.path("file"), "w", encoding="ascii"):
+            pass
+        self.assertIn("cannot be written", self.install(prefix=self.path("file/below")).stderr)
+
+
 if __name__ == "__main__":
     harness.main()

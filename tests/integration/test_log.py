@@ -28,7 +28,7 @@ class Log(harness.Case):
         call = server.start_call("await tools['echo'](text='x')", session="work")
         self.assertEqual(call.result(harness.PATIENCE)["structuredContent"]["status"], "ok")
         server.close()
-        lines = self.lines(server.final_log)
+        lines = self.lines(server.log())
         (cell,) = [line for line in lines if line["message"].startswith("cell ended: ok")]
         self.assertEqual((cell["session"], cell["request"], cell["cell"], cell["level"]), ("work", call.id, 1, "info"))
         (tool,) = [line for line in lines if line["message"].startswith("call succeeded")]
@@ -43,8 +43,8 @@ class Log(harness.Case):
         server = self.serve("--log-level", "info")
         server.cell("1", session="work")
         server.close()
-        self.assertIn("cloister: info: cell ended: ok in ", server.final_log)
-        self.assertIn("[session work, request 2, cell 1]", server.final_log)
+        self.assertIn("cloister: info: cell ended: ok in ", server.log())
+        self.assertIn("[session work, request 2, cell 1]", server.log())
 
     def test_json_without_a_terminal(self):
         """Without a terminal a server's log is for programs; a person who runs code gets text."""
@@ -69,11 +69,11 @@ class Log(harness.Case):
         server = self.serve(log_level="info")
         server.cell("1")
         server.close()
-        self.assertIn("cell ended: ok", server.final_log)
+        self.assertIn("cell ended: ok", server.log())
         server = self.serve("--log-level", "error", log_level="info")
         server.cell("1")
         server.close()
-        self.assertEqual(server.final_log, "")
+        self.assertEqual(server.log(), "")
         done = self.run_cloister("run", "--config", self.config(log_level="loud"), "-c", "1")
         self.assertIn(b"log_level must be", done.stderr)
 
@@ -85,7 +85,7 @@ class Log(harness.Case):
             server.initialize()
             server.cell("1")
             server.close()
-            self.assertEqual(server.final_log, "")
+            self.assertEqual(server.log(), "")
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
         with open(path, encoding="utf-8") as f:
             messages = [line["message"] for line in self.lines(f.read())]
@@ -97,7 +97,7 @@ class Log(harness.Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b"missing", done.stderr)
         done = self.run_cloister("run", "--log-file", self.path("no/such"), "-c", "1")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 125)
         self.assertIn(b"--log-file", done.stderr)
         done = self.run_cloister("run", "--log-format", "xml", "-c", "1")
         self.assertEqual(done.returncode, 2)
@@ -109,8 +109,8 @@ class Log(harness.Case):
         server = self.serve("--log-level", "info", servers={"chatty": entry})
         self.assertTrue(harness.wait_until(lambda: "my password is" in server.log()))
         server.close()
-        self.assertIn("my password is *** and API_KEY=***", server.final_log)
-        self.assertNotIn(SECRET, server.final_log)
+        self.assertIn("my password is *** and API_KEY=***", server.log())
+        self.assertNotIn(SECRET, server.log())
 
 
 if __name__ == "__main__":

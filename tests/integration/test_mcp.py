@@ -85,7 +85,7 @@ class Eras(harness.Case):
                 with self.assertRaises(rawmcp.RpcError) as caught:
                     server.ask("server/discover", params)
                 self.assertEqual(caught.exception.code, -32602)
-            self.assertLess(time.monotonic() - start, 2)
+            self.assertLess(time.monotonic() - start, harness.PATIENCE / 2)
             self.assertEqual(server.initialize()["protocolVersion"], "2025-11-25")
 
     def test_a_second_initialize(self):
@@ -212,8 +212,8 @@ class Protocol(rawmcp.ServerCase):
         self.assertEqual(first, second)
         tool = json.loads(first)["tools"][0]
         self.assertLess(len(tool["description"].encode()), 2048)
-        self.assertEqual(sorted(tool["inputSchema"]["properties"]), ["code", "max_output", "reset", "session", "timeout"])
-        self.assertEqual(tool["inputSchema"]["required"], ["code"])
+        self.assertEqual(sorted(tool["inputSchema"]["properties"]), ["check_only", "checkpoint", "code", "from", "interrupt", "max_output", "on_error", "reset", "restore", "session", "timeout", "wait"])
+        self.assertNotIn("required", tool["inputSchema"])
         self.assertEqual(tool["outputSchema"]["type"], "object")
         self.assertTrue(tool["_meta"]["anthropic/alwaysLoad"])
 
@@ -273,10 +273,8 @@ class End(harness.Case):
         self.assertGreater(len(harness.descendants(server.process.pid)), 3)
         return server
 
-    def ends(self, server, seconds=3.0):
-        start = time.monotonic()
-        status = server.process.wait(seconds + 5)
-        self.assertLess(time.monotonic() - start, seconds * harness.SLOW)
+    def ends(self, server):
+        status = server.process.wait(harness.PATIENCE)
         self.assertEqual(self.residue.settle(), {})
         return status
 
@@ -337,9 +335,9 @@ class End(harness.Case):
                 except BrokenPipeError:
                     pass
             if kill < len(below) and "janito" in names[below[kill]]:
-                server.process.wait(5)
+                server.process.wait(harness.PATIENCE)
                 self.assertEqual(self.serving().close(), 0)
-            self.ends(server, 5)
+            self.ends(server)
 
     def serving(self):
         server = rawmcp.RawServer("--config", self.config())
@@ -363,7 +361,7 @@ class End(harness.Case):
             os.kill(process, signal.SIGSTOP)
         for process in (janitors[0], pid):
             os.kill(process, signal.SIGKILL)
-        server.process.wait(5)
+        server.process.wait(harness.PATIENCE)
         # The control: nothing else removes them.
         self.assertTrue(os.path.exists(socket))
         self.assertEqual(groups(pid), left)

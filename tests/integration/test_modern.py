@@ -1,6 +1,7 @@
 """Revision 2026-07-28 by raw lines, also between those of a legacy client; progress, live output and resources."""
 
 import base64
+import json
 import os
 import time
 
@@ -128,9 +129,8 @@ class Requests(Modern):
             call = start("import time\nwhile True: time.sleep(0.01)")
             self.wait_running()
             self.server.notify("notifications/cancelled", requestId=call.id, reason="enough")
-            begun = time.monotonic()
             self.assertEqual(self.value("kept"), 1)
-            self.assertLess(time.monotonic() - begun, 5 * harness.SANITIZED)
+            # A cell that its timeout had ended would have been answered.
             self.assertFalse(call.done())
 
 
@@ -339,6 +339,18 @@ class Resources(Modern):
     def read(self, uri):
         return self.ask("resources/read", uri=uri)["contents"]
 
+    def test_a_receipt_is_a_resource(self):
+        cell = self.ok("print('x' * 10)\nfor _ in range(200000): pass")
+        uri = f"cloister://sessions/{cell['session']}/cells/{cell['receipt']['cell']}/receipt"
+        (item,) = self.read(uri)
+        self.assertEqual((item["uri"], item["mimeType"]), (uri, "application/json"))
+        receipt = json.loads(item["text"])
+        self.assertEqual((receipt["cell"], receipt["status"], receipt["stdout_bytes"]), (cell["receipt"]["cell"], "ok", 11))
+        self.assertEqual(receipt["peak_of"], cell["receipt"]["peak_of"])
+        for wrong in uri.replace("cells/", "cells/9"), uri.replace(cell["session"], "nobody"), uri + "s", uri.replace("cells/", "cells/0"):
+            with self.assertRaises(rawmcp.RpcError):
+                self.read(wrong)
+
     def test_a_cut_output_is_whole_in_its_resource(self):
         cell = self.ok("import sys\nfor i in range(5000): print('line', i)\nfor i in range(5000): print('e', i, file=sys.stderr)")
         out, err = cell["truncated"]["resource"], cell["truncated"]["stderr_resource"]
@@ -405,7 +417,7 @@ class Resources(Modern):
 
     def test_templates_and_cursors(self):
         templates = [t["uriTemplate"] for t in self.ask("resources/templates/list")["resourceTemplates"]]
-        self.assertEqual(len(templates), 3)
+        self.assertEqual(len(templates), 5)
         self.refused(-32602, "resources/list", cursor="nonsense")
 
     def test_a_legacy_subscription(self):

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 import urllib.parse
 
@@ -340,12 +341,16 @@ class Files(Login):
         """Another process holds the lock for a moment: the refresh waits for it."""
         now = int(time.time())
         self.change(obtained=now - 3600, expires=now - 5)
-        holder = subprocess.Popen(["flock", glob.glob(self.directory + "/*.lock")[0], "sleep", "0.5"])
-        time.sleep(0.2)
-        started = time.monotonic()
-        self.assertIn("token", self.token())
-        self.assertGreater(time.monotonic() - started, 0.15)
-        holder.wait()
+        holder = ["flock", glob.glob(self.directory + "/*.lock")[0], "sh", "-c", "echo held; read line"]
+        got = []
+        asks = threading.Thread(target=lambda: got.append(self.token()))
+        with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holds:
+            self.assertEqual(holds.stdout.readline(), b"held\n")
+            asks.start()
+            asks.join(0.3)
+            self.assertEqual(got, [], "it did not wait for the lock")
+        asks.join()
+        self.assertIn("token", got[0])
 
 
 if __name__ == "__main__":

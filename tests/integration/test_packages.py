@@ -12,6 +12,7 @@ import stat
 import subprocess
 import tarfile
 import tempfile
+import time
 import unittest
 import zipfile
 
@@ -78,10 +79,11 @@ class Case(harness.Case):
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         return done.stdout.decode()
 
-    def fails(self, *args, **more):
+    def fails(self, *args, status=None, **more):
         """The one line that says why."""
         done = self.cloister(*args, **more)
         self.assertNotEqual(done.returncode, 0)
+        self.assertIn(status, (None, done.returncode))
         lines = [line for line in done.stderr.decode().splitlines() if not re.match(r"cloister: image (\S+|of packages): ", line)]
         self.assertEqual(len(lines), 1, lines)
         return lines[0]
@@ -135,6 +137,77 @@ import numpy
                 drawn.append(numbers)
         for kind in zip(*drawn):
             self.assertEqual(len(set(kind)), 5, kind)
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_branches_with_arrays(self):
+        """Of a session and of its checkpoint: OpenBLAS starts threads, which a fork of the session lacks."""
+        self.done("image", "build", "--with", "numpy", "--name", "data")
+        config = self.config(image="data", limits={"memory": "1G"})
+        with rawmcp.RawServer("--config", config, env=self.env()) as server:
+            server.initialize()
+            code = "import numpy, os\na = numpy.ones((2000, 2000)); b = a @ a\nrng = numpy.random.default_rng(7)\nlen(os.listdir('/proc/self/task'))"
+            cell = server.cell(code, session="a", checkpoint="c", wait=harness.patient(120))
+            self.assertEqual(cell["status"], "ok", cell)
+            for origin in ("a", "a@c"):
+                cell = server.cell("[int(b[3, 4]), int((b @ a)[0, 0]), int(rng.integers(1 << 40)), a.nbytes]", session=origin.replace("@", "-") + "-b",
+                                   **{"from": origin}, wait=harness.patient(120))
+                self.assertEqual(cell["status"], "ok", cell)
+                self.assertEqual(cell["value"]["json"], [2000, 4000000, 687299734001, 32000000])
+                self.assertNotIn("not in it", cell["notice"])
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_tables_that_survive(self):
+        """A DataFrame in a branch of a session and of its checkpoint, after a death, a rollback and a restore: equal, and of use for
+        new computations."""
+        self.done("image", "build", "--with", "pandas", "--name", "tables")
+        config = self.config(image="tables", limits={"memory": "1G"}, profiles={"default": {"agent": True}})
+        make = (
+            "import numpy, os, pandas, time\nrng = numpy.random.default_rng(7)\nn = 400_000\n"
+            "df = pandas.DataFrame({'i': numpy.arange(n), 'x': rng.normal(size=n), 'key': rng.choice(list('abcd'), n), 't': pandas.date_range('2020-01-01', periods=n, freq='min')})\n"
+            "df['kind'] = df.key.astype('category')\nsmall = df.head(1000).set_index('t')\ndef mark(): return int(pandas.util.hash_pandas_object(df).sum() % (1 << 60))\nprint(mark())"
+        )
+        use = (
+            "\nw = df.groupby('key').x.agg(['mean', 'std', 'count'])\nj = df.merge(w, on='key').sort_values('x').head(100)\nr = small.x.resample('h').sum()\n"
+            "df.to_csv('/workspace/out/t.csv', index=False)\nback = pandas.read_csv('/workspace/out/t.csv', parse_dates=['t'])\n"
+            "(mark(), bool((back.i == df.i).all()), len(j), len(r), int(w['count'].sum()), str(df.kind.dtype), df.shape)"
+        )
+        with rawmcp.RawServer("--config", config, env=self.env()) as server:
+            server.initialize()
+
+            def cell(code, status="ok", **arguments):
+                started = time.monotonic()
+                got = server.cell(code, timeout=200, wait=harness.patient(300), **{"session": "a", **arguments})
+                self.assertEqual(got["status"], status, got)
+                return got, time.monotonic() - started
+
+            made, _ = cell(make, checkpoint="c")
+            mark = int(made["stdout"])
+            self.assertTrue(made["checkpoint"], made)
+            look = lambda got: got["value"]["repr"]
+            expected = look(cell(use.lstrip())[0])
+            self.assertEqual(expected, f"({mark}, True, 100, 17, 400000, 'category', (400000, 5))")
+            for origin in ("a", "a@c"):
+                first, took = cell("mark()", session=origin.replace("@", "-") + "-b", **{"from": origin})
+                print(f"pandas, branch of {origin}: {took:.2f} s", flush=True)
+                self.assertEqual(first["value"]["json"], mark)
+                self.assertNotIn("not in it", first["notice"])
+                self.assertEqual(look(cell(use, session=origin.replace("@", "-") + "-b")[0]), expected)
+            change = "df.loc[0, 'x'] = 1e9\ndel small\n"
+            time.sleep(1)  # until there is a copy
+            for what, code, status, state, arguments in (
+                ("a death", change + "os._exit(1)", "exit", "restored", {}),
+                ("a rollback", change + "1 / 0", "error", "rolled_back", {"on_error": "rollback"}),
+            ):
+                got, took = cell(code, status, **arguments)
+                self.assertEqual(got["state"], state, got)
+                print(f"pandas, {what}: {took:.2f} s", flush=True)
+                self.assertEqual(look(cell(use)[0]), expected)
+                time.sleep(1)
+            cell(change)
+            got, took = cell("mark()", restore="c")
+            print(f"pandas, a restore: {took:.2f} s", flush=True)
+            self.assertEqual(got["value"]["json"], mark)
+            self.assertEqual(look(cell(use)[0]), expected)
 
     def only_plain_files(self, root):
         for folder, folders, names in os.walk(root):
@@ -267,7 +340,7 @@ class Wheelhouse(Case):
     def test_a_script_that_says_what_it_needs(self):
         wheel(self.house, "one", "1.5", {"one.py": ""})
         self.build("--with", "one", "--name", "mine")
-        for needs, status in (("one", 0), ("one>=1.5", 0), ("one>=2", 1), ("two", 1)):
+        for needs, status in (("one", 0), ("one>=1.5", 0), ("one>=2", 125), ("two", 125)):
             script = self.write("report.py", f'# /// script\n# dependencies = ["{needs}"]\n# ///\nprint("ran")\n')
             done = self.cloister("run", "--image", "mine", script)
             self.assertEqual((done.returncode, done.stdout), (status, b"ran\n" if status == 0 else b""), done.stderr)
@@ -277,6 +350,82 @@ class Wheelhouse(Case):
                 self.assertIn(f" --name report && cloister run --image report {script}", done.stderr.decode())
         script = self.write("later.py", '# /// script\n# requires-python = ">=3.99"\n# ///\nprint("ran")\n')
         self.assertIn("needs Python >=3.99", self.fails("run", script))
+
+    def test_a_script_gets_what_it_needs(self):
+        """As `uv run` would: packages into an image, once."""
+        wheel(self.house, "one", "1.5", {"one.py": "A = 5"})
+        wheel(self.house, "two", "1.0", {"two.py": "import one\nA = one.A + 1"}, needs=["one>=1"])
+        script = self.write("report.py", '# /// script\n# requires-python = ">=3.9"\n# dependencies = [\n#   "two>=1,<2", # why\n'
+                                         "#   \"one ; python_version >= '3.0'\",\n# ]\n# ///\nimport sys, two\nprint(two.A, sys.argv[1:])\n")
+        options = ("run", "--find-links", self.house, "--offline")
+        self.assertEqual(self.done(*options, script, "x", "-r"), "6 ['x', '-r']\n")
+        names = self.names()
+        self.assertEqual(self.done(*options, script), "6 []\n")
+        self.assertEqual(self.names(), names)
+        with open(script, "rb") as file:
+            done = self.run_cloister(*options, "-", env=self.env(), stdin=file)
+        self.assertEqual(done.stdout, b"6 []\n", done.stderr)
+        wheel(self.house, "three", "1.0", {"three.py": "A = 3"})
+        with open(self.write("lines", "two.A + three.A\n"), "rb") as lines:
+            done = self.run_cloister(*options, "-i", "-r", self.write("more.txt", "three\n"), self.write("more.py", open(script).read() + "import three\n"), "y",
+                                     env=self.env(), stdin=lines)
+        self.assertEqual(done.stdout, b"6 ['y']\n9\n", done.stderr)
+        # A profile's own image is not replaced.
+        self.build("--with", "one", "--name", "mine")
+        config = self.config(image="mine")
+        done = self.cloister(*options, "--config", config, script)
+        self.assertEqual((done.returncode, done.stderr.count(b"\n")), (125, 1), done.stderr)
+        self.assertIn(b"needs two>=1,<2, which this image lacks", done.stderr)
+
+    def test_needs_that_are_refused(self):
+        wheel(self.house, "one", "1.5", {"one.py": ""})
+        for block, why in (
+            ('dependencies = ["one @ https://example.org/one.whl"]', "is no requirement"),
+            ('dependencies = ["--index-url=http://x"]', "is no package's name"),
+            ('dependencies = ["one"]\n[tool.uv.sources]\none = { git = "https://example.org/one" }', "[tool.uv]"),
+            ('dependencies = "one"', "PEP 723"),
+            ('dependencies = [' + "[" * 2000, "TOML"),
+            ('requires-python = ">=3.99"', "needs Python >=3.99; this machine has 3."),
+            ('requires-python = "new"', "is no version"),
+            ('dependencies = ["none-of-this-name"]', "none-of-this-name"),
+        ):
+            with self.subTest(block):
+                script = self.write("report.py", "# /// script\n" + "".join("# %s\n" % line for line in block.split("\n")) + "# ///\nprint(1)\n")
+                self.assertIn(why, self.fails("run", "--find-links", self.house, "--offline", script, status=125))
+
+    def test_another_python_that_fits(self):
+        """Here the usual one, under a path that does not fit by its version."""
+        folder = self.path("bin")
+        os.mkdir(folder)
+        fake = self.write("bin/python3.29", "#!/bin/sh\necho 3.29.1 final %s/none\n" % folder)
+        os.chmod(fake, 0o755)
+        script = self.write("report.py", '# /// script\n# requires-python = ">=3.29"\n# ///\nprint(1)\n')
+        done = self.cloister("run", script, PATH=folder + ":" + os.environ["PATH"])
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(folder + "/none", done.stderr.decode())
+
+    def test_requirements_of_a_run(self):
+        wheel(self.house, "one", "1.5", {"one.py": "A = 5"})
+        self.write("more.txt", "one==1.5\n")
+        options = ("run", "--find-links", self.house, "--offline", "-r")
+        self.assertEqual(self.done(*options, self.write("a.txt", "# all\n-r more.txt\n"), "-c", "import one; print(one.A)"), "5\n")
+        wheel(self.house, "one", "2.5", {"one.py": "A = 6"})
+        os.remove(self.house + "/one-1.5-py3-none-any.whl")
+        self.assertEqual(self.done(*options, self.path("a.txt"), "-c", "import one; print(one.A)"), "5\n")
+        self.write("more.txt", "one==2.5\n")
+        self.assertEqual(self.done(*options, self.path("a.txt"), "-c", "import one; print(one.A)"), "6\n")
+        os.mkfifo(self.path("fifo"))
+        for file, why in (
+            (self.write("b.txt", "one==1.5 --hash=sha256:" + "0" * 64), "one"),
+            (self.write("c.txt", "-e ."), "-e"),
+            (self.write("d.txt", "--no-binary :all:\none"), "--no-binary"),
+            (self.write("e.txt", "-r e.txt\n"), "include each other"),
+            (self.path("none"), "none"), (self.path("fifo"), "fifo"), ("/dev/zero", "/dev/zero"), (self.dir, self.dir),
+        ):
+            with self.subTest(file):
+                self.assertIn(why, self.fails(*options, file, "-c", "1", status=125))
+        done = self.cloister("run", "--image", "x", "-r", "a.txt", "-c", "1")
+        self.assertEqual(done.returncode, 2)
 
 
 class Housekeeping(Case):

@@ -1,7 +1,6 @@
 """Sandboxes that are kept ready for new sessions."""
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -25,6 +24,8 @@ class Pool(harness.Case):
     """Each test has a server of its own."""
 
     def serve(self, *args, **config):
+        # Copies of workers (docs/cells.md) would be counted as sandboxes here.
+        config = {"state": {"survives": False}, **config}
         server = RawServer("--config", self.config(**config), "--log-level", "debug", *args, cwd=self.dir)
         self.addCleanup(server.free)
         server.initialize()
@@ -34,7 +35,7 @@ class Pool(harness.Case):
     def ready(self, server):
         done = self.run_cloister("sessions", "--json", "--server", str(server.process.pid))
         self.assertEqual(done.returncode, 0, done.stderr)
-        (told,) = json.loads(done.stdout)
+        (told,) = harness.message_of(done.stdout)
         return told["ready"]
 
     def wait_ready(self, server, n, seconds=30):

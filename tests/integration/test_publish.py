@@ -207,7 +207,7 @@ class Tools(harness.Case):
     def test_no_sandbox_stays(self):
         def live():
             done = self.run_cloister("sessions", "--json", "--server", str(self.client.server.process.pid))
-            return [session["name"] for session in json.loads(done.stdout)[0]["sessions"]]
+            return [session["name"] for session in harness.message_of(done.stdout)[0]["sessions"]]
 
         self.call("run_python", code="1", session="kept")
         for name in ("counter", "fail", "slow"):

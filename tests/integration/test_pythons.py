@@ -92,9 +92,11 @@ json.dumps(look, sort_keys=True)
 """
 
 
+@functools.lru_cache(maxsize=None)
 def interpreters():
-    """{real path: name} of the CPythons from 3.9 on that an image can be made of."""
-    found = {}
+    """{real path: name} of the CPythons from 3.9 on that an image can be made of: the first of each minor version, or all
+    (CLOISTER_TEST_WHOLE, suite slow)."""
+    found, minors = {}, set()
     for place in PLACES:
         for path in sorted(glob.glob(os.path.expanduser(place))):
             real = os.path.realpath(path)
@@ -104,6 +106,10 @@ def interpreters():
             done = subprocess.run([real, "-I", "-c", ASK], capture_output=True, text=True, check=False)
             version, name, free = (done.stdout.split() + [""] * 3)[:3]
             if name == "cpython" and free == "0" and tuple(map(int, version.split("."))) >= (3, 9):
+                minor = version.rpartition(".")[0]
+                if minor in minors and not harness.WHOLE:
+                    continue
+                minors.add(minor)
                 name = "py" + version
                 found[real] = name if name not in found.values() else f"{name}-{len(found)}"
     return found
@@ -138,22 +144,40 @@ class World:
 
     def __init__(self):
         self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
-        self.subjects, self.refused = [], []
+        self.subjects, self.refused, self.chosen = [], [], {}
         for python, name in interpreters().items():
             self.subjects += self.build(python, name)
         self.subjects += self.trees()
 
-    def build(self, python, name):
+    def build(self, python, name, *options):
+        """An image by the link that is chosen, or asked for. A tree with a libpython serves both links: where the module was
+        chosen, another is made, if there is a libpython."""
         store = os.path.join(self.place, name, "images")
         os.makedirs(store)
-        for links in ["embed", "module"], ["module"]:
-            done = subprocess.run([harness.CLOISTER, "image", "build", "--quiet", "--python", python, "--name", name,
-                                   "--link", links[0]],
-                                  env=harness.environment(CLOISTER_IMAGE_STORE=store), capture_output=True, text=True,
-                                  timeout=240, check=False)
-            if done.returncode == 0:
-                return [Subject(store, name, link) for link in links]
-        raise AssertionError((python, done.stderr))
+        self.run_build(store, python, name, *options)
+        link = self.link_of(store, name)
+        if not options:
+            self.chosen[python] = link
+        if link == "embed":
+            return [Subject(store, name, link) for link in ("embed", "module")]
+        both = store + "-embed"
+        os.makedirs(both)
+        if self.run_build(both, python, name, "--link", "embed", needed=False):
+            return [Subject(both, name, "embed"), Subject(store, name, "module")]
+        return [Subject(store, name, "module")]
+
+    @staticmethod
+    def run_build(store, python, name, *options, needed=True):
+        done = subprocess.run([harness.CLOISTER, "image", "build", "--quiet", "--python", python, "--name", name, *options],
+                              env=harness.environment(CLOISTER_IMAGE_STORE=store), capture_output=True, text=True, timeout=240, check=False)
+        if needed and done.returncode:
+            raise AssertionError((python, done.stderr))
+        return done.returncode == 0
+
+    @staticmethod
+    def link_of(store, name):
+        with open(os.path.join(store, name, "image.json"), encoding="utf-8") as f:
+            return json.load(f)["link"]
 
     def trees(self):
         """Images with another libc; their image.json is only read."""
@@ -162,13 +186,13 @@ class World:
             with open(path, encoding="utf-8") as f:
                 info = json.load(f)
             subjects.append(Subject(os.path.dirname(os.path.dirname(path)), info["name"], info["link"]))
-        self.refused = [s for s in subjects if s.link == "embed"]
-        return [s for s in subjects if s.link == "module"]
+        self.refused = [s for s in subjects if s.image == "bullseye-embed"]
+        return [s for s in subjects if s not in self.refused]
 
     def pairs(self):
         """[(embed, module)] of the interpreters that have both."""
         modules = {s.image: s for s in self.subjects if s.link == "module"}
-        return [(s, modules[s.image]) for s in self.subjects if s.link == "embed"]
+        return [(s, modules[s.image.removesuffix("-embed")]) for s in self.subjects if s.link == "embed"]
 
     def remove(self):
         shutil.rmtree(self.place, ignore_errors=True)
@@ -261,13 +285,10 @@ class Links(harness.Case):
         self.assertIn(b"embed or module", build("--link", "static").stderr)
 
     def test_what_an_interpreter_itself_is_made_of_is_chosen(self):
-        env = harness.environment(CLOISTER_IMAGE_STORE=self.path("images"))
-        for python, name in interpreters().items():
+        for python in interpreters():
             needs = subprocess.run(["ldd", python], capture_output=True, text=True, check=True).stdout
-            done = self.run_cloister("image", "build", "--quiet", "--python", python, "--name", name, env=env, timeout=240)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            with open(self.path(f"images/{name}/image.json"), encoding="utf-8") as f:
-                self.assertEqual(json.load(f)["link"], "embed" if "libpython" in needs else "module", python)
+            with self.subTest(python):
+                self.assertEqual(self.world.chosen[python], "embed" if "libpython" in needs else "module")
 
     def test_no_byte_of_an_image_runs_unfiltered(self):
         """site-packages are the image's: what they run at the start already finds the belts on."""
@@ -278,7 +299,7 @@ class Links(harness.Case):
         with open(f"{packages}/early.pth", "w", encoding="utf-8") as f:
             f.write("import sys; sys.stderr.write(' '.join(l for l in open('/proc/self/status') if l.split(':')[0] in "
                     "('NoNewPrivs', 'Seccomp')).replace('\\n', ';').replace('\\t', '') + '\\n')\n")
-        for subject in self.world.build(f"{venv}/bin/python3", "early"):
+        for subject in self.world.build(f"{venv}/bin/python3", "early", "--link", "embed"):
             with self.subTest(subject):
                 done = self.run_in(subject, "print(1)", "--log-level", "info")
                 self.assertEqual(done.stdout, b"1\n", done.stderr)
@@ -286,7 +307,7 @@ class Links(harness.Case):
 
     def test_an_interpreter_that_cannot_start_is_reported_in_one_line(self):
         real = os.path.realpath(harness.PYTHON)
-        for subject in self.world.build(real, "broken"):
+        for subject in self.world.build(real, "broken", "--link", "embed"):
             folder, = glob.glob(f"{subject.store}/broken/root/usr/lib/python3*/encodings")
             shutil.move(folder, folder + ".away")
             with self.subTest(subject):

@@ -42,7 +42,7 @@ class Response:
         self.rest = b""
 
     def json(self):
-        return json.loads(self.body)
+        return harness.message_of(self.body)
 
     def chunk(self):
         """The next chunk of a stream, or b"" at its end."""
@@ -61,7 +61,7 @@ class Response:
                 block, self.rest = self.rest.split(b"\n\n", 1)
                 fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if ": " in line)
                 if "data" in fields:
-                    yield fields.get("id"), json.loads(fields["data"]) if fields["data"].startswith("{") else fields["data"] or None
+                    yield fields.get("id"), harness.message_of(fields["data"]) if fields["data"].startswith("{") else fields["data"] or None
 
 
 class Connection:
@@ -124,20 +124,26 @@ class Serve(harness.Case):
         self.server = self.start(*self.ARGUMENTS)
 
     def start(self, *arguments, **options):
+        log = harness.Log()
         process = subprocess.Popen([harness.CLOISTER, "serve", "--config", self.config(), *arguments], stdin=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE, env=harness.environment(), cwd=self.dir, **options)
-        self.addCleanup(self.stop, process)
-        line = process.stderr.readline().decode()
-        found = re.search(r"serving MCP at (?:http://([^/]*):(\d+)/mcp|unix:(.*))", line)
-        self.assertTrue(found, line + (process.stderr.read().decode() if not found else ""))
+                                   stderr=log, env=harness.environment(), cwd=self.dir, **options)
+        self.addCleanup(self.stop, process, log)
+        self.wait_serving(process, log)
+        found = re.search(r"serving MCP at (?:http://([^/]*):(\d+)/mcp|unix:(.*))\n", log.text())
         self.address = found[3] or ("127.0.0.1", int(found[2]))
         return process
 
-    def stop(self, process):
+    def wait_serving(self, process, log, sockets=1):
+        """Returns when it serves at so many."""
+        serves = lambda: re.search(r"(serving MCP at [^\n]*\n.*){%d}" % sockets, log.text(), re.DOTALL)
+        harness.wait_until(lambda: serves() or process.poll() is not None, step=0.005)
+        self.assertTrue(serves(), log.text())
+
+    def stop(self, process, log):
         process.terminate()
         # It may have had no time to handle the signal.
         self.assertIn(process.wait(harness.PATIENCE), (0, -signal.SIGTERM, -signal.SIGKILL))
-        process.stderr.close()
+        log.close()
 
     def connect(self, address=None, window=None):
         connection = Connection(address or self.address, window)
@@ -344,6 +350,10 @@ class Tokens(Serve):
         alice = self.result(self.ALICE, "secret = 1\nprint('z' * 50000)", session="work")
         self.assertEqual(alice["status"], "ok")
         self.assertEqual(self.result(self.BOB, "secret", session="work")["status"], "error")
+        # Nor may it be branched.
+        self.result(self.ALICE, "secret = 2", session="hers")
+        self.assertIn('no live session is called \\"hers\\"', json.dumps(self.result(self.BOB, "secret", session="work", **{"from": "hers"})))
+        self.assertEqual(self.result(self.ALICE, "secret", session="branch", **{"from": "hers"})["value"]["json"], 2)
         uri = alice["truncated"]["resource"]
         read = lambda token: self.connect().modern("resources/read", {"uri": uri}, Authorization=f"Bearer {token}").response().json()
         self.assertIn("result", read(self.ALICE))
@@ -366,6 +376,7 @@ class Tokens(Serve):
         self.assertEqual(self.result(self.ALICE, "1")["status"], "ok")
         slow.response()
         self.assertIn("quota", json.dumps(self.result(self.BOB, "1", session="two")))
+        self.assertIn("quota", json.dumps(self.result(self.BOB, "1", session="two", **{"from": "one"})))
         self.assertEqual(self.result(self.BOB, "1", session="one")["status"], "ok")
 
     def test_the_file(self):

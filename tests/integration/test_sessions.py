@@ -24,7 +24,7 @@ class Sessions(ServerCase):
     def listed(self):
         done = self.run_sessions("--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        (server,) = json.loads(done.stdout)
+        (server,) = harness.message_of(done.stdout)
         self.assertEqual(server["server"], self.server.process.pid)
         return {session["name"]: session for session in server["sessions"]}
 
@@ -43,6 +43,9 @@ class Sessions(ServerCase):
         # /proc counts shared pages of the template too, a cgroup only what the session took.
         self.assertGreater(big["memory_bytes"], small["memory_bytes"] + (30 << 20))
         self.assertGreaterEqual(big["memory_peak_bytes"], 40 << 20)
+        self.assertGreater(big["last"]["memory_peak_bytes"], 40 << 20)
+        self.assertEqual((big["tool_calls"], big["output_bytes"], big["last"]["received_bytes"]), (0, 0, 0))
+        self.assertGreater(big["cpu_ms"], 0)
         self.assertGreaterEqual(big["age_ms"], big["idle_ms"])
         table = self.run_sessions().stdout.decode()
         self.assertIn("block = bytearray(40 << 20)", table)

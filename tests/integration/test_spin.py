@@ -56,7 +56,7 @@ class Spin(harness.Case):
     def answer(self):
         """The next result that is there."""
         while True:
-            message = json.loads(self.server.stdout.readline())
+            message = harness.message_of(self.server.stdout.readline())
             if "method" not in message:
                 return message["result"]
 

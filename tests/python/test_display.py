@@ -7,6 +7,7 @@ import os
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 from guest import Core
 
@@ -63,6 +64,10 @@ class Display(DisplayTest):
         self.assertEqual(self.show("plain", 12, {"a": 1}), ([], "plain\n12\n{'a': 1}\n"))
         self.assertEqual(self.show("# title", mime="text/markdown"), ([], "# title\n"))
         self.assertEqual(self.show("<b>", mime="text/html"), ([{"mime": "text/html", "text": "<b>"}], ""))
+        self.assertEqual(self.show("<b>", "text/html"), ([{"mime": "text/html", "text": "<b>"}], ""))
+        for second in "b", "a/b", "text/ html", "text/html; and more":
+            self.assertEqual(self.show("a", second), ([], "a\n%s\n" % second))
+        self.assertEqual(self.show("a", "text/html", "b"), ([], "a\ntext/html\nb\n"))
 
     def test_results_of_tools(self):
         self.assertEqual(self.show(Image(PNG, "image/png")), ([self.image()], ""))
@@ -108,9 +113,42 @@ class Display(DisplayTest):
         type(table).__name__ = "DataFrame"
         type(table).__module__ = "pandas.core.frame"
         type(table).__repr__ = lambda self: "a b"
-        self.assertEqual(self.show(table), ([], "a b\n"))
+        self.assertEqual(self.show(table), ([], "a b\n"))  # of no version that is known
         type(table).__name__ = "Styler"
         self.assertEqual(self.show(table)[0], [{"mime": "text/html", "text": "<table>"}])
+
+    def test_values(self):
+        """What a notebook shows of the last expression; and the text in place of its repr()."""
+
+        def value(value):
+            del self.core.sent[:]
+            text = self.displays.value(value)
+            return text, [payload for _, _, payload in self.core.sent]
+
+        self.assertEqual(value(rich(_repr_png_=PNG)), (None, [self.image()]))
+        self.assertEqual(value(rich(_repr_markdown_="*x*")), ("*x*", []))
+        self.assertEqual(value(rich(_repr_html_="<b>")), (None, [{"mime": "text/html", "text": "<b>"}]))
+        own = rich(_repr_html_="<b>")
+        type(own).__repr__ = lambda self: "own"
+        self.assertEqual(value(own), (None, [{"mime": "text/html", "text": "<b>", "link": True}]))
+        vega = {"application/vnd.vegalite.v5+json": {"a": 1}, "text/plain": "x"}
+        self.assertEqual(value(rich(_repr_mimebundle_=vega))[1], [{"mime": "application/vnd.vegalite.v5+json", "text": '{"a":1}'}])
+        shown = []
+        self.assertEqual(value(type("X", (), {"_ipython_display_": lambda self: shown.append(self)})()), (None, []))
+        self.assertEqual(len(shown), 1)
+        self.assertEqual(value(Image(PNG, "image/png")), (None, [self.image()]))
+        for plain in 1, "text", PNG, [rich(_repr_html_="<b>")], object(), rich, type(own), File(b"x", "text/plain"):
+            self.assertEqual(value(plain), (None, []), plain)
+
+    def test_plotly(self):
+        figure = rich(to_plotly_json={}, to_json='{"data":[]}', to_html="<p>")
+        type(figure).to_html = lambda self, **options: "<p>"
+        type(figure).__module__ = "plotly.graph_objs"
+        page = {"mime": "text/html", "text": "<p>", "link": True}
+        self.assertEqual(self.show(figure)[0], [{"mime": "application/vnd.plotly.v1+json", "text": '{"data":[]}'}, page])
+        with mock.patch.dict("sys.modules", kaleido=object()):
+            type(figure).to_image = lambda self, format: PNG
+            self.assertEqual(self.show(figure)[0], [self.image(), page])
 
     def test_lone_surrogates(self):
         self.assertEqual(self.show("\ud800", mime="text/html")[0], [{"mime": "text/html", "text": "\\ud800"}])

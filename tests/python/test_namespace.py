@@ -33,7 +33,7 @@ class Names(unittest.TestCase):
         self.main = types.ModuleType("__main__")
         self.namespace = Namespace(self.main, self.channel)
         self.channel.on_catalogue = self.namespace.on_catalogue
-        self.namespace.start(print)
+        self.namespace.start(print, print, print, print)
         self.names = vars(self.main)
         self.version = 0
 
@@ -52,7 +52,7 @@ class Names(unittest.TestCase):
         self.namespace.prepare(free_names(ast.parse(code)))
 
     def test_names_that_always_exist(self):
-        for name in ("tools", "_discover", "_search", "_schema", "ToolError", "asyncio", "json", "re", "math"):
+        for name in ("tools", "_discover", "_search", "_schema", "ToolError", "asyncio", "json", "re", "math", "transaction", "TransactionError", "RollbackError"):
             self.assertIn(name, self.names)
 
     def test_the_catalogue_is_read_on_demand(self):

@@ -24,10 +24,10 @@ def script(*lines):
 
 class Hints(unittest.TestCase):
     def test_a_failed_import(self):
-        described = tracebacks.describe(failed_import("import nosuchdistribution"))
+        described = tracebacks.describe(failed_import("import xlrd"))
         self.assertEqual(described["type"], "ModuleNotFoundError")
-        hint = ("No module named 'nosuchdistribution' (add it: cloister image build --with nosuchdistribution --name NAME; "
-                "then \"image\": \"NAME\" in the config, or cloister run --with nosuchdistribution)")
+        hint = ("No module named 'xlrd' (add it: cloister image build --with xlrd --name NAME; "
+                "then \"image\": \"NAME\" in the config, or cloister run --with xlrd)")
         self.assertEqual(described["message"], hint)
         self.assertTrue(described["traceback"].endswith("ModuleNotFoundError: " + hint + "\n"), described["traceback"])
 
@@ -39,9 +39,17 @@ class Hints(unittest.TestCase):
 
     def test_names_of_distributions(self):
         for module, distribution in (("yaml", "PyYAML"), ("cv2", "opencv-python-headless"), ("sklearn", "scikit-learn"),
-                                     ("PIL", "Pillow"), ("bs4", "beautifulsoup4"), ("dateutil", "python-dateutil")):
+                                     ("sentence_transformers", "sentence-transformers"), ("PIL", "Pillow"), ("bs4", "beautifulsoup4"), ("dateutil", "python-dateutil")):
             error = ModuleNotFoundError("No module named %r" % module, name=module)
             self.assertIn("cloister run --with %s)" % distribution, packages.hint(error))
+
+    def test_no_name_of_a_package_that_is_not_known(self):
+        """Whoever registers that name could have its own code installed."""
+        for module in ("analysis_tools", "acme_internal"):
+            hint = packages.hint(ModuleNotFoundError("No module named %r" % module, name=module))
+            self.assertIn("--with PACKAGE", hint)
+            self.assertNotIn(module, hint)
+            self.assertNotIn(module.replace("_", "-"), hint)
 
     def test_no_hint_where_no_package_helps(self):
         errors = [failed_import("import json.nosuch"), failed_import("from json import nosuch"), ImportError("x", name="y"),
@@ -67,7 +75,7 @@ class Hints(unittest.TestCase):
         except RuntimeError as error:
             described = tracebacks.describe(error)
         self.assertEqual(described["message"], "no table")
-        self.assertIn("named 'nosuchdistribution' (add it: ", described["traceback"])
+        self.assertIn("named 'nosuchdistribution' (this image has no such module", described["traceback"])
 
     def test_the_command_keeps_the_packages_of_the_image(self):
         with tempfile.NamedTemporaryFile("w") as asked, mock.patch.object(packages, "ASKED_FOR", asked.name):

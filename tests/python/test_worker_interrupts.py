@@ -19,6 +19,51 @@ class Early(WorkerTest):
             self.assertEqual(worker.run("await asyncio.sleep(0)\nasyncio.run(asyncio.sleep(0, 7))")["value"]["json"], 7, after)
 
 
+# Run as a library's code: a signal finds the worker's own code below it.
+IN_BETWEEN = """
+import os, sys
+from cloister.channel import Channel, EXEC
+def send():
+    os.kill(os.getpid(), 2)
+frame = sys._getframe()
+while not hasattr(frame.f_locals.get("self"), "_cells_waiting"):
+    frame = frame.f_back
+session = frame.f_locals["self"]
+class Waiting(type(session._cells_waiting)):
+    def popleft(self):
+        cell = super().popleft()
+        if WHERE == "taken":
+            send()
+        return cell
+session._cells_waiting = Waiting()
+deliver = Channel._deliver
+def _deliver(self, kind, number, payload):
+    if kind == EXEC and WHERE == "read":
+        send()
+    return deliver(self, kind, number, payload)
+Channel._deliver = _deliver
+"""
+
+
+class BetweenChannelAndCell(WorkerTest):
+    """The signal comes when the cell's frame has left the channel, and no cell runs yet."""
+
+    def interrupt(self, where):
+        self.run_cell(f"names = {{'WHERE': {where!r}}}\nexec(compile({IN_BETWEEN!r}, '/usr/lib/library.py', 'exec'), names)")
+        start = time.monotonic()
+        result = self.worker.run("import time\ntime.sleep(4)")
+        return result["status"], time.monotonic() - start < 3
+
+    def test_read_and_not_delivered(self):
+        self.assertEqual(self.interrupt("read"), ("interrupted", True))
+
+    def test_taken_and_not_begun(self):
+        self.assertEqual(self.interrupt("taken"), ("interrupted", True))
+
+    def test_the_control(self):
+        self.assertEqual(self.interrupt(None), ("ok", False))
+
+
 class Interrupted(WorkerTest):
     def setUp(self):
         super().setUp()
@@ -67,7 +112,7 @@ class Interrupted(WorkerTest):
         start = time.monotonic()
         result = self.worker.run("x = [%s]\nwhile True: pass" % ("1+1," * 100_000), interrupt_after=0.1)
         self.assertEqual(result["status"], "interrupted")
-        self.assertLess(time.monotonic() - start, 15)
+        self.assertLess(time.monotonic() - start, 60)
 
     def test_repr_that_spins(self):
         self.interrupted("class Slow:\n    def __repr__(self):\n        while True: pass\nSlow()")

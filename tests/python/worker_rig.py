@@ -15,7 +15,7 @@ STUB = os.environ.get("CLOISTER_STUB_WORKER")
 PYTHON = os.environ.get("CLOISTER_TEST_PYTHON", "/usr/bin/python3")
 
 EXEC, RETURN, CATALOG = 1, 2, 4
-RESULT, CALL, QUERY, DROP = 0x41, 0x42, 0x47, 0x48
+RESULT, CALL, QUERY, DROP, KEPT = 0x41, 0x42, 0x47, 0x48, 0x4A
 CHANNEL_FD = 900  # as in stub-template.c
 HEADER = struct.Struct("<IBBHQ")
 IN_MEMFD = 0x01
@@ -83,7 +83,7 @@ class Worker:
         self.drops = []
         self.cell = 0
         self.ended = False
-        self.on_call = None
+        self.on_call = self.on_kept = None
         self.on_query = lambda number, query: self.send(RETURN, number, {"ok": True, "result": {"version": 1}})
 
     def send(self, kind, number, payload):
@@ -157,6 +157,8 @@ class Worker:
                     self.on_call(number, value)
             elif kind == QUERY:
                 self.on_query(number, value)
+            elif kind == KEPT and self.on_kept is not None:
+                self.on_kept(number, value)
             elif kind == DROP:
                 self.drops.append(number)
             else:

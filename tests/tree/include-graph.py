@@ -53,6 +53,8 @@ RULES = [
     ),
     # Short-lived, as the user: parses what authorization servers say.
     ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "supervisor/config/", "supervisor/oauth/"]),
+    # The process that has the network of sessions.
+    ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "supervisor/egress/"]),
     # The broker's, without privilege.
     ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/session/"]),
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
@@ -64,7 +66,7 @@ RULES = [
     ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("session/", "hub/", "mcp/", "http/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
@@ -72,7 +74,7 @@ RULES = [
 # Modules of a folder include each other downwards only, but in these folders.
 WITH_CIRCLES = ("supervisor/doctor", "supervisor/http", "supervisor/mcp", "supervisor/monitor/upstream")
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
-SHARED_INTERNALS = ("supervisor/hub", "supervisor/session")
+SHARED_INTERNALS = ("supervisor/egress", "supervisor/hub", "supervisor/session")
 # Uses of an internal header from another folder.
 INTERNAL_USERS = {("supervisor/cli/config-import.c", "policy/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")

@@ -8,9 +8,12 @@ struct end {
         int count;
         enum cell_status status;
         enum cell_state state;
-        char why[CELL_WHY_MAX], before[CELL_WHY_MAX], out[512], err[512], repr[64], type[64];
+        char why[CELL_WHY_MAX], before[CELL_WHY_MAX], restored[CELL_WHY_MAX], note[CELL_NOTE_MAX];
+        char block[CELL_WHY_MAX];
+        uint64_t n_blocks;
+        char out[512], err[512], repr[64], type[64];
         int exit_code, signal;
-        bool has_exit_code;
+        bool has_exit_code, is_checkpoint;
         uint64_t calls_total, cpu_us, memory_peak;
         size_t n_calls;
         struct cell_call calls[4];
@@ -27,6 +30,10 @@ static inline void fake_on_done(void *data, struct cell *cell)
         end->state = o->state;
         snprintf(end->why, sizeof(end->why), "%s", o->why);
         snprintf(end->before, sizeof(end->before), "%s", o->before);
+        snprintf(end->restored, sizeof(end->restored), "%s", o->restored);
+        snprintf(end->note, sizeof(end->note), "%s", o->note);
+        snprintf(end->block, sizeof(end->block), "%s", o->block);
+        end->n_blocks = o->n_blocks;
         for (int i = 0; i < CELL_STREAMS; i++) {
                 _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * 1024 * 1024);
                 check_eq_int(capture_render(&o->streams[i], 400, &b, &cut), 0);
@@ -41,6 +48,7 @@ static inline void fake_on_done(void *data, struct cell *cell)
         end->exit_code = o->exit_code;
         end->has_exit_code = o->has_exit_code;
         end->signal = o->signal;
+        end->is_checkpoint = o->is_checkpoint;
         end->calls_total = o->calls_total;
         end->cpu_us = o->cpu_us;
         end->memory_peak = o->memory_peak;

@@ -35,7 +35,13 @@ struct fake {
         struct event_base *base;
         struct config *config;
         struct sessions *sessions;
-        int creates, interrupts, kills, freezes, thaws;
+        int creates, interrupts, kills, freezes, thaws, keeps, restores, wakes, rollbacks;
+        int asides, drops;
+        uint32_t aside, dropped;               /* pids of the newest ones */
+        uint32_t copy;                         /* pid of the newest keep */
+        uint32_t instead[MONITOR_INSTEAD_MAX]; /* of it */
+        uint32_t restored;                     /* pid of the newest restore */
+        int counts;                            /* requests for the number of processes */
         bool refuse_create;
         uint32_t profile;        /* of the newest request */
         uint32_t serial, target; /* newest */
@@ -80,13 +86,77 @@ static inline void fake_freeze(void *data, uint32_t target, bool frozen)
         *(frozen ? &f->freezes : &f->thaws) += 1;
 }
 
+static inline void fake_keep(void *data, uint32_t target, uint32_t pid,
+                             const uint32_t instead[MONITOR_INSTEAD_MAX])
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->copy = pid;
+        memcpy(f->instead, instead, sizeof(f->instead));
+        f->keeps++;
+}
+
+static inline void fake_keep_aside(void *data, uint32_t target, uint32_t pid)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->aside = pid;
+        f->asides++;
+}
+
+static inline void fake_drop(void *data, uint32_t target, uint32_t pid)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->dropped = pid;
+        f->drops++;
+}
+
+static inline void fake_restore(void *data, uint32_t target, uint32_t pid)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->restored = pid;
+        f->restores++;
+}
+
+static inline void fake_wake(void *data, uint32_t target, bool rolls_back)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->wakes++;
+        f->rollbacks += rolls_back;
+}
+
+static inline void fake_count(void *data, uint32_t target)
+{
+        struct fake *f = data;
+
+        check_eq_int(target, f->target);
+        f->counts++;
+}
+
 static const struct monitor_hello fake_hello = {
         .usage = MONITOR_USAGE_CGROUP1, .sessions_max = 4, .memory_max = 512 << 20};
 
 static inline void fake_open(struct fake *f)
 {
-        const struct sandbox_requests requests = {f, fake_create, fake_interrupt, fake_kill,
-                                                  fake_freeze};
+        const struct sandbox_requests requests = {f,
+                                                  fake_create,
+                                                  fake_interrupt,
+                                                  fake_kill,
+                                                  fake_freeze,
+                                                  fake_keep,
+                                                  fake_keep_aside,
+                                                  fake_drop,
+                                                  fake_restore,
+                                                  fake_wake,
+                                                  .count = fake_count};
         struct error err = {};
 
         fake_clock_skip_idle(true);
@@ -165,6 +235,15 @@ static inline void fake_set_counter(int fd, const char *text)
 }
 
 /* The monitor's answer to the newest request: a sandbox whose inner ends are in f. */
+/* A peak that cannot be reset, as in version 2 before Linux 6.12. */
+static inline int fake_peak(const struct fake *f)
+{
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", f->memory);
+        return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static inline void fake_start(struct fake *f)
 {
         int pair[2], out[2], err_pipe[2];
@@ -181,8 +260,8 @@ static inline void fake_start(struct fake *f)
         fake_set_counter(f->cpu, "1000000\n");
         fake_set_counter(f->memory, "1048576\n");
         f->target = f->serial + 100;
-        const int fds[SESSION_FDS] = {pair[0],     out[0],         err_pipe[0],
-                                      dup(f->cpu), dup(f->memory), dup(f->memory)};
+        const int fds[SESSION_FDS] = {pair[0],     out[0],       err_pipe[0],
+                                      dup(f->cpu), fake_peak(f), dup(f->memory)};
         check_eq_int(sessions_started(f->sessions, f->serial, f->target, fds), 0);
         fake_spin(f);
 }

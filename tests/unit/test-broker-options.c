@@ -1,7 +1,7 @@
 /* The broker's arguments, and which bytes it writes to a terminal. */
 #include "supervisor/broker/options.h"
 
-#include "supervisor/broker/terminal.h"
+#include "base/terminal.h"
 #include "tests/unit/test.h"
 
 static int parse(const char *words, struct broker_options *o, struct error *err)

@@ -38,7 +38,7 @@ static void test_options(void)
         struct cli_options o;
 
         check_ok(parse(&o, &command,
-                       WORDS("--config", "a", "run", "--timeout=2.5", "f.py", "--config=b", "-v")));
+                       WORDS("--config", "a", "run", "--timeout=2.5", "--config=b", "-v", "f.py")));
         check_eq_str(command->name, "run");
         check_eq_int(o.n_configs, 2);
         check_eq_str(o.configs[0], "a");
@@ -57,8 +57,21 @@ static void test_options(void)
         check_eq_str(o.code, "");
         check_ok(parse(&o, &command, WORDS("run", "-")));
         check_eq_str(o.words[1], "-");
-        check_ok(parse(&o, &command, WORDS("run", "--", "--json")));
+        const char *const *words = WORDS("run", "--", "--json", "a", "--out"); /* o.rest is in it */
+        check_ok(parse(&o, &command, words));
         check_eq_str(o.words[1], "--json");
+        check_eq_int(o.n_rest, 2);
+        check_eq_str(o.rest[1], "--out");
+        check(!(o.given & CLI_OUT));
+        check_ok(parse(&o, &command, WORDS("run", "f.py", "--mount", "/:/host", "--", "-c")));
+        check_eq_int(o.n_rest, 4);
+        check_eq_int(o.n_mounts, 0);
+        check_ok(parse(&o, &command, WORDS("run", "-c", "1", "--timeout", "2", "a", "--env", "X")));
+        check_eq_str(o.timeout, "2");
+        check_eq_int(o.n_rest, 3);
+        check_eq_int(o.n_env, 0);
+        check_ok(parse(&o, &command, WORDS("run", "-c", "1", "--", "--timeout")));
+        check_eq_int(o.n_rest, 1);
         check_ok(parse(&o, &command, WORDS("image", "build", "-q", "--name", "a.b")));
         check_eq_str(command->name, "image build");
         check(o.given & CLI_QUIET);
@@ -98,15 +111,18 @@ static void test_refusals(void)
 
 static void test_timeouts(void)
 {
-        static const char *const good[] = {"1", "0.5", "600", "86400"};
-        static const char *const bad[] = {"0",   "-1",  "x",     "1s", "inf",
-                                          "nan", "1e9", "86401", " 1", "0x10"};
+        static const char *const good[] = {"1", "0.5", "600", "86400", "2m", "500ms", "24h"};
+        static const char *const bad[] = {"-1", "x", "inf", "nan", "1e9", " 1", "0x10", "2 weeks"};
+        static const char *const too_much[] = {"0",      "0.0001", "86401",
+                                               "100000", "25h",    "99999999999"};
         struct cli_options o;
 
         for (size_t i = 0; i < ARRAY_SIZE(good); i++)
                 check_ok(parse(&o, NULL, WORDS("run", "--timeout", good[i])));
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-                refuse("--timeout", WORDS("run", "--timeout", bad[i]));
+                refuse("a time is needed", WORDS("run", "--timeout", bad[i]));
+        for (size_t i = 0; i < ARRAY_SIZE(too_much); i++)
+                refuse("from 1ms to 24h", WORDS("run", "--timeout", too_much[i]));
 }
 
 static void test_many_configs(void)

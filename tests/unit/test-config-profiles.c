@@ -234,6 +234,69 @@ static void test_freeze(void)
         wrong("\"freeze\": \"31d\"", "freeze must be");
 }
 
+static void test_state(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"state\": {\"survives\": false}, \"profiles\": {\"a\": {\"state\": {\"survives\": true}}, \"b\": {\"state\": {}}, \"c\": {}}}");
+        _cleanup_config_ struct config *none = good("{}");
+
+        check(none->profiles[0].survives);
+        check(!profile(config, "default")->survives);
+        check(profile(config, "a")->survives && profile(config, "b")->survives);
+        check(!profile(config, "c")->survives);
+        wrong("\"state\": true", "state must be {\"survives\": true or false");
+        wrong("\"state\": {\"survives\": 1}", "state must be {\"survives\": true or false");
+}
+
+static void test_checkpoints(void)
+{
+        static const char *const wrongs[] = {"-1", "17", "true", "\"4\"", "1.5"};
+        _cleanup_config_ struct config *config = good(
+                "{\"state\": {\"checkpoints\": 16}, \"profiles\": {\"a\": {\"state\": {\"checkpoints\": 0}}, \"b\": {\"state\": {}}, \"c\": {}}}");
+        char text[64];
+
+        check_eq_int(profile(config, "default")->checkpoints, 16);
+        check_eq_int(profile(config, "a")->checkpoints, 0);
+        check(profile(config, "a")->survives);
+        check_eq_int(profile(config, "b")->checkpoints, 4);
+        check_eq_int(profile(config, "c")->checkpoints, 16);
+        for (size_t i = 0; i < ARRAY_SIZE(wrongs); i++) {
+                snprintf(text, sizeof(text), "\"state\": {\"checkpoints\": %s}", wrongs[i]);
+                wrong(text, "\"checkpoints\": 0 to 16}");
+        }
+}
+
+static void test_packages(void)
+{
+        _cleanup_config_ struct config *none = good("{}");
+        _cleanup_config_ struct config *config = good(
+                "{\"packages\": {\"install\": \"allow\", \"allow\": [\"a\", \"b>=2,<3\"], \"max_size\": \"1M\"}, \"profiles\": {\"a\": {}, \"b\": {\"packages\": {\"index\": \"https://x/simple\", \"exclude_newer\": \"2026-01-31\", \"timeout\": \"5m\"}}}}");
+        const struct config_packages *a = &profile(config, "a")->packages;
+        const struct config_packages *b = &profile(config, "b")->packages;
+
+        check(!none->profiles[0].packages.install);
+        check_eq_int((int)(none->profiles[0].packages.max_bytes >> 20), 500);
+        check(a->install && !a->index);
+        check_eq_str(a->allow[1], "b>=2,<3");
+        check(!a->allow[2]);
+        check_eq_int((int)a->max_bytes, 1024 * 1024);
+        check(!b->install && !b->allow);
+        check_eq_str(b->index, "https://x/simple");
+        check_eq_str(b->exclude_newer, "2026-01-31");
+        check_eq_int((int)b->timeout_ms, 300000);
+        wrong("\"packages\": true", "packages must be an object");
+        wrong("\"packages\": {\"install\": true}", "packages.install must be \"never\" or");
+        wrong("\"packages\": {\"allow\": []}", "packages.allow names no package");
+        wrong("\"packages\": {\"allow\": [\"a\", \"-e .\"]}", "packages.allow: item 2 must be");
+        wrong("\"packages\": {\"allow\": [\"a,b\"]}", "names two packages");
+        wrong("\"packages\": {\"allow\": [\"a[x]\"]}", "packages.allow: item 1 must be");
+        wrong("\"packages\": {\"allow\": [\"a @ https://x/a.whl\"]}", "packages.allow: item 1");
+        wrong("\"packages\": {\"index\": \"pypi.org\"}", "packages.index must be the url");
+        wrong("\"packages\": {\"exclude_newer\": \"14\"}", "packages.exclude_newer must be");
+        wrong("\"packages\": {\"max_size\": 1}", "packages.max_size must be from 1M");
+        wrong("\"packages\": {\"timeout\": \"2h\"}", "packages.timeout must be from");
+}
+
 static void test_wrong_values(void)
 {
         refused("{\"profiles\": []}", "profiles must be an object");
@@ -243,7 +306,7 @@ static void test_wrong_values(void)
         refused("{\"clients\": []}", "clients must be an object");
         refused("{\"clients\": {\"x\": {}}}", "clients: x must be the name");
         refused("{\"clients\": {\"\": \"x\"}}", "a client's name");
-        refused("{\n\"network\": \"all\"}", "line 2: network must be \"none\" or \"loopback\"");
+        refused("{\n\"network\": \"all\"}", "line 2: network must be \"none\", \"loopback\" or {");
         wrong("\"network\": false", "network must be");
         wrong("\"limits\": 1", "limits must be an object");
         wrong("\"limits\": {\"memory\": 1}", "limits.memory must be from");
@@ -400,6 +463,9 @@ int main(void)
         run(test_default);
         run(test_pool);
         run(test_freeze);
+        run(test_state);
+        run(test_checkpoints);
+        run(test_packages);
         run(test_all_keys);
         run(test_inherits_absent_keys);
         run(test_later_file_overrides_keys);

@@ -126,6 +126,11 @@ static void test_findings(void)
                     f->calls = (struct refused_calls){true, {EPERM}};
                     f->label = DOCTOR_LABEL_APPARMOR; f->proc_masks = 3;
                     f->mounting = f->proc = DOCTOR_UNTRIED);
+        check_found("chroot ", f->chrooted = true; f->userns = EPERM);
+        check_found("", f->chrooted = true); /* root's mode may do without */
+        check_found("", f->userns = EPERM);
+        check_found("container-seccomp ", f->chrooted = true; f->seccomp_mode = 2;
+                    f->userns = EPERM);
         check_found("masked-proc ", f->proc = EPERM; f->proc_masks = 3);
         check_found("", f->proc_masks = 3); /* root of this machine can mount /proc */
         check_found("hidden-proc ", f->ordinary = true; f->proc_hides = 2);

@@ -302,7 +302,7 @@ static void test_list_and_put(void)
 
         fake_open(&f);
         warm_up(&f);
-        check_ok(files_list(fake_session(&f), on_list, &got, &err));
+        check_ok(files_list(fake_session(&f), NULL, on_list, &got, &err));
         struct frame_header header = fake_read(&f, text, sizeof(text));
         check_eq_str(text, "{\"list\":10000}");
         fake_send(&f, FRAME_DATA, header.id,

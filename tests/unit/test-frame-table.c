@@ -37,10 +37,14 @@ static void test_table(void)
                 {FRAME_ASK, false, false},     {FRAME_QUERY, true, true},
                 {FRAME_DROP, true, true},      {FRAME_DATA, true, true},
                 {FRAME_FETCH, false, false},   {FRAME_PUT, false, false},
-                {FRAME_INPUT, false, false},   {0, false, false},
+                {FRAME_INPUT, false, false},   {FRAME_KEEP, false, false},
+                {FRAME_CHECK, false, false},   {FRAME_SCRIPT, false, false},
+                {FRAME_READ, false, true},     {FRAME_PROBE, false, false},
+                {FRAME_NEED, false, false},    {0, false, false},
                 {0xff, false, false},
         };
         static const bool is_idle[SESSION_STATE_MAX] = {[SESSION_IDLE] = true,
+                                                        [SESSION_KEEPING] = true,
                                                         [SESSION_FREEZING] = true,
                                                         [SESSION_FROZEN] = true,
                                                         [SESSION_SETTLING] = true};
@@ -57,6 +61,21 @@ static void test_table(void)
         }
 }
 
+/* The handler refuses a KEPT that no KEEP has asked for, in the states in which the table lets it pass. */
+static void test_copies(void)
+{
+        struct error err;
+
+        for (enum session_state state = 0; state < SESSION_STATE_MAX; state++) {
+                bool is_alive = state >= SESSION_IDLE && state <= SESSION_INTERRUPTING;
+                check_eq_int(refused_by_table(FRAME_KEPT, state, &err),
+                             !(is_alive || state == SESSION_DRAINING));
+                check(err.code == EPROTO);
+                check_eq_int(refused_by_table(FRAME_RESTORED, state, &err),
+                             state != SESSION_WAKING);
+        }
+}
+
 static void test_reasons(void)
 {
         struct error err;
@@ -70,6 +89,7 @@ static void test_reasons(void)
 int main(void)
 {
         run(test_table);
+        run(test_copies);
         run(test_reasons);
         return 0;
 }

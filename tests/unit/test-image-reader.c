@@ -75,7 +75,7 @@ static int read_image(const struct image_choice *choice, struct image_found *fou
 static void refuse(const char *text)
 {
         struct image_choice choice = choice_of("mine", NULL);
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error err;
 
         check(read_image(&choice, &found, &err) < 0);
@@ -87,7 +87,7 @@ static void refuse(const char *text)
 static void test_good(void)
 {
         struct image_choice choice = choice_of("mine", NULL);
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error err = {};
         struct stat st, expected;
 
@@ -106,7 +106,7 @@ static void test_good(void)
 static void test_missing(void)
 {
         struct image_choice choice = choice_of("other", NULL);
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error err;
 
         check_eq_int(read_image(&choice, &found, &err), -ENOENT);
@@ -194,7 +194,7 @@ static void test_hostile_json(void)
 static void test_root_is_a_link(void)
 {
         struct image_choice choice = choice_of("mine", NULL);
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error err;
 
         check_eq_int(rename(in_store("mine/root"), in_store("mine/kept")), 0);
@@ -211,7 +211,7 @@ static void test_root_is_a_link(void)
 static void test_notes(void)
 {
         struct image_choice choice = choice_of(NULL, "/bin/sh");
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error err;
         char note[64], key[IMAGE_KEY_SIZE], without[IMAGE_NAME_SIZE];
 
@@ -240,7 +240,7 @@ static void test_set_note(void)
 {
         struct package_set set = {.with = {"six"}, .n_with = 1};
         struct image_choice choice;
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error err = {};
         char note[64];
 
@@ -261,7 +261,7 @@ static void test_set_note(void)
 static void test_rights(void)
 {
         struct image_choice choice = choice_of("mine", NULL);
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error err;
 
         if (geteuid() != 0)

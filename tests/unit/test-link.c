@@ -19,8 +19,8 @@ struct world {
         int started, failed, ended, upstreams_started, upstreams_failed, upstreams_ended, closed,
                 limits;
         uint32_t serial, target, index;
-        int frozen;
-        int reloads, failed_with;
+        int frozen, cleared, gone, kept, not_kept, counted, memories;
+        int reloads, failed_with, networks;
         size_t n_files;
         uint32_t generation;
         bool broken; /* closed with an error */
@@ -55,6 +55,55 @@ static void on_ended(void *data, uint32_t target, const struct monitor_ended *en
         w->ended++;
         w->target = target;
         check_eq_int(ended->wait_status, 9);
+}
+
+static void on_cleared(void *data, uint32_t target, const struct monitor_ended *ended,
+                       const int fds[SESSION_COUNTERS])
+{
+        struct world *w = data;
+
+        w->cleared++;
+        check_eq_int(target, 12);
+        check_eq_int(ended->wait_status, 11);
+        check_eq_int(ended->copy, 41);
+        for (int i = 0; i < SESSION_COUNTERS; i++)
+                check_eq_int(close(fds[i]), 0);
+}
+
+static void on_gone(void *data, uint32_t target, uint32_t pid)
+{
+        struct world *w = data;
+
+        w->gone++;
+        check_eq_int(target, 12);
+        check_eq_int(pid, 43);
+}
+
+static void on_counted(void *data, uint32_t target, const struct monitor_counted *counted)
+{
+        struct world *w = data;
+
+        check_eq_int(target, 12);
+        check_eq_int(counted->last_pid, 77);
+        check_eq_int(counted->own, 2);
+        w->counted++;
+}
+
+static void on_memory(void *data, uint32_t target, uint64_t bytes)
+{
+        struct world *w = data;
+
+        check_eq_int(target, 12);
+        check_eq_int(bytes, 5 << 20);
+        w->memories++;
+}
+
+static void on_kept(void *data, uint32_t target, const struct error *error)
+{
+        struct world *w = data;
+
+        check_eq_int(target, 12);
+        *(error ? &w->not_kept : &w->kept) += 1;
 }
 
 static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
@@ -113,6 +162,15 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 check_eq_int(close(files[i].fd), 0);
 }
 
+static void on_network(void *data, uint32_t target, int listener)
+{
+        struct world *w = data;
+
+        w->networks++;
+        w->target = target;
+        check_eq_int(close(listener), 0);
+}
+
 static void on_closed(void *data, const struct error *error)
 {
         struct world *w = data;
@@ -128,13 +186,19 @@ static void open_world(struct world *w)
                                            on_started,
                                            on_failed,
                                            on_ended,
+                                           on_cleared,
+                                           on_gone,
+                                           on_counted,
+                                           on_memory,
+                                           on_kept,
                                            on_upstream_started,
                                            on_upstream_failed,
                                            on_upstream_ended,
                                            on_frozen,
                                            on_limits,
                                            on_reloaded,
-                                           on_closed};
+                                           on_closed,
+                                           on_network};
         struct error err = {};
         int fds[2];
 
@@ -229,6 +293,28 @@ static void test_answers(void)
                                     .error = {EOPNOTSUPP, "not here"}},
              0);
         check_eq_int(w.frozen, 1);
+        tell(&w, (struct monitor_event){MONITOR_DONE, ask(&w, MONITOR_SESSION_KEEP, 12)}, 0);
+        check_eq_int(w.kept, 1);
+        tell(&w,
+             (struct monitor_event){MONITOR_FAILED, ask(&w, MONITOR_SESSION_KEEP, 12),
+                                    .error = {ENOMEM, "too large"}},
+             0);
+        check_eq_int(w.not_kept, 1);
+        tell(&w, (struct monitor_event){MONITOR_DONE, ask(&w, MONITOR_SESSION_RESTORE, 12)}, 0);
+        tell(&w,
+             (struct monitor_event){MONITOR_SESSION_CLEARED, 0, 12,
+                                    .ended = {.wait_status = 11, .copy = 41}},
+             SESSION_COUNTERS);
+        check_eq_int(w.cleared, 1);
+        tell(&w, (struct monitor_event){MONITOR_DONE, ask(&w, MONITOR_SESSION_WAKE, 12)}, 0);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_GONE, 0, 12, .copy = 43}, 0);
+        check_eq_int(w.gone, 1);
+        tell(&w, (struct monitor_event){MONITOR_DONE, ask(&w, MONITOR_SESSION_COUNT, 12)}, 0);
+        check_eq_int(w.counted, 0);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_COUNTED, 0, 12, .counted = {77, 2}}, 0);
+        check_eq_int(w.counted, 1);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_MEMORY, 0, 12, .memory = 5 << 20}, 0);
+        check_eq_int(w.memories, 1);
         tell(&w, (struct monitor_event){MONITOR_SESSION_ENDED, 0, 12, .ended.wait_status = 9}, 0);
         check_eq_int(w.ended, 1);
         tell(&w, (struct monitor_event){MONITOR_UPSTREAM_ENDED, 0, 9, 256}, 0);
@@ -257,6 +343,21 @@ static void test_limits(void)
         close_world(&w);
 }
 
+static void test_network(void)
+{
+        struct world w;
+
+        open_world(&w);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_NETWORK, 0, 12}, 1);
+        check_eq_int(w.networks, 1);
+        check_eq_int(w.target, 12);
+        check_eq_int(w.closed, 0);
+        tell(&w, (struct monitor_event){MONITOR_SESSION_NETWORK, 0, 12}, 0);
+        check_eq_int(w.networks, 1);
+        check(w.closed && w.broken);
+        close_world(&w);
+}
+
 /* Each of these ends the link, and leaks no descriptor. */
 static void test_violations(void)
 {
@@ -277,6 +378,8 @@ static void test_violations(void)
                 {MONITOR_SESSION_KILL, MONITOR_HELLO, true, 0},
                 {MONITOR_SESSION_KILL, 0, true, 0},
                 {MONITOR_SESSION_KILL, 1000, true, 0},
+                {MONITOR_SESSION_CREATE, MONITOR_SESSION_NETWORK, true, 1},
+                {MONITOR_SESSION_CREATE, MONITOR_SESSION_NETWORK, true, 0},
         };
         int before = dup(0);
 
@@ -480,6 +583,7 @@ int main(void)
 {
         run(test_answers);
         run(test_limits);
+        run(test_network);
         run(test_violations);
         run(test_reload);
         run(test_reload_out_of_order);

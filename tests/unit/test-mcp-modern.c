@@ -67,7 +67,7 @@ static void test_lists_have_a_ttl(void)
         send_line(MODERN("3", "resources/templates/list", ""));
         _cleanup_json_ yyjson_doc *templates = take_message();
         check_cacheable(templates, "private");
-        check_eq_int(yyjson_arr_size(at(templates, "/result/resourceTemplates")), 3);
+        check_eq_int(yyjson_arr_size(at(templates, "/result/resourceTemplates")), 5);
         close_server();
 }
 

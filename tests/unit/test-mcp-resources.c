@@ -14,6 +14,8 @@ static void test_names(void)
                 "cloister://sessions/default/cells/1/stdout",
                 "cloister://sessions/a.b_c-9/cells/18446744073709551615/stderr",
                 "cloister://sessions/s/cells/3/stdout?offset=1048576",
+                "cloister://sessions/default/cells/12/displays/32",
+                "cloister://sessions/s/cells/1/displays/18446744073709551615?offset=7",
                 "cloister://sessions/s/files/a/b.txt",
                 "cloister://sessions/s/files/%E6%BC%A2%20%25%3F.txt",
                 "cloister://tools",
@@ -46,6 +48,11 @@ static void test_invalid_names(void)
                 "cloister://sessions/s/cells/-1/stdout",
                 "cloister://sessions/s/cells/18446744073709551616/stdout",
                 "cloister://sessions/s/cells/1/stdin",
+                "cloister://sessions/s/cells/1/displays/0",
+                "cloister://sessions/s/cells/1/displays/01",
+                "cloister://sessions/s/cells/1/displays/",
+                "cloister://sessions/s/cells/0/displays/1",
+                "cloister://sessions/s/cells/1/displays/99999999999999999999",
                 "cloister://sessions/s/cells/1/stdout/",
                 "cloister://sessions/s/cells/1/stdout?offset=",
                 "cloister://sessions/s/cells/1/stdout?offset=1x",
@@ -126,6 +133,50 @@ static void test_oldest_are_removed(void)
              r = resource_store_before(&store, r->serial))
                 listed++;
         check_eq_int(listed, store.n_live);
+        resource_store_done(&store);
+        check_eq_int(store.bytes + store.n_live + store.n_dropped, 0);
+}
+
+static void keep_display(struct resource_store *store, uint64_t cell, size_t n)
+{
+        struct resource_uri uri = {
+                .kind = RESOURCE_DISPLAY, .session = "s", .cell = cell, .display = 2};
+        struct cell_display display = {.mime_type = "text/html", .is_text = true};
+
+        buffer_init(&display.data, n);
+        char *text = malloc(n);
+        memset(text, 'x', n);
+        check_eq_int(buffer_append(&display.data, text, n), 0);
+        check_eq_int(resource_store_keep_display(store, &uri, &display), 0);
+        check_eq_int(display.data.length, 0);
+        free(text);
+}
+
+/* They share the limits of outputs. */
+static void test_displays(void)
+{
+        struct resource_store store = {};
+        struct resource_uri uri = {
+                .kind = RESOURCE_DISPLAY, .session = "s", .cell = 7, .display = 2};
+
+        keep(&store, 7, "x", 100);
+        for (uint64_t i = 1; i <= 12; i++)
+                keep_display(&store, i, 8 * 1024 * 1024);
+        check(store.bytes <= STORE_BYTES_MAX);
+        const struct resource *kept = resource_store_find(&store, &uri);
+        check(kept && !kept->dropped);
+        check_eq_str(kept->mime_type, "text/html");
+        uri.display = 1;
+        check(!resource_store_find(&store, &uri));
+        uri.display = 2;
+        uri.cell = 1;
+        check(resource_store_find(&store, &uri)->dropped);
+        uri = output_uri(7);
+        check(resource_store_find(&store, &uri)->dropped);
+        for (uint64_t i = 100; i < 100 + 2 * STORE_DROPPED_MAX; i++)
+                keep_display(&store, i, 10);
+        check_eq_int(store.n_live, STORE_LIVE_MAX);
+        check_eq_int(store.n_dropped, STORE_DROPPED_MAX);
         resource_store_done(&store);
         check_eq_int(store.bytes + store.n_live + store.n_dropped, 0);
 }
@@ -505,6 +556,7 @@ int main(void)
         run(test_invalid_names);
         run(test_oldest_are_removed);
         run(test_many_small_ones);
+        run(test_displays);
         run(test_files_are_bounded);
         run(test_parts);
         run(test_a_gap_is_reported);

@@ -106,7 +106,7 @@ static void test_list(void)
         yyjson_val *tool = yyjson_arr_get_first(tools);
         check_eq_str(json_string(tool, "name", NULL), "run_python");
         check(yyjson_is_true(yyjson_ptr_get(tool, "/_meta/anthropic~1alwaysLoad")));
-        check_eq_str(yyjson_get_str(yyjson_ptr_get(tool, "/inputSchema/required/0")), "code");
+        check(!yyjson_ptr_get(tool, "/inputSchema/required")); /* without code, a call waits */
         check(yyjson_ptr_get(tool, "/outputSchema/properties/status"));
 
         check_hints("{\"servers\":[]}", false, false);
@@ -212,7 +212,7 @@ static void test_names_before_signatures(void)
 
         open_server();
         buffer_printf(&text, "{\"servers\":[{\"name\":\"s\",\"state\":\"ready\",\"tools\":[");
-        for (int t = 0; t < 80; t++)
+        for (int t = 0; t < 60; t++)
                 buffer_printf(
                         &text,
                         "%s{\"name\":\"tool%d\",\"inputSchema\":{\"properties\":{\"argument\":{}}}}",
@@ -223,7 +223,7 @@ static void test_names_before_signatures(void)
         _cleanup_json_ yyjson_doc *doc = take_message();
         description_length(doc, &description);
         check_has(description, "\ns: tool0; tool1; ");
-        check_has(description, "; tool79\n");
+        check_has(description, "; tool59\n");
         close_server();
 }
 

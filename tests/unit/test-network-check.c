@@ -1,6 +1,7 @@
 /* An empty network namespace is accepted; each interface or route that leads out of it is found. */
 #include "supervisor/monitor/template/network-check.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "rpc/egress-messages.h"
 #include "tests/unit/test.h"
 
 static void bring_up_loopback(void)
@@ -31,12 +33,22 @@ static struct children *children;
 static struct child_tasks *tasks;
 static struct {
         int count;
+        int port; /* of the listener; 0: there is none */
         struct error error;
 } answer;
 
-static void on_answer(void *data, const struct error *error)
+static void on_answer(void *data, const struct error *error, int listener)
 {
+        struct sockaddr_in address = {};
+        socklen_t n = sizeof(address);
+
         (void)data;
+        answer.port = 0;
+        if (listener >= 0 && getsockname(listener, (struct sockaddr *)&address, &n) == 0 &&
+            address.sin_addr.s_addr == htonl(INADDR_LOOPBACK))
+                answer.port = ntohs(address.sin_port);
+        if (listener >= 0)
+                close(listener);
         answer.count++;
         answer.error = error ? *error : (struct error){0};
         event_base_loopbreak(base);
@@ -133,6 +145,32 @@ static void test_loopback_wanted(void)
         check(err.text[0]);
 }
 
+static void take_port(void)
+{
+        const struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(EGRESS_PORT)};
+
+        bring_up_loopback();
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        check(bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0);
+        check(listen(fd, 1) == 0);
+}
+
+/* The listener of the proxy, unless code of the image was there before. */
+static void test_listener(void)
+{
+        struct error err = {0};
+
+        check_ok(check_for(CONFIG_NETWORK_ALLOW, CLONE_NEWUSER | CLONE_NEWNET, bring_up_loopback,
+                           &err));
+        check_eq_int(answer.port, EGRESS_PORT);
+        check_ok(check_for(CONFIG_NETWORK_LOOPBACK, CLONE_NEWUSER | CLONE_NEWNET, bring_up_loopback,
+                           &err));
+        check_eq_int(answer.port, 0);
+        check_eq_int(check_for(CONFIG_NETWORK_ALLOW, CLONE_NEWUSER | CLONE_NEWNET, take_port, &err),
+                     -EADDRINUSE);
+        check_has(err.text, "listen on port 3128 of the sandbox");
+}
+
 static void test_host_network(void)
 {
         struct error err = {0};
@@ -217,6 +255,7 @@ int main(void)
         run(test_empty);
         run(test_loopback_up);
         run(test_loopback_wanted);
+        run(test_listener);
         run(test_host_network);
         run(test_held);
         run(test_cancel);

@@ -204,6 +204,74 @@ static void test_capture_border(void)
         capture_done(&c);
 }
 
+static void check_collapsed(const char *text, const char *expected)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(1024);
+
+        check_eq_int(output_collapse(text, strlen(text), &b), 0);
+        check_eq_int((int)b.length, (int)strlen(expected));
+        check(b.length == 0 || memcmp(buffer_bytes(&b), expected, b.length) == 0);
+}
+
+static void test_returns(void)
+{
+        check_collapsed("", "");
+        check_collapsed("plain\n", "plain\n");
+        check_collapsed("windows\r\nlines\r\n", "windows\r\nlines\r\n");
+        check_collapsed("10%\r20%\r30%\n", "30%\n");
+        check_collapsed("10%\r20%", "20%");
+        check_collapsed("10%\r", "10%");
+        check_collapsed("\r10%\r\n", "10%\r\n");
+        check_collapsed("loading...\rdone\n", "doneing...\n");
+        check_collapsed("loading...\r          \rdone\n", "done\n");
+        check_collapsed("\u00e4\u00f6\u00fc\rxy\n", "xy\u00fc\n");
+        check_collapsed("\r\r\r", "");
+        check_collapsed("a\n\r\rb\rc\nd", "a\nc\nd");
+        /* As tqdm prints it to its standard error. */
+        check_collapsed("\r  0%|          | 0/3 [00:00<?, ?it/s]"
+                        "\r 33%|\u2588\u2588\u2588\u258e      | 1/3 [00:00<00:00,  9.99it/s]"
+                        "\r100%|\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588| 3/3 "
+                        "[00:00<00:00, 10.00it/s]\n",
+                        "100%|\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588| 3/3 "
+                        "[00:00<00:00, 10.00it/s]\n");
+}
+
+/* However the bytes come, and with more of them than are kept: what is left is short, and the text is as before. */
+static void test_returns_in_captures(void)
+{
+        struct capture c;
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * 1024 * 1024);
+        bool cut = true;
+        char line[32];
+
+        capture_init(&c);
+        for (int i = 0; i <= 100; i++) {
+                int n = snprintf(line, sizeof(line), "\r%3d%% done", i);
+                for (int at = 0; at < n; at++)
+                        check_eq_int(capture_append(&c, line + at, 1), 0);
+        }
+        check_eq_int(capture_render_shown(&c, (struct capture_mark){}, 20, &b, &cut), 0);
+        check_eq_int(cut, false);
+        check_eq_int((int)b.length, 9);
+        check(memcmp(buffer_bytes(&b), "100% done", 9) == 0);
+        buffer_consume(&b, b.length);
+        check_eq_int(capture_render(&c, 2000, &b, &cut), 0);
+        check_eq_int((int)b.length, 101 * 10);
+        capture_done(&c);
+
+        for (int i = 0; i < 3 * 1024; i++) {
+                char many[16 * 1024];
+                memset(many, 'x', sizeof(many));
+                many[0] = '\r';
+                check_eq_int(capture_append(&c, many, sizeof(many)), 0);
+        }
+        buffer_consume(&b, b.length);
+        check_eq_int(capture_render_shown(&c, (struct capture_mark){}, 100 * 1000, &b, &cut), 0);
+        check_eq_int(cut, true);
+        check(b.length < 40 * 1024);
+        capture_done(&c);
+}
+
 static void test_cut_text(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
@@ -228,6 +296,8 @@ int main(void)
         run(test_capture_cut_in_line);
         run(test_capture_bounded);
         run(test_capture_border);
+        run(test_returns);
+        run(test_returns_in_captures);
         run(test_squeezed);
         run(test_cut_text);
         return 0;

@@ -141,15 +141,15 @@ static void test_page_tables_are_certain(void)
         proc_init(&p);
         put_process(&p, 0, -1, 'R', 100);
         put_process(&p, 1, 0, 'R', 100);
-        check_eq_int(process_memory_bound(p.fd).least, 0);
-        check(process_memory_bound(p.fd).bytes > 0);
+        check_eq_int(process_memory_bound(p.fd, NULL).least, 0);
+        check(process_memory_bound(p.fd, NULL).bytes > 0);
         char name[16];
         snprintf(name, sizeof(name), "%d", p.order[1]);
         _cleanup_close_ int dir = openat(p.fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
         put(dir, "statm", "1000000 50 10 1 0 50 0\n");
         put(dir, "status", "Name:\tx\nVmPTE:\t  204800 kB\nVmSwap:\t       0 kB\n");
-        check_eq_int(process_memory_bound(p.fd).least, 200 * MIB);
-        check(process_memory_bound(p.fd).bytes > 200 * MIB);
+        check_eq_int(process_memory_bound(p.fd, NULL).least, 200 * MIB);
+        check(process_memory_bound(p.fd, NULL).bytes > 200 * MIB);
         proc_done(&p);
 }
 
@@ -169,8 +169,8 @@ static void test_what_two_may_share_is_not_certain(void)
                 put(dir, "smaps_rollup",
                     "x\nRss: 0 kB\nPss:  0 kB\nSwap: 102400 kB\nSwapPss:  51200 kB\n");
         }
-        check_eq_int(process_memory_bound(p.fd).least, 70 * MIB);
-        check(process_memory_bound(p.fd).bytes >= 340 * MIB);
+        check_eq_int(process_memory_bound(p.fd, NULL).least, 70 * MIB);
+        check(process_memory_bound(p.fd, NULL).bytes >= 340 * MIB);
         check_eq_int(measure(&p, 1024 * MIB).bytes, 240 * MIB);
         struct process_memory found = measure(&p, 128 * MIB);
         check_eq_int(found.bytes, 140 * MIB);
@@ -178,8 +178,130 @@ static void test_what_two_may_share_is_not_certain(void)
         proc_done(&p);
 }
 
+/* statm of a process with so much private memory, and 4 MiB of files. */
+static void put_private(const struct proc *p, int i, unsigned int mib)
+{
+        uint64_t pages = MIB / (uint64_t)sysconf(_SC_PAGESIZE);
+        char path[32], text[64];
+
+        snprintf(path, sizeof(path), "%d/statm", p->order[i]);
+        snprintf(text, sizeof(text), "%llu %llu %llu 1 0 1 0\n", 600ull * pages,
+                 (mib + 4ull) * pages, 4ull * pages);
+        put(p->fd, path, text);
+}
+
+/* In whole MiB: some of each process is left out. */
+static unsigned int look(const struct proc *p, struct process_growth *growth)
+{
+        check(lseek(p->fd, 0, SEEK_SET) == 0);
+        check(process_memory_bound(p->fd, growth).bytes > 0);
+        return (unsigned int)((growth->bytes + MIB - 1) / MIB);
+}
+
+static void remove_process(const struct proc *p, int i)
+{
+        static const char *const files[] = {"statm", "status", "stat", "smaps_rollup"};
+        char path[32];
+
+        for (size_t k = 0; k < ARRAY_SIZE(files); k++) {
+                snprintf(path, sizeof(path), "%d/%s", p->order[i], files[k]);
+                check_eq_int(unlinkat(p->fd, path, 0), 0);
+        }
+}
+
+/* What processes have since they were first seen; not what they were forked with. */
+static void test_growth_is_certain(void)
+{
+        struct process_growth growth = {};
+        struct proc p = {};
+
+        proc_init(&p);
+        put_process(&p, 0, -1, 'R', 0);
+        put_private(&p, 0, 100);
+        check_eq_int(look(&p, &growth), 0);
+        /* The control: without looks before, all of it may be shared. */
+        for (int i = 1; i < N; i++) {
+                put_process(&p, i, 0, 'S', 0);
+                put_private(&p, i, 100);
+        }
+        check_eq_int(look(&p, &growth), 0);
+        for (int i = 1; i < N; i++)
+                put_private(&p, i, 110);
+        check_eq_int(look(&p, &growth), (N - 1) * 10 - 1);
+        check_eq_int(look(&p, &growth), (N - 1) * 10 - 1);
+        remove_process(&p, 3);
+        check_eq_int(look(&p, &growth), (N - 2) * 10 - 1);
+        put_process(&p, 3, 0, 'S', 0);
+        put_private(&p, 3, 130);
+        check_eq_int(look(&p, &growth), (N - 2) * 10 - 1);
+        /* Memory that was freed in between was others' too. */
+        put_private(&p, 3, 30);
+        check_eq_int(look(&p, &growth), (N - 2) * 10 - 1);
+        put_private(&p, 3, 130);
+        check_eq_int(look(&p, &growth), (N - 2) * 10 + 100 - 1);
+        proc_done(&p);
+}
+
+/* A big process grows while it starts a program: its child has the same memory. */
+static void test_growth_of_vfork_is_counted_once(void)
+{
+        struct process_growth growth = {};
+        struct proc p = {};
+
+        proc_init(&p);
+        put_process(&p, 0, -1, 'S', 0);
+        put_process(&p, 1, 0, 'D', 0);
+        put_process(&p, 2, 1, 'R', 0);
+        for (int round = 0; round < 2; round++) {
+                for (int i = 0; i < 3; i++)
+                        put_private(&p, i, i == 0 ? 10 : 50 + 40 * (unsigned int)round);
+                look(&p, &growth);
+        }
+        check_eq_int((growth.bytes + MIB - 1) / MIB, 80);
+        check_eq_int((process_memory_grown(p.fd, &growth) + MIB - 1) / MIB, 40);
+        /* The control: a child that is far from its parent has memory of its own. */
+        put_private(&p, 2, 300);
+        look(&p, &growth);
+        check_eq_int((process_memory_grown(p.fd, &growth) + MIB - 1) / MIB, 290);
+        proc_done(&p);
+}
+
+/* More than are looked at: nothing is known of them, then all anew. */
+static void test_growth_of_too_many(void)
+{
+        struct process_growth growth = {};
+        struct proc p = {};
+        char name[16];
+
+        proc_init(&p);
+        put_process(&p, 0, -1, 'S', 0);
+        put_private(&p, 0, 10);
+        look(&p, &growth);
+        put_private(&p, 0, 60);
+        check_eq_int(look(&p, &growth), 50);
+        for (int i = 0; i < PROCESS_GROWTH_MAX; i++) {
+                snprintf(name, sizeof(name), "%d", 100 + i);
+                check_eq_int(mkdirat(p.fd, name, 0700), 0);
+        }
+        check(lseek(p.fd, 0, SEEK_SET) == 0);
+        check(process_memory_bound(p.fd, &growth).bytes == UINT64_MAX);
+        check_eq_int(growth.n, 0);
+        check_eq_int(growth.bytes, 0);
+        for (int i = 0; i < PROCESS_GROWTH_MAX; i++) {
+                snprintf(name, sizeof(name), "%d", 100 + i);
+                check_eq_int(unlinkat(p.fd, name, AT_REMOVEDIR), 0);
+        }
+        check_eq_int(look(&p, &growth), 0);
+        put_private(&p, 0, 90);
+        check_eq_int(look(&p, &growth), 30);
+        proc_done(&p);
+}
+
 int main(void)
 {
+        run(test_growth_is_certain);
+        run(test_growth_of_vfork_is_counted_once);
+        run(test_growth_of_too_many);
         run(test_vfork_is_counted_once);
         run(test_what_may_be_one_is_not_certain);
         run(test_many_processes_are_certain);

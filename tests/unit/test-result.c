@@ -1,4 +1,5 @@
 /* The results of run_python: content and structuredContent. */
+#include "supervisor/mcp/receipt.h"
 #include "supervisor/mcp/result.h"
 
 #include "supervisor/mcp/result-content.h"
@@ -106,6 +107,42 @@ static void test_output_and_value(void)
         check_json(yyjson_obj_get(structured(root), "value"),
                    "{\"repr\":\"12345678901234567890\",\"json\":12345678901234567890}");
         check_json(yyjson_obj_get(structured(root), "peak_memory_bytes"), "4096");
+        outcome_done(&o);
+}
+
+/* What the result does not carry is counted, and the largest receipt is within its bound. */
+static void test_receipt(void)
+{
+        struct cell_outcome o;
+        size_t n;
+
+        outcome_init(&o);
+        o.memory_peak = 4096;
+        yyjson_val *root = render(&o, 1000);
+        check_json(yyjson_obj_get(structured(root), "receipt"),
+                   "{\"peak_of\":\"session\",\"network\":\"none\"}");
+        outcome_done(&o);
+
+        outcome_init(&o);
+        o.memory_peak = 4096;
+        o.peak_of = CELL_PEAK_CELL;
+        o.network = CONFIG_NETWORK_LOOPBACK;
+        o.sent_bytes = 40;
+        o.received_bytes = 1000;
+        capture_append(&o.streams[CELL_STDOUT], "out", 3);
+        root = render(&o, 1000);
+        check_json(yyjson_obj_get(structured(root), "receipt"),
+                   "{\"peak_of\":\"cell\",\"network\":\"loopback\",\"sent_bytes\":40,"
+                   "\"received_bytes\":1000,\"output_bytes\":3,\"kept_out_bytes\":1000}");
+        outcome_done(&o);
+
+        outcome_init(&o);
+        o.memory_peak = o.sent_bytes = o.received_bytes = INT64_MAX;
+        o.peak_of = CELL_PEAK_PROCESS;
+        root = render(&o, 1000);
+        _cleanup_free_ char *text = yyjson_val_write(yyjson_obj_get(structured(root), "receipt"), 0,
+                                                     &n);
+        check(text && n < RECEIPT_MAX);
         outcome_done(&o);
 }
 
@@ -305,6 +342,32 @@ static void test_calls(void)
         outcome_done(&o);
 }
 
+/* What a rollback has not taken back; of another cell tool_calls say it. */
+static void test_sent(void)
+{
+        static struct cell_call calls[] = {
+                {.server = "s", .tool = "a", .used = true, .ok = true},
+                {.server = "s", .tool = "unsent"},
+                {.server = "s", .tool = "b", .used = true},
+                {.server = "s", .tool = "c", .used = true, .pending = true},
+        };
+        struct cell_outcome o;
+
+        outcome_init(&o);
+        o.status = CELL_ERROR;
+        o.calls = malloc(sizeof(calls));
+        memcpy(o.calls, calls, sizeof(calls));
+        o.n_calls = ARRAY_SIZE(calls);
+        o.calls_total = 3;
+        check(!yyjson_obj_get(structured(render(&o, 100)), "sent"));
+        o.state = CELL_STATE_ROLLED_BACK;
+        check_json(yyjson_obj_get(structured(render(&o, 100)), "sent"),
+                   "[{\"server\":\"s\",\"tool\":\"a\",\"outcome\":\"ok\"},"
+                   "{\"server\":\"s\",\"tool\":\"b\",\"outcome\":\"failed\"},"
+                   "{\"server\":\"s\",\"tool\":\"c\",\"outcome\":\"in doubt\"}]");
+        outcome_done(&o);
+}
+
 /* The schema is JSON, and names every member that is ever sent. */
 static void test_schema(void)
 {
@@ -319,7 +382,10 @@ static void test_schema(void)
                 "session",     "state",
                 "truncated",   "displays",
                 "files",       "displays_total",
-                "files_total",
+                "files_total", "running",
+                "earlier",     "checkpoint",
+                "receipt",     "sent",
+                "network",
         };
         struct error err = {};
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -348,6 +414,7 @@ int main(void)
 {
         run(test_plain);
         run(test_output_and_value);
+        run(test_receipt);
         run(test_types_do_not_depend);
         run(test_error);
         run(test_empty_strings);
@@ -356,6 +423,7 @@ int main(void)
         run(test_refusal);
         run(test_cut);
         run(test_calls);
+        run(test_sent);
         run(test_schema);
         return 0;
 }

@@ -55,8 +55,10 @@ static void test_all(void)
                      NULL);
         check_eq_str(a.session, "a.B-1_");
         check_eq_int(a.timeout_ms, 2500);
-        check(a.reset);
+        check(a.reset && !a.check_only);
         check_eq_int(a.max_output, 50);
+        check_eq_str(parse("{\"code\":\"x\",\"check_only\":\"true\"}", &a), NULL);
+        check(a.check_only);
 }
 
 static void test_strings_for_numbers(void)
@@ -95,9 +97,27 @@ static void test_refused(void)
                 {"{\"code\":\"x\",\"session\":\"\"}", "session must be"},
                 {"{\"code\":\"x\",\"session\":7}", "session must be a string"},
                 {"{\"code\":\"x\",\"reset\":1}", "reset must be true or false, not a number"},
+                {"{\"code\":\"x\",\"check_only\":0}", "check_only must be true or false"},
+                {"{\"code\":\"x\",\"check_only\":true,\"reset\":true}", "leave reset out"},
+                {"{\"code\":\"x\",\"check_only\":true,\"interrupt\":true}", "leave interrupt out"},
+                {"{\"code\":\"x\",\"dry_run\":true}", "did you mean \"check_only\"?"},
                 {"{\"code\":\"x\",\"max_output\":0}", "max_output must be 1 to 2000000"},
                 {"{\"code\":\"x\",\"max_output\":1.5}", "whole number"},
                 {"{\"code\":\"x\",\"max_output\":99999999999}", "max_output must be 1 to"},
+                {"{\"code\":\"x\",\"wait\":-1}", "wait must be 0 to 600 (seconds), not -1"},
+                {"{\"code\":\"x\",\"wait\":1e9}", "not 1e+09"},
+                {"{\"code\":\"x\",\"wait\":\"NaN\"}",
+                 "wait must be a number of seconds, not a string"},
+                {"{\"code\":\"x\",\"wait\":\"inf\"}", "number of seconds"},
+                {"{\"code\":\"x\",\"wait\":[1]}", "number of seconds, not an array"},
+                {"{\"code\":\"x\",\"wait\":true}", "number of seconds, not a boolean"},
+                {"{\"code\":\"x\",\"interrupt\":1}", "interrupt must be true or false"},
+                {"{\"interrupt\":false}", "code is required"},
+                {"{\"max_output\":5}", "code is required"},
+                {"{\"session\":\"s\",\"reset\":true}", "reset needs code"},
+                {"{\"session\":\"s\",\"on_error\":\"rollback\"}", "on_error needs code"},
+                {"{\"code\":\"x\",\"on_error\":true}", "on_error must be \"keep\" or \"rollback\""},
+                {"{\"code\":\"x\",\"stop\":true}", "did you mean \"interrupt\"?"},
                 {"{\"cod\":\"x\"}", "unknown argument \"cod\": did you mean \"code\"?"},
                 {"{\"code\":\"x\",\"Timeout\":1}", "did you mean \"timeout\"?"},
                 {"{\"code\":\"x\",\"timeout_seconds\":1}", "did you mean \"timeout\"?"},
@@ -111,6 +131,23 @@ static void test_refused(void)
                 check(why);
                 check_has(why, cases[i].why);
         }
+}
+
+/* Without code a call waits for the code that runs. */
+static void test_waits(void)
+{
+        struct run_arguments a;
+
+        check_eq_str(parse("{\"code\":\"x\",\"wait\":0}", &a), NULL);
+        check(a.wait_given && a.wait_ms == 0 && !a.interrupt);
+        check_eq_str(parse("{\"code\":\"x\"}", &a), NULL);
+        check(!a.wait_given);
+        check_eq_str(parse("{\"wait\":\"2.5\",\"timeout\":5}", &a), NULL);
+        check(!a.code && a.wait_given && a.wait_ms == 2500);
+        check_eq_str(parse("{\"session\":\"s\"}", &a), NULL);
+        check(!a.code && !a.wait_given);
+        check_eq_str(parse("{\"interrupt\":\"True\"}", &a), NULL);
+        check(!a.code && a.interrupt);
 }
 
 /* The refusal of a call names its session where that was readable. */
@@ -155,6 +192,7 @@ int main(void)
         run(test_profile);
         run(test_all);
         run(test_strings_for_numbers);
+        run(test_waits);
         run(test_refused);
         run(test_session_of_refusal);
         config_free(config);

@@ -8,14 +8,14 @@
 
 #include "tests/unit/fake-tools.h"
 
-enum { TARGET = 7, SERIAL = 3 };
+enum { TARGET = 7, COPY_PID = 41, SERIAL = 3 };
 
 struct world {
         struct session_context context;
         struct session *session;
         int offer;           /* what get_sandbox() returns */
         int rpc, out, error; /* the worker's ends */
-        int done, kills, freezes, thaws;
+        int done, kills, freezes, thaws, keeps, restores, wakes;
         enum session_state told; /* by state_changed() */
 };
 
@@ -38,6 +38,37 @@ static void on_freeze(void *data, uint32_t target, bool frozen)
 
         check_eq_int(target, TARGET);
         *(frozen ? &w->freezes : &w->thaws) += 1;
+}
+
+static void on_keep(void *data, uint32_t target, uint32_t pid,
+                    const uint32_t instead[MONITOR_INSTEAD_MAX])
+{
+        struct world *w = data;
+
+        check_eq_int(target, TARGET);
+        check_eq_int(pid, 77);
+        w->keeps++;
+}
+
+static void on_restore(void *data, uint32_t target, uint32_t pid)
+{
+        struct world *w = data;
+
+        check_eq_int(target, TARGET);
+        w->restores++;
+}
+
+static void on_drop(void *data, uint32_t target, uint32_t pid)
+{
+        check_eq_int(target, TARGET);
+}
+
+static void on_wake(void *data, uint32_t target, bool rolls_back)
+{
+        struct world *w = data;
+
+        check_eq_int(target, TARGET);
+        w->wakes++;
 }
 
 static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, struct error *err)
@@ -112,7 +143,8 @@ static void open_world(struct world *w)
                 .base = event_base_new(),
                 .config = config_new(),
                 .hello = {.usage = MONITOR_USAGE_CGROUP1, .memory_max = 512 << 20},
-                .requests = {w, NULL, on_interrupt, on_kill, on_freeze},
+                .requests = {w, NULL, on_interrupt, on_kill, on_freeze, on_keep, NULL, on_drop,
+                             on_restore, on_wake},
                 .tools = fake_tool_provider,
                 .owner = {w, get_sandbox, state_changed},
         };
@@ -131,6 +163,20 @@ static void close_world(struct world *w)
         config_free(w->context.config);
         event_base_free(w->context.base);
         buffer_done(&fake_tools.catalogue);
+}
+
+static void clear(struct world *w)
+{
+        const struct monitor_ended ended = {.wait_status = SIGKILL, .copy = COPY_PID};
+        const int fds[SESSION_COUNTERS] = {dup(w->rpc), dup(w->rpc), dup(w->rpc)};
+
+        session_cleared(w->session, &ended, fds);
+}
+
+static void add_copy(struct session *s)
+{
+        s->copy.list[0] = (struct session_copy){.pid = COPY_PID, .id = 1, .of = 1};
+        s->copy.n = s->copy.wanted = 1;
 }
 
 /* Brings a new session into this state, the way it gets there in life. */
@@ -159,8 +205,24 @@ static void reach(struct world *w, enum session_state state)
                         session_frozen(s);
                 return;
         }
+        static const struct config_profile profile = {.survives = true};
+        if (state == SESSION_KEEPING || state == SESSION_RESTORING || state == SESSION_WAKING)
+                s->profile = &profile;
         struct cell *cell = push_cell(w);
         spin(w);
+        if (state == SESSION_KEEPING) {
+                session_dispatch(s, EVENT_RESULT, NULL);
+                session_dispatch(s, EVENT_TIMER, NULL);
+                return;
+        }
+        if (state == SESSION_RESTORING || state == SESSION_WAKING)
+                add_copy(s);
+        if (state == SESSION_WAKING)
+                clear(w);
+        if (state == SESSION_RESTORING) {
+                cell_cancel(cell);
+                session_dispatch(s, EVENT_TIMER, NULL);
+        }
         if (state == SESSION_SETTLING || state == SESSION_INTERRUPTING)
                 cell_cancel(cell);
         if (state == SESSION_SETTLING)
@@ -190,17 +252,24 @@ enum column {
         KILL,
         OWNER_END,
         NEEDED,
+        COPY,
+        CLEARED,
+        RESTORED,
+        BACK,
+        GONE,
         COLUMNS
 };
 
 static void post(struct world *w, enum column column)
 {
         static const enum session_event events[COLUMNS] = {
-                [WAKE] = EVENT_WAKE,           [CELL] = EVENT_WAKE,     [PLACE] = EVENT_PLACE,
-                [FAILED] = EVENT_FAILED,       [ENDED] = EVENT_ENDED,   [FROZEN] = EVENT_FROZEN,
-                [TIMER] = EVENT_TIMER,         [RESULT] = EVENT_RESULT, [CLOSED] = EVENT_CLOSED,
-                [BROKEN] = EVENT_CLOSED,       [CANCEL] = EVENT_CANCEL, [KILL] = EVENT_KILL,
-                [OWNER_END] = EVENT_OWNER_END, [NEEDED] = EVENT_NEEDED,
+                [WAKE] = EVENT_WAKE,           [CELL] = EVENT_WAKE,         [PLACE] = EVENT_PLACE,
+                [FAILED] = EVENT_FAILED,       [ENDED] = EVENT_ENDED,       [FROZEN] = EVENT_FROZEN,
+                [TIMER] = EVENT_TIMER,         [RESULT] = EVENT_RESULT,     [CLOSED] = EVENT_CLOSED,
+                [BROKEN] = EVENT_CLOSED,       [CANCEL] = EVENT_CANCEL,     [KILL] = EVENT_KILL,
+                [OWNER_END] = EVENT_OWNER_END, [NEEDED] = EVENT_NEEDED,     [COPY] = EVENT_COPY,
+                [CLEARED] = EVENT_CLEARED,     [RESTORED] = EVENT_RESTORED, [BACK] = EVENT_BACK,
+                [GONE] = EVENT_GONE,
         };
         const struct monitor_ended ended = {.wait_status = SIGKILL};
         const struct error none = {}, error = {.code = EPROTO, .text = "no frame"};
@@ -213,31 +282,41 @@ static void post(struct world *w, enum column column)
                 start_sandbox(w);
                 return;
         }
+        if (column == CLEARED) {
+                clear(w);
+                return;
+        }
         if (column == CELL)
                 push_cell(w);
+        if (column == BACK)
+                add_copy(w->session);
         session_dispatch(w->session, events[column], &details);
 }
 
 /* One letter for each state, in their order. */
-static const char letters[] = "NQCDIzZSRXLKG";
+static const char letters[] = "NQCDIkzZSRXrwLKG";
 static_assert(sizeof(letters) - 1 == SESSION_STATE_MAX, "a letter for each state");
 
+/* A CLEARED where no copy is known ends the sandbox. */
 static const char *const expected[SESSION_STATE_MAX] = {
         /* WAKE CELL PLACE STARTED FAILED ENDED FROZEN TIMER RESULT CLOSED BROKEN CANCEL KILL
-         * OWNER_END NEEDED */
-        [SESSION_NONE] = /*         */ "NCNNNNNNNNNNNNN",
-        [SESSION_QUEUED] = /*       */ "QQNQQQQQQQQQQQQ",
-        [SESSION_CREATING] = /*     */ "CCCINCCCCCCCCDC",
-        [SESSION_DISCARDING] = /*   */ "DDDKNDDDDDDDDDD",
-        [SESSION_IDLE] = /*         */ "IRIIINIzILKIIKI",
-        [SESSION_FREEZING] = /*     */ "zRzzzNZKzLKzzKI",
-        [SESSION_FROZEN] = /*       */ "ZRZZZNZKZLKZZKI",
-        [SESSION_SETTLING] = /*     */ "SSSSSNSISLKSSKS",
-        [SESSION_RUNNING] = /*      */ "RRRRRNRXILKXKKR",
-        [SESSION_INTERRUPTING] = /* */ "XXXXXNXKSLKXKKX",
-        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLLL",
-        [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKK",
-        [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGG",
+         * OWNER_END NEEDED COPY CLEARED RESTORED BACK GONE */
+        [SESSION_NONE] = /*         */ "NCNNNNNNNNNNNNNNNNNN",
+        [SESSION_QUEUED] = /*       */ "QQNQQQQQQQQQQQQQQQQQ",
+        [SESSION_CREATING] = /*     */ "CCCINCCCCCCCCDCCCCCC",
+        [SESSION_DISCARDING] = /*   */ "DDDKNDDDDDDDDDDDDDDD",
+        [SESSION_IDLE] = /*         */ "IRIIINIzILKIIKIIKIrI",
+        [SESSION_KEEPING] = /*      */ "kkkkkNkIkLKkkKkIKkkk",
+        [SESSION_FREEZING] = /*     */ "zRzzzNZKzLKzzKIzKzrz",
+        [SESSION_FROZEN] = /*       */ "ZRZZZNZKZLKZZKIZKZrZ",
+        [SESSION_SETTLING] = /*     */ "SSSSSNSISLKSSKSSKSSS",
+        [SESSION_RUNNING] = /*      */ "RRRRRNRXILKXKKRRKRrR",
+        [SESSION_INTERRUPTING] = /* */ "XXXXXNXKSLKXKKXXKXrX",
+        [SESSION_RESTORING] = /*    */ "rrrrrNrKrLKrKKrrwrrr",
+        [SESSION_WAKING] = /*       */ "wwwwwNwKwKKwKKwwKkww",
+        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLLLLLLLL",
+        [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKKKKKKK",
+        [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGGGGGGG",
 };
 
 static void test_every_event_in_every_state(void)

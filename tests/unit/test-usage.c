@@ -1,6 +1,7 @@
 /* The kernel's counters as text. */
 #include "supervisor/session/usage.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -119,6 +120,20 @@ static void test_peak_of_group(void)
         close(most);
 }
 
+/* A peak begins again where its file can be written to, and never that of a process. */
+static void test_reset(void)
+{
+        int fd = text_fd("4096\n"), only_read = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+
+        check(usage_reset_peak(MONITOR_USAGE_CGROUP1, fd));
+        check(usage_reset_peak(MONITOR_USAGE_CGROUP2, fd));
+        check(!usage_reset_peak(MONITOR_USAGE_PROC, fd));
+        check(!usage_reset_peak(MONITOR_USAGE_CGROUP2, only_read));
+        check(!usage_reset_peak(MONITOR_USAGE_CGROUP1, -1));
+        close(fd);
+        close(only_read);
+}
+
 static void test_nothing(void)
 {
         static const enum monitor_usage kinds[] = {MONITOR_USAGE_CGROUP1, MONITOR_USAGE_CGROUP2,
@@ -139,6 +154,7 @@ int main(void)
         run(test_proc);
         run(test_peak_by_faults);
         run(test_peak_of_group);
+        run(test_reset);
         run(test_nothing);
         return 0;
 }

@@ -24,6 +24,7 @@ struct cgroup_operations {
         enum cgroup_version version;
         int (*set_limits)(const struct cgroup *cgroup, const struct limits *limits,
                           struct error *err);
+        int (*set_memory)(const struct cgroup *cgroup, uint64_t bytes, struct error *err);
         const char *cpu_limit_file; /* in a leaf of cpu_limit_controller; absent without that
                                      * controller */
         enum cgroup_controller cpu_limit_controller;

@@ -107,13 +107,9 @@ static int remove_level(int parent_fd, const char *name, int depth)
                 return 0;
         if (depth == DEPTH_MAX)
                 return -ELOOP;
-        int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-        if (!dir) {
-                int code = errno;
-                cleanup_close(&fd);
-                return code == ENOENT ? 0 : -code;
-        }
+        DIR *dir = fd_open_directory(parent_fd, name);
+        if (!dir)
+                return errno == ENOENT ? 0 : -errno;
         /* It kills the whole subtree; without processes the write does nothing. */
         if (cgroup_write(dirfd(dir), "cgroup.kill", "1") < 0)
                 kill_members(dirfd(dir));

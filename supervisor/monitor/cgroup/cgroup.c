@@ -410,6 +410,11 @@ int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller contro
         return cgroup_set(cgroup, controller, file, text, err);
 }
 
+int cgroup_set_memory(struct cgroup *cgroup, uint64_t bytes, struct error *err)
+{
+        return cgroup->owner->operations->set_memory(cgroup, bytes, err);
+}
+
 int cgroup_kill(struct cgroup *cgroup)
 {
         int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
@@ -448,6 +453,10 @@ int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error 
                 r = open_usage_file(cgroup, memory, o->memory_now_file, &fds[SESSION_MEMORY], err);
         if (r < 0)
                 return r;
+        /* Writing resets the peak, and nothing else. Version 2 can do that from Linux 6.12 on. */
+        fds[SESSION_MEMORY_PEAK] = openat(memory, o->memory_file, O_RDWR | O_CLOEXEC);
+        if (fds[SESSION_MEMORY_PEAK] >= 0)
+                return 0;
         r = open_usage_file(cgroup, memory, o->memory_file, &fds[SESSION_MEMORY_PEAK], err);
         /* memory.peak came with Linux 5.19; without it we read the present use. */
         if (r == -ENOENT)

@@ -69,6 +69,8 @@ int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
  */
 int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid);
 
+/* Changes the limit of memory. On version 1 -EBUSY if more is used. */
+int cgroup_set_memory(struct cgroup *cgroup, uint64_t bytes, struct error *err);
 /* Sets the maximum of processes. Best effort. */
 void cgroup_set_pids(struct cgroup *cgroup, uint32_t pids);
 

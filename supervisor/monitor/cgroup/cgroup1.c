@@ -20,6 +20,16 @@ static int set_swap(const struct cgroup *cgroup, uint64_t bytes, struct error *e
         return 0;
 }
 
+/* The kernel refuses a limit of both that is below the one of memory: the higher one is changed first. */
+static int set_memory(const struct cgroup *cgroup, uint64_t bytes, struct error *err)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_MEMORY);
+
+        (void)cgroup_write_number(fd, "memory.memsw.limit_in_bytes", bytes);
+        int r = cgroup_set_number(cgroup, CGROUP_MEMORY, "memory.limit_in_bytes", bytes, err);
+        return r < 0 ? r : set_swap(cgroup, bytes, err);
+}
+
 static int set_limits(const struct cgroup *cgroup, const struct limits *limits, struct error *err)
 {
         int r = cgroup_set_number(cgroup, CGROUP_MEMORY, "memory.limit_in_bytes", limits->memory,
@@ -51,6 +61,7 @@ static uint32_t oom_kills(const struct cgroup *cgroup)
 const struct cgroup_operations cgroup1_operations = {
         .version = CGROUP_V1,
         .set_limits = set_limits,
+        .set_memory = set_memory,
         .cpu_limit_file = "cpu.cfs_quota_us",
         .cpu_limit_controller = CGROUP_CPU,
         .cpu_file = "cpuacct.usage",

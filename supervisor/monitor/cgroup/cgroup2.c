@@ -33,10 +33,15 @@ static int set_cpu(const struct cgroup *cgroup, uint32_t milli, struct error *er
         return r < 0 && r != -ENOENT ? error_errno(err, -r, "cgroup: write cpu.max") : 0;
 }
 
+static int set_memory(const struct cgroup *cgroup, uint64_t bytes, struct error *err)
+{
+        return cgroup_set_number(cgroup, CGROUP_UNIFIED, "memory.max", bytes, err);
+}
+
 static int set_limits(const struct cgroup *cgroup, const struct limits *limits, struct error *err)
 {
         int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
-        int r = cgroup_set_number(cgroup, CGROUP_UNIFIED, "memory.max", limits->memory, err);
+        int r = set_memory(cgroup, limits->memory, err);
 
         if (r >= 0)
                 r = cgroup_set_number(cgroup, CGROUP_UNIFIED, "pids.max", limits->pids, err);
@@ -71,6 +76,7 @@ static uint32_t oom_kills(const struct cgroup *cgroup)
 const struct cgroup_operations cgroup2_operations = {
         .version = CGROUP_V2,
         .set_limits = set_limits,
+        .set_memory = set_memory,
         .cpu_limit_file = "cpu.max",
         .cpu_limit_controller = CGROUP_UNIFIED,
         .cpu_file = "cpu.stat",

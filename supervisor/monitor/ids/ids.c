@@ -190,7 +190,7 @@ const char *ids_namespace_hint(int code)
                 return "AppArmor restricts them: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile that gives cloister-monitor `userns`";
         if (code == EUSERS)
                 return "user namespaces are nested too deep here";
-        return "a seccomp filter or security module around this process forbids it: 'cloister doctor' names it and the command that lifts it";
+        return "a chroot, a seccomp filter or a security module around this process forbids it: 'cloister doctor' names it and the command that lifts it";
 }
 
 /* ---- the choice ---- */

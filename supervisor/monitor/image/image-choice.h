@@ -16,6 +16,8 @@ struct image_choice {
         const char *link;              /* for the build: "embed", "module" or NULL */
         const char *rootfs;            /* a directory that it is built from, or NULL (borrowed) */
         const struct package_set *set; /* packages that it contains, or NULL (borrowed) */
+        char packages
+                [IMAGE_NAME_SIZE]; /* profile whose sessions may have packages installed, or "" */
 };
 
 /* name and python may be NULL: the default image of the default interpreter. */
@@ -32,7 +34,3 @@ int image_choice_default_name(const struct image_choice *choice, const char *par
 
 /* An error when an image that is built when it is missing has no interpreter to be built from. */
 int image_choice_check(const struct image_choice *choice, struct error *err);
-
-/* Creates the store where it is missing, owned by the user that images are built as. */
-int image_store_create(const struct image_choice *choice, const struct upstream_user *user,
-                       struct error *err);

@@ -180,6 +180,7 @@ static size_t describe_job(const struct image_choice *choice, bool quiet, const 
                 add_argument(arguments, &n, "--with", set->with[i]);
         for (size_t i = 0; set && i < set->n_files; i++)
                 add_argument(arguments, &n, "--requirements", set->files[i]);
+        add_argument(arguments, &n, "--files-key", set ? set->files_key : NULL);
         add_argument(arguments, &n, "--installer", set ? set->installer : NULL);
         add_argument(arguments, &n, "--find-links", set ? set->find_links : NULL);
         if (set && set->offline)

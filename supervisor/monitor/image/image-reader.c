@@ -4,8 +4,10 @@
  * Theory of operation, of the child:
  *
  *   1. compiles its filter: afterwards it could not.
- *   2. becomes the store's owner, without capabilities and with no_new_privs, and loads the filter.
- *      No byte of the store MUST have been read before.
+ *   2. becomes the user that images are built as, without capabilities and with no_new_privs. If that
+ *      is root or not our own user, checks that the store is that user's. Makes the directory of
+ *      the profile's packages if there is to be one, and loads the filter. No byte of the store MUST
+ *      have been read before.
  *   3. computes the image's name from the interpreter and the store's notes.
  *   4. locks the image, opens it, reads and parses image.json.
  *
@@ -32,6 +34,8 @@
 #include "base/filter-load.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/image/image-store.h"
+#include "supervisor/monitor/image/package-place.h"
 #include "supervisor/monitor/upstream/upstream-exec.h"
 
 /* An image that was made by hand may have no lock. */
@@ -41,6 +45,7 @@ struct reply {
         struct error error;
         char name[IMAGE_NAME_SIZE];
         struct image_info info;
+        uint32_t packages; /* index of their descriptor, which is the last one; 0: there is none */
 };
 
 struct image_reader {
@@ -184,9 +189,11 @@ static int find(const struct image_reader *reader, struct reply *reply, int fds[
         return FDS_MIN + 1;
 }
 
-static int give_up_privilege(const struct upstream_user *user, struct error *err)
+static int give_up_privilege(const struct image_reader *reader, int *packages, struct error *err)
 {
+        const struct upstream_user *user = reader->user;
         _cleanup_close_ int filter = filter_compile(FILTER_READER, err);
+        bool is_own = user->uid != 0 && user->uid == geteuid();
 
         if (filter < 0)
                 return filter;
@@ -200,7 +207,11 @@ static int give_up_privilege(const struct upstream_user *user, struct error *err
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_errno(err, errno, "no_new_privs");
-        return filter_load(filter, err);
+        if (!is_own && reader->store >= 0)
+                r = image_store_check(reader->store, reader->choice.store, user, err);
+        if (r >= 0 && *reader->choice.packages && reader->store >= 0)
+                r = *packages = package_place_open(reader->store, reader->choice.packages, err);
+        return r < 0 ? r : filter_load(filter, err);
 }
 
 static size_t run(void *argument, void *data, int fds[CHILD_TASK_FDS])
@@ -208,9 +219,15 @@ static size_t run(void *argument, void *data, int fds[CHILD_TASK_FDS])
         struct image_reader *reader = argument;
         struct reply *reply = data;
 
-        if (give_up_privilege(reader->user, &reply->error) < 0)
+        _cleanup_close_ int packages = -1;
+
+        if (give_up_privilege(reader, &packages, &reply->error) < 0)
                 return 0;
         int n = find(reader, reply, fds);
+        if (n > 0 && packages >= 0) {
+                reply->packages = (uint32_t)n;
+                fds[n++] = take_fd(packages);
+        }
         return n < 0 ? 0 : (size_t)n;
 }
 
@@ -267,6 +284,25 @@ static int keep_locked(int lock)
         return 0;
 }
 
+/* The directory of packages is last; *n is then the number of those before it. */
+static int take_packages(const struct image_reader *reader, const struct reply *reply, int *fds,
+                         size_t *n, struct image_found *found, struct error *err)
+{
+        char below[IMAGE_NAME_SIZE + 32];
+        struct statx st;
+
+        if (reply->packages == 0 && !*reader->choice.packages)
+                return 0;
+        if (reply->packages == 0 || *n == 0 || reply->packages != --*n)
+                return error_set(err, EPROTO, "the image reader sent no directory of packages");
+        package_place_path(reader->choice.packages, below, sizeof(below));
+        if (stat_cached(fds[*n], S_IFDIR, &st) < 0 || !is_in_store(fds[*n], reader->store, below))
+                return error_set(err, EAGAIN, "%s/%s is no directory of its own",
+                                 reader->choice.store, below);
+        found->packages = take_fd(fds[*n]);
+        return 0;
+}
+
 static int check_found(const struct reply *reply, int store, const int *fds, size_t n_fds,
                        struct error *err)
 {
@@ -293,7 +329,7 @@ static int check_found(const struct reply *reply, int store, const int *fds, siz
 static int take_reply(const struct image_reader *reader, struct reply *reply, int *fds,
                       size_t n_fds, struct image_found *found, struct error *err)
 {
-        *found = (struct image_found){.root = -1};
+        *found = (struct image_found){.root = -1, .packages = -1};
         reply->name[sizeof(reply->name) - 1] = '\0';
         if (image_name_valid(reply->name))
                 memcpy(found->name, reply->name, sizeof(found->name));
@@ -307,7 +343,9 @@ static int take_reply(const struct image_reader *reader, struct reply *reply, in
         }
         if (!*found->name)
                 return error_set(err, EPROTO, "the image reader sent a name that is not valid");
-        int r = check_found(reply, reader->store, fds, n_fds, err);
+        int r = take_packages(reader, reply, fds, &n_fds, found, err);
+        if (r >= 0)
+                r = check_found(reply, reader->store, fds, n_fds, err);
         if (r < 0)
                 return r;
         found->info = reply->info;
@@ -328,7 +366,7 @@ static void on_answer(void *data, const struct error *error, void *reply, int fd
                       size_t n_fds)
 {
         struct image_reader *reader = data;
-        struct image_found found = {.root = -1};
+        struct image_found found = {.root = -1, .packages = -1};
         struct error failed = {};
 
         if (error)
@@ -340,6 +378,8 @@ static void on_answer(void *data, const struct error *error, void *reply, int fd
         reader->done(reader->data, error_is_set(&failed) ? &failed : NULL, &found);
         if (found.root >= 0)
                 close(found.root);
+        if (found.packages >= 0)
+                close(found.packages);
         reader_free(reader);
 }
 

@@ -20,6 +20,7 @@ struct image_found {
         char name[IMAGE_NAME_SIZE];
         struct image_info info; /* without packages */
         int root;               /* O_PATH directory */
+        int packages; /* the same, of the profile's packages (package-place.h); -1: none */
 };
 
 struct image_reader;
@@ -28,7 +29,7 @@ struct image_reader;
  * Called once from the event loop. found->name is the image's name as of now, "" if it could not be
  * told; an image has another name after a build of packages, or when its interpreter was upgraded.
  * error: -ENOENT means that there is no image of that name, ETIMEDOUT that the store did not answer.
- * The callee takes found->root when it sets it to -1.
+ * The callee takes found->root and found->packages when it sets them to -1.
  */
 typedef void image_reader_done(void *data, const struct error *error, struct image_found *found);
 

@@ -6,6 +6,8 @@
  * process with so much address space that they matter. Less address space counts with the page
  * tables that it can have at most.
  *
+ * What processes have taken since they were seen first is certain too (struct process_growth).
+ *
  * smaps_rollup gives a page to all its processes in equal parts. vfork() makes the same memory visible
  * in two processes. It is recognized by a parent that sleeps where signals do not wake it and has as
  * much memory; one child of each counted parent is left out so. Code that imitates this hides at most
@@ -14,27 +16,24 @@
  */
 #include "supervisor/monitor/process/process-memory.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "supervisor/monitor/process/process-cursor.h"
 
 #define GIB (1024ull * 1024 * 1024)
 
 enum {
-        TEXT_MAX = 4096,
-        AT_ONCE_MAX = 160,     /* processes of which the monitor itself reads one file each */
         PROCESSES_MAX = 65536, /* of the exact figure */
         PATH_SIZE = 64,
-        ENTRIES_BYTES = 64, /* of the longest name, thread-self, and a little more */
         ENTRIES_PER_TABLE = 512,
-        SAME_BYTES = 1024 * 1024, /* two figures of one memory, taken one after the other */
+        GROWTH_DOUBT = 256 * 1024, /* of a process */
+        SAME_BYTES = 1024 * 1024,  /* two figures of one memory, taken one after the other */
         DOUBT_PART = 4, /* of a figure, within which the other may be of the same memory */
 };
 
@@ -50,74 +49,23 @@ static uint64_t page_size(void)
         return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Reads a directory a few entries at a time: the kernel looks for the next process then, so that none
- * slips through which is the child of one that has just ended. */
-struct cursor {
-        int fd;
-        size_t at, n;
-        char buffer[ENTRIES_BYTES];
-};
-
-static void cursor_close(struct cursor *c)
-{
-        if (c->fd >= 0)
-                close(c->fd);
-}
-
-/* The next number in the directory; 0: there is none. */
-static long cursor_next(struct cursor *c)
-{
-        for (;;) {
-                if (c->at == c->n) {
-                        long n = syscall(SYS_getdents64, c->fd, c->buffer, sizeof(c->buffer));
-                        if (n <= 0)
-                                return 0;
-                        c->at = 0;
-                        c->n = (size_t)n;
-                }
-                const struct dirent64 *entry = (const void *)(c->buffer + c->at);
-                c->at += entry->d_reclen;
-                if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
-                        return strtol(entry->d_name, NULL, 10);
-        }
-}
-
-static struct cursor cursor_open(int proc, const char *path)
-{
-        return (struct cursor){.fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-}
-
-/* false: it has ended. */
-static bool read_file(int proc, const char *process, const char *name, char text[TEXT_MAX])
-{
-        char path[PATH_SIZE + 16];
-
-        snprintf(path, sizeof(path), "%s/%s", process, name);
-        _cleanup_close_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, TEXT_MAX - 1);
-        if (n < 0)
-                return false;
-        text[n] = '\0';
-        return true;
-}
-
 /* The directory of a process that shows its memory, and its statm: if its first thread has ended,
  * those of another one. */
-static bool find(int proc, long pid, char path[PATH_SIZE], char statm[TEXT_MAX])
+static bool find(int proc, long pid, char path[PATH_SIZE], char statm[PROCESS_TEXT_SIZE])
 {
         char tasks[PATH_SIZE];
         long thread;
 
         snprintf(path, PATH_SIZE, "%ld", pid);
-        if (!read_file(proc, path, "statm", statm))
+        if (!process_read(proc, path, "statm", statm))
                 return false;
         if (strncmp(statm, "0 ", 2) != 0)
                 return true;
         snprintf(tasks, sizeof(tasks), "%ld/task", pid);
-        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, tasks);
-        while ((thread = cursor_next(&c)) > 0) {
+        _cleanup_(process_cursor_close) struct process_cursor c = process_cursor_open(proc, tasks);
+        while ((thread = process_cursor_next(&c)) > 0) {
                 snprintf(path, PATH_SIZE, "%ld/task/%ld", pid, thread);
-                if (read_file(proc, path, "statm", statm) && strncmp(statm, "0 ", 2) != 0)
+                if (process_read(proc, path, "statm", statm) && strncmp(statm, "0 ", 2) != 0)
                         return true;
         }
         return false;
@@ -138,54 +86,107 @@ struct beside {
 
 static struct beside read_beside(int proc, const char *process)
 {
-        char text[TEXT_MAX] _uninitialized_;
+        char text[PROCESS_TEXT_SIZE] _uninitialized_;
 
-        if (!read_file(proc, process, "status", text))
+        if (!process_read(proc, process, "status", text))
                 return (struct beside){};
         return (struct beside){kib_of(text, "\nVmSwap:"), kib_of(text, "\nVmPTE:")};
 }
 
-static void add_bound(int proc, long pid, bool has_swap, struct process_memory *sum)
+/* ret: of this process alone. False: it has no memory. */
+static bool add_bound(int proc, long pid, bool has_swap, struct process_memory *sum,
+                      struct process_seen *ret)
 {
-        char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
+        char path[PATH_SIZE], text[PROCESS_TEXT_SIZE] _uninitialized_;
         char *end;
 
         if (!find(proc, pid, path, text))
-                return;
+                return false;
         uint64_t size = strtoull(text, &end, 10) * page_size();
-        uint64_t resident = strtoull(end, NULL, 10) * page_size();
+        uint64_t resident = strtoull(end, &end, 10) * page_size();
+        uint64_t shared = strtoull(end, NULL, 10) * page_size();
         bool is_read = has_swap || size > GIB;
         struct beside beside = is_read ? read_beside(proc, path)
                                        : (struct beside){.tables = size / ENTRIES_PER_TABLE};
         if (is_read && beside.tables > sum->least)
                 sum->least = beside.tables;
-        sum->bytes += resident + beside.swapped + beside.tables;
+        uint64_t private = (shared < resident ? resident - shared : 0) + beside.swapped;
+        *ret = (struct process_seen){.pid = pid,
+                                     .bytes = private,
+                                     .least = private,
+                                     .all = resident + beside.swapped + beside.tables};
+        sum->bytes += ret->all;
+        return true;
 }
 
-struct process_memory process_memory_bound(int proc)
+/* Kernels before 6.16 show the pages of a process a little later than they count them, by some on each
+ * processor. */
+static uint64_t growth_of(const struct process_seen *seen)
 {
-        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
+        uint64_t more = seen->bytes - seen->least;
+
+        return more > GROWTH_DOUBT ? more - GROWTH_DOUBT : 0;
+}
+
+/* In the growth before. from: where to look first, because processes nearly always come in the same
+ * order. */
+static const struct process_seen *find_seen(const struct process_growth *before, size_t *from,
+                                            long pid)
+{
+        for (size_t i = 0; i < before->n; i++) {
+                const struct process_seen *seen = &before->seen[(*from + i) % before->n];
+                if (seen->pid == pid) {
+                        *from += i + 1;
+                        return seen;
+                }
+        }
+        return NULL;
+}
+
+static void add_growth(struct process_growth *growth, const struct process_seen *before,
+                       struct process_seen seen)
+{
+        if (before && before->least < seen.bytes)
+                seen.least = before->least;
+        growth->seen[growth->n++] = seen;
+        growth->bytes += growth_of(&seen);
+}
+
+struct process_memory process_memory_bound(int proc, struct process_growth *growth)
+{
+        _cleanup_(process_cursor_close) struct process_cursor c = process_cursor_open(proc, ".");
+        struct process_growth before = {};
         struct process_memory sum = {};
         struct sysinfo machine = {};
+        size_t from = 0;
         long pid;
 
+        if (growth) {
+                before = *growth;
+                *growth = (struct process_growth){};
+        }
         sysinfo(&machine);
-        for (int n = 0; (pid = cursor_next(&c)) > 0; n++) {
-                if (n == AT_ONCE_MAX)
+        for (int n = 0; (pid = process_cursor_next(&c)) > 0; n++) {
+                if (n == PROCESS_GROWTH_MAX) {
+                        if (growth)
+                                *growth = (struct process_growth){};
                         return (struct process_memory){UINT64_MAX, sum.least};
-                add_bound(proc, pid, machine.totalswap > 0, &sum);
+                }
+                struct process_seen seen;
+                if (add_bound(proc, pid, machine.totalswap > 0, &sum, &seen) && growth)
+                        add_growth(growth, find_seen(&before, &from, pid), seen);
         }
         return sum;
 }
 
 static uint64_t exact_of(int proc, long pid)
 {
-        char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
+        char path[PATH_SIZE], text[PROCESS_TEXT_SIZE] _uninitialized_;
 
         if (!find(proc, pid, path, text))
                 return 0;
         struct beside beside = read_beside(proc, path);
-        if (!read_file(proc, path, "smaps_rollup", text))
+        if (!process_read(proc, path, "smaps_rollup", text))
                 return beside.swapped + beside.tables;
         return kib_of(text, "\nPss:") + kib_of(text, "\nSwapPss:") + beside.tables;
 }
@@ -194,19 +195,17 @@ static uint64_t exact_of(int proc, long pid)
  * the name. */
 static bool read_process(int proc, long pid, struct process *ret)
 {
-        char path[PATH_SIZE], text[TEXT_MAX] _uninitialized_;
+        char path[PATH_SIZE], text[PROCESS_TEXT_SIZE] _uninitialized_;
 
         snprintf(path, sizeof(path), "%ld", pid);
-        if (!read_file(proc, path, "stat", text))
+        if (!process_read(proc, path, "stat", text))
                 return false;
         const char *at = strrchr(text, ')');
         *ret = (struct process){.pid = pid, .threads = 1};
-        if (!at ||
-            sscanf(at, ") %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
-                   &ret->state, &ret->parent, &ret->threads) < 2)
-                return false;
-        ret->bytes = exact_of(proc, pid);
-        return true;
+        return at && sscanf(at,
+                            ") %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                            "%*s %ld",
+                            &ret->state, &ret->parent, &ret->threads) >= 2;
 }
 
 static bool has_memory_of(const struct process *child, const struct process *parent, uint64_t about)
@@ -248,12 +247,12 @@ static bool is_doubtful(struct process *all, size_t n, const struct process *chi
  * them for smaps_rollup. */
 static struct process_memory tables_of_all(int proc)
 {
-        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
-        char path[PATH_SIZE], statm[TEXT_MAX] _uninitialized_;
+        _cleanup_(process_cursor_close) struct process_cursor c = process_cursor_open(proc, ".");
+        char path[PATH_SIZE], statm[PROCESS_TEXT_SIZE] _uninitialized_;
         struct process_memory sum = {};
         long pid;
 
-        for (int n = 0; n < PROCESSES_MAX && (pid = cursor_next(&c)) > 0; n++) {
+        for (int n = 0; n < PROCESSES_MAX && (pid = process_cursor_next(&c)) > 0; n++) {
                 uint64_t tables = find(proc, pid, path, statm) ? read_beside(proc, path).tables : 0;
                 sum.bytes += tables;
                 sum.least = tables > sum.least ? tables : sum.least;
@@ -263,7 +262,7 @@ static struct process_memory tables_of_all(int proc)
 
 struct process_memory process_memory_exact(int proc, uint64_t most)
 {
-        _cleanup_(cursor_close) struct cursor c = cursor_open(proc, ".");
+        _cleanup_(process_cursor_close) struct process_cursor c = process_cursor_open(proc, ".");
         _cleanup_free_ struct process *all = calloc(PROCESSES_MAX, sizeof(*all));
         struct process_memory tables = tables_of_all(proc);
         struct process_memory sum = {};
@@ -272,14 +271,34 @@ struct process_memory process_memory_exact(int proc, uint64_t most)
 
         if (tables.bytes > most)
                 return tables;
-        while (all && n < PROCESSES_MAX && sum.least <= most && (pid = cursor_next(&c)) > 0) {
+        while (all && n < PROCESSES_MAX && sum.least <= most &&
+               (pid = process_cursor_next(&c)) > 0) {
                 if (!read_process(proc, pid, &all[n]))
                         continue;
+                all[n].bytes = exact_of(proc, pid);
                 all[n].is_counted = !is_hidden(all, n, &all[n]);
                 if (all[n].is_counted)
                         sum.bytes += all[n].bytes;
                 if (all[n].is_counted && !is_doubtful(all, n, &all[n]))
                         sum.least += all[n].bytes;
+                n++;
+        }
+        return sum;
+}
+
+uint64_t process_memory_grown(int proc, const struct process_growth *growth)
+{
+        struct process all[PROCESS_GROWTH_MAX] _uninitialized_;
+        uint64_t sum = 0;
+        size_t n = 0;
+
+        for (size_t i = 0; i < growth->n; i++) {
+                if (!read_process(proc, growth->seen[i].pid, &all[n]))
+                        continue;
+                all[n].bytes = growth->seen[i].bytes;
+                all[n].is_counted = !is_hidden(all, n, &all[n]);
+                if (all[n].is_counted && !is_doubtful(all, n, &all[n]))
+                        sum += growth_of(&growth->seen[i]);
                 n++;
         }
         return sum;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct process_memory {
@@ -14,11 +15,33 @@ struct process_memory {
         uint64_t least; /* without what may have been counted twice */
 };
 
+enum { PROCESS_GROWTH_MAX = 160 };
+
+/*
+ * What processes have taken since they were first seen. Only a page fault of its own gives a process more
+ * private pages, and only its children can share such a page, which is theirs from the beginning: what
+ * each has more than the least that was seen of it is used, once.
+ */
+struct process_growth {
+        uint64_t bytes; /* of all */
+        size_t n;
+        struct process_seen {
+                long pid;
+                uint64_t bytes, least; /* private pages: now, and the least that was seen */
+                uint64_t all;          /* with shared pages and page tables */
+        } seen[PROCESS_GROWTH_MAX];
+};
+
 /* `bytes`: at least what is used; a page that several processes share counts for each. `least`: the
  * page tables of the process that has most of them, which are certain: all others may be the same
  * memory (vfork(), swapped pages after fork()). Takes less than a millisecond: `bytes` is UINT64_MAX where
- * there are too many processes for that. proc: a directory descriptor. Zeros if it cannot be read. */
-struct process_memory process_memory_bound(int proc);
+ * there are too many processes for that. growth: all zero at first; this call goes on with it. NULL:
+ * none. proc: a directory descriptor. Zeros if it cannot be read. */
+struct process_memory process_memory_bound(int proc, struct process_growth *growth);
+
+/* The bytes of a growth without those of processes that may have the memory of their parent (vfork()).
+ * Takes a millisecond or two. */
+uint64_t process_memory_grown(int proc, const struct process_growth *growth);
 
 /* A page that n processes share counts 1/n for each. Takes milliseconds: for a child. A vfork()ed
  * process, which has its parent's memory until it execs, does not count. Ends early when `least` is above

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/path.h"
 
 enum { MOUNTINFO_MAX = 16 * 1024 * 1024 };
 
@@ -107,9 +108,9 @@ static bool lies_in(const char *path, const struct stat *other)
 
 static int expand(const char *source, char *ret, size_t size, struct error *err)
 {
-        const char *home = getenv("HOME");
+        const char *home = path_home();
 
-        if (source[0] == '~' && (!home || home[0] != '/'))
+        if (source[0] == '~' && !home)
                 return error_set(err, ENOENT, "HOME is not set");
         if ((size_t)snprintf(ret, size, "%s%s", source[0] == '~' ? home : "",
                              source + (source[0] == '~')) >= size)

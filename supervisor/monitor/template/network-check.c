@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <netlink/cache.h>
 #include <netlink/netlink.h>
 #include <netlink/route/link.h>
@@ -13,13 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "rpc/egress-messages.h"
 
 enum {
-        TIMEOUT_MS = 5000
-}; /* it takes less than one, but not on a machine with far too much to do */
+        TIMEOUT_MS =
+                5000,  /* it takes less than one, but not on a machine with far too much to do */
+        BACKLOG = 128, /* connections that the proxy has not accepted yet */
+};
 
 struct network_check {
         struct child_task *task;
@@ -63,7 +68,7 @@ static int check_link(struct rtnl_link *link, struct found *found, struct error 
         else if (!is_fallback_tunnel(link))
                 return error_set(err, EISCONN, "the sandbox has a network interface, %s",
                                  name ? name : "(no name)");
-        bool up = flags & IFF_UP, wanted = is_lo && found->network == CONFIG_NETWORK_LOOPBACK;
+        bool up = flags & IFF_UP, wanted = is_lo && found->network != CONFIG_NETWORK_NONE;
         if (up && !wanted)
                 return error_set(err, EISCONN, "the sandbox's interface %s is up",
                                  name ? name : "(no name)");
@@ -130,17 +135,36 @@ static int check_here(enum config_network network, struct error *err)
         return r;
 }
 
+/* The child makes it, so that the sandbox never has its descriptor, and none comes from a sandbox. */
+static int listen_here(struct error *err)
+{
+        const struct sockaddr_in address = {.sin_family = AF_INET,
+                                            .sin_port = htons(EGRESS_PORT),
+                                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+        _cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+                return error_errno(err, errno, "the proxy's socket");
+        if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+            listen(fd, BACKLOG) < 0)
+                return error_errno(err, errno, "listen on port %d of the sandbox, for the proxy",
+                                   EGRESS_PORT);
+        return take_fd(fd);
+}
+
 static size_t run(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 {
         const struct network_check *check = argument;
         struct error *error = reply;
 
-        (void)fds;
-        if (setns(check->target, CLONE_NEWUSER | CLONE_NEWNET) < 0)
+        if (setns(check->target, CLONE_NEWUSER | CLONE_NEWNET) < 0) {
                 error_errno(error, errno, "join the sandbox's network namespace");
-        else
-                check_here(check->network, error);
-        return 0;
+                return 0;
+        }
+        if (check_here(check->network, error) < 0 || check->network != CONFIG_NETWORK_ALLOW)
+                return 0;
+        fds[0] = listen_here(error);
+        return fds[0] < 0 ? 0 : 1;
 }
 
 static void check_free(struct network_check *check)
@@ -156,10 +180,12 @@ static void on_answer(void *data, const struct error *error, void *reply, int fd
         struct network_check *check = data;
         struct error found = error ? *error : *(struct error *)reply;
 
-        (void)fds;
-        (void)n_fds;
+        bool has_listener = n_fds == 1 && check->network == CONFIG_NETWORK_ALLOW;
         error_sanitize(&found);
-        check->done(check->data, error_is_set(&found) ? &found : NULL);
+        if (!error_is_set(&found) && check->network == CONFIG_NETWORK_ALLOW && !has_listener)
+                error_set(&found, EPROTO, "the check gave no listener");
+        check->done(check->data, error_is_set(&found) ? &found : NULL,
+                    has_listener && !error_is_set(&found) ? take_fd(fds[0]) : -1);
         check_free(check);
 }
 

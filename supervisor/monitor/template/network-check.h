@@ -14,10 +14,11 @@ struct network_check;
 
 /*
  * Called once from the event loop; the check is gone then. error NULL: there is only lo, and it is
- * down without a route ("none") or up with every route on it ("loopback"). -EISCONN: what else was
- * found; any other error: it could not be determined, which is a failure too.
+ * down without a route ("none") or up with every route on it ("loopback", "allow"). -EISCONN: what else was
+ * found; any other error: it could not be determined, which is a failure too. listener: of CONFIG_NETWORK_ALLOW the
+ * socket of the proxy, made in the sandbox's network namespace (rpc/egress-messages.h); owned by the callee; else -1.
  */
-typedef void network_check_done(void *data, const struct error *error);
+typedef void network_check_done(void *data, const struct error *error, int listener);
 
 /* pid: a sandbox's PID 1, our child. */
 int network_check_start(struct child_tasks *tasks, pid_t pid, enum config_network network,

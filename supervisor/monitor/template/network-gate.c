@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum gate_state { GATE_UNCHECKED, GATE_CHECKING, GATE_OPEN };
 
@@ -12,6 +13,7 @@ struct network_gate {
         const struct network_gate_calls *calls;
         void *data;
         enum gate_state state;
+        enum config_network network;
         struct network_check *check;
         struct sandbox **waiting;
         size_t n_waiting, room;
@@ -61,7 +63,30 @@ static void refuse_all(struct network_gate *gate, const struct error *error)
                 gate->calls->refused(gate->data, gate->waiting[i], error);
 }
 
-static void on_checked(void *data, const struct error *error)
+static void check_first(struct network_gate *gate);
+
+static struct sandbox *take_first(struct network_gate *gate)
+{
+        struct sandbox *first = gate->waiting[0];
+
+        gate->n_waiting--;
+        memmove(gate->waiting, gate->waiting + 1, gate->n_waiting * sizeof(struct sandbox *));
+        return first;
+}
+
+/* Each needs a listener of its own. */
+static void pass_one(struct network_gate *gate, int listener)
+{
+        struct sandbox *first = take_first(gate);
+
+        gate->state = GATE_UNCHECKED;
+        sandbox_set_listener(first, listener);
+        gate->calls->passed(gate->data, first);
+        if (gate->n_waiting > 0 && gate->state == GATE_UNCHECKED)
+                check_first(gate);
+}
+
+static void on_checked(void *data, const struct error *error, int listener)
 {
         struct network_gate *gate = data;
         size_t n = gate->n_waiting;
@@ -73,29 +98,38 @@ static void on_checked(void *data, const struct error *error)
                 refuse_all(gate, &failed);
                 return;
         }
+        if (listener >= 0) {
+                pass_one(gate, listener);
+                return;
+        }
         gate->state = GATE_OPEN;
         gate->n_waiting = 0;
         for (size_t i = 0; i < n; i++)
                 gate->calls->passed(gate->data, gate->waiting[i]);
 }
 
-void network_gate_add(struct network_gate *gate, struct sandbox *sandbox,
-                      enum config_network network)
+static void check_first(struct network_gate *gate)
 {
         struct error error = {};
 
+        gate->state = GATE_CHECKING;
+        if (network_check_start(gate->tasks, sandbox_pid(gate->waiting[0]), gate->network,
+                                on_checked, gate, &gate->check, &error) < 0)
+                on_checked(gate, &error, -1);
+}
+
+void network_gate_add(struct network_gate *gate, struct sandbox *sandbox,
+                      enum config_network network)
+{
         if (gate->state == GATE_OPEN) {
                 gate->calls->passed(gate->data, sandbox);
                 return;
         }
         assert(gate->n_waiting < gate->room);
         gate->waiting[gate->n_waiting++] = sandbox;
-        if (gate->state == GATE_CHECKING)
-                return;
-        gate->state = GATE_CHECKING;
-        if (network_check_start(gate->tasks, sandbox_pid(sandbox), network, on_checked, gate,
-                                &gate->check, &error) < 0)
-                on_checked(gate, &error);
+        gate->network = network;
+        if (gate->state == GATE_UNCHECKED)
+                check_first(gate);
 }
 
 void network_gate_reset(struct network_gate *gate, const struct error *error)

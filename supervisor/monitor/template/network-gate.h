@@ -2,7 +2,8 @@
  * Sandboxes of one template wait here until the template's network was checked (network-check.h).
  *
  * The first sandbox is the one that is checked. The answer holds for all sandboxes of the template;
- * those that are made after it pass at once.
+ * those that are made after it pass at once. In a profile that allows a network, each is checked, one after the
+ * other, and gets its listener in the same step.
  */
 #pragma once
 

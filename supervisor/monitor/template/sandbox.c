@@ -16,22 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-
-struct sandbox {
-        const struct sandbox_host *host;
-        uint32_t handle, id, serial;
-        struct stub *stub;     /* referenced; NULL before there is a process */
-        struct cgroup *cgroup; /* NULL: limited by rlimits */
-        pid_t pid;
-        int pidfd;
-        int inner[SESSION_FD_MAX];
-        bool is_placed;               /* PID 1 was cloned into the control group */
-        int rpc, out, err_out;        /* the broker's ends, until they are sent */
-        int report, control;          /* init's */
-        struct sandbox_memory memory; /* open while it runs without a control group */
-        bool is_out_of_memory;
-        struct event *end;
-};
+#include "supervisor/monitor/template/sandbox-internal.h"
 
 static int new_pipe(int *read_end, int *write_end, bool for_output, struct error *err)
 {
@@ -66,6 +51,9 @@ static int make_channels(struct sandbox *s, struct error *err)
                 r = error_errno(err, errno, "fcntl of a pipe");
         if (r >= 0)
                 r = new_pipe(&s->inner[SESSION_FD_CONTROL], &s->control, false, err);
+        /* A frozen init does not read: the monitor must not wait for it. */
+        if (r >= 0 && fcntl(s->control, F_SETFL, O_NONBLOCK) < 0)
+                r = error_errno(err, errno, "fcntl of a pipe");
         return r;
 }
 
@@ -86,10 +74,15 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
                               .err_out = -1,
                               .report = -1,
                               .control = -1,
-                              .memory = {-1, -1, limits->memory}};
+                              .listener = -1,
+                              .memory = {-1, -1, limits->memory},
+                              .limit = limits->memory,
+                              .wait_status = -1};
+        struct limits with_reserve = *limits;
+        with_reserve.memory += sandbox_reserve(s);
         int r = make_channels(s, err);
         if (r >= 0 && cgroups_version(host->cgroups) != CGROUP_NONE)
-                r = cgroup_new(host->cgroups, handle, limits, &s->cgroup, err);
+                r = cgroup_new(host->cgroups, handle, &with_reserve, &s->cgroup, err);
         if (r < 0) {
                 sandbox_free(s);
                 return r;
@@ -104,6 +97,8 @@ struct sandbox *sandbox_free(struct sandbox *s)
                 return NULL;
         if (s->end)
                 event_free(s->end);
+        if (s->reports)
+                event_free(s->reports);
         if (s->pidfd >= 0) {
                 sandbox_kill(s);
                 waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
@@ -112,9 +107,11 @@ struct sandbox *sandbox_free(struct sandbox *s)
         stub_unref(s->stub);
         cgroup_free(s->cgroup);
         sandbox_close_inner(s);
-        int fds[] = {s->pidfd,  s->rpc,     s->out,         s->err_out,
-                     s->report, s->control, s->memory.proc, s->memory.sockets};
+        int fds[] = {s->pidfd,   s->rpc,     s->out,         s->err_out,
+                     s->report,  s->control, s->memory.proc, s->memory.sockets,
+                     s->listener};
         fd_close_many(fds, ARRAY_SIZE(fds));
+        sandbox_forget_copies(s);
         free(s);
         return NULL;
 }
@@ -137,6 +134,16 @@ uint32_t sandbox_serial(const struct sandbox *s)
 pid_t sandbox_pid(const struct sandbox *s)
 {
         return s->pid;
+}
+
+void sandbox_set_listener(struct sandbox *s, int listener)
+{
+        s->listener = listener;
+}
+
+int sandbox_take_listener(struct sandbox *s)
+{
+        return take_fd(s->listener);
 }
 
 const int *sandbox_inner_fds(const struct sandbox *s)
@@ -200,25 +207,12 @@ static int open_proc(pid_t pid, const char *file, struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }
 
-/* PID 1 has covered the template's /proc with its own by now. */
-static int open_memory(struct sandbox *s, struct error *err)
-{
-        char path[64];
-
-        snprintf(path, sizeof(path), "/proc/%d/root/proc", (int)s->pid);
-        s->memory.proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (s->memory.proc < 0)
-                return error_errno(err, errno, "open %s", path);
-        s->memory.sockets = open_proc(s->pid, "net/sockstat", err);
-        return s->memory.sockets < 0 ? s->memory.sockets : 0;
-}
-
 static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
 {
         if (s->cgroup)
                 return cgroup_open_usage(s->cgroup, fds, err);
 
-        int r = open_memory(s, err);
+        int r = sandbox_open_memory(s, err);
         if (r < 0)
                 return r;
         pid_t worker = find_worker(s);
@@ -232,14 +226,18 @@ static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err
                        : 0;
 }
 
-/* The worker's wait status; -1 when init ended without a report. */
-static int32_t read_report(struct sandbox *s)
+void sandbox_count(struct sandbox *s, struct monitor_ended *how)
 {
-        struct init_report report;
-
-        if (fd_read_full(s->report, &report, sizeof(report)) != sizeof(report))
-                return -1;
-        return report.wait_status;
+        if (s->cgroup) {
+                uint32_t kills = cgroup_oom_kills(s->cgroup);
+                how->cpu_usec = cgroup_cpu_usec(s->cgroup);
+                how->memory_peak = cgroup_memory_peak(s->cgroup);
+                how->oom_kills = kills - s->oom_kills;
+                s->oom_kills = kills;
+        }
+        if (s->is_out_of_memory)
+                how->oom_kills = 1;
+        s->is_out_of_memory = false;
 }
 
 static void on_end(evutil_socket_t fd, short what, void *data)
@@ -252,14 +250,11 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
         children_remove(s->host->children, s->pid);
         close(take_fd(s->pidfd));
-        how.wait_status = read_report(s);
-        if (s->cgroup) {
-                how.cpu_usec = cgroup_cpu_usec(s->cgroup);
-                how.memory_peak = cgroup_memory_peak(s->cgroup);
-                how.oom_kills = cgroup_oom_kills(s->cgroup);
-        }
-        if (s->is_out_of_memory)
-                how.oom_kills = 1;
+        sandbox_read_reports(s);
+        sandbox_drop_keep(s);
+        how.wait_status = s->wait_status;
+        how.last_pid = s->last_pid;
+        sandbox_count(s, &how);
         s->host->ended(s->host->data, s, &how);
 }
 
@@ -272,6 +267,8 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
                 s->end = event_new(s->host->base, s->pidfd, EV_READ, on_end, s);
                 if (!s->end || event_add(s->end, NULL) < 0)
                         r = error_errno(err, ENOMEM, "watch the sandbox");
+                else
+                        r = sandbox_watch_reports(s, err);
         }
         if (r < 0) {
                 fd_close_many(fds, SESSION_FDS);
@@ -283,22 +280,9 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
         return 0;
 }
 
-const struct sandbox_memory *sandbox_memory(const struct sandbox *s)
-{
-        return s->memory.proc < 0 ? NULL : &s->memory;
-}
-
-void sandbox_kill_for_memory(struct sandbox *s)
-{
-        s->is_out_of_memory = true;
-        sandbox_kill(s);
-}
-
 int sandbox_interrupt(struct sandbox *s)
 {
-        char command = INIT_INTERRUPT;
-
-        return write(s->control, &command, 1) == 1 ? 0 : -errno;
+        return sandbox_ask_init(s, INIT_INTERRUPT, 0);
 }
 
 void sandbox_kill(struct sandbox *s)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <event2/event.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -12,6 +13,7 @@
 #include "rpc/monitor-messages.h"
 #include "rpc/sandbox-messages.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
+#include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/template/stub.h"
 
@@ -25,6 +27,17 @@ struct sandbox_host {
         /* PID 1 has been reaped. The callee frees the sandbox. */
         void (*ended)(void *data, struct sandbox *sandbox, const struct monitor_ended *how);
         void *data;
+        struct child_tasks *tasks; /* NULL: oom_score_adj of copies is left as it is */
+        /* The answer to sandbox_keep(): 0 or negative errno. */
+        void (*kept)(void *data, struct sandbox *sandbox, uint32_t serial, int r);
+        /* A copy has ended by itself. */
+        void (*gone)(void *data, struct sandbox *sandbox, pid_t pid);
+        /* The worker has ended, and only init and copies are left; how->copy takes its place. fds: its
+         * counters, owned by the callee. */
+        void (*cleared)(void *data, struct sandbox *sandbox, const struct monitor_ended *how,
+                        int fds[SESSION_COUNTERS]);
+        /* The answer to sandbox_ask_count(). Also comes before kept() if init has answered. */
+        void (*counted)(void *data, struct sandbox *sandbox, const struct monitor_counted *counted);
 };
 
 /* Makes the pipes, the socketpair and the control group. handle: its number for the broker. id: its
@@ -52,6 +65,9 @@ void sandbox_close_inner(struct sandbox *sandbox);
  * child, and moves it into the control group. The sandbox keeps a reference to the stub. */
 int sandbox_adopt(struct sandbox *sandbox, pid_t pid, struct stub *stub, struct error *err);
 pid_t sandbox_pid(const struct sandbox *sandbox);
+/* The listener of its proxy, which it owns until it is taken; -1: none. */
+void sandbox_set_listener(struct sandbox *sandbox, int listener);
+int sandbox_take_listener(struct sandbox *sandbox);
 
 /* Call when PID 1 has exec'd init: opens the broker's descriptors (owned by the caller) and watches
  * for the end. */
@@ -66,8 +82,31 @@ struct sandbox_memory {
 
 /* NULL: a control group counts it, or the session has not started. */
 const struct sandbox_memory *sandbox_memory(const struct sandbox *sandbox);
-/* Kills it, and reports that it was out of memory. */
+/* Whether the process with this pid in the sandbox sleeps as a copy of its worker. */
+bool sandbox_is_copy(const struct sandbox *sandbox, pid_t pid);
+/* Kills it, or restores it if there is a copy, and reports that it was out of memory. */
 void sandbox_kill_for_memory(struct sandbox *sandbox);
+bool sandbox_is_out_of_memory(const struct sandbox *sandbox); /* until that is reported */
+
+/*
+ * Takes a child of init, of this pid in the sandbox, for a copy of the worker in place of the copies
+ * `instead` (0: none), and counts its memory (docs/cells.md). Returns 0: host->kept() follows; -EBUSY: an
+ * earlier answer is missing; -ESRCH: there is no such child; -ENOMEM: all copies have more memory than
+ * the limit, and it is killed. is_aside: it takes the worker's place only if sandbox_restore() names it.
+ * serial: of the request, not 0.
+ */
+int sandbox_keep(struct sandbox *sandbox, pid_t pid, bool is_aside,
+                 const pid_t instead[INIT_INSTEAD_MAX], uint32_t serial);
+/* Ends that copy. -ESRCH: there is no such copy. */
+int sandbox_drop(struct sandbox *sandbox, pid_t pid);
+/* Kills the worker, for this copy to take its place, 0: the newest. host->cleared() or host->ended()
+ * follows. -ESRCH: there is no such copy. */
+int sandbox_restore(struct sandbox *sandbox, pid_t pid);
+/* After host->cleared(): the copy is the worker. */
+int sandbox_wake(struct sandbox *sandbox, bool rolls_back);
+
+/* Asks for the number of its newest process or thread. */
+int sandbox_ask_count(struct sandbox *sandbox);
 
 int sandbox_interrupt(struct sandbox *sandbox);
 void sandbox_kill(struct sandbox *sandbox);

@@ -7,13 +7,35 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "policy/package-set.h"
+
+/* The packages that are installed for sessions (docs/packages.md). */
+static int plan_packages(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                         struct error *err)
+{
+        struct template_mount *planned = &plan->mounts[plan->n_mounts];
+
+        for (uint32_t i = 0; i < plan->n_mounts; i++) {
+                const char *target = plan->mounts[i].target;
+                size_t n = strlen(target);
+                if ((strncmp(PACKAGES_TARGET, target, n) == 0 && strchr("/", PACKAGES_TARGET[n])) ||
+                    strncmp(target, PACKAGES_TARGET "/", sizeof(PACKAGES_TARGET)) == 0)
+                        return error_set(err, EINVAL,
+                                         "mount on %s: packages.install needs " PACKAGES_TARGET
+                                         ": mount it elsewhere",
+                                         target);
+        }
+        snprintf(planned->target, sizeof(planned->target), "%s", PACKAGES_TARGET);
+        fds[plan->n_mounts++] = parts->packages_fd;
+        return 0;
+}
 
 static int plan_mounts(const struct template_parts *parts, struct template_plan *plan, int *fds,
                        struct error *err)
 {
         const struct config_profile *profile = parts->profile;
 
-        static_assert(TEMPLATE_MOUNTS_MAX >= (int)CONFIG_MOUNTS_MAX, "room for all mounts");
+        static_assert(TEMPLATE_MOUNTS_MAX > (int)CONFIG_MOUNTS_MAX, "room for all mounts");
         for (size_t i = 0; i < profile->n_mounts; i++) {
                 const struct config_mount *mount = &profile->mounts[i];
                 struct template_mount *planned = &plan->mounts[i];
@@ -24,7 +46,7 @@ static int plan_mounts(const struct template_parts *parts, struct template_plan 
                 fds[i] = parts->sources[i];
         }
         plan->n_mounts = (uint32_t)profile->n_mounts;
-        return 0;
+        return parts->packages_fd >= 0 ? plan_packages(parts, plan, fds, err) : 0;
 }
 
 static int plan_profile(const struct template_parts *parts, struct template_plan *plan, int *fds,
@@ -40,7 +62,8 @@ static int plan_profile(const struct template_parts *parts, struct template_plan
                 if (n >= sizeof(plan->preload))
                         return error_errno(err, E2BIG, "the names in preload");
         }
-        plan->loopback = profile->network == CONFIG_NETWORK_LOOPBACK;
+        plan->loopback = profile->network != CONFIG_NETWORK_NONE;
+        plan->proxy = profile->network == CONFIG_NETWORK_ALLOW;
         return plan_mounts(parts, plan, fds, err);
 }
 

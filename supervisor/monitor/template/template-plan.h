@@ -18,6 +18,7 @@ struct template_parts {
         const struct config_profile *profile; /* preload, network and mounts; NULL: none */
         const struct limits *limits;          /* of the template itself; NULL: the default ones */
         const int *sources;                   /* O_PATH directories, in the order of its mounts */
+        int packages_fd;                      /* the same, for PACKAGES_TARGET; -1: none */
         bool rlimits; /* no control group bounds it for sure: stricter filter and /dev, rlimits */
         int template_filter_fd, worker_filter_fd, init_filter_fd, stub_filter_fd;
 };

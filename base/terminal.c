@@ -1,5 +1,5 @@
 /* Escaping for terminals. */
-#include "supervisor/broker/terminal.h"
+#include "base/terminal.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""What state that survives costs (docs/cells.md): each measure with `state.survives` off and on, in turn, in one run; and
+how soon a session goes on after its interpreter has ended.
+
+    bench/state.py [--build DIR] [--rounds N] [--quick]
+"""
+import argparse
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from measure import Bench, Cloister, Failure, cell, end_as_interrupted, pinned, rest
+from rows import TOOL_CALLS
+from run import node_modules, places
+from where import read
+
+PAUSE_S = 0.2  # the copy is made after 50 ms
+SIZES = (0, 20, 300, 1024)  # MiB
+CELLS_A_MINUTE = 10000
+KERNEL_STACK = 16  # KiB of a thread
+
+# (name, what, the most that "on" may be of "off")
+COSTS = (
+    ("warm", "`1+1`, one after the other", 1.1),
+    ("tool", "a tool call from a cell to a server in C", 1.1),
+    ("pause", f"`1+1` after a pause of {PAUSE_S} s", 2),
+    ("fresh", "`1+1` in a session made for it", 1.1),
+    ("pool", "`1+1` in a session from the pool", 1.1),
+)
+
+
+class Side:
+    """A server with or without copies."""
+
+    def __init__(self, bench, survives, quick):
+        self.bench, self.quick = bench, quick
+        self.config = {"state": {"survives": survives}, "limits": {"memory": "1200M"}}
+        echo = {"mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}}
+        self.server = Cloister(bench, {**self.config, **echo})
+        self.unready = Cloister(bench, {**self.config, "pool": 0})
+        self.number = 0
+        for server in (self.server, self.unready):
+            server.run("1+1")
+        rest(0.5)
+
+    def close(self):
+        self.server.close()
+        self.unready.close()
+
+    def count(self, full):
+        return max(2, full // 10) if self.quick else full
+
+    def warm(self):
+        with pinned():
+            self.server.burst_ok(self.count(20), "1+1")
+            return self.server.burst_ok(self.count(200), "1+1")
+
+    def tool(self):
+        with pinned():
+            return self.server.run(TOOL_CALLS.format(tool="c.echo", count=self.count(200)))[2]
+
+    def pause(self):
+        took = []
+        for _ in range(self.count(10)):
+            time.sleep(PAUSE_S)
+            took.append(self.server.run("1+1")[0])
+        return took
+
+    def sessions(self, server, pause):
+        took = []
+        for _ in range(self.count(10)):
+            time.sleep(pause)
+            took += server.burst_ok(1, "1+1", "session-%d")
+        return took
+
+    def fresh(self):
+        return self.sessions(self.unready, 0.02)
+
+    def pool(self):
+        return self.sessions(self.server, 0.1)
+
+    def memory(self):
+        """MiB that each session adds while it rests: pages, of which each process has its part, page tables and kernel
+        stacks. Only root may read that of all processes."""
+        more = self.count(50)
+        server = Cloister(self.bench, {**self.config, "pool": 0})
+        try:
+            server.burst_ok(10, "1+1", "early-%d")
+            rest(0.5)
+            before = held(server.process.pid)
+            server.burst_ok(more, "1+1", "idle-%d")
+            rest(1)
+            return (held(server.process.pid) - before) / more / 1024
+        finally:
+            server.close()
+
+    def cells_a_minute(self):
+        count = self.count(2000)
+        began = time.monotonic()
+        self.server.burst_ok(count, "1+1")
+        return count / (time.monotonic() - began) * 60
+
+    def death(self, size):
+        """(ms from `os._exit(1)` to its result, ms of the call after it)."""
+        self.number += 1
+        session = f"death-{self.number}"
+        self.server.run("import os\nNone", session)
+        self.server.run(f"block = bytearray(b'a') * ({size} << 20)\nNone", session)
+        time.sleep(PAUSE_S + size / 1000)
+        ended = self.server.ask(cell("os._exit(1)", session))
+        state = ended["answer"]["result"]["structuredContent"]["state"]
+        if state != "restored":
+            raise Failure(f"after a cell of {size} MiB the state is {state}")
+        after = self.server.run("len(block)", session)
+        self.server.run("del block", session)
+        return ended["ns"] / 1e6, after[0] / 1e6
+
+
+def held(top):
+    """KiB of a process and its descendants."""
+    parents, total = {}, 0
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            parents[entry] = read(f"/proc/{entry}/stat").rpartition(")")[2].split()[1]
+    family, front = set(), {str(top)}
+    while front:
+        family |= front
+        front = {pid for pid, parent in parents.items() if parent in front}
+    for pid in family:
+        fields = dict(line.split(":", 1) for line in (read(f"/proc/{pid}/status") + read(f"/proc/{pid}/smaps_rollup").partition("\n")[2]).splitlines())
+        total += sum(int(fields[name].split()[0]) for name in ("VmPTE", "Pss")) + KERNEL_STACK * int(fields["Threads"])
+    return total
+
+
+def measure(options, bench):
+    sides = {survives: Side(bench, survives, options.quick) for survives in (False, True)}
+    took = {(name, side): [] for name, _, _ in COSTS for side in sides}
+    memory, rate = {side: [] for side in sides}, {side: [] for side in sides}
+    try:
+        for i in range(options.rounds):
+            for name, _, _ in COSTS:
+                for side in sides:
+                    took[name, side] += getattr(sides[side], name)()
+            for side in sides:
+                rate[side].append(sides[side].cells_a_minute())
+                if i < 2 and os.geteuid() == 0:
+                    memory[side].append(sides[side].memory())
+        deaths = {size: [sides[True].death(size) for _ in range(options.rounds)] for size in SIZES}
+    finally:
+        for side in sides.values():
+            side.close()
+    return took, memory, rate, deaths
+
+
+def told(holds):
+    return "holds" if holds else "missed"
+
+
+def tell(took, memory, rate, deaths):
+    print(f"{'':48} {'off':>9} {'on':>9} {'ratio':>6}")
+    for name, what, most in COSTS:
+        off, on = (statistics.median(took[name, side]) / 1e6 for side in (False, True))
+        print(f"{what:48} {off:7.3f}ms {on:7.3f}ms {on / off:6.2f}  at most {most}: {told(on / off <= most)}")
+    if memory[True]:
+        off, on = (statistics.median(memory[side]) for side in (False, True))
+        print(f"{'memory of a session that rests':48} {off:6.2f}MiB {on:6.2f}MiB {on / off:6.2f}  at most 4 MiB: {told(on <= 4)}")
+    off, on = (statistics.median(rate[side]) for side in (False, True))
+    print(f"{'cells a minute':48} {off:9.0f} {on:9.0f} {on / off:6.2f}  at least {CELLS_A_MINUTE}: {told(on >= CELLS_A_MINUTE)}")
+    for size, pairs in deaths.items():
+        result, after = (statistics.median(values) for values in zip(*pairs))
+        most = 200 if size >= 1024 else 50
+        print(f"{f'`os._exit(1)` with {size} MiB: its result, the next call':48} {result:7.1f}ms {after:7.1f}ms {'':6}  at most {most} ms: {told(after <= most)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--rounds", type=int, default=5, metavar="N")
+    parser.add_argument("--quick", action="store_true", help="few calls: to see that it works, not how fast")
+    parser.add_argument("--build", metavar="DIR", help="the build directory (build)")
+    parser.set_defaults(cloister=None)
+    options = parser.parse_args()
+    end_as_interrupted()
+    cloister, programs = places(options)
+    try:
+        with tempfile.TemporaryDirectory(prefix="cloister-bench-") as work:
+            bench = Bench(os.path.abspath(cloister), programs, node_modules(), work)
+            bench.warm_up()
+            tell(*measure(options, bench))
+    except Failure as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

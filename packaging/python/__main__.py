@@ -1,0 +1,5 @@
+"""python -m cloister"""
+
+from cloister import main
+
+main()

@@ -1,0 +1,130 @@
+# Continues packages.py, in the same program: unpacks wheels of strangers into a directory that sandboxes see, as data.
+import resource
+import signal
+import stat
+import zipfile
+
+ENTRIES_MAX, DEPTH_MAX, PATH_MAX = 100_000, 64, 1000  # of a wheel
+MEMORY_MAX = 4 << 30  # address space of the process that unpacks
+TARGET = "/run/packages"
+
+
+def inner_path(info, wheel):
+    """Where a member goes in a set, as a list of names; None: nowhere. A hostile name is an error."""
+    name, mode = info.filename, info.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise Failure("%s has a link or device in it (%.100r)" % (wheel, name))
+    parts = name.rstrip("/").split("/")
+    if (len(name) > PATH_MAX or len(parts) > DEPTH_MAX or "\\" in name or any(ord(c) < 32 or ord(c) == 127 for c in name)
+            or any(part in ("", ".", "..") or len(part.encode("utf-8", "surrogateescape")) > 255 for part in parts)):
+        raise Failure("%s has a member that would be put elsewhere (%.100r)" % (wheel, name))
+    if parts[0].endswith(".data") and len(parts) > 2:
+        if parts[1] in ("purelib", "platlib"):
+            return parts[2:]
+        return ["bin"] + parts[2:] if parts[1] == "scripts" else None
+    return None if parts[0].endswith(".data") else parts
+
+
+def unpack(path, stage, left):
+    """Returns the number of bytes. A file that another wheel has put there is replaced, as installers do."""
+    wheel, seen, total = os.path.basename(path), set(), 0
+    with zipfile.ZipFile(path) as z:
+        members = z.infolist()
+        if len(members) > ENTRIES_MAX:
+            raise Failure("%s has more than %d files" % (wheel, ENTRIES_MAX))
+        infos = {m.filename.split("/")[0] for m in members if m.filename.split("/")[0].endswith(".dist-info")}
+        expected = canonical(wheel.split("-")[0])
+        if len(infos) != 1 or canonical(next(iter(infos))[:-len(".dist-info")].split("-")[0]) != expected:
+            raise Failure("%s is not the package that it is called" % wheel)
+        for member in members:
+            parts = inner_path(member, wheel)
+            if parts is None or member.is_dir():
+                continue
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
+                raise Failure("%s is packed in a way that wheels are not" % wheel)
+            target = os.path.join(stage, *parts)
+            if target in seen:
+                raise Failure("%s has a file twice (%.100r)" % (wheel, member.filename))
+            seen.add(target)
+            total = write_member(z, member, target, total, left)
+    return total
+
+
+def write_member(z, member, target, total, left):
+    too_large = "unpacked, the packages take more than packages.max_size in the config allows"
+    if total + member.file_size > left:
+        raise Failure(too_large)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.lexists(target):
+        os.unlink(target)
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as f, z.open(member) as source:
+        for chunk in iter(lambda: source.read(1 << 20), b""):
+            total += len(chunk)
+            if total > left:
+                raise Failure(too_large)
+            f.write(chunk)
+        is_program = os.path.basename(os.path.dirname(target)) == "bin" or member.external_attr >> 16 & 0o111
+        os.fchmod(f.fileno(), 0o755 if is_program else 0o644)
+    return total
+
+
+def compile_set(stage, name):
+    """Compiles sources that imports need; what cannot be compiled is left to the session. Nothing of it is executed."""
+    import py_compile
+
+    for folder, folders, files in os.walk(stage):
+        folders[:] = [one for one in folders if one not in ("tests", "test", "__pycache__", "bin")]
+        for file in files:
+            if file.endswith(".py"):
+                path = os.path.join(folder, file)
+                try:
+                    py_compile.compile(path, dfile=TARGET + "/" + name + path[len(stage):], doraise=True, quiet=2,
+                                       invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+                except Exception:
+                    pass
+    for folder, folders, files in os.walk(stage):
+        os.chmod(folder, 0o755)
+        for file in files:
+            if file.endswith(".pyc"):
+                os.chmod(os.path.join(folder, file), 0o644)
+
+
+def in_child(function, seconds):
+    """Runs a function that reads what strangers wrote in a process of bounded memory and time. Returns what it returns, which
+    JSON must represent; None if the process died."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            os.close(read_end)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            try:
+                answer = {"is": function()}
+            except Failure as failure:
+                answer = {"failed": str(failure)}
+            except (OSError, zipfile.BadZipFile, ValueError, EOFError, RuntimeError, zipfile.zlib.error) as error:
+                answer = {"failed": "a wheel can't be unpacked: %.200s" % error}
+            with open(write_end, "w") as f:
+                json.dump(answer, f)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write_end)
+    try:
+        with open(read_end) as f:
+            text = f.read(65536)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        os.waitpid(pid, 0)
+    answer = json.loads(text) if text else {}
+    if "failed" in answer:
+        raise Failure(answer["failed"])
+    return answer.get("is")

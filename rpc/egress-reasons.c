@@ -1,0 +1,48 @@
+/* Reasons of refusals as text. */
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "rpc/egress-messages.h"
+
+static const char *const texts[] = {
+        [EGRESS_FINE] = "",
+        [EGRESS_NOT_NAMED] = "is not in network.allow of profile \"%s\"",
+        [EGRESS_NOT_PUBLIC] =
+                "has no public address: network.allow of profile \"%s\" must name the address too",
+        [EGRESS_OTHER_NAME] =
+                "was asked for, and the request is for another name (profile \"%s\", network.allow)",
+        [EGRESS_NO_NAME] =
+                "was asked for by TLS without a readable server name (profile \"%s\", network.allow)",
+        [EGRESS_NOT_TLS] =
+                "was asked for without TLS, which port 443 needs (profile \"%s\", network.allow)",
+        [EGRESS_MALFORMED] =
+                "was asked for by a request that the proxy of profile \"%s\" does not take",
+        [EGRESS_USED_UP] =
+                "is cut off: network.max_bytes of profile \"%s\" is used up in this session",
+        [EGRESS_UNKNOWN] =
+                "has no address: there is no such name, or no name server answers (profile \"%s\")",
+        [EGRESS_UNREACHABLE] = "does not answer (profile \"%s\")",
+        [EGRESS_LATE] = "took too long (profile \"%s\")",
+};
+static_assert(ARRAY_SIZE(texts) == EGRESS_REASON_MAX, "one for each");
+
+const char *egress_reason_text(enum egress_reason reason)
+{
+        return reason < EGRESS_REASON_MAX ? texts[reason] : "";
+}
+
+void egress_reason_print(char *to, size_t size, const char *host, unsigned port,
+                         enum egress_reason reason, const char *profile)
+{
+        const char *text = egress_reason_text(reason);
+        const char *at = text;
+
+        while (*at && *at != '%')
+                at++;
+        if (port)
+                snprintf(to, size, "%s:%u %.*s%s%s", host, port, (int)(at - text), text,
+                         *at ? profile : "", *at ? at + 2 : "");
+        else
+                snprintf(to, size, "%s %.*s%s%s", host, (int)(at - text), text, *at ? profile : "",
+                         *at ? at + 2 : "");
+}

@@ -1,0 +1,223 @@
+"""The files of /workspace as a stream of bytes, for a branch (docs/branches.md).
+
+An entry is a header, the path and, of a file, its bytes. What is not written: other file systems that are mounted there,
+sockets, and what cannot be read.
+
+Files keep their inode numbers, by which SQLite knows whether a file is still the one that it has open. A tmpfs numbers its
+files in the order in which they are made: entries are in the order of these numbers, and the reader makes others in between, which
+it removes. It makes all under names of its own, and moves them to their places at the end.
+"""
+
+import os
+from stat import S_IMODE, S_ISDIR, S_ISFIFO, S_ISLNK, S_ISREG
+from struct import Struct
+
+ROOT = "/workspace"
+MAX_ENTRIES = 20_000
+MAX_PATH = 4096
+CHUNK = 1 << 18
+_HEADER = Struct("<cHIQqQ")  # kind, length of the path, mode, length of what follows, time in ns, inode
+MAX_FILLERS = 10_000  # files that are made for their inode numbers
+_START = Struct("<QQ")  # device and inode of /workspace
+_END, _FILE, _DIRECTORY, _LINK, _FIFO = b"e", b"f", b"d", b"l", b"p"
+_REFUSAL = b"x"  # in place of all entries; the path is the reason
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TooMany(Exception):
+    def __str__(self):
+        return "/workspace has more than %d files, or more bytes than limits.workspace" % MAX_ENTRIES
+
+
+class Refused(Exception):
+    """The writer says why there is no branch."""
+
+
+# ---- writing ----
+
+
+def _send(fd, data):
+    data = memoryview(data)
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _send_entry(fd, kind, path, about, size=0):
+    name = os.fsencode(path)
+    _send(fd, _HEADER.pack(kind, len(name), S_IMODE(about.st_mode), size, about.st_mtime_ns, about.st_ino) + name)
+
+
+def _send_file(fd, path, name, about):
+    source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _send_entry(fd, _FILE, name, about, about.st_size)
+        left = about.st_size
+        while left:
+            # A file that became shorter meanwhile ends with zeros.
+            data = os.read(source, min(left, CHUNK)) or bytes(min(left, CHUNK))
+            _send(fd, data)
+            left -= len(data)
+    finally:
+        os.close(source)
+
+
+def _below(root, device, bounds):
+    """(inode, name) of all that is to be written. No more: a session may be near its memory limit."""
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        with os.scandir(os.path.join(root, prefix)) as entries:
+            for entry in entries:
+                about = entry.stat(follow_symlinks=False)
+                if about.st_dev != device:
+                    continue
+                bounds[0] -= 1
+                bounds[1] -= about.st_size if S_ISREG(about.st_mode) else 0
+                if min(bounds) < 0:
+                    raise TooMany
+                name = prefix + entry.name
+                yield about.st_ino, name
+                if S_ISDIR(about.st_mode) and os.access(entry.path, os.R_OK | os.X_OK):
+                    waiting.append(name + "/")
+
+
+def write(fd, root=ROOT):
+    about, size = os.stat(root), os.statvfs(root)
+    bounds = [MAX_ENTRIES, size.f_blocks * size.f_frsize]
+    found = sorted(_below(root, about.st_dev, bounds))
+    _send(fd, _START.pack(about.st_dev, about.st_ino))
+    for _, name in found:
+        path = os.path.join(root, name)
+        try:
+            status = os.lstat(path)
+            if S_ISREG(status.st_mode):
+                _send_file(fd, path, name, status)
+            elif S_ISLNK(status.st_mode):
+                target = os.fsencode(os.readlink(path))
+                _send_entry(fd, _LINK, name, status, len(target))
+                _send(fd, target)
+            elif S_ISDIR(status.st_mode):
+                _send_entry(fd, _DIRECTORY, name, status)
+            elif S_ISFIFO(status.st_mode):
+                _send_entry(fd, _FIFO, name, status)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            pass  # gone meanwhile, or not readable: nothing of it was sent
+    _send(fd, _HEADER.pack(_END, 0, 0, 0, 0, 0))
+
+
+def refuse(fd, why):
+    """In place of write(), or if that has sent nothing yet."""
+    why = os.fsencode(why)[:MAX_PATH]
+    _send(fd, _START.pack(0, 0) + _HEADER.pack(_REFUSAL, len(why), 0, 0, 0, 0) + why)
+
+
+# ---- reading ----
+
+
+def _receive(fd, size):
+    data = b""
+    while len(data) < size:
+        more = os.read(fd, size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _receive_file(fd, path, mode, left):
+    target = os.open(path, _WRITE, 0o600)
+    try:
+        os.ftruncate(target, left)
+        while left:
+            data = os.read(fd, min(left, CHUNK))
+            if not data:
+                raise EOFError
+            left -= len(data)
+            if data.count(0) == len(data):
+                os.lseek(target, len(data), os.SEEK_CUR)  # a hole stays one
+            else:
+                _send(target, data)
+        os.fchmod(target, mode)
+    finally:
+        os.close(target)
+
+
+def _skip(fd, left):
+    while left:
+        left -= len(_receive(fd, min(left, CHUNK)))
+
+
+def _make(fd, path, kind, mode, size):
+    if kind == _FILE:
+        _receive_file(fd, path, mode, size)
+    elif kind == _LINK:
+        os.symlink(_receive(fd, min(size, MAX_PATH)), path)
+    elif kind == _DIRECTORY:
+        os.mkdir(path, 0o700)
+    else:
+        os.mkfifo(path, mode)
+
+
+class _Numbers:
+    """Makes the next file of a directory have an inode number, if that is possible."""
+
+    def __init__(self, root):
+        self._filler = os.path.join(root, b".filler")
+        with os.scandir(root) as entries:
+            self.last = max((entry.inode() for entry in entries), default=os.stat(root).st_ino)
+        self._left = MAX_FILLERS
+
+    def reach(self, number):
+        fillers = number - self.last - 1
+        if not 0 <= fillers <= self._left:
+            return
+        self._left -= fillers
+        for _ in range(fillers):
+            os.close(os.open(self._filler, _WRITE, 0o600))
+            os.unlink(self._filler)
+
+
+def read(fd, root=ROOT):
+    """If both have the same directory, which the host has mounted, its files are there already. ValueError, EOFError: it is no
+    archive. Refused: there is none."""
+    root = os.fsencode(root)
+    about = os.stat(root)
+    is_same = _START.unpack(_receive(fd, _START.size)) == (about.st_dev, about.st_ino)
+    numbers = _Numbers(root)
+    made = {}  # path -> (its name until the end, kind, mode, time)
+    for _ in range(MAX_ENTRIES + 1):
+        kind, length, mode, size, time, number = _HEADER.unpack(_receive(fd, _HEADER.size))
+        if kind == _END:
+            _settle(made)
+            return
+        if kind == _REFUSAL:
+            raise Refused(os.fsdecode(_receive(fd, length)))
+        if kind not in (_FILE, _DIRECTORY, _LINK, _FIFO):
+            raise ValueError
+        path = os.path.join(root, _receive(fd, length))
+        if is_same:
+            _skip(fd, size)
+            continue
+        name = os.path.join(root, b".entry-%d" % len(made))
+        if kind == _DIRECTORY and os.path.isdir(path):
+            name = path  # out/
+        else:
+            numbers.reach(number)
+            _make(fd, name, kind, mode, size)
+            numbers.last = os.lstat(name).st_ino
+        made[path] = name, kind, mode, time
+    raise ValueError
+
+
+def _settle(made):
+    """A directory is moved before what is in it, and gets its mode and time after that."""
+    for path in sorted(made):
+        if made[path][0] != path:
+            os.rename(made[path][0], path)
+    for path in sorted(made, reverse=True):
+        name, kind, mode, time = made[path]
+        if kind == _DIRECTORY:
+            os.chmod(path, mode)
+        os.utime(path, ns=(time, time), follow_symlinks=False)

@@ -1,0 +1,41 @@
+"""What `cloister run` gives to code besides its text: arguments, variables of the environment, its file, standard input."""
+
+import os
+import sys
+
+from cloister import stdio
+from cloister.exact import decode
+from cloister.standard_input import piped
+
+
+class Script:
+    def __init__(self, namespace, channel):
+        self._namespace = namespace
+        self._channel = channel
+        self._payload = None
+        self._arguments = None
+
+    @property
+    def is_one(self):
+        return self._arguments is not None
+
+    def on_frame(self, payload):
+        self._payload = payload
+
+    def begin(self):
+        """Before a cell. Returns its sys.argv, or None."""
+        if self._payload is not None:
+            payload, self._payload = self._payload, None
+            self._apply(decode(payload))
+        return self._arguments
+
+    def _apply(self, given):
+        self._arguments = given["arguments"]
+        os.environ.update(given["environment"])
+        file = given.get("file")
+        if file is not None:
+            # As `python FILE` has it. The module is read from memory: its source may differ from what the file becomes.
+            self._namespace["__file__"] = file
+            sys.path[0] = os.path.dirname(file)
+        if given["input"] != "none":
+            stdio.replace_input(piped(self._channel, given["input"] == "terminal"))

@@ -1,0 +1,61 @@
+/*
+ * What is mapped into this process, as /proc/self/maps tells.
+ *
+ * The functions of this file, of dump.c and of load.c run while memory is read or replaced: they use no
+ * libc, no thread-local storage and no variable but those that they are passed.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+        MAPPINGS_MAX = 8192,
+        MAPPING_PATH_MAX = 207,
+        MAPPING_PAGE = 4096,
+};
+
+enum mapping_kind {
+        MAPPING_ANONYMOUS,
+        MAPPING_FILE,    /* of a file of the image, which all sandboxes of a template have */
+        MAPPING_PROGRAM, /* of a file of Cloister's that has no name: the template has mapped it */
+        MAPPING_STACK,
+        MAPPING_KERNEL, /* vdso, vvar, vsyscall */
+        MAPPING_KINDS,
+};
+
+struct mapping {
+        uint64_t start, end, offset;
+        uint64_t maps_device, inode; /* as /proc/self/maps has them */
+        uint64_t device;             /* of a MAPPING_FILE in a dump: st_dev */
+        uint32_t prot;
+        uint16_t is_shared, kind;
+        uint8_t is_opened; /* load.c has made it writable */
+        uint8_t is_cut;    /* the path is longer */
+        char path[MAPPING_PATH_MAX + 1];
+};
+
+/* Where dump.c and load.c keep what they need. It is far from all places where the kernel maps, so that
+ * no other mapping merges with it. */
+#define SCRATCH_START UINT64_C(0x2000000000)
+
+/* Maps it. Returns 0 or negative errno. */
+long scratch_map(uint64_t size);
+void scratch_unmap(uint64_t size);
+
+/*
+ * Fills a list in the order of addresses; without the scratch memory of this size. kind is ANONYMOUS, STACK,
+ * KERNEL, or FILE. Returns their number or negative errno: -E2BIG.
+ */
+long mappings_read(struct mapping *list, uint64_t scratch_size);
+
+/* Whether they are the same mapping of the same memory in two sandboxes. */
+bool mapping_equals(const struct mapping *a, const struct mapping *b);
+
+bool mapping_starts_with(const struct mapping *mapping, const char *text);
+bool mapping_ends_with(const struct mapping *mapping, const char *text);
+
+/* Whole reads and writes. Return 0 or negative errno; -EPIPE at the end of the file. */
+long whole_read(long fd, void *to, uint64_t n);
+long whole_write(long fd, const void *from, uint64_t n);

@@ -1,0 +1,63 @@
+#include "sandbox-init/worker/thread-id.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandbox-init/raw.h"
+
+enum {
+        PAGE = 4096,
+        THREAD_BYTES = 0x900, /* of libc's struct of a thread, if that much is mapped */
+        IDS_MAX = 8,
+};
+
+static uint32_t *ids[IDS_MAX];
+static unsigned n_ids;
+
+static bool is_mapped(uintptr_t page)
+{
+        uint8_t resident;
+
+        return raw_call(SYS_mincore, (long)page, PAGE, raw_pointer(&resident), 0, 0, 0) == 0;
+}
+
+/* From the thread pointer upwards on x86-64, downwards on aarch64 (ELF Handling for Thread-Local Storage,
+ * variants II and I). */
+void thread_id_find(void)
+{
+        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+        const uintptr_t thread = raw_thread_pointer(), mask = PAGE - 1;
+
+        n_ids = 0;
+        for (uintptr_t i = 0; i < THREAD_BYTES && n_ids < IDS_MAX; i += sizeof(id)) {
+#if defined(__aarch64__)
+                uintptr_t at = thread - sizeof(id) - i;
+#else
+                uintptr_t at = thread + i;
+#endif
+                if ((at & ~mask) != (thread & ~mask) && !is_mapped(at & ~mask))
+                        return;
+                if (*(uint32_t *)at == id)
+                        ids[n_ids++] = (uint32_t *)at;
+        }
+}
+
+void thread_id_confirm(void)
+{
+        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < n_ids; i++) {
+                if (*ids[i] == id)
+                        ids[n++] = ids[i];
+        }
+        n_ids = n;
+}
+
+void thread_id_renew(void)
+{
+        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+
+        for (unsigned i = 0; i < n_ids; i++)
+                *ids[i] = id;
+}

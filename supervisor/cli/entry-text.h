@@ -1,0 +1,33 @@
+/*
+ * Adds an entry to the text of a JSON file and takes it out again.
+ *
+ * The entry is inserted behind the innermost brace that is there already, and only its own bytes are
+ * removed, so that comments and the layout of the file stay. The new text is parsed and compared
+ * before it is returned: it has this change and no other.
+ */
+#pragma once
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+
+/* The file, as far as it is there. */
+struct entry_text {
+        const char *text; /* borrowed; NULL: there is no file */
+        size_t n;
+        yyjson_doc *doc; /* what json_parse_config() made of it, borrowed */
+        const char *const
+                *keys; /* of the objects that the entry is in, from the root; NULL-terminated */
+};
+
+/* Returns the entry's value, or NULL. */
+yyjson_val *entry_text_find(const struct entry_text *file, const char *name);
+
+/* Both append the whole new text to `to`; values of the entry are `value`, JSON that is laid out with two
+ * spaces. They return 0, -EINVAL: the file has no object for entries, -EBADMSG: the text is not understood,
+ * -EMSGSIZE, -ENOMEM. */
+int entry_text_add(const struct entry_text *file, const char *name, const char *value,
+                   struct buffer *to, struct error *err);
+/* The entry is there. */
+int entry_text_remove(const struct entry_text *file, const char *name, struct buffer *to,
+                      struct error *err);

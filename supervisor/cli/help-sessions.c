@@ -1,0 +1,58 @@
+/* Help texts of the commands for the sessions of running servers. */
+#include "supervisor/cli/commands.h"
+
+const char cli_help_exec[] =
+        "Runs a file, a line of code or standard input (-) in a session that an agent uses: with its\n"
+        "variables, files and tools. 'cloister sessions' lists the sessions. Output appears as it is\n"
+        "printed; with -c, the value of the last expression is printed too. Ctrl-C interrupts the\n"
+        "code, and the session keeps its variables. The agent's next result says that a person has\n"
+        "run code.\n"
+        "\n"
+        "A session runs one piece of code at a time. If it is busy, this command says what it runs\n"
+        "and ends with status 125; with --wait TIME it waits for its turn. The exit status is that\n"
+        "of 'cloister run'. --json prints the result as an agent gets it. Images that the code\n"
+        "displays become files in --out DIRECTORY.\n"
+        "\n"
+        "-i begins a prompt in the session, with a history, completion of names by the tab key, and\n"
+        "blocks that end with an empty line. Ctrl-C interrupts the code, Ctrl-D or exit() ends it.\n"
+        "\n"
+        "Examples:\n"
+        "  cloister exec -i default\n"
+        "  cloister exec default -c 'df.shape'\n"
+        "  cloister exec default fix.py --timeout 30 --wait 1m\n"
+        "  cloister exec work -c 'dir()' --json\n"
+        "  echo 'print(len(rows))' | cloister exec default -\n";
+
+const char cli_help_cp[] =
+        "Copies a file, or with -r a directory, into or out of /workspace of a session. PATH is\n"
+        "relative to /workspace; one that ends with a slash, or none, is a directory. - is standard\n"
+        "input or output. A file appears when it is complete, and replaces one of its name.\n"
+        "\n"
+        "Symbolic links are not followed, neither in a directory that is copied nor in the session.\n"
+        "Names that begin with a dot in a directory that is copied out are left out, because\n"
+        "programs read such files as settings: --out-hidden writes them too. Empty directories are\n"
+        "not copied. The exit status is 1 if files were left out, 125 if the copy failed. While a\n"
+        "session runs code that awaits nothing, it does not answer. The agent's next result says\n"
+        "which file a person has copied in.\n"
+        "\n"
+        "Examples:\n"
+        "  cloister cp sales.csv default:\n"
+        "  cloister cp default:out/plot.png .\n"
+        "  cloister cp -r default:out results\n"
+        "  cloister cp default:report.txt - | less\n";
+
+const char cli_help_sessions[] =
+        "Each server (cloister mcp) that you run listens on a socket that only you can open. SERVER\n"
+        "is its process id. LAST is how the session's last call ended, or how long the current\n"
+        "call has been running, and the beginning of its code. Checkpoints of a session are listed\n"
+        "below it.\n"
+        "\n"
+        "--watch shows the sessions on the terminal, once a second: what runs and for how long, the\n"
+        "last line that it has printed, tool calls, processor time and memory. q or Ctrl-C ends it.\n"
+        "With --json it prints one line a second, also without a terminal.\n"
+        "\n"
+        "Examples:\n"
+        "  cloister sessions\n"
+        "  cloister sessions --watch\n"
+        "  cloister sessions --json\n"
+        "  cloister sessions end default\n";

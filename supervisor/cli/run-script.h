@@ -1,0 +1,16 @@
+/* What the code of `cloister run` gets besides its text: the JSON of the SCRIPT frame (rpc/frame.h). */
+#pragma once
+
+#include "base/error.h"
+#include "supervisor/cli/feeder.h"
+#include "supervisor/cli/options.h"
+
+/* The longest arguments and environment that are passed on. */
+enum { RUN_SCRIPT_MAX = 8 * 1024 * 1024 };
+
+/* Checks the values of --env, and finds those that Cloister's own environment has. */
+int run_script_check(const struct cli_options *options, struct error *err);
+
+/* first: sys.argv[0]; file: __file__, or NULL. Returns a sealed memfd. */
+int run_script_collect(const struct cli_options *options, const char *first, const char *file,
+                       enum feeder_input input, struct error *err);

@@ -1,0 +1,173 @@
+"""Prints what a script says it needs (PEP 723), as JSON. The script comes on standard input; it is parsed, not run.
+
+It is run by the interpreter that the image would be made from. "python" is another one if that does not fit. Exit status 122:
+the metadata is not right; what is printed is why.
+"""
+
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+LONGEST = 256 * 1024
+SPECIFIER = r"\s*(===|==|!=|<=|>=|~=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?\s*$"
+# What would have a name come from elsewhere than the index that the installer is set up for.
+SOURCES = ("sources", "index", "index-url", "extra-index-url", "find-links", "no-index")
+
+
+class Wrong(Exception):
+    pass
+
+
+def block(lines):
+    """The text of the block of type script, or None."""
+    found = None
+    inside = None
+    for line in lines:
+        line = line.rstrip("\r\n")
+        if inside is None:
+            if line == "# /// script":
+                if found is not None:
+                    raise Wrong("has two blocks of inline metadata")
+                inside = []
+        elif line == "# ///":
+            found, inside = inside, None
+        elif line == "#" or line.startswith("# "):
+            inside.append(line[2:])
+        else:
+            inside = None  # it has no end: a comment like any other
+        if inside is not None and sum(map(len, inside)) > LONGEST:
+            raise Wrong("has more than %d KiB of inline metadata" % (LONGEST >> 10))
+    return None if found is None else "\n".join(found) + "\n"
+
+
+def parse(text):
+    try:
+        import tomllib
+    except ImportError:
+        return parse_without(text)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Wrong("has inline metadata that is no TOML: %s" % error) from None
+
+
+def parse_without(text):
+    """Before Python 3.11: the two keys, whose TOML values are Python literals, too."""
+    import ast
+
+    if re.search(r"^\s*\[+\s*tool\s*\.\s*uv", text, re.MULTILINE):
+        return {"tool": {"uv": dict.fromkeys(SOURCES)}}
+    found = {}
+    text = re.split(r"^\s*\[[A-Za-z\"'.\[ -]+\]", text, maxsplit=1, flags=re.MULTILINE)[0]
+    for match in re.finditer(r"^(dependencies|requires-python)\s*=\s*", text, re.MULTILINE):
+        for end in re.finditer(r"\]|\"|'", text[match.end():]):
+            try:
+                found[match[1]] = ast.literal_eval(text[match.end():match.end() + end.end()])
+                break
+            except (SyntaxError, ValueError):
+                continue
+        else:
+            raise Wrong('has a "%s" that is not what PEP 723 says' % match[1])
+    return found
+
+
+def parts(version):
+    found = [int(part) for part in version.split(".")]
+    while len(found) > 1 and found[-1] == 0:
+        found.pop()
+    return found
+
+
+def begins(have, want, n):
+    return (have + [0] * n)[:n] == (want + [0] * n)[:n]
+
+
+def fits_one(have, specifier):
+    match = re.match(SPECIFIER, specifier)
+    if match is None:
+        raise Wrong('has a "requires-python" that is no version: %s' % specifier.strip())
+    operator, version, star = match.groups()
+    want, n = parts(version), version.count(".") + 1
+    if star:
+        if operator not in ("==", "!="):
+            raise Wrong('has a "requires-python" that is no version: %s' % specifier.strip())
+        return begins(have, want, n) == (operator == "==")
+    if operator == "~=":
+        return have >= want and begins(have, want, n - 1)
+    return {"==": have == want, "===": have == want, "!=": have != want, "<=": have <= want, ">=": have >= want,
+            "<": have < want, ">": have > want}[operator]
+
+
+def fits(version, specifiers):
+    return all([fits_one(parts(version), one) for one in specifiers.split(",") if one.strip()])
+
+
+def others():
+    """Interpreters of this machine, newest first: those of PATH, pyenv and uv."""
+    home = os.path.expanduser("~")
+    places = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
+    places += glob.glob(os.path.join(os.environ.get("PYENV_ROOT", home + "/.pyenv"), "versions/*/bin"))
+    data = os.environ.get("XDG_DATA_HOME", home + "/.local/share")
+    places += glob.glob(os.path.join(data, "uv/python/cpython-*/bin"))
+    seen = {}
+    for place in places:
+        for minor in range(9, 30):
+            path = os.path.join(place, "python3.%d" % minor)
+            if os.access(path, os.X_OK):
+                seen.setdefault(minor, []).append(path)
+    for minor in sorted(seen, reverse=True):
+        yield from seen[minor]
+
+
+def ask(path):
+    """(version, the interpreter itself, which a shim is not), or None."""
+    code = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.version_info[3], sys.executable)"
+    try:
+        done = subprocess.run([path, "-I", "-S", "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = done.stdout.decode("utf-8", "replace").strip().split(" ", 2)
+    if done.returncode != 0 or len(found) != 3 or found[1] != "final":
+        return None
+    return found[0], found[2]
+
+
+def choose(wanted):
+    own = "%d.%d.%d" % sys.version_info[:3]
+    if fits(own, wanted):
+        return None
+    have = {own: sys.executable}
+    for path in others():
+        found = ask(path)
+        if found is None:
+            continue
+        if fits(found[0], wanted):
+            return found[1]
+        have.setdefault(found[0], found[1])
+    raise Wrong("needs Python %s; this machine has %s: --python PATH names another one"
+                % (wanted, ", ".join("%s (%s)" % one for one in have.items())))
+
+
+def main():
+    text = block(sys.stdin.buffer.read().decode("utf-8", "replace").split("\n"))
+    found = parse(text) if text is not None else {}
+    wanted, needs = found.get("requires-python", ""), found.get("dependencies", [])
+    if not isinstance(wanted, str) or not isinstance(needs, list) or not all(isinstance(n, str) for n in needs):
+        raise Wrong('has "dependencies" or a "requires-python" that are not what PEP 723 says')
+    tool = found.get("tool")
+    settings = tool.get("uv") if isinstance(tool, dict) else None
+    if needs and isinstance(settings, dict) and any(name in settings for name in SOURCES):
+        raise Wrong("says in [tool.uv] where its packages come from, which Cloister does not follow: set the index up in the"
+                    " installer's own settings, and leave that out")
+    json.dump({"dependencies": needs, "python": choose(wanted) if wanted.strip() else None}, sys.stdout)
+
+
+try:
+    main()
+except Wrong as wrong:
+    print(" ".join(str(wrong).split()))
+    sys.exit(122)

@@ -1,0 +1,502 @@
+/*
+ * A connection to the proxy.
+ *
+ *     state      what happens                                            next
+ *     HEAD       reads the head of a request                             RESOLVING, DIALING (an address), CLOSING
+ *     RESOLVING  the name is looked up                                   DIALING, CLOSING
+ *     DIALING    connects to one of its addresses                        RELAYING, CLOSING
+ *     RELAYING   bytes go both ways; from the client only once the       CLOSING, or it ends
+ *                ClientHello was checked
+ *     CLOSING    the answer was sent: reads what the client still sends, it ends
+ *                because closing at once would drop the answer
+ */
+#include "supervisor/egress/connection.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "supervisor/egress/client-hello.h"
+#include "supervisor/egress/dial.h"
+#include "supervisor/egress/egress-internal.h"
+#include "supervisor/egress/flow.h"
+#include "supervisor/egress/request-head.h"
+#include "supervisor/egress/resolver.h"
+#include "supervisor/egress/tally.h"
+
+enum connection_state { HEAD, RESOLVING, DIALING, RELAYING, CLOSING };
+
+enum {
+        HEAD_MS = 10000, /* until the head is complete, and the ClientHello */
+        RESOLVE_MS = 15000,
+        DIAL_ALL_MS = 20000,
+        IDLE_MS = 300000,
+        CLOSING_MS = 2000,
+        CLOSING_BYTES = 256 * 1024,
+        FORWARD_MAX = REQUEST_HEAD_MAX + 512,
+};
+
+struct connection {
+        struct egress_session *session;
+        struct connection *next;
+        enum connection_state state;
+        int client, server;
+        struct event *timer;
+        struct request_head head;
+        struct flow out, in;
+        struct resolver_job *job;
+        struct dial *dial;
+        int slot;
+        uint64_t moved_ms;
+        size_t dropped; /* while CLOSING */
+        bool must_be_tls;
+};
+
+static void connection_free(struct connection *c)
+{
+        flow_close(&c->out);
+        flow_close(&c->in);
+        resolver_cancel(c->job);
+        dial_cancel(c->dial);
+        if (c->timer)
+                event_free(c->timer);
+        tally_leave(c->session, c->slot);
+        if (c->server >= 0)
+                close(c->server);
+        close(c->client);
+        free(c);
+}
+
+static void end(struct connection *c)
+{
+        struct egress_session *s = c->session;
+        struct connection **at = &s->connections;
+
+        while (*at != c)
+                at = &(*at)->next;
+        *at = c->next;
+        connection_free(c);
+        egress_session_left(s);
+}
+
+static void set_timer(struct connection *c, uint64_t ms)
+{
+        struct timeval after = clock_timeval_ms(ms);
+
+        event_add(c->timer, &after);
+}
+
+/* ---- answers of the proxy itself ---- */
+
+static int status_of(enum egress_reason why)
+{
+        if (why == EGRESS_MALFORMED)
+                return 400;
+        if (why == EGRESS_LATE)
+                return 504;
+        return egress_is_denial(why) ? 403 : 502;
+}
+
+static void start_closing(struct connection *c)
+{
+        struct event *others[] = {c->out.writable, c->in.readable, c->in.writable};
+
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+                if (others[i])
+                        event_del(others[i]);
+        shutdown(c->client, SHUT_WR);
+        c->state = CLOSING;
+        c->out.n = c->out.at = 0;
+        event_add(c->out.readable, NULL);
+        set_timer(c, CLOSING_MS);
+}
+
+/* The text is in the status line too, because that is what clients show of an answer to CONNECT. Nothing was written
+ * to the socket before, so that its buffer takes all of it. */
+static void answer(struct connection *c, enum egress_reason why)
+{
+        char line[512], text[1400];
+
+        const char *host = c->head.has_host ? c->head.host.text : "the host";
+        egress_reason_print(line, sizeof(line), host, c->head.has_host ? c->head.port : 0, why,
+                            c->session->profile);
+        int n = snprintf(
+                text, sizeof(text),
+                "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s\n",
+                status_of(why), line, strlen(line) + 1, line);
+        if (n > 0 && (size_t)n < sizeof(text))
+                (void)!send(c->client, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+        start_closing(c);
+}
+
+static void note(struct connection *c, enum egress_reason why)
+{
+        tally_refused(c->session, c->head.has_host ? c->head.host.text : "", c->head.port, why);
+}
+
+static void refuse(struct connection *c, enum egress_reason why)
+{
+        note(c, why);
+        answer(c, why);
+}
+
+/* In a tunnel: as TLS says it (RFC 8446, 6: fatal, unrecognized_name). */
+static void refuse_tunnel(struct connection *c, enum egress_reason why)
+{
+        static const char alert[] = {21, 3, 1, 0, 2, 2, 112};
+
+        note(c, why);
+        (void)!send(c->client, alert, sizeof(alert), MSG_DONTWAIT | MSG_NOSIGNAL);
+        start_closing(c);
+}
+
+/* ---- relaying ---- */
+
+/* Returns whether the bytes may go on to the server, or negative errno: *why. */
+static int check_tunnel(const struct connection *c, enum egress_reason *why)
+{
+        const struct flow *f = &c->out;
+        const unsigned char *data = f->data + f->at;
+
+        if (f->n == 0)
+                return 0;
+        *why = EGRESS_NOT_TLS;
+        if (data[0] != TLS_HANDSHAKE)
+                return c->must_be_tls ? -EINVAL : 1;
+        return client_hello_check(data, f->n, &c->head.host, why);
+}
+
+static void drop_rest(struct connection *c);
+
+/* Returns false if the connection has ended or closes. */
+static bool relay(struct connection *c)
+{
+        enum egress_reason why;
+        bool moved = false;
+
+        int r = flow_pump(&c->out, &moved);
+        if (r >= 0 && c->out.is_held) {
+                int checked = check_tunnel(c, &why);
+                if (checked < 0) {
+                        refuse_tunnel(c, why);
+                        return false;
+                }
+                if (checked > 0) {
+                        c->out.is_held = false;
+                        set_timer(c, IDLE_MS);
+                        r = flow_pump(&c->out, &moved);
+                }
+        }
+        if (r >= 0)
+                r = flow_pump(&c->in, &moved);
+        if (moved)
+                c->moved_ms = clock_ms();
+        if (r == -EDQUOT)
+                note(c, EGRESS_USED_UP);
+        /* Without TLS the answer ends with the server's end. */
+        bool is_over = c->in.is_shut && (c->out.is_shut || c->out.stays_open || c->out.is_held);
+        if (r >= 0 && !is_over)
+                return true;
+        end(c);
+        return false;
+}
+
+static void on_flow(evutil_socket_t fd, short what, void *data)
+{
+        struct connection *c = data;
+
+        (void)fd;
+        (void)what;
+        if (c->state == CLOSING)
+                drop_rest(c);
+        else
+                relay(c);
+}
+
+/* The head for the server goes before what was read of the body. */
+static int put_before(struct flow *f, const struct buffer *text)
+{
+        if (text->length + f->n > FLOW_SIZE)
+                return -EMSGSIZE;
+        memmove(f->data + text->length, f->data + f->at, f->n);
+        memcpy(f->data, buffer_bytes(text), text->length);
+        f->at = 0;
+        f->n += text->length;
+        return 0;
+}
+
+/* Of a request that is not CONNECT: what was read behind its body is dropped. */
+static int prepare_forward(struct connection *c)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(FORWARD_MAX);
+        struct flow *f = &c->out;
+        enum egress_reason why;
+
+        /* Once more: the first time nobody needed the text. */
+        if (request_head_parse((char *)f->data, f->n, &c->head, &text, &why) != 1)
+                return -EINVAL;
+        f->at += c->head.size;
+        f->n -= c->head.size;
+        ssize_t used = request_body_take(&c->head.body, (char *)f->data + f->at, f->n);
+        if (used < 0)
+                return -EINVAL;
+        f->n = (size_t)used;
+        f->body = &c->head.body;
+        f->has_ended = request_body_is_complete(f->body);
+        f->stays_open = true;
+        return put_before(f, &text);
+}
+
+static int prepare_tunnel(struct connection *c)
+{
+        static const char established[] = "HTTP/1.1 200 Connection established\r\n\r\n";
+        struct flow *f = &c->out;
+
+        f->at += c->head.size;
+        f->n -= c->head.size;
+        memmove(f->data, f->data + f->at, f->n);
+        f->at = 0;
+        f->is_held = true;
+        c->must_be_tls = c->head.port == NETWORK_PORT_TLS;
+        ssize_t n = sizeof(established) - 1;
+        return send(c->client, established, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n ? 0 : -EIO;
+}
+
+static void start_relaying(struct connection *c)
+{
+        struct event_base *base = c->session->egress->base;
+
+        event_free(c->out.readable);
+        c->out.readable = NULL;
+        c->slot = tally_enter(c->session, c->head.host.text, c->head.port);
+        c->out.slot = c->in.slot = c->slot;
+        c->out.to = c->in.from = c->server;
+        c->in.to = c->client;
+        c->state = RELAYING;
+        c->moved_ms = clock_ms();
+        int r = flow_open(&c->out, base, on_flow, c);
+        if (r >= 0)
+                r = flow_open(&c->in, base, on_flow, c);
+        if (r >= 0)
+                r = c->head.is_connect ? prepare_tunnel(c) : prepare_forward(c);
+        if (r < 0) {
+                if (r == -EINVAL)
+                        note(c, EGRESS_MALFORMED);
+                end(c);
+                return;
+        }
+        set_timer(c, c->out.is_held && c->must_be_tls ? HEAD_MS : IDLE_MS);
+        relay(c);
+}
+
+/* ---- the way to the server ---- */
+
+static void on_dialed(void *data, int fd, enum egress_reason why)
+{
+        struct connection *c = data;
+
+        c->dial = NULL;
+        c->server = fd;
+        if (fd < 0)
+                refuse(c, why);
+        else
+                start_relaying(c);
+}
+
+static void start_dialing(struct connection *c, const struct resolver_answer *found)
+{
+        struct resolver_answer answer = *found;
+
+        if (answer.n == 0) {
+                refuse(c, EGRESS_UNKNOWN);
+                return;
+        }
+        dial_filter(c->session, c->head.port, &answer);
+        if (answer.n == 0) {
+                refuse(c, EGRESS_NOT_PUBLIC);
+                return;
+        }
+        c->state = DIALING;
+        set_timer(c, DIAL_ALL_MS);
+        c->dial = dial_start(c->session->egress->base, &answer, on_dialed, c);
+        if (!c->dial)
+                end(c);
+}
+
+static void on_resolved(void *data, const struct resolver_answer *answer)
+{
+        struct connection *c = data;
+
+        c->job = NULL;
+        start_dialing(c, answer);
+}
+
+static void dial_address(struct connection *c)
+{
+        struct resolver_answer answer = {.n = 1};
+        const struct network_host *host = &c->head.host;
+
+        if (host->kind == NETWORK_V4) {
+                struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(c->head.port)};
+                memcpy(&v4.sin_addr, host->address, 4);
+                memcpy(&answer.addresses[0], &v4, sizeof(v4));
+        } else {
+                struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+                                          .sin6_port = htons(c->head.port)};
+                memcpy(&v6.sin6_addr, host->address, 16);
+                memcpy(&answer.addresses[0], &v6, sizeof(v6));
+        }
+        start_dialing(c, &answer);
+}
+
+/* The rule comes first: a name that no rule names is never looked up. */
+static void start_request(struct connection *c)
+{
+        struct egress_session *s = c->session;
+        const struct request_head *head = &c->head;
+
+        if (!network_rules_name(s->rules, s->n_rules, &head->host, head->port)) {
+                refuse(c, EGRESS_NOT_NAMED);
+                return;
+        }
+        if (head->is_connect && head->port == NETWORK_PORT_HTTP) {
+                refuse(c, EGRESS_NOT_TLS);
+                return;
+        }
+        if (s->used >= s->max_bytes) {
+                refuse(c, EGRESS_USED_UP);
+                return;
+        }
+        if (head->host.kind != NETWORK_NAME) {
+                dial_address(c);
+                return;
+        }
+        c->state = RESOLVING;
+        set_timer(c, RESOLVE_MS);
+        c->job = resolver_ask(s->egress->resolver, s->key, head->host.text, head->port, on_resolved,
+                              c);
+        if (!c->job)
+                end(c);
+}
+
+/* ---- the head ---- */
+
+static void read_head(struct connection *c)
+{
+        _cleanup_buffer_ struct buffer unused = BUFFER_INIT(FORWARD_MAX);
+        struct flow *f = &c->out;
+        enum egress_reason why = EGRESS_MALFORMED;
+
+        ssize_t n = recv(c->client, f->data + f->n, REQUEST_HEAD_MAX - f->n, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+                end(c);
+                return;
+        }
+        f->n += n > 0 ? (size_t)n : 0;
+        int r = request_head_parse((char *)f->data, f->n, &c->head, &unused, &why);
+        if (r > 0)
+                start_request(c);
+        else if (r == 0)
+                event_add(f->readable, NULL);
+        else
+                refuse(c, why);
+}
+
+static void drop_rest(struct connection *c)
+{
+        ssize_t n = recv(c->client, c->out.data, FLOW_SIZE, MSG_DONTWAIT);
+
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+                end(c);
+                return;
+        }
+        c->dropped += n > 0 ? (size_t)n : 0;
+        if (c->dropped > CLOSING_BYTES)
+                end(c);
+        else
+                event_add(c->out.readable, NULL);
+}
+
+static void on_client(evutil_socket_t fd, short what, void *data)
+{
+        struct connection *c = data;
+
+        (void)fd;
+        (void)what;
+        if (c->state == HEAD)
+                read_head(c);
+        else if (c->state == CLOSING)
+                drop_rest(c);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+        struct connection *c = data;
+        uint64_t idle = clock_ms() - c->moved_ms;
+
+        (void)fd;
+        (void)what;
+        if (c->state == RESOLVING || c->state == DIALING) {
+                c->job = resolver_cancel(c->job);
+                c->dial = dial_cancel(c->dial);
+                refuse(c, EGRESS_LATE);
+        } else if (c->state == RELAYING && !(c->out.is_held && c->must_be_tls) && idle < IDLE_MS) {
+                set_timer(c, IDLE_MS - idle);
+        } else {
+                end(c);
+        }
+}
+
+int egress_connection_open(struct egress_session *s, int client)
+{
+        struct connection *c = calloc(1, sizeof(*c));
+
+        if (!c) {
+                close(client);
+                return -ENOMEM;
+        }
+        *c = (struct connection){.session = s,
+                                 .next = s->connections,
+                                 .state = HEAD,
+                                 .client = client,
+                                 .server = -1,
+                                 .slot = TALLY_NONE,
+                                 .out = {.session = s, .from = client, .to = -1},
+                                 .in = {.session = s, .from = -1, .is_in = true}};
+        c->timer = evtimer_new(s->egress->base, on_timer, c);
+        c->out.readable = event_new(s->egress->base, client, EV_READ, on_client, c);
+        c->out.data = malloc(FLOW_SIZE);
+        if (!c->timer || !c->out.readable || !c->out.data || event_add(c->out.readable, NULL) < 0) {
+                connection_free(c);
+                return -ENOMEM;
+        }
+        set_timer(c, HEAD_MS);
+        s->connections = c;
+        return 0;
+}
+
+void egress_connections_wake(struct egress_session *s)
+{
+        struct connection *next;
+
+        for (struct connection *c = s->connections; c; c = next) {
+                next = c->next;
+                if (c->state == RELAYING && (c->out.waits || c->in.waits))
+                        relay(c);
+        }
+}
+
+void egress_connections_end(struct egress_session *s)
+{
+        while (s->connections) {
+                struct connection *c = s->connections;
+                s->connections = c->next;
+                connection_free(c);
+        }
+}

@@ -1,0 +1,35 @@
+/*
+ * Looks names up in threads, with getaddrinfo(3): /etc/hosts, /etc/nsswitch.conf and /etc/resolv.conf count as for other
+ * programs. Names are absolute: no search domain is appended.
+ *
+ * One who asks (key) uses at most RESOLVER_EACH of the threads at a time, so that names whose servers never answer
+ * delay only who asked for them.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "policy/network-rules.h"
+
+enum { RESOLVER_THREADS = 8, RESOLVER_EACH = 2, RESOLVER_ADDRESSES_MAX = 8 };
+
+struct resolver;
+struct resolver_job;
+
+struct resolver_answer {
+        struct sockaddr_storage addresses[RESOLVER_ADDRESSES_MAX]; /* with the port */
+        size_t n;                                                  /* 0: there is no such name */
+};
+
+typedef void resolver_done(void *data, const struct resolver_answer *answer);
+
+int resolver_new(struct resolver **ret, struct event_base *base, struct error *err);
+
+/* done() is called once, later, from the event loop; the job is gone then. NULL: no memory. */
+struct resolver_job *resolver_ask(struct resolver *resolver, uint64_t key, const char *name,
+                                  uint16_t port, resolver_done *done, void *data);
+/* done() is not called. NULL is allowed. Returns NULL. */
+struct resolver_job *resolver_cancel(struct resolver_job *job);

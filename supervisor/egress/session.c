@@ -1,0 +1,260 @@
+/* Sessions of the proxy. */
+#include "supervisor/egress/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "supervisor/egress/connection.h"
+
+enum {
+        ACCEPT_AT_ONCE = 16,
+        TICK_MS = 20, /* while bytes wait for the rate */
+        BURST_LEAST = 16 * 1024,
+        ACCEPT_AGAIN_MS = 100,
+};
+
+static void close_session(struct egress_session *s)
+{
+        struct egress_session **at = &s->egress->sessions;
+
+        while (*at && *at != s)
+                at = &(*at)->next;
+        if (*at)
+                *at = s->next;
+        s->egress->n_connections -= s->n_connections;
+        egress_connections_end(s);
+        struct event *events[] = {s->accepting, s->end, s->tick};
+        for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+                if (events[i])
+                        event_free(events[i]);
+        if (s->page)
+                munmap(s->page, sizeof(*s->page));
+        int fds[] = {s->listener, s->leash};
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        free(s);
+}
+
+/* ---- what may be read ---- */
+
+static void refill(struct egress_session *s)
+{
+        uint64_t now = clock_us(), passed = now - s->filled_us;
+        uint64_t burst = s->rate > BURST_LEAST ? s->rate : BURST_LEAST;
+
+        s->filled_us = now;
+        if (passed > 1000000)
+                passed = 1000000;
+        s->tokens += (uint64_t)((double)s->rate * (double)passed / 1e6);
+        if (s->tokens > burst)
+                s->tokens = burst;
+}
+
+static void plan_tick(struct egress_session *s)
+{
+        struct timeval after = clock_timeval_ms(TICK_MS);
+
+        if (!event_pending(s->tick, EV_TIMEOUT, NULL))
+                event_add(s->tick, &after);
+}
+
+ssize_t egress_session_allow(struct egress_session *s, size_t most)
+{
+        uint64_t left = s->max_bytes > s->used ? s->max_bytes - s->used : 0;
+
+        if (left == 0)
+                return -EDQUOT;
+        if (s->rate > 0) {
+                refill(s);
+                if (s->tokens == 0)
+                        plan_tick(s);
+                left = left < s->tokens ? left : s->tokens;
+        }
+        return (ssize_t)(most < left ? most : left);
+}
+
+void egress_session_used(struct egress_session *s, size_t n)
+{
+        s->used += n;
+        s->tokens -= s->tokens < n ? s->tokens : n;
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *data)
+{
+        struct egress_session *s = data;
+
+        (void)fd;
+        (void)what;
+        egress_connections_wake(s);
+        event_add(s->accepting, NULL);
+}
+
+/* ---- connections ---- */
+
+/* At most half of what is free: one session can't take all. */
+static bool may_accept(const struct egress_session *s)
+{
+        const struct egress *e = s->egress;
+        size_t is_free = e->connections_max > e->n_connections
+                                 ? e->connections_max - e->n_connections
+                                 : 0;
+
+        return s->n_connections < EGRESS_CONNECTIONS_EACH && s->n_connections < is_free;
+}
+
+static void wait_to_accept(struct egress_session *s)
+{
+        struct timeval after = clock_timeval_ms(ACCEPT_AGAIN_MS);
+
+        event_del(s->accepting);
+        event_add(s->tick, &after);
+}
+
+static void on_accept(evutil_socket_t fd, short what, void *data)
+{
+        struct egress_session *s = data;
+
+        (void)what;
+        for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+                if (!may_accept(s)) {
+                        wait_to_accept(s);
+                        return;
+                }
+                int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                if (client < 0 &&
+                    (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+                        wait_to_accept(s);
+                if (client < 0)
+                        return;
+                if (egress_connection_open(s, client) < 0)
+                        continue;
+                s->n_connections++;
+                s->egress->n_connections++;
+        }
+}
+
+void egress_session_left(struct egress_session *s)
+{
+        s->n_connections--;
+        s->egress->n_connections--;
+        event_add(s->accepting, NULL);
+}
+
+static void on_end(evutil_socket_t fd, short what, void *data)
+{
+        (void)fd;
+        (void)what;
+        close_session(data);
+}
+
+/* ---- the page ---- */
+
+static int read_rules(struct egress_session *s, char *rules, struct error *err)
+{
+        char *rest = NULL;
+
+        for (char *line = strtok_r(rules, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+                const char *why = s->n_rules == NETWORK_RULES_MAX
+                                          ? "is one too many"
+                                          : network_rule_parse(line, &s->rules[s->n_rules]);
+                if (why)
+                        return error_set(err, EINVAL, "network.allow: \"%.100s\" %s", line, why);
+                s->n_rules++;
+        }
+        return 0;
+}
+
+static int map_page(struct egress_session *s, int fd, struct error *err)
+{
+        int seals = fcntl(fd, F_GET_SEALS);
+        off_t size = lseek(fd, 0, SEEK_END);
+
+        if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW) ||
+            size != sizeof(struct egress_page))
+                return error_set(err, EPROTO, "the page is not as agreed");
+        void *page = mmap(NULL, sizeof(struct egress_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                          0);
+        if (page == MAP_FAILED)
+                return error_errno(err, errno, "map the page");
+        s->page = page;
+        return 0;
+}
+
+/* The counts of a process that had the session before. They may be anything. */
+static void take_counts(struct egress_session *s)
+{
+        const struct egress_sums all = s->page->all;
+
+        if (__builtin_add_overflow(all.in, all.out, &s->used))
+                s->used = UINT64_MAX;
+        for (size_t i = 0; i < EGRESS_HOSTS_MAX; i++)
+                if (s->page->hosts[i].id > s->last_id)
+                        s->last_id = s->page->hosts[i].id;
+}
+
+static int take_policy(struct egress_session *s, struct error *err)
+{
+        _cleanup_free_ struct egress_policy *policy = malloc(sizeof(*policy));
+
+        if (!policy)
+                return error_errno(err, ENOMEM, "policy");
+        *policy = s->page->policy;
+        policy->profile[sizeof(policy->profile) - 1] = '\0';
+        policy->rules[sizeof(policy->rules) - 1] = '\0';
+        snprintf(s->profile, sizeof(s->profile), "%s", policy->profile);
+        s->max_bytes = policy->max_bytes;
+        s->rate = policy->rate;
+        take_counts(s);
+        return read_rules(s, policy->rules, err);
+}
+
+static int watch(struct egress_session *s, struct error *err)
+{
+        struct event_base *base = s->egress->base;
+
+        s->accepting = event_new(base, s->listener, EV_READ | EV_PERSIST, on_accept, s);
+        s->end = event_new(base, s->leash, EV_READ, on_end, s);
+        s->tick = evtimer_new(base, on_tick, s);
+        if (!s->accepting || !s->end || !s->tick || event_add(s->accepting, NULL) < 0 ||
+            event_add(s->end, NULL) < 0)
+                return error_errno(err, ENOMEM, "events");
+        return 0;
+}
+
+int egress_session_open(struct egress *egress, const int fds[EGRESS_FDS], struct error *err)
+{
+        struct egress_session *s = calloc(1, sizeof(*s));
+
+        if (!s) {
+                fd_close_many((int[]){fds[0], fds[1], fds[2]}, EGRESS_FDS);
+                return error_errno(err, ENOMEM, "session");
+        }
+        *s = (struct egress_session){.egress = egress,
+                                     .key = ++egress->last_key,
+                                     .listener = fds[EGRESS_FD_LISTENER],
+                                     .leash = fds[EGRESS_FD_LEASH],
+                                     .filled_us = clock_us()};
+        int r = map_page(s, fds[EGRESS_FD_PAGE], err);
+        close(fds[EGRESS_FD_PAGE]);
+        if (r >= 0)
+                r = fd_set_nonblocking(s->listener, 1);
+        if (r >= 0)
+                r = take_policy(s, err);
+        if (r >= 0)
+                r = watch(s, err);
+        if (r < 0) {
+                close_session(s);
+                return r;
+        }
+        s->next = egress->sessions;
+        egress->sessions = s;
+        return 0;
+}

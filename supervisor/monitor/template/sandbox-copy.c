@@ -1,0 +1,454 @@
+/*
+ * The copies of a sandbox's worker, as the monitor sees them (docs/cells.md).
+ *
+ * The pid that the broker names comes from the worker: it may be any number. Only a child of init is
+ * looked at here, and init takes none that is not stopped.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/monitor/template/sandbox-internal.h"
+
+enum {
+        CHILDREN_TEXT = 64 * 1024,
+        CHILDREN_LOOKED_AT = 32, /* of init, the youngest: the copy has just become one */
+        STATUS_TEXT = 4096,
+        SCORE_TIMEOUT_MS = 5000,
+        RESERVE_LEAST = 4 << 20, /* pages that a fork writes to, or has made for itself */
+        RESERVE_PART = 128,      /* of limits.memory: page tables of two forks are a 256th of it */
+        COPY_PIDS = 2,           /* a copy and its helper */
+};
+
+/* oom_score_adj: the kernel ends a worker before its copy. */
+#define SCORE_WORKER "1000"
+#define SCORE_COPY   "500"
+
+static int send_request(struct sandbox *s, const struct init_request *request)
+{
+        ssize_t n = write(s->control, request, sizeof(*request));
+
+        return n == sizeof(*request) ? 0 : n < 0 ? -errno : -EIO;
+}
+
+int sandbox_ask_init(struct sandbox *s, enum init_verb verb, pid_t pid)
+{
+        return send_request(s, &(struct init_request){.verb = verb, .pid = pid});
+}
+
+/* ---- finding it ---- */
+
+/* The last number of a line: the pid in the innermost namespace. */
+static pid_t innermost(const char *status)
+{
+        const char *at = strstr(status, "\nNSpid:");
+        long pid = 0;
+
+        if (!at)
+                return 0;
+        at += strlen("\nNSpid:");
+        for (char *end; *at != '\n' && *at != '\0'; at = end) {
+                pid = strtol(at, &end, 10);
+                if (end == at)
+                        break;
+        }
+        return (pid_t)pid;
+}
+
+static uint64_t private_bytes(const char *status)
+{
+        const char *at = strstr(status, "\nRssAnon:");
+
+        return at ? strtoull(at + strlen("\nRssAnon:"), NULL, 10) * 1024 : 0;
+}
+
+/* Returns 1 if the process has this pid in the sandbox. */
+static int look_at(long host_pid, pid_t pid, struct sandbox_copy *ret)
+{
+        char path[32], status[STATUS_TEXT];
+
+        snprintf(path, sizeof(path), "/proc/%ld", host_pid);
+        _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_close_ int fd = dir < 0 ? -1 : openat(dir, "status", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : fd_read_full(fd, status, sizeof(status) - 1);
+        if (n <= 0)
+                return 0;
+        status[n] = '\0';
+        if (innermost(status) != pid)
+                return 0;
+        *ret = (struct sandbox_copy){
+                .dir = take_fd(dir), .pid = pid, .bytes = private_bytes(status)};
+        return 1;
+}
+
+/* init's children, the youngest last. */
+static int find_child(const struct sandbox *s, pid_t pid, struct sandbox_copy *ret)
+{
+        _cleanup_free_ char *list = NULL;
+        char path[64];
+        size_t n = 0;
+
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)s->pid, (int)s->pid);
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fd_read_whole(fd, CHILDREN_TEXT, &list, &n, NULL) < 0)
+                return -ESRCH;
+        for (int i = 0; i < CHILDREN_LOOKED_AT && n > 0; i++) {
+                while (n > 0 && list[n - 1] == ' ')
+                        list[--n] = '\0';
+                while (n > 0 && list[n - 1] != ' ')
+                        n--;
+                if (look_at(strtol(list + n, NULL, 10), pid, ret))
+                        return 0;
+        }
+        return -ESRCH;
+}
+
+/* ---- the OOM killer's choice ---- */
+
+struct score {
+        int dir, user_namespace;
+        const char *value;
+};
+
+static int write_score(int dir, const char *value)
+{
+        _cleanup_close_ int fd = openat(dir, "oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : fd_write_all(fd, value, strlen(value));
+}
+
+/* In a child, which has all capabilities in the user namespace of the template: the file belongs to the
+ * session's id. */
+static size_t run_score(void *argument, void *reply, int fds[CHILD_TASK_FDS])
+{
+        const struct score *score = argument;
+        int32_t r = setns(score->user_namespace, CLONE_NEWUSER) < 0
+                            ? -errno
+                            : write_score(score->dir, score->value);
+
+        (void)fds;
+        memcpy(reply, &r, sizeof(r));
+        return 0;
+}
+
+static void on_score(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
+                     size_t n_fds)
+{
+        int32_t r = 0;
+
+        (void)data;
+        (void)fds;
+        (void)n_fds;
+        if (!error)
+                memcpy(&r, reply, sizeof(r));
+        if (error || r < 0)
+                log_debug("oom_score_adj of a copy: %s", error ? error->text : strerror(-r));
+}
+
+/* Landlock denies it to the worker itself. */
+static void set_score(struct sandbox *s, int dir, const char *value)
+{
+        struct score score = {dir, stub_user_namespace(s->stub), value};
+        const struct child_task_spec spec = {.name = "cloister-score",
+                                             .keep = {score.dir, score.user_namespace},
+                                             .n_keep = 2,
+                                             .reply_size = sizeof(int32_t),
+                                             .timeout_ms = SCORE_TIMEOUT_MS,
+                                             .run = run_score,
+                                             .argument = &score};
+        struct child_task *task;
+        struct error error = {};
+
+        if (write_score(dir, value) >= 0 || !s->host->tasks)
+                return;
+        if (child_task_start(s->host->tasks, &spec, on_score, NULL, &task, &error) < 0)
+                log_debug("%s", error.text);
+}
+
+/* ---- the list ---- */
+
+static void forget(struct sandbox_copy *copy)
+{
+        if (copy->dir >= 0)
+                close(copy->dir);
+        *copy = (struct sandbox_copy){.dir = -1};
+}
+
+/* NULL: there is none with this pid. */
+static struct sandbox_copy *find_copy(struct sandbox *s, pid_t pid)
+{
+        for (size_t i = 0; i < s->n_copies; i++) {
+                if (s->copies[i].pid == pid)
+                        return &s->copies[i];
+        }
+        return NULL;
+}
+
+static void remove_copy(struct sandbox *s, pid_t pid)
+{
+        struct sandbox_copy *copy = find_copy(s, pid);
+
+        if (!copy)
+                return;
+        forget(copy);
+        s->n_copies--;
+        memmove(copy, copy + 1, (size_t)(&s->copies[s->n_copies] - copy) * sizeof(*copy));
+}
+
+void sandbox_forget_copies(struct sandbox *s)
+{
+        while (s->n_copies > 0)
+                forget(&s->copies[--s->n_copies]);
+}
+
+static bool is_listed(const pid_t list[INIT_INSTEAD_MAX], pid_t pid)
+{
+        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++) {
+                if (list[i] == pid)
+                        return true;
+        }
+        return false;
+}
+
+/* What the copies hold, but those that are to be replaced. */
+static uint64_t bytes_of_copies(const struct sandbox *s, const pid_t instead[INIT_INSTEAD_MAX])
+{
+        uint64_t bytes = 0;
+
+        for (size_t i = 0; i < s->n_copies; i++) {
+                if (!is_listed(instead, s->copies[i].pid))
+                        bytes += s->copies[i].bytes;
+        }
+        return bytes;
+}
+
+/* ---- taking one ---- */
+
+uint64_t sandbox_reserve(const struct sandbox *s)
+{
+        return RESERVE_LEAST + s->limit / RESERVE_PART;
+}
+
+/* Without it, a cell that rewrites its memory would have only a part of it: the copies keep the rest. At
+ * this moment the worker is as large as its newest copy, so that a lower limit fits too. */
+static void set_limit(struct sandbox *s)
+{
+        const pid_t none[INIT_INSTEAD_MAX] = {};
+        struct error error = {};
+
+        s->memory.max = s->limit + bytes_of_copies(s, none);
+        if (s->cgroup &&
+            cgroup_set_memory(s->cgroup, s->memory.max + sandbox_reserve(s), &error) < 0)
+                log_debug("session %u: %s", s->handle, error.text);
+}
+
+int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instead[INIT_INSTEAD_MAX],
+                 uint32_t serial)
+{
+        struct init_request request = {.verb = is_aside ? INIT_KEEP_ASIDE : INIT_KEEP, .pid = pid};
+        struct sandbox_copy found;
+
+        if (s->keep_serial != 0)
+                return -EBUSY;
+        int r = find_child(s, pid, &found);
+        if (r < 0)
+                return r;
+        found.is_aside = is_aside;
+        bool is_too_large = bytes_of_copies(s, instead) + found.bytes > s->limit;
+        memcpy(request.instead, instead, sizeof(request.instead));
+        r = is_too_large ? sandbox_ask_init(s, INIT_DROP, pid) : send_request(s, &request);
+        if (r < 0 || is_too_large) {
+                forget(&found);
+                return r < 0 ? r : -ENOMEM;
+        }
+        s->candidate = found;
+        memcpy(s->instead, instead, sizeof(s->instead));
+        s->keep_serial = serial;
+        return 0;
+}
+
+static void add_copy(struct sandbox *s)
+{
+        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++)
+                remove_copy(s, s->instead[i]);
+        if (s->n_copies == INIT_COPIES_MAX) { /* init has as many places */
+                forget(&s->candidate);
+                return;
+        }
+        s->copies[s->n_copies++] = s->candidate;
+        s->candidate = (struct sandbox_copy){.dir = -1};
+        set_limit(s);
+}
+
+static void end_keep(struct sandbox *s, int r)
+{
+        uint32_t serial = s->keep_serial;
+
+        if (serial == 0)
+                return;
+        s->keep_serial = 0;
+        if (r >= 0)
+                add_copy(s);
+        else
+                forget(&s->candidate);
+        s->host->kept(s->host->data, s, serial, r);
+        if (r >= 0 && s->n_copies > 0)
+                set_score(s, s->copies[s->n_copies - 1].dir, SCORE_COPY);
+}
+
+void sandbox_drop_keep(struct sandbox *s)
+{
+        end_keep(s, -ESRCH);
+}
+
+/* The limit is set again when the next one is taken: the worker may have grown. */
+int sandbox_drop(struct sandbox *s, pid_t pid)
+{
+        if (!find_copy(s, pid))
+                return -ESRCH;
+        remove_copy(s, pid);
+        return sandbox_ask_init(s, INIT_DROP, pid);
+}
+
+/* They end with the worker, or the one of them that was chosen is the worker. */
+static void remove_aside(struct sandbox *s)
+{
+        for (size_t i = s->n_copies; i > 0; i--) {
+                if (s->copies[i - 1].is_aside)
+                        remove_copy(s, s->copies[i - 1].pid);
+        }
+}
+
+static void note_gone(struct sandbox *s, pid_t pid)
+{
+        if (!find_copy(s, pid))
+                return;
+        remove_copy(s, pid);
+        s->host->gone(s->host->data, s, pid);
+}
+
+/* ---- the restore ---- */
+
+int sandbox_restore(struct sandbox *s, pid_t pid)
+{
+        if (pid != 0 && !find_copy(s, pid))
+                return -ESRCH;
+        return sandbox_ask_init(s, INIT_RESTORE, pid);
+}
+
+int sandbox_wake(struct sandbox *s, bool rolls_back)
+{
+        return sandbox_ask_init(s, INIT_WAKE, rolls_back);
+}
+
+static int open_counters(struct sandbox *s, const struct sandbox_copy *copy,
+                         int fds[SESSION_COUNTERS])
+{
+        int all[SESSION_FDS] = {-1, -1, -1, -1, -1, -1};
+        struct error error = {};
+        int r = 0;
+
+        if (s->cgroup) {
+                r = cgroup_open_usage(s->cgroup, all, &error);
+        } else {
+                all[SESSION_CPU] = openat(copy->dir, "stat", O_RDONLY | O_CLOEXEC);
+                all[SESSION_MEMORY_PEAK] = openat(copy->dir, "status", O_RDONLY | O_CLOEXEC);
+                all[SESSION_MEMORY] = openat(copy->dir, "status", O_RDONLY | O_CLOEXEC);
+        }
+        for (int i = 0; i < SESSION_COUNTERS; i++) {
+                fds[i] = all[SESSION_CPU + i];
+                if (fds[i] < 0)
+                        r = -EIO;
+        }
+        if (r < 0)
+                fd_close_many(fds, SESSION_COUNTERS);
+        return r;
+}
+
+static void take_cleared(struct sandbox *s, const struct init_report *report)
+{
+        struct monitor_ended how = {.wait_status = report->value,
+                                    .copy = (uint32_t)report->pid,
+                                    .last_pid = (uint32_t)report->last};
+        const struct sandbox_copy *copy = find_copy(s, report->pid);
+        int fds[SESSION_COUNTERS];
+
+        /* A template of a hostile image could write to the pipe. */
+        if (!copy || open_counters(s, copy, fds) < 0) {
+                sandbox_kill(s);
+                return;
+        }
+        sandbox_drop_keep(s);
+        sandbox_count(s, &how);
+        s->host->cleared(s->host->data, s, &how, fds);
+        set_score(s, copy->dir, SCORE_WORKER);
+        remove_copy(s, report->pid);
+        remove_aside(s);
+}
+
+/* ---- reports ---- */
+
+int sandbox_ask_count(struct sandbox *s)
+{
+        return sandbox_ask_init(s, INIT_COUNT, 0);
+}
+
+static void pass_count(struct sandbox *s, const struct init_report *report, uint32_t own)
+{
+        s->host->counted(s->host->data, s,
+                         &(struct monitor_counted){.last_pid = (uint32_t)report->last, .own = own});
+}
+
+static void take_report(struct sandbox *s, const struct init_report *report)
+{
+        if (report->kind == INIT_ENDED) {
+                s->wait_status = report->value;
+                s->last_pid = (uint32_t)report->last;
+        } else if (report->kind == INIT_KEPT || report->kind == INIT_REFUSED) {
+                pass_count(s, report, report->kind == INIT_KEPT ? COPY_PIDS : 0);
+                end_keep(s, report->kind == INIT_KEPT ? 0 : -ESRCH);
+        } else if (report->kind == INIT_GONE) {
+                note_gone(s, report->pid);
+        } else if (report->kind == INIT_CLEARED) {
+                take_cleared(s, report);
+        } else if (report->kind == INIT_COUNTED) {
+                pass_count(s, report, 0);
+        }
+}
+
+void sandbox_read_reports(struct sandbox *s)
+{
+        struct init_report report;
+
+        while (read(s->report, &report, sizeof(report)) == sizeof(report))
+                take_report(s, &report);
+}
+
+/* At init's end on_end() reads what is left. */
+static void on_report(evutil_socket_t fd, short what, void *data)
+{
+        struct sandbox *s = data;
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+
+        (void)what;
+        if (poll(&p, 1, 0) == 1 && !(p.revents & POLLIN))
+                event_del(s->reports);
+        else
+                sandbox_read_reports(s);
+}
+
+int sandbox_watch_reports(struct sandbox *s, struct error *err)
+{
+        s->reports = event_new(s->host->base, s->report, EV_READ | EV_PERSIST, on_report, s);
+        if (!s->reports || event_add(s->reports, NULL) < 0)
+                return error_errno(err, ENOMEM, "watch init's reports");
+        return 0;
+}

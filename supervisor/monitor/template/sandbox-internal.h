@@ -1,0 +1,62 @@
+/* What sandbox.c, sandbox-copy.c and sandbox-memory.c share. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "supervisor/monitor/template/sandbox.h"
+
+/* A process that is, or may become, a copy of the worker. */
+struct sandbox_copy {
+        int dir;        /* of /proc: means this process, also when it has ended. -1: none */
+        pid_t pid;      /* in the sandbox */
+        uint64_t bytes; /* private memory when it was made */
+        bool is_aside;  /* of INIT_KEEP_ASIDE */
+};
+
+struct sandbox {
+        const struct sandbox_host *host;
+        uint32_t handle, id, serial;
+        struct stub *stub;     /* referenced; NULL before there is a process */
+        struct cgroup *cgroup; /* NULL: limited by rlimits */
+        pid_t pid;
+        int pidfd;
+        int inner[SESSION_FD_MAX];
+        bool is_placed;               /* PID 1 was cloned into the control group */
+        int rpc, out, err_out;        /* the broker's ends, until they are sent */
+        int report, control;          /* init's */
+        int listener;                 /* of its proxy, or -1 */
+        struct sandbox_memory memory; /* open while it runs without a control group */
+        uint64_t limit;               /* of memory, without a copy */
+        bool is_out_of_memory;
+        uint32_t oom_kills;  /* that were reported */
+        int32_t wait_status; /* of the worker, when init has reported its end; -1 */
+        uint32_t last_pid;   /* as reported with it */
+        struct event *end, *reports;
+
+        struct sandbox_copy copies[INIT_COPIES_MAX]; /* taken by init; the newest last */
+        size_t n_copies;
+        struct sandbox_copy candidate; /* while init is asked: keep_serial */
+        pid_t instead[INIT_INSTEAD_MAX];
+        uint32_t keep_serial; /* 0: none */
+};
+
+int sandbox_ask_init(struct sandbox *sandbox, enum init_verb verb, pid_t pid);
+void sandbox_forget_copies(struct sandbox *sandbox);
+/* Handles what init has reported. */
+int sandbox_watch_reports(struct sandbox *sandbox, struct error *err);
+void sandbox_read_reports(struct sandbox *sandbox);
+/* Answers a sandbox_keep() that init will not answer any more. */
+void sandbox_drop_keep(struct sandbox *sandbox);
+
+/*
+ * What a control group allows beside limits.memory and copies: page tables and first pages of the forks that Cloister
+ * makes of a worker for a copy or a branch. Without it the OOM killer would end the worker of a session that is just
+ * below its limit: that has the same memory as the fork.
+ */
+uint64_t sandbox_reserve(const struct sandbox *sandbox);
+
+/* Takes the counters; of OOM kills those since the last time. */
+void sandbox_count(struct sandbox *sandbox, struct monitor_ended *how);
+
+/* Opens what the monitor counts its memory with. */
+int sandbox_open_memory(struct sandbox *sandbox, struct error *err);

@@ -1,0 +1,198 @@
+/* The network of a session. */
+#include "supervisor/session/session-network.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "supervisor/session/session-internal.h"
+
+static int write_rules(const struct config_egress *egress, struct egress_policy *policy,
+                       struct error *err)
+{
+        size_t n = 0;
+
+        for (char *const *rule = egress->allow; rule && *rule; rule++) {
+                n += (size_t)snprintf(policy->rules + n, sizeof(policy->rules) - n, "%s\n", *rule);
+                if (n >= sizeof(policy->rules))
+                        return error_errno(err, E2BIG, "network.allow");
+        }
+        return 0;
+}
+
+/* Returns a descriptor. */
+static int make_page(const struct config_profile *profile, struct error *err)
+{
+        _cleanup_free_ struct egress_policy *policy = calloc(1, sizeof(*policy));
+
+        if (!policy)
+                return error_errno(err, ENOMEM, "policy");
+        snprintf(policy->profile, sizeof(policy->profile), "%s", profile->name);
+        policy->max_bytes = profile->egress.max_bytes;
+        policy->rate = profile->egress.rate;
+        int r = write_rules(&profile->egress, policy, err);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int fd = memfd_create("network", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (fd < 0 || ftruncate(fd, sizeof(struct egress_page)) < 0 ||
+            pwrite(fd, policy, sizeof(*policy), offsetof(struct egress_page, policy)) !=
+                    sizeof(*policy) ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+                return error_errno(err, errno, "memfd");
+        return take_fd(fd);
+}
+
+/* Gives the page to the process that has the network, with a new leash. */
+static int connect_page(struct session *s, struct error *err)
+{
+        const struct sandbox_requests *requests = &s->context->requests;
+        int leash[2];
+
+        if (pipe2(leash, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        int r = requests->network ? requests->network(requests->data, s->target, s->network.page,
+                                                      leash[0], err)
+                                  : error_errno(err, EOPNOTSUPP, "network");
+        close(leash[0]);
+        if (r < 0)
+                close(leash[1]);
+        else
+                s->network.leash = leash[1];
+        return r;
+}
+
+/* That no process is left was logged at its end. */
+static void connect_or_log(struct session *s)
+{
+        const struct log_ids ids = session_log_ids(s, NULL);
+        struct error err = {};
+
+        int r = connect_page(s, &err);
+        if (r == -ENETDOWN)
+                s->network.change = CELL_NETWORK_OVER;
+        else if (r < 0)
+                log_event(LOG_LEVEL_ERROR, &ids, "the session has no network: %s", err.text);
+}
+
+void session_network_open(struct session *s)
+{
+        const struct log_ids ids = session_log_ids(s, NULL);
+        struct error err = {};
+
+        s->network = (struct session_network){.page = -1, .leash = -1};
+        if (!s->profile || s->profile->network != CONFIG_NETWORK_ALLOW)
+                return;
+        s->network.page = make_page(s->profile, &err);
+        if (s->network.page < 0)
+                log_event(LOG_LEVEL_ERROR, &ids, "the session has no network: %s", err.text);
+        else
+                connect_or_log(s);
+}
+
+void session_network_lost(struct session *s)
+{
+        if (s->network.page <= 0)
+                return;
+        fd_close_many(&s->network.leash, 1);
+        s->network.change = CELL_NETWORK_AGAIN;
+        connect_or_log(s);
+}
+
+void session_network_close(struct session *s)
+{
+        int fds[] = {s->network.page, s->network.leash};
+
+        if (s->network.page > 0)
+                fd_close_many(fds, ARRAY_SIZE(fds));
+        s->network = (struct session_network){.page = -1, .leash = -1};
+}
+
+/* ---- counts ---- */
+
+static struct egress_sums difference(const struct egress_sums *now,
+                                     const struct egress_sums *before)
+{
+        return (struct egress_sums){.in = now->in - before->in,
+                                    .out = now->out - before->out,
+                                    .requests = now->requests - before->requests,
+                                    .denied = now->denied - before->denied};
+}
+
+static bool is_empty(const struct egress_sums *sums)
+{
+        return sums->in == 0 && sums->out == 0 && sums->requests == 0 && sums->denied == 0;
+}
+
+static void subtract(struct egress_sums *from, const struct egress_sums *sums)
+{
+        *from = difference(from, sums);
+}
+
+/* The other process has written it: the name must be one. */
+static void add_host(struct cell_outcome *o, const struct egress_count *count,
+                     const struct egress_sums *sums)
+{
+        struct cell_host *host = &o->hosts[o->n_hosts++];
+
+        *host = (struct cell_host){.port = count->port,
+                                   .why = count->why < EGRESS_REASON_MAX
+                                                  ? (enum egress_reason)count->why
+                                                  : EGRESS_FINE,
+                                   .sums = *sums};
+        for (size_t i = 0; i < sizeof(host->name) - 1 && count->host[i]; i++) {
+                char c = count->host[i];
+                bool is_fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                               strchr("-._:", c);
+                host->name[i] = (char)(is_fine ? c : '?');
+        }
+}
+
+static void take_host(struct session *s, size_t i, const struct egress_count *count,
+                      struct egress_sums *others, struct cell_outcome *o)
+{
+        struct egress_sums before = {};
+
+        if (count->id == 0)
+                return;
+        if (s->network.told[i].id == count->id)
+                before = s->network.told[i].sums;
+        struct egress_sums sums = difference(&count->sums, &before);
+        bool failed = s->network.told[i].id != count->id && count->why != EGRESS_FINE;
+        s->network.told[i].id = count->id;
+        s->network.told[i].sums = count->sums;
+        if (is_empty(&sums) && !failed)
+                return;
+        subtract(others, &sums);
+        add_host(o, count, &sums);
+}
+
+void session_network_take(struct session *s, struct cell_outcome *o)
+{
+        if (s->network.page <= 0 || o->hosts)
+                return;
+        o->network_change = s->network.change;
+        if (s->network.change == CELL_NETWORK_AGAIN)
+                s->network.change = CELL_NETWORK_SAME;
+        _cleanup_free_ struct egress_page *page = malloc(sizeof(*page));
+        o->hosts = calloc(EGRESS_HOSTS_MAX + 1, sizeof(*o->hosts));
+        if (!page || !o->hosts || pread(s->network.page, page, sizeof(*page), 0) != sizeof(*page)) {
+                free(take_ptr(o->hosts));
+                return;
+        }
+        struct egress_sums others = difference(&page->all, &s->network.all);
+        s->network.all = page->all;
+        for (size_t i = 0; i < EGRESS_HOSTS_MAX; i++)
+                take_host(s, i, &page->hosts[i], &others, o);
+        snprintf(o->network_profile, sizeof(o->network_profile), "%s", s->profile->name);
+        /* Hosts whose slots others have got. */
+        if (!is_empty(&others))
+                add_host(o, &(struct egress_count){}, &others);
+        if (o->n_hosts == 0)
+                free(take_ptr(o->hosts));
+}

@@ -1,0 +1,163 @@
+"""Class 4, against the processes that keep a session's state: a checkpoint that sleeps, and the writer of a branch.
+
+What code may do to them stops or slows them, which ends a branch; nothing changes what a branch contains."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import unittest
+
+import harness
+import rawmcp
+
+MB = 1 << 20
+
+# tried(pid, at) -> {what: number of the error, 0 if the kernel did it}. at: an address of 8 bytes that are mapped there too.
+TRIES = r"""
+import ctypes, os, signal, time
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*args):
+    ctypes.set_errno(0)
+    return 0 if libc.syscall(*(ctypes.c_long(a) for a in args)) >= 0 else ctypes.get_errno()
+def opened(path, flags, data=None, at=None):
+    try:
+        fd = os.open(path, flags)
+        try:
+            if at is not None: os.lseek(fd, at, 0)
+            if data is not None: os.write(fd, data)
+        finally: os.close(fd)
+    except OSError as e: return e.errno
+    return 0
+def tried(pid, at):
+    own = ctypes.create_string_buffer(b'forged!!', 8)
+    local, remote = ((ctypes.c_long * 2)(ctypes.addressof(own) if i == 0 else at, 8) for i in range(2))
+    vectors = ctypes.addressof(local), 1, ctypes.addressof(remote), 1, 0
+    zero = (ctypes.c_ulong * 2)(0, 0)
+    found = {
+        'write its memory': opened(f'/proc/{pid}/mem', os.O_RDWR, bytes(own), at),
+        'process_vm_writev': call(311, pid, *vectors),
+        'process_vm_readv': call(310, pid, *vectors),
+        'clear_refs': opened(f'/proc/{pid}/clear_refs', os.O_WRONLY, b'1'),
+        'oom_score_adj': opened(f'/proc/{pid}/oom_score_adj', os.O_WRONLY, b'1000'),
+        'kcmp': call(312, os.getpid(), pid, 1, 0, 0),
+        'limits': call(302, pid, 4, ctypes.addressof(zero), 0),  # prlimit64 of RLIMIT_CORE
+        'ioprio_set': call(251, 1, pid, (3 << 13)),
+        'ptrace': call(101, 0x4206, pid, 0, 0),  # PTRACE_SEIZE, which does not stop it
+    }
+    handle = libc.syscall(434, pid, 0)
+    found['a descriptor'] = call(438, handle, 0, 0) if handle >= 0 else None
+    if handle >= 0: os.close(handle)
+    return found
+"""
+REFUSED = ("write its memory", "process_vm_writev", "process_vm_readv", "clear_refs", "oom_score_adj", "kcmp", "limits", "ioprio_set", "ptrace", "a descriptor")
+
+# It waits for processes that are neither of these, does all that it may to each, and writes down what the kernel refused.
+WATCHER = TRIES + r"""
+import sys, json
+known, at, mode = {int(p) for p in sys.argv[1].split(',')} | {1, os.getpid()}, int(sys.argv[2]), sys.argv[3]
+print('ready', flush=True)
+seen = []
+while True:
+    for pid in [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in known]:
+        found = tried(pid, at)
+        try:
+            os.setpriority(os.PRIO_PROCESS, pid, 19)
+            os.sched_setaffinity(pid, {0})
+            for s in (signal.SIGSTOP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGALRM, signal.SIGCONT): os.kill(pid, s)
+            if mode == 'write':
+                # What another process has open can be opened: bytes in the middle of the stream make it one that the new worker refuses.
+                for fd in os.listdir(f'/proc/{pid}/fd'):
+                    if os.readlink(f'/proc/{pid}/fd/{fd}').startswith('pipe:') and int(fd) > 2:
+                        os.write(os.open(f'/proc/{pid}/fd/{fd}', os.O_WRONLY | os.O_NONBLOCK), b'forged!!' * 512)
+        except OSError: pass
+        known.add(pid)
+        seen.append(found)
+        with open('/workspace/seen.new', 'w') as f: f.write(json.dumps(seen))
+        os.rename('/workspace/seen.new', '/workspace/seen')
+"""
+
+
+class Copies(rawmcp.ServerCase):
+    CONFIG = {"limits": {"memory": "512M"}, "pool": 0}
+
+    BEGIN = TRIES + (
+        "import subprocess, sys, json\nsecret = ctypes.create_string_buffer(b'the true', 8)\nat = ctypes.addressof(secret)\n"
+        "def others():\n    return [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]\nblock = bytearray(b'x') * (20 << 20)\nNone"
+    )
+
+    def refused(self, found):
+        self.assertEqual([name for name in REFUSED if found[name] == 0], [], found)
+
+    def watch(self, mode):
+        self.ok(
+            f"if os.path.exists('/workspace/seen'): os.unlink('/workspace/seen')\nwatcher = subprocess.Popen([sys.executable, '-c', {WATCHER!r}, ','.join(map(str, [os.getpid(), *others()])), str(at), {mode!r}],"
+            " stdout=subprocess.PIPE)\nassert watcher.stdout.readline() == b'ready\\n'"
+        )
+
+    def seen(self):
+        """What it has found out of each new process (copies, the writer), and its end."""
+        code = "end = time.monotonic() + 10\nwhile not os.path.exists('/workspace/seen') and time.monotonic() < end: time.sleep(0.01)\nwatcher.kill(); _ = watcher.wait()\njson.load(open('/workspace/seen'))"
+        return self.value(code)
+
+    def test_a_checkpoint_and_its_writer(self):
+        cell = self.ok(self.BEGIN, checkpoint="a")
+        self.assertTrue(cell.get("checkpoint"), cell)
+        copies = self.value("[tried(pid, at) for pid in others()]")
+        self.assertGreaterEqual(len(copies), 1)
+        for found in copies:
+            self.refused(found)
+        self.watch("slow")
+        cell = self.cell("[secret.raw.decode(), len(block)]", session=self.session + "-b", **{"from": self.session + "@a"})
+        for found in self.seen():
+            self.refused(found)
+        self.assertEqual(cell["status"], "ok", cell)
+        self.assertEqual(cell["value"]["json"], ["the true", 20 * MB])
+        # The session itself, and its checkpoint afterwards.
+        self.assertEqual(self.value("secret.raw.decode()", restore="a"), "the true")
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_bytes_in_the_middle(self):
+        """Of a true stream: the branch fails or is whole, and nothing else happens. The control is the branch afterwards."""
+        self.ok(self.BEGIN, checkpoint="a")
+        self.watch("write")
+        cell = self.cell("[secret.raw.decode(), len(block)]", session=self.session + "-b", wait=60 * harness.SLOW, **{"from": self.session + "@a"})
+        if cell["status"] == "ok":
+            self.assertEqual(cell["value"]["json"], ["the true", 20 * MB])
+        else:
+            self.assertEqual(cell["error"]["type"], "BranchError", cell)
+        self.seen()
+        cell = self.cell("secret.raw.decode()", session=self.session + "-c", **{"from": self.session + "@a"})
+        self.assertEqual(cell["status"], "ok", cell)
+
+    def test_the_control(self):
+        """The same outside, against a child."""
+        code = TRIES + "secret = ctypes.create_string_buffer(b'the true', 8)\nlibc.prctl(0x59616d61, -1, 0, 0, 0)\nprint('here', ctypes.addressof(secret), flush=True)\ntime.sleep(100)"
+        with subprocess.Popen([harness.PYTHON, "-c", code], stdout=subprocess.PIPE) as child:
+            try:
+                at = int(child.stdout.readline().split()[1])
+                space = {}
+                exec(TRIES, space)  # pylint: disable=exec-used
+                found = space["tried"](child.pid, at)
+                self.assertEqual([name for name in REFUSED if found[name] != 0], [], found)
+            finally:
+                child.kill()
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_writers_that_are_stopped(self):
+        """Of a branch of the session, for which its worker waits, and of its checkpoint: no call takes longer than its limit."""
+        self.ok(self.BEGIN, checkpoint="a")
+        self.ok(
+            "stopper = subprocess.Popen([sys.executable, '-c', \"import os, signal, sys, time\\nknown = {1, os.getpid(), *map(int, sys.argv[1:])}\\nwhile True:\\n"
+            " for p in os.listdir('/proc'):\\n  if p.isdigit() and int(p) not in known:\\n   try: os.kill(int(p), signal.SIGSTOP)\\n   except OSError: pass\\n\", *map(str, [os.getpid(), *others()])])"
+        )
+        for n, origin in enumerate((self.session + "@a", self.session)):
+            cell = self.cell("1", session=f"{self.session}-{n}", wait=100 * harness.SLOW, **{"from": origin})
+            self.assertEqual((cell["status"], cell["error"]["type"]), ("error", "BranchError"), cell)
+        cell = self.cell("secret.raw.decode()", wait=100 * harness.SLOW)
+        self.assertEqual(cell["status"], "ok", cell)
+        self.assertEqual(cell["value"]["json"], "the true", cell)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,315 @@
+"""Branches: a session that begins with the variables and files of another one, in a sandbox of its own."""
+
+import os
+import time
+import unittest
+
+import harness
+import rawmcp
+
+MB = 1 << 20
+
+# The object that runs cells, which code in a sandbox can reach: what it sends for a branch is as hostile as any code.
+FIND = (
+    "import sys\nframe = sys._getframe()\n"
+    "while type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back\n"
+    "ours = frame.f_locals['self']\nbranches = ours._branches\nmodule = sys.modules[type(branches).__module__]\n"
+)
+
+POSTURE = """
+import os, re, resource
+def look():
+    status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+    mounts = [line.split(" - ")[0].split()[3:6] + line.split(" - ")[1].split()[:1] + [re.sub(r"[ug]id=\\d+", "", " ".join(line.split(" - ")[1].split()[2:]))] for line in open("/proc/self/mountinfo")]
+    denied = {}
+    for name, number in (("mount", 165), ("setns", 308), ("bpf", 321), ("ptrace", 101), ("unshare", 272)):
+        ctypes.set_errno(0)
+        libc.syscall(number, 0x10000000, 0, 0, 0, 0)
+        denied[name] = ctypes.get_errno()
+    return {
+        "status": {k: status[k].split() for k in ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters", "NSpid",
+                                                   "NSpgid", "SigBlk", "SigIgn", "SigCgt") if k in status},
+        "limits": [resource.getrlimit(n) for n in range(16)], "mounts": mounts, "denied": denied, "nice": os.nice(0), "score": open("/proc/self/oom_score_adj").read(),
+        "processes": sorted(int(p) for p in os.listdir("/proc") if p.isdigit())[:2],
+    }
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+"""
+
+
+class BranchCase(rawmcp.ServerCase):
+    SERVERS = {"demo": harness.fixture()}
+    CONFIG = {"limits": {"memory": "256M", "pids": 40}, "profiles": {"other": {"agent": True}, "large": {"limits": {"memory": "1G"}, "agent": True},
+                                                                     "shared": {"limits": {"memory": "64M"}, "agent": True}}}
+
+    def branch(self, code, to=None, origin=None, **arguments):
+        return self.cell(code, session=to or self.session + "-b", **{"from": origin or self.session}, **arguments)
+
+    def branched(self, code, **arguments):
+        """The value of the first cell of a branch, which must be one."""
+        cell = self.branch(code, **arguments)
+        self.assertEqual((cell["status"], cell["state"]), ("ok", "kept"), cell)
+        self.assertIn("branched from session", cell["notice"])
+        return cell["value"].get("json", cell["value"]["repr"]) if "value" in cell else None
+
+    def refused(self, why, kind="BranchError", **arguments):
+        cell = self.branch("1", **arguments)
+        self.assertEqual((cell["status"], cell["error"]["type"]), ("error", kind), cell)
+        self.assertIn(why, cell["error"]["message"])
+        return cell
+
+
+class Branches(BranchCase):
+    def test_both_go_on(self):
+        self.ok(
+            "import os, random, sqlite3, asyncio, itertools, decimal\n"
+            "x = ['first']\ndef f(): return x\ndef steps():\n    yield from range(100)\nstep = steps(); next(step)\n"
+            "memory = sqlite3.connect(':memory:'); _ = memory.execute('create table t (a)'); _ = memory.execute('insert into t values (1)')\n"
+            "disk = sqlite3.connect('/workspace/d.sqlite'); _ = disk.execute('create table t (a)'); disk.commit()\n"
+            "os.makedirs('/workspace/a/b'); os.symlink('b', '/workspace/a/link'); os.chmod('/workspace/a/b', 0o711)\n"
+            "with open('/workspace/a/b/data', 'wb') as made: made.write(b'0123456789')\nos.utime('/workspace/a/b/data', (1000, 1000))\n"
+            "open('/workspace/sparse', 'wb').truncate(5 << 20)\nopen('/workspace/out/report.txt', 'w').write('r')\n"
+            "data = open('/workspace/a/b/data', 'r+b', buffering=0); data.read(4)\nlocal = open('/tmp/scratch', 'w')\n"
+            "os.chdir('/workspace/a'); os.environ['A'] = 'b'; os.umask(0o27); random.seed(5)\n"
+            "event = asyncio.Event()\nasync def wait():\n    await event.wait()\n    return 'woken'\ntask = asyncio.create_task(wait())\nawait asyncio.sleep(0)"
+        )
+        code = (
+            "event.set()\n"
+            "[f(), next(step), memory.execute('select a from t').fetchall(), disk.execute('insert into t values (7)').rowcount, data.read(3).decode(), os.getcwd(),"
+            " os.environ['A'], os.umask(0o27), random.random(), os.readlink('link'), oct(os.stat('b').st_mode), os.stat('b/data').st_mtime,"
+            " os.stat('../sparse').st_size, os.stat('../sparse').st_blocks, await task, os.path.exists('/workspace/out/report.txt')]"
+        )
+        before = [["first"], 1, [[1]], 1, "456", "/workspace/a", "b", 0o27, 0.6229016948897019, "b", "0o40711", 1000, 5 * MB, 0, "woken", True]
+        got = self.branched(code.replace("memory.execute('select a from t').fetchall()", "[list(r) for r in memory.execute('select a from t')]"))
+        self.assertEqual(got, before)
+        # What the branch has done is not seen in the other one, which does the same from the same state.
+        self.assertEqual(self.value(code.replace("memory.execute('select a from t').fetchall()", "[list(r) for r in memory.execute('select a from t')]")), before)
+        there = self.session + "-b"
+        self.ok("x.append('branch'); disk.commit(); open('/workspace/new', 'w').write('b'); os.unlink('b/data')", session=there)
+        self.ok("x.append('trunk'); disk.rollback()")
+        look = "[x, disk.execute('select count(*) from t').fetchone()[0], os.path.exists('/workspace/new'), os.path.exists('b/data')]"
+        self.assertEqual(self.value(look, session=there), [["first", "branch"], 1, True, False])
+        self.assertEqual(self.value(look), [["first", "trunk"], 0, False, True])
+        inode = "os.stat('b').st_ino"
+        self.assertEqual(self.value(inode, session=there), self.value(inode))
+        # Of the file in /tmp it has the object only.
+        self.assertEqual(self.value("try: local.write('x'); local.flush(); r = 'written'\nexcept OSError as e: r = e.errno\nr", session=there), 9)
+
+    def test_the_notice_and_what_is_gone(self):
+        self.ok(
+            "import threading, subprocess, socket, os\nevent = threading.Event()\nthreads = [threading.Thread(target=event.wait) for _ in range(2)]\n"
+            "for t in threads: t.start()\nchild = subprocess.Popen(['sleep', '1000'])\npair = socket.socketpair()\nr, w = os.pipe()\nNone"
+        )
+        cell = self.branch("[t.is_alive() for t in threads], child.poll(), len(os.listdir('/proc/self/task'))")
+        self.assertIn(f'branched from session "{self.session}"; not in it: 2 threads, 1 process and 4 open descriptors', cell["notice"])
+        self.assertEqual(cell["value"]["repr"], "([False, False], -9, 1)")
+        self.assertEqual(self.value("try: pair[0].send(b'x')\nexcept OSError as e: n = e.errno\nopened = open('/workspace/x', 'w')\n[n, opened.fileno() in (pair[0].fileno(), pair[1].fileno(), r, w)]",
+                                    session=self.session + "-b"), [9, False])
+        self.assertEqual(self.value("[t.is_alive() for t in threads] + [child.poll(), pair[0].send(b'x')]"), [True, True, None, 1])
+        self.assertNotIn("notice", self.ok("1", session=self.session + "-b"))
+
+    def test_ids_of_the_thread(self):
+        """What libc and CPython know of the process is that of the new one."""
+        self.ok("import threading, os, signal, time, ctypes, sys\nlock = threading.RLock()\nhits = []\nsignal.signal(signal.SIGUSR1, lambda *_: hits.append(1))\nNone")
+        code = (
+            "libc = ctypes.CDLL(None)\nos.kill(os.getpid(), signal.SIGUSR1)\nsignal.raise_signal(signal.SIGUSR1)\nsignal.pthread_kill(threading.get_ident(), signal.SIGUSR1)\n"
+            "with lock:\n    with lock: pass\ndone = []\nfor _ in range(8):\n    t = threading.Thread(target=lambda: done.append(threading.get_native_id())); t.start(); t.join()\n"
+            "child = os.fork()\nif child == 0: os._exit(signal.raise_signal(signal.SIGTERM) or 3)\n"
+            "status = os.waitpid(child, 0)[1]\n[len(hits), len(done), threading.get_native_id() == os.getpid(), status, os.getpid(), signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN]"
+        )
+        self.assertEqual(self.branched(code), [3, 8, True, 15, 2, True])
+
+    def test_a_branch_of_a_branch_and_its_copy(self):
+        self.ok("x = 1")
+        self.branched("x += 1", to="b2")
+        self.assertEqual(self.branched("x += 1\nx", to="c2", origin="b2"), 3)
+        time.sleep(0.5 * harness.SLOW)
+        cell = self.cell("import os; os._exit(1)", session="c2")
+        self.assertEqual(cell["state"], "restored", cell)
+        self.assertEqual([self.value("x", session=s) for s in (self.session, "b2", "c2")], [1, 2, 3])
+
+    def test_tools_in_a_branch(self):
+        self.assertEqual(self.value("(await mcp_demo.add(a=1, b=2))"), {"sum": 3})
+        self.assertEqual(self.branched("(await mcp_demo.add(a=3, b=4))"), {"sum": 7})
+        self.assertEqual(self.value("mcp_demo.add.sync(a=5, b=6)", session=self.session + "-b"), {"sum": 11})
+
+    def test_files_of_the_client(self):
+        self.ok("open('/workspace/out/a.txt', 'w').write('a')")
+        cell = self.branch("open('/workspace/out/b.txt', 'w').write('b')")
+        self.assertEqual([f["path"] for f in cell["files"]], ["b.txt"], cell)
+        self.assertTrue(self.written("a.txt", self.session + "-b"))
+        self.assertFalse(self.written("b.txt"))
+
+    def test_it_is_held_as_any_sandbox(self):
+        """The same as a new session of the same profile, and not the other one's namespaces."""
+        self.ok(POSTURE + "\nown = look()\nNone")
+        self.ok(POSTURE + "\nNone", session="fresh")
+        fresh = self.value("look()", session="fresh")
+        self.assertEqual(self.branched("look()"), fresh)
+        self.assertEqual(self.value("own == look()", session=self.session + "-b"), True)
+        names = "{n: os.readlink('/proc/self/ns/' + n) for n in ('mnt', 'pid', 'net', 'ipc', 'uts', 'user', 'cgroup')}"
+        here, there = self.value(names), self.value(names, session=self.session + "-b")
+        self.assertEqual([n for n in here if here[n] == there[n] and n != "cgroup"], [])
+        # Signals and memory of the one do not reach the other.
+        self.ok("import os, signal\nfor p in range(3, 300):\n    try: os.kill(p, 9)\n    except OSError: pass\nNone", session=self.session + "-b")
+        self.assertEqual(self.cell("block = bytearray(1 << 30)", session=self.session + "-b")["status"] in ("oom", "error"), True)
+        self.assertEqual(self.ok("1")["state"], "kept")
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_much_memory(self):
+        size = 200 if harness.WHOLE else 40
+        self.ok("1", profile="large")
+        self.ok(f"block = bytearray(b'x') * ({size} << 20)\nblock[7] = 8\nNone")
+        self.assertEqual(self.branched("[len(block), block[7], block[-1], block.count(b'x')]"), [size * MB, 8, 120, size * MB - 1])
+
+    # ---- what is refused ----
+
+    def test_refusals(self):
+        refused = lambda why, **arguments: self.refused(why, "SandboxError", **arguments)
+        refused('no live session is called "absent"', origin="absent")
+        self.ok("x = 1")
+        refused("a branch of itself", to=self.session)
+        self.ok("1", session="there")
+        refused('session "there" is live already', to="there")
+        refused("and so must its branch", profile="other")
+        self.assertEqual(self.value("try: x\nexcept NameError: y = 1\ny", session="there"), 1)
+        waiting = self.server.start_call("import time; time.sleep(1)", session=self.session)
+        self.wait_running()
+        refused("is busy")
+        waiting.result()
+        for name, why in (("a b", "from must be the name"), (7, "from must be a string"), ("a@@b", "from must be the name")):
+            cell = self.branch("1", origin=name)
+            self.assertIn(why, cell["error"]["message"])
+        self.assertIn("cannot be used together", self.branch("1", reset=True)["error"]["message"])
+        self.assertEqual(self.branched("x"), 1)  # the control
+
+    def test_what_cannot_be_copied(self):
+        self.ok("import mmap, os\nf = open('/workspace/m', 'w+b'); f.truncate(4096)\nm = mmap.mmap(f.fileno(), 4096)\nx = 1")
+        self.refused("it shares memory with other processes or files")
+        self.ok("m.close()")
+        self.ok("p = mmap.mmap(f.fileno(), 4096, flags=mmap.MAP_PRIVATE); p[0:3] = b'own'")
+        self.assertEqual(self.branched("p[0:3].decode() + str(f.fileno() == os.stat('/workspace/m').st_size)", to="private"), "ownFalse")
+        self.ok("size = os.statvfs('/workspace'); size = size.f_blocks * size.f_frsize\nfor n in range(5):\n    with open('/workspace/hole%d' % n, 'wb') as made: made.truncate(size // 4)")
+        self.refused("/workspace has more than 20000 files, or more bytes than limits.workspace")
+        self.assertEqual(self.value("x"), 1)
+
+    def test_no_process_is_left(self):
+        self.ok("1", profile="large")
+        self.ok("import os, time\nchildren = []\ntry:\n    while True:\n        p = os.fork()\n        if p == 0: time.sleep(1000)\n        children.append(p)\nexcept OSError: pass\nNone")
+        for _ in range(3):
+            self.refused("limits.pids allows no more processes")  # and leaves the name free at once
+        self.ok("import signal\nfor p in children: os.kill(p, 9); os.waitpid(p, 0)")
+        self.assertGreater(self.branched("len(children)"), 10)
+
+    # ---- code that sends something else ----
+
+    def test_forged_dumps(self):
+        forged = {
+            "nothing": "module.archive.write = lambda fd: None\nbranches._core = type('C', (), {'dump': lambda *_: 1000000, 'fileno': lambda *_: 1000})()",
+            "garbage": "module.archive.write = lambda fd: os.write(fd, os.urandom(60000))",
+            "zeros": "module.archive.write = lambda fd: os.write(fd, bytes(60000))",
+            "another magic": "write = module.archive.write\nmodule.archive.write = lambda fd: (write(fd), os.write(fd, bytes(200)), os.write(fd, os.urandom(50000)))",
+            "an archive that never ends": "e = bytes(16) + module.archive._HEADER.pack(b'd', 1, 0o755, 0, 0, 5) + b'd'\nmodule.archive.write = lambda fd: [os.write(fd, e if n == 0 else e[16:]) for n in range(30000)]",
+            "an error": "module.archive.write = lambda fd: (_ for _ in ()).throw(OSError(5, 'no'))",
+            "paths that lead elsewhere": "pack = module.archive._HEADER.pack\nimport struct\nmodule.archive.write = lambda fd: os.write(fd, bytes(16) + pack(b'f', 12, 0o777, 3, 0, 5) + b'../../etc/xx' + b'abc')",
+            "an exception": "module.archive.write = lambda fd: 1 / 0",
+        }
+        for name, code in forged.items():
+            session = "forged-" + name.replace(" ", "-")
+            self.ok(FIND + "import os\nx = 1\n" + code, session=session)
+            cell = self.branch("1", origin=session, to=session + "-b")
+            self.assertEqual(cell["status"], "error", (name, cell))
+            self.assertIn("could not be branched: ", cell["error"]["message"])
+            self.assertEqual(self.value("x", session=session), 1, name)
+            self.assertEqual(self.ok("1", session=session + "-b")["state"], "new")
+
+    def test_headers_that_lie(self):
+        """A true dump with one field changed: the new worker refuses it, or ends; nobody else is concerned."""
+        lie = (
+            "import os, threading, struct\nwrite = module.archive.write\n"
+            "def through(fd, change):\n    write(fd)\n    r, w = os.pipe()\n    out = os.dup(fd)\n    os.dup2(w, fd)\n    os.close(w)\n    pid = os.fork()\n"
+            "    if pid == 0:\n        os.close(fd)\n        head = b''\n        while len(head) < 400: head += os.read(r, 400 - len(head))\n        os.write(out, change(bytearray(head)))\n"
+            "        while True:\n            data = os.read(r, 65536)\n            if not data: os._exit(0)\n            os.write(out, data)\n    os.close(out); os.close(r)\n"
+            "def word(at, value):\n    def change(head):\n        head[at:at + 8] = struct.pack('<Q', value)\n        return head\n    return change\n"
+        )
+        self.ok(FIND + lie + "x = 5")
+        # The control: nothing is changed.
+        self.ok("module.archive.write = lambda fd: through(fd, bytes)")
+        self.assertEqual(self.branched("x", to="true"), 5)
+        fields = {"magic": 0, "id": 8, "mappings": 24, "thread": 40, "channel": 48, "context": 56, "number": 64, "start": 80, "end": 88, "offset": 96}
+        if not harness.WHOLE:
+            fields = {name: fields[name] for name in ("magic", "id", "context", "start")}
+        for name, at in fields.items():
+            value = {"mappings": 9000, "end": 1 << 63}.get(name, 0x414141414141)
+            self.ok(f"module.archive.write = lambda fd: through(fd, word({at}, {value}))")
+            cell = self.branch("1", to="lie-" + name)
+            self.assertEqual(cell["status"], "error", (name, cell))
+            self.assertIn("could not be branched: ", cell["error"]["message"], name)
+        self.assertEqual(self.value("x"), 5)
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_a_dump_without_an_end(self):
+        self.ok(FIND + "import os\nx = 1\ndef endless(fd):\n    os.write(fd, bytes(16))\n    for n in range(10, 99):\n        os.write(fd, module.archive._HEADER.pack(b'f', 2, 0o644, 8 << 20, 0, 5) + b'%d' % n)\n        for _ in range(128): os.write(fd, bytes(65536))\nmodule.archive.write = endless\n", profile="shared")
+        self.refused("it is larger than its limits allow")
+        self.assertEqual(self.value("x"), 1)
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_memory_that_changes_meanwhile(self):
+        """A thread and a process go on while the fork writes what it has."""
+        self.ok(
+            "import threading, os\npair = [0, 0]\nlock = threading.Lock()\ndef count():\n    while True:\n        with lock:\n            pair[0] += 1\n            pair[1] += 1\n"
+            "thread = threading.Thread(target=count, daemon=True); thread.start()\nblock = bytearray(20 << 20)\n"
+            "if os.fork() == 0:\n    n = 0\n    while True: n += 1; open('/workspace/noise%d' % (n % 50), 'w').write('x' * n)\nNone"
+        )
+        self.assertEqual(self.branched("[abs(pair[0] - pair[1]) <= 1, thread.is_alive(), len(block)]"), [True, False, 20 * MB])
+        self.assertEqual(self.value("thread.is_alive()"), True)
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_code_that_kills_the_writer(self):
+        self.ok(
+            "import os, signal\nx = 1\nblock = bytearray(b'x') * (60 << 20)\nif os.fork() == 0:\n    own = {1, 2, os.getpid()}\n    while True:\n"
+            "        for p in os.listdir('/proc'):\n            if p.isdigit() and int(p) not in own:\n                try: os.kill(int(p), 9)\n                except OSError: pass\nNone"
+        )
+        self.refused("could not be branched")
+        self.assertEqual(self.value("x"), 1)
+
+    @unittest.skipUnless(harness.WHOLE, "in suite slow")
+    def test_many_at_a_time(self):
+        self.ok("x = 1")
+        for n in range(6):
+            self.ok(f"x = {n}", session=f"many-{n}")
+        waiting = [self.server.start_call("x", session=f"many-{n}-b", **{"from": f"many-{n}"}) for n in range(6)]
+        self.assertEqual([w.result()["structuredContent"]["value"]["json"] for w in waiting], list(range(6)))
+
+
+class Template(BranchCase):
+    """Other sessions would have no branches after it. A sandbox of the pool would be of the old template."""
+
+    CONFIG = {"pool": 0}
+
+    def test_a_template_that_was_started_again(self):
+        self.ok("x = 1", session="old")
+        templates = [p for p in harness.descendants(self.server.process.pid) if self.is_template_of(p)]
+        self.assertTrue(templates)
+        for pid in templates:
+            os.kill(pid, 9)
+        self.assertEqual(self.value("x", session="old"), 1)
+        cell = self.branch("x", origin="old", to="late")
+        self.assertEqual(cell["status"], "error", cell)
+        self.assertIn("the template was started again since the session began", cell["error"]["message"])
+        self.ok("y = 2", session="young")
+        self.assertEqual(self.branched("y", origin="young", to="later"), 2)
+
+    @staticmethod
+    def is_template_of(pid):
+        """One pid namespace below this one, and Python."""
+        try:
+            with open(f"/proc/{pid}/status", encoding="ascii") as f, open("/proc/self/status", encoding="ascii") as own, open(f"/proc/{pid}/maps", encoding="ascii") as maps:
+                depth, own_depth = (next(line for line in file if line.startswith("NSpid:")).count("\t") for file in (f, own))
+                return depth == own_depth + 1 and "/memfd:cloister-" in maps.read()
+        except (OSError, StopIteration):
+            return False
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,443 @@
+"""A network that is allowed: what a session reaches by its proxy, what is refused, and what is told of both."""
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import unittest
+
+import harness
+import rawmcp
+
+GUEST = """
+import json, os, socket, ssl, time, urllib.request
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
+def connect(timeout=10):
+    return socket.create_connection(("127.0.0.1", 3128), timeout=timeout)
+def rest(s):
+    got = b""
+    try:
+        while chunk := s.recv(65536):
+            got += chunk
+    except ConnectionError:
+        pass
+    return got
+def raw(data):
+    with connect() as s:
+        s.sendall(data if isinstance(data, bytes) else data.encode("latin1"))
+        return rest(s).decode("latin1")
+def status(data):
+    return raw(data).split("\\r\\n", 1)[0][9:]
+def tunnel(host, port):
+    s = connect()
+    s.sendall(f"CONNECT {host}:{port} HTTP/1.1\\r\\n\\r\\n".encode())
+    head = b""
+    while not head.endswith(b"\\r\\n\\r\\n"):
+        byte = s.recv(1)
+        if not byte:
+            break
+        head += byte
+    return s, head.decode("latin1").split("\\r\\n", 1)[0][9:]
+def fetch(url):
+    try:
+        return urllib.request.urlopen(url, timeout=10).read().decode()
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+"""
+
+
+class Far:
+    """A server that keeps what it was sent, one entry a connection. The path says what it answers."""
+
+    def __init__(self, tls=None):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.tls = tls
+        self.seen = []
+        self.ended = 0
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
+
+    def accept(self):
+        while True:
+            try:
+                peer = self.listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(peer,), daemon=True).start()
+
+    def serve(self, peer):
+        place = len(self.seen)
+        self.seen.append(b"")
+        peer.settimeout(20)
+        with peer:
+            try:
+                if self.tls:
+                    peer = self.tls.wrap_socket(peer, server_side=True)
+                self.answer(peer, place)
+            except OSError:
+                pass
+            self.ended += 1
+
+    def answer(self, peer, place):
+        while b"\r\n\r\n" not in self.seen[place]:
+            data = peer.recv(65536)
+            if not data:
+                return
+            self.seen[place] += data
+        path = self.seen[place].split(b" ", 2)[1].decode()
+        if path.startswith("/big/"):
+            n = int(path[5:])
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % n)
+            for _ in range(n // 65536 + 1):
+                peer.sendall(b"x" * min(n, 65536))
+        elif path.startswith("/to/"):
+            peer.sendall(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\nLocation: " + bytes.fromhex(path[4:]) + b"\r\n\r\n")
+        else:
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+            if self.tls:
+                return
+            peer.shutdown(socket.SHUT_WR)
+            # What comes behind the request is kept, too.
+            while data := peer.recv(65536):
+                self.seen[place] += data
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+
+
+class Network(harness.Case):
+    def far(self, tls=None):
+        far = Far(tls)
+        self.addCleanup(far.close)
+        return far
+
+    def certificate(self):
+        """A server's context with a certificate of its own for localhost, and the certificate."""
+        key, pem = self.path("key.pem"), self.path("cert.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", pem,
+                        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:other.example"],
+                       check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem, key)
+        with open(pem, encoding="ascii") as f:
+            return context, f.read()
+
+    def serve(self, allow, agent=None, **network):
+        profiles = {"net": {"network": {"allow": allow, **network}}, "other": {"agent": True, **(agent or {})}}
+        server = rawmcp.RawServer("--log-level", "info", "--config", self.config(profiles=profiles, profile="net"))
+        self.addCleanup(server.free)
+        server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}})
+        server.notify("notifications/initialized")
+        self.ask(server, GUEST)
+        return server
+
+    def ask(self, server, code, **arguments):
+        self.cell = server.cell(code, **arguments)
+        self.assertEqual(self.cell["status"], "ok", self.cell)
+        return self.cell.get("value", {}).get("json")
+
+    def local(self, far, **network):
+        return self.serve([f"localhost:{far.port}", f"127.0.0.1:{far.port}"], **network)
+
+
+class Reached(Network):
+    def test_requests_and_what_is_told(self):
+        far = self.far()
+        server = self.local(far)
+        self.assertEqual(self.ask(server, f'fetch("http://localhost:{far.port}/a?b=c")'), "hello")
+        (told,) = self.cell["network"]
+        self.assertEqual((told["host"], told["port"], told["denied"], told["requests"]), ("localhost", far.port, 0, 1))
+        self.assertGreater(told["bytes_in"], 50)
+        self.assertGreater(told["bytes_out"], 50)
+        self.assertEqual(self.cell["receipt"]["network"], "allow")
+        self.assertNotIn("notice", self.cell)
+        (head,) = far.seen
+        self.assertIn(f"\r\nHost: localhost:{far.port}\r\n".encode(), head)
+        self.assertIn(b"GET /a?b=c HTTP/1.1\r\n", head)
+        # Nothing is told of a cell that asked for nothing.
+        self.ask(server, "1 + 1")
+        self.assertNotIn("network", self.cell)
+        # A refusal: in the exception, and with the setting's name in the result.
+        text = 'evil.example:443 is not in network.allow of profile "net"'
+        self.assertIn(text, self.ask(server, 'fetch("https://evil.example/")'))
+        self.assertEqual(self.cell["notice"], text)
+        self.assertEqual(self.cell["network"], [{"host": "evil.example", "port": 443, "bytes_in": 0, "bytes_out": 0, "requests": 0, "denied": 1}])
+        # A redirect is a request of its own.
+        to = f"http://localhost:{far.port}/to/{b'http://evil.example/x'.hex()}"
+        self.assertIn("403", self.ask(server, f"fetch({to!r})"))
+        self.assertIn("evil.example:80 is not in network.allow", self.cell["notice"])
+        # A profile without a network is as before.
+        cell = server.cell("import socket\nsocket.socket()", session="none", profile="other")
+        self.assertEqual(cell["error"]["type"], "PermissionError")
+        self.assertNotIn("network", cell)
+        self.assertEqual(cell["receipt"]["network"], "none")
+
+    def test_tls_must_name_the_host(self):
+        context, pem = self.certificate()
+        far = self.far(context)
+        server = self.local(far)
+        self.ask(server, f"""
+context = ssl.create_default_context(cadata={pem!r})
+def secure(name, context=context, check=True):
+    context.check_hostname = check and name is not None
+    s, line = tunnel("localhost", {far.port})
+    try:
+        with context.wrap_socket(s, server_hostname=name) as t:
+            t.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+            return rest(t).decode()[-5:]
+    except OSError as e:
+        return line + " " + str(e)
+""")
+        self.assertEqual(self.ask(server, 'secure("localhost")'), "hello")
+        self.assertEqual(len(far.seen), 1)
+        # The server has a certificate for this name too.
+        self.assertIn("UNRECOGNIZED_NAME", self.ask(server, 'secure("other.example")'))
+        self.assertIn("is for another name", self.cell["notice"])
+        self.assertIn("UNRECOGNIZED_NAME", self.ask(server, "secure(None)"))
+        self.assertIn("without a readable server name", self.cell["notice"])
+        self.assertEqual([b for b in far.seen if b], far.seen[:1])
+        # By an address no name may be sent; without TLS the bytes are the two sides' business.
+        code = f"""
+s, line = tunnel("127.0.0.1", {far.port})
+context.check_hostname = False
+context.verify_mode = ssl.CERT_NONE
+with context.wrap_socket(s) as t:
+    t.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n"); got = rest(t)[-5:].decode()
+got"""
+        self.assertEqual(self.ask(server, code), "hello")
+
+    def test_spares_branches_and_restores(self):
+        far = self.far()
+        server = self.local(far)
+        url = f"http://localhost:{far.port}/"
+        # From the pool, and after the interpreter has ended.
+        self.assertEqual(self.ask(server, GUEST + f"fetch({url!r})", session="two"), "hello")
+        server.cell("import os; os._exit(3)", session="two")
+        self.assertEqual(self.ask(server, GUEST + f"fetch({url!r})", session="two"), "hello")
+        # A second session's port is its own: this one can't count there.
+        self.ask(server, "1")
+        self.assertNotIn("network", self.cell)
+
+
+class Refused(Network):
+    def test_names_and_addresses(self):
+        """None of these is looked up or connected to: the control is the name itself."""
+        far = self.far()
+        server = self.local(far)
+        p = far.port
+        for host in ("LOCALHOST", "localhost.", "127.0.0.1"):
+            self.assertEqual(self.ask(server, f'tunnel({host!r}, {p})[1]'), "200 Connection established", host)
+        self.assertTrue(harness.wait_until(lambda: len(far.seen) == 3))
+        for host in ("2130706433", "0x7f000001", "0x7f.1", "127.1", "0177.0.0.1", "127.0.0.01", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
+                     "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "127.0.0.2", "169.254.169.254", "[fd00:ec2::254]", "0.0.0.0", "localhost..", ".localhost",
+                     "x.localhost", "localhost%00.example", "localhost\x00", "user@localhost", "localhost:80@evil.example", "evil.example@localhost",
+                     "localhost\t", "loc\u0430lhost", "[127.0.0.1]", "[::1%25lo]", "", "*", "*.localhost"):
+            request = f"CONNECT {host}:{p} HTTP/1.1\r\n\r\n".encode()
+            line = self.ask(server, f"status({request!r})")
+            self.assertRegex(line, "^40[03] ", host)
+        for target in ("localhost", "localhost:0", f"localhost:0{p}", f"localhost:+{p}", f"localhost:{p + 65536}", "localhost:22", f"localhost:{p}/x", f"//localhost:{p}"):
+            self.assertRegex(self.ask(server, f"status('CONNECT {target} HTTP/1.1\\r\\n\\r\\n')"), "^40[03] ", target)
+        for url in (f"http://evil.example@localhost:{p}/", f"http://localhost:{p}@evil.example/", f"http://localhost:{p}\\@evil.example/", f"https://localhost:{p}/",
+                    f"ftp://localhost:{p}/", f"/x", f"http:localhost:{p}/", f"http://localhost:{p}#@evil.example/", f"http:///localhost:{p}/"):
+            self.assertRegex(self.ask(server, f"status({'GET ' + url + ' HTTP/1.1'!r} + '\\r\\nHost: localhost:{p}\\r\\n\\r\\n')"), "^40[03] ", url)
+        self.assertEqual(len(far.seen), 3)
+
+    def test_requests_with_two_readings(self):
+        far = self.far()
+        server = self.local(far)
+        p = far.port
+        start = f"POST http://localhost:{p}/ HTTP/1.1\r\n"
+        host = f"Host: localhost:{p}\r\n"
+        second = f"GET http://localhost:{p}/second HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+        for head in (start + "Host: evil.example\r\n\r\n", start + host + host + "\r\n", start + "\r\n", start + f"Host: localhost:{p} \x0b\r\n\r\n",
+                     start + "Host: localhost\r\n\r\n", start + host + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                     start + host + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", start + host + "Content-Length: +5\r\n\r\nhello",
+                     start + host + "Content-Length: 5, 5\r\n\r\nhello", start + host + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+                     start + host + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", start + host + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+                     start + host + "X: 1\nContent-Length: 5\r\n\r\nhello", start + host + "X: 1\r\n folded\r\n\r\n", start + host + "X\r\n\r\n",
+                     start.replace("HTTP/1.1", "HTTP/2.0") + host + "\r\n", start.replace(" HTTP/1.1", "") + host + "\r\n",
+                     "\r\n" + start + host + "\r\n", start + host + "X: 1\r\x00\r\n\r\n", start + host + "Content-Length:\r\n\r\n",
+                     f"CONNECT localhost:{p} HTTP/1.1\r\nHost: evil.example:{p}\r\n\r\n", f"CONNECT localhost:{p} HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"):
+            self.assertRegex(self.ask(server, f"status({head!r})"), "^40[03] ", head)
+        self.assertEqual(far.seen, [])
+        # What is behind a request goes nowhere, and headers for the proxy stay with it.
+        for head in (start + host + "Proxy-Authorization: Basic secret\r\nConnection: X-Y\r\nX-Y: 1\r\nContent-Length: 5\r\n\r\nhello" + second,
+                     start + host + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + second, start.replace("POST", "GET") + host + "\r\n" + second):
+            self.assertTrue(self.ask(server, f"status({head!r})").startswith("200 OK"), head)
+        self.assertEqual(len(far.seen), 3)
+        self.assertTrue(harness.wait_until(lambda: far.seen[1].endswith(b"5\r\nhello\r\n0\r\n\r\n")))
+        for seen in far.seen:
+            self.assertNotIn(b"second", seen)
+            self.assertNotIn(b"secret", seen)
+            self.assertIn(b"\r\nConnection: close\r\n\r\n", seen)
+        # A chunk that lies ends the connection.
+        self.ask(server, f"raw({start + host!r} + 'Transfer-Encoding: chunked\\r\\n\\r\\n5;x\\r\\nhello\\r\\n0\\r\\n\\r\\n')")
+        self.assertNotIn(b"hello", far.seen[-1])
+
+    def test_bounds(self):
+        """Bytes, heads, connections, and what is told of ten thousand refusals."""
+        far = self.far()
+        server = self.local(far, max_bytes="1M")
+        self.assertIn("40", self.ask(server, "status('GET http://localhost/ HTTP/1.1\\r\\n' + 'X: ' + 'y' * 20000)"))
+        self.assertIn("40", self.ask(server, f"status('GET http://localhost:{far.port}/ HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n' + 'X: y\\r\\n' * 101 + '\\r\\n')"))
+        # Half a request holds one of the session's connections, and nobody else's. The others wait.
+        self.assertEqual(self.ask(server, GUEST + """
+held = []
+for i in range(400):
+    s = socket.socket(); s.setblocking(False)
+    try:
+        s.connect(("127.0.0.1", 3128))
+    except BlockingIOError:
+        pass
+    held.append(s)
+for s in held[:190]:
+    try:
+        s.send(b"GET http://loc")
+    except OSError:
+        pass
+len(held)""", session="holder"), 400)
+        self.assertEqual(self.ask(server, GUEST + f'fetch("http://localhost:{far.port}/")', session="free"), "hello")
+        self.assertEqual(self.ask(server, f"fetch('http://localhost:{far.port}/')"), "hello")
+        self.assertEqual(self.ask(server, """
+for i in range(300):
+    status(f"GET http://h{i}.evil.example/ HTTP/1.1\\r\\nHost: h{i}.evil.example\\r\\n\\r\\n")
+"""), None)
+        self.assertLessEqual(len(self.cell["network"]), 66)
+        self.assertEqual(sum(host["denied"] for host in self.cell["network"]), 300)
+        self.assertEqual(self.cell["notice"].count("\n"), 3)
+        self.assertIn("297 more requests were refused", self.cell["notice"])
+        # What was reached stays in the page, and max_bytes cuts in both directions.
+        got = self.ask(server, f"len(raw('GET http://localhost:{far.port}/big/3000000 HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n\\r\\n'))")
+        self.assertLess(got, 1 << 20)
+        self.assertGreater(got, 900000)
+        self.assertIn("network.max_bytes", self.cell["notice"])
+        self.assertIn("max_bytes", self.ask(server, f'fetch("http://localhost:{far.port}/")') + self.cell["notice"])
+        sent = self.ask(server, GUEST + f"""
+s, line = tunnel("localhost", {far.port})
+n = 0
+try:
+    while n < 4000000:
+        n += s.send(b"y" * 65536)
+except OSError:
+    pass
+n""", session="sender")
+        self.assertLessEqual(sum(len(seen) for seen in far.seen if seen.startswith(b"y")), 1 << 20)
+        self.assertGreater(sent, 0)
+
+
+class Nothing(Network):
+    def test_nothing_but_the_proxy(self):
+        """No datagrams, raw sockets, names or other ports; the proxy's port and its other end stay the proxy's."""
+        far = self.far()
+        server = self.local(far)
+        code = """
+import errno
+def kind(*args):
+    try:
+        socket.socket(*args); return "made"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+def tried(call):
+    try:
+        call(); return "done"
+    except OSError as e:
+        return errno.errorcode.get(e.errno, type(e).__name__)
+udp, six = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+squat = socket.socket()
+squat.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+squat.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+[[kind(socket.AF_INET, socket.SOCK_RAW, 1), kind(socket.AF_PACKET, socket.SOCK_RAW, 0), kind(socket.AF_NETLINK, socket.SOCK_RAW, 0), kind(socket.AF_VSOCK, 1, 0)],
+ [tried(lambda: udp.sendto(b"x", ("8.8.8.8", 53))), tried(lambda: six.sendto(b"x", ("2001:4860:4860::8888", 53))),
+  tried(lambda: socket.create_connection(("93.184.216.34", 443), 2)), tried(lambda: socket.getaddrinfo("secret.example.org", 443))],
+ [tried(lambda: squat.bind(("127.0.0.1", 3128))), tried(lambda: socket.create_connection(("127.0.0.1", %d), 2)),
+  tried(lambda: socket.create_connection(("127.0.0.2", 3128), 2)), tried(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(("127.0.0.1", 3128)))]]
+""" % far.port
+        made, sent, local = self.ask(server, code)
+        self.assertEqual(made, ["EPERM"] * 4)
+        self.assertEqual(sent[:3], ["ENETUNREACH"] * 3)
+        self.assertNotEqual(sent[3], "done")
+        # The last one is the control: another socket of that number is the session's own affair.
+        self.assertEqual(local, ["EADDRINUSE", "ECONNREFUSED", "ECONNREFUSED", "done"])
+        self.assertEqual(far.seen, [])
+        # A hint says how programs reach the network here.
+        cell = server.cell('socket.getaddrinfo("secret.example.org", 443)')
+        self.assertIn("only by the proxy", cell["error"]["message"])
+        self.assertEqual(self.ask(server, f'fetch("http://localhost:{far.port}/")'), "hello")
+
+    def test_two_sessions_share_nothing(self):
+        far = self.far()
+        server = self.local(far)
+        # What one session has used up or asked for is not another one's.
+        self.ask(server, 'fetch("http://evil.example/")')
+        self.ask(server, GUEST + f'fetch("http://localhost:{far.port}/")', session="two")
+        (told,) = self.cell["network"]
+        self.assertEqual(told["host"], "localhost")
+        # Ended sessions have no connections.
+        self.ask(server, f"""
+s, line = tunnel("localhost", {far.port})
+s.sendall(b"still here")
+line""", session="two")
+        self.assertTrue(harness.wait_until(lambda: b"still here" in far.seen))
+        server.cell("1", session="two", reset=True)
+        self.assertTrue(harness.wait_until(lambda: far.ended >= 2))
+
+    @unittest.skipUnless(harness.WHOLE, "takes seconds by intention")
+    def test_rate(self):
+        far = self.far()
+        server = self.local(far, rate="64K")
+        seconds = self.ask(server, f"""
+start = time.monotonic()
+got = raw("GET http://localhost:{far.port}/big/200000 HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n\\r\\n")
+[len(got) > 200000, time.monotonic() - start > 1]""")
+        self.assertEqual(seconds, [True, True])
+
+    @unittest.skipUnless(harness.WHOLE, "downloads packages")
+    def test_clients(self):
+        far = self.far()
+        config = self.config(profiles={"default": {"network": {"allow": [f"localhost:{far.port}", f"127.0.0.1:{far.port}"]}}})
+        script = self.write("clients.py", f"""
+import asyncio, os
+import aiohttp, httpx, requests, urllib.request
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
+url = "http://localhost:{far.port}/"
+async def main():
+    async with aiohttp.ClientSession(trust_env=True) as session:
+        async with session.get(url) as answer:
+            return await answer.text()
+print(requests.get(url).text, httpx.get(url).text, urllib.request.urlopen(url).read().decode(), asyncio.run(main()))
+for get in requests.get, httpx.get:
+    try:
+        get("https://evil.example/")
+    except Exception as e:
+        print(e)
+""")
+        with_ = [word for name in ("requests", "httpx", "aiohttp") for word in ("--with", name)]
+        done = self.run_cloister("run", "--config", config, *with_, script, timeout=600)
+        lines = done.stdout.decode().splitlines()
+        self.assertEqual(lines[0], "hello hello hello hello", done.stderr)
+        for line in lines[1:3]:
+            self.assertIn("evil.example:443 is not in network.allow", line)
+
+
+class Config(Network):
+    def test_mistakes(self):
+        for allow, text in ((["https://x.example/"], "must be a host"), (["*"], "may have a *"), (["*.com"], "at least two labels"), (["a*.example"], "may have a *"),
+                            (["bücher.example"], "punycode"), (["10.0.0.5"], "needs a port"), (["169.254.169.254:80"], "never reached"), (["127.1:80"], "must be host"),
+                            (["[::ffff:10.0.0.1]:80"], "contains an IPv4 address"), (["x.example:0"], "must be host"), (["0.0.0.0/0:80"], "never reached"), ([], "network must be")):
+            config = self.config(profiles={"net": {"network": {"allow": allow}}})
+            done = self.run_cloister("config", "check", "--config", config)
+            self.assertEqual(done.returncode, 1, allow)
+            self.assertIn(text, (done.stdout + done.stderr).decode(), allow)
+        network = {"allow": ["api.example.com:443", "*.example.org", "10.0.0.0/8:5432", "[fd00::5]:443"], "max_bytes": "10M", "rate": "1M"}
+        config = self.config(profiles={"net": {"network": network}})
+        self.assertEqual(self.run_cloister("config", "check", "--config", config).returncode, 0)
+        shown = json.loads(self.run_cloister("config", "show", "--json", "--config", config).stdout)
+        self.assertEqual(shown["profiles"]["net"]["network"], network)
+
+
+if __name__ == "__main__":
+    harness.main()

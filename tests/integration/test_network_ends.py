@@ -1,0 +1,89 @@
+"""The process that has the network of sessions is killed: another one takes over, and after the last one the agent is told."""
+
+import json
+import os
+import signal
+import unittest
+
+import harness
+from test_network import GUEST, Network
+
+
+def proxies(server):
+    """The processes below this one, in the order of their start."""
+    parents, found = {}, []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="latin1") as f:
+                head, _, rest = f.read().rpartition(")")
+        except OSError:
+            continue
+        fields = rest.split()
+        parents[pid] = int(fields[1])
+        if head.endswith("(cloister-egress") and fields[0] not in "ZX":
+            found.append((int(fields[19]), pid))
+    def is_below(pid):
+        while pid > 1 and pid != server:
+            pid = parents.get(pid, 0)
+        return pid == server
+    return [pid for _, pid in sorted(found) if is_below(pid)]
+
+
+class Ends(Network):
+    def kill(self, server, n=1):
+        """The one that serves, and those that wait behind it."""
+        for pid in proxies(server.process.pid)[:n]:
+            os.kill(pid, signal.SIGKILL)
+
+    def log(self, server):
+        return server.log().splitlines()
+
+    def test_another_one_takes_over(self):
+        far = self.far()
+        server = self.local(far, max_bytes="1M")
+        url = f"http://localhost:{far.port}/"
+        self.ask(server, GUEST, session="two")
+        self.assertEqual(len(proxies(server.process.pid)), 4)
+        self.assertEqual(self.ask(server, f'kept = 7; s, line = tunnel("localhost", {far.port}); fetch("{url}big/600000").replace("x", "")'), "")
+        # A connection that was open ends; the cell after it finds the next process, also without a request before it.
+        self.kill(server)
+        self.assertEqual(self.ask(server, "s.settimeout(10); rest(s).decode()"), "")
+        # The broker may see the end a moment later than the code.
+        told = self.cell.get("notice", "")
+        self.assertEqual(self.ask(server, f'[kept, fetch("{url}")]'), [7, "hello"])
+        told += self.cell.get("notice", "")
+        self.assertEqual(told, "the proxy has ended and another one has taken over: connections were closed, requests can be repeated")
+        (told,) = self.cell["network"]
+        self.assertEqual((told["host"], told["requests"]), ("localhost", 1))
+        self.assertLess(told["bytes_in"], 1000)
+        # What was moved before counts: there is no second max_bytes.
+        self.ask(server, f'fetch("{url}big/600000")')
+        self.assertIn("max_bytes of profile", self.ask(server, f'fetch("{url}")') + self.cell["notice"])
+        # Sessions that asked for nothing, and new ones.
+        self.assertEqual(self.ask(server, f'fetch("{url}")', session="two"), "hello")
+        self.assertIn("has taken over", self.cell["notice"])
+        self.assertEqual(self.ask(server, GUEST + f'fetch("{url}")', session="three"), "hello")
+        self.assertNotIn("notice", self.cell)
+
+    def test_after_the_last_one_the_agent_is_told(self):
+        far = self.far()
+        server = self.local(far)
+        url = f"http://localhost:{far.port}/"
+        self.assertEqual(self.ask(server, f'kept = 7; s = connect(); fetch("{url}")'), "hello")
+        self.kill(server, 4)
+        ended = "the network of this server has ended: restart Cloister"
+        self.assertIn("refused", self.ask(server, f'rest(s); fetch("{url}")'))
+        self.assertEqual(self.cell["notice"], ended)
+        # Nothing else is lost: neither variables nor new sessions.
+        self.assertEqual(self.ask(server, "kept"), 7)
+        self.assertIn("refused", self.ask(server, GUEST + f'fetch("{url}")', session="two"))
+        self.assertEqual(self.cell["notice"], ended)
+        self.assertEqual(server.cell("1 + 1", session="none", profile="other").get("notice"), None)
+        done = self.run_cloister("sessions", "--json", "--server", str(server.process.pid))
+        (shown,) = json.loads(done.stdout)
+        self.assertEqual(shown["network"], "ended")
+        self.assertEqual(len([line for line in self.log(server) if "the network of this server has ended" in line]), 1)
+
+
+if __name__ == "__main__":
+    harness.main()

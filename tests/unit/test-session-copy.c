@@ -1,0 +1,436 @@
+/* The sleeping copy of a worker: when it is asked for, and how a session goes on from it. */
+#include "supervisor/session/session.h"
+
+#include <errno.h>
+
+#include "rpc/sandbox-messages.h"
+#include "tests/unit/fake-client.h"
+
+#define OK "{\"status\":\"ok\"}"
+
+static void open_with(struct fake *f, const char *text)
+{
+        const struct monitor_hello hello = fake_hello;
+        struct config *config = fake_config(text);
+
+        fake_open(f);
+        sessions_reload(f->sessions, config, &hello);
+        config_free(config);
+        warm_up(f);
+}
+
+/* Takes the KEEP that comes after a pause. */
+static uint64_t take_keep(struct fake *f)
+{
+        fake_run_ms(f, SESSION_QUIET_MS + 2);
+        struct frame_header header = fake_read(f, NULL, 0);
+
+        check_eq_str(frame_type_name(header.type), "KEEP");
+        return header.id;
+}
+
+static void answer_keep(struct fake *f, uint64_t id, uint32_t pid)
+{
+        char text[64];
+
+        snprintf(text, sizeof(text), "{\"pid\":%u,\"threads\":2,\"processes\":1}", pid);
+        fake_send(f, FRAME_KEPT, id, text);
+        check_eq_int(f->copy, pid);
+        sessions_kept(f->sessions, f->target, NULL);
+        fake_spin(f);
+}
+
+/* A session with a copy of the end of cell 1. */
+static void open_kept(struct fake *f)
+{
+        open_with(f, "{}");
+        answer_keep(f, take_keep(f), 41);
+}
+
+/* The worker has ended with this wait status. */
+static void clear(struct fake *f, int wait_status, uint32_t oom_kills)
+{
+        const struct monitor_ended ended = {.wait_status = wait_status,
+                                            .oom_kills = oom_kills,
+                                            .cpu_usec = 9000,
+                                            .copy = f->copy};
+        const int fds[SESSION_COUNTERS] = {dup(f->cpu), fake_peak(f), dup(f->memory)};
+
+        sessions_cleared(f->sessions, f->target, &ended, fds);
+        fake_spin(f);
+}
+
+static void test_it_is_asked_for_once_after_a_pause(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_with(&f, "{}");
+        fake_run_ms(&f, SESSION_QUIET_MS - 2);
+        check(!fake_has_frame(&f));
+        uint64_t id = take_keep(&f);
+        check_eq_int(id, 1);
+        /* A cell waits for the worker's answer, and for the monitor's. */
+        ask(&f, &end, "2");
+        check(!fake_has_frame(&f));
+        fake_send(&f, FRAME_KEPT, id, "{\"pid\":41,\"threads\":0,\"processes\":0}");
+        check_eq_int(f.keeps, 1);
+        check(!fake_has_frame(&f));
+        sessions_kept(f.sessions, f.target, NULL);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_send(&f, FRAME_RESULT, cell, OK);
+        check_eq_int(end.count, 1);
+        check_eq_int(end.state, CELL_STATE_KEPT);
+        check_eq_str(end.note, "");
+        check_eq_int(take_keep(&f), 2);
+        fake_run_ms(&f, 2 * SESSION_KEEP_MS);
+        check(!fake_has_frame(&f));
+        fake_done(&f);
+}
+
+static void test_not_where_the_profile_says_so(void)
+{
+        struct fake f;
+
+        open_with(&f, "{\"state\": {\"survives\": false}}");
+        fake_run_ms(&f, 10 * SESSION_QUIET_MS);
+        check(!fake_has_frame(&f));
+        fake_done(&f);
+}
+
+/* The worker is busy with a background task: the cell goes first, and a late answer counts. */
+static void test_a_cell_waits_for_it_but_not_long(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_with(&f, "{}");
+        uint64_t id = take_keep(&f);
+        ask(&f, &end, "2");
+        fake_run_ms(&f, SESSION_KEEP_MS - 10);
+        check(!fake_has_frame(&f));
+        fake_run_ms(&f, 12);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        answer_keep(&f, id, 41);
+        clear(&f, SIGSEGV, 0);
+        check_eq_int(f.wakes, 1);
+        fake_send(&f, FRAME_RESTORED, id, "{}");
+        check_eq_int(end.count, 1);
+        check_eq_int(end.state, CELL_STATE_RESTORED);
+        check_eq_int(cell, 2);
+        fake_done(&f);
+}
+
+static void test_deaths(void)
+{
+        static const struct {
+                int status;
+                uint32_t oom;
+                enum cell_status expected;
+                const char *why;
+        } cases[] = {
+                {SIGSEGV, 0, CELL_KILLED, "killed by SIGSEGV"},
+                {SIGKILL, 1, CELL_OOM, "out of memory"},
+                {3 << 8, 0, CELL_EXIT, "exit code 3"},
+                {FRAME_EXIT_LOST << 8, 0, CELL_KILLED, "the code closed Cloister's channel"},
+        };
+        struct fake f;
+        struct end end;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                open_kept(&f);
+                ask(&f, &end, "die()");
+                fake_take_exec(&f, NULL, 0);
+                clear(&f, cases[i].status, cases[i].oom);
+                check_eq_int(f.wakes, 1);
+                check_eq_int(end.count, 0);
+                fake_send(
+                        &f, FRAME_RESTORED, 1,
+                        "{\"threads\":2,\"processes\":1,\"files\":[\"a.csv\"],\"files_total\":1}");
+                check_eq_int(end.count, 1);
+                check_eq_int(end.status, cases[i].expected);
+                check_eq_int(end.state, CELL_STATE_RESTORED);
+                check_has(end.why, cases[i].why);
+                check_eq_str(
+                        end.restored,
+                        "restored to the end of cell 1: its variables; 2 threads and 1 process are gone; files stay: a.csv changed");
+                check_eq_int(f.kills, 0);
+                /* The next copy is asked for before the next cell is sent. */
+                ask(&f, &end, "1");
+                struct frame_header header = fake_read(&f, NULL, 0);
+                check_eq_str(frame_type_name(header.type), "KEEP");
+                check_eq_int(header.id, 2);
+                check(!fake_has_frame(&f));
+                answer_keep(&f, 2, 42);
+                fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+                check_eq_int(end.state, CELL_STATE_KEPT);
+                fake_done(&f);
+        }
+}
+
+static void test_what_a_restore_says(void)
+{
+        static const struct {
+                const char *payload, *text;
+        } cases[] = {
+                {"{}", "its variables; files stay"},
+                {"{\"threads\":1}", "its variables; 1 thread is gone; files stay"},
+                {"{\"processes\":3}", "its variables; 3 processes are gone; files stay"},
+                {"{\"threads\":-1,\"processes\":1e9,\"files_total\":-2}",
+                 "its variables; files stay"},
+                {"{\"files\":[\"a\",\"b\"],\"files_total\":2}", "files stay: a, b changed"},
+                {"{\"files\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\"],\"files_total\":8}",
+                 "files stay: a, b, c, d, e and 3 more changed"},
+                {"{\"files\":[\"a\\n\",7,\"\"],\"files_total\":4}", "files stay: 4 changed"},
+                {"{\"files\":\"a\",\"files_total\":1}", "files stay: 1 changed"},
+        };
+        struct fake f;
+        struct end end;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                open_kept(&f);
+                ask(&f, &end, "die()");
+                fake_take_exec(&f, NULL, 0);
+                clear(&f, SIGSEGV, 0);
+                fake_send(&f, FRAME_RESTORED, 1, cases[i].payload);
+                check_eq_int(end.count, 1);
+                check_has(end.restored, cases[i].text);
+                fake_done(&f);
+        }
+}
+
+static void test_a_timeout_kills_the_worker_only(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_kept(&f);
+        ask_on(&f, &end, "default", "sum(repeat(1))", 100, false);
+        fake_spin(&f);
+        fake_take_exec(&f, NULL, 0);
+        fake_until(&f, f.restores == 1);
+        check_eq_int(f.kills, 0);
+        clear(&f, SIGKILL, 0);
+        fake_send(&f, FRAME_RESTORED, 1, "{}");
+        check_eq_int(end.status, CELL_TIMEOUT);
+        check_eq_int(end.state, CELL_STATE_RESTORED);
+        check_eq_str(end.why, "the call reached its timeout of 0.1 s");
+        fake_done(&f);
+}
+
+/* A worker or a copy that does not do what it must. */
+static void test_restores_that_fail(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_kept(&f);
+        ask_on(&f, &end, "default", "1", 100, false);
+        fake_spin(&f);
+        fake_take_exec(&f, NULL, 0);
+        fake_until(&f, f.kills == 1); /* no CLEARED */
+        check_eq_int(f.restores, 1);
+        fake_end(&f, SIGKILL, 0);
+        check_eq_int(end.status, CELL_TIMEOUT);
+        check_eq_int(end.state, CELL_STATE_LOST);
+        fake_done(&f);
+
+        open_kept(&f);
+        ask(&f, &end, "1");
+        fake_take_exec(&f, NULL, 0);
+        clear(&f, SIGSEGV, 0);
+        fake_until(&f, f.kills == 1); /* no RESTORED */
+        fake_end(&f, -1, 0);
+        check_eq_int(end.status, CELL_KILLED);
+        check_eq_int(end.state, CELL_STATE_LOST);
+        check_has(end.why, "killed by SIGSEGV");
+        fake_done(&f);
+}
+
+/* What the dead worker has sent and not read is for nobody. */
+static void test_nothing_of_the_dead_worker_goes_on(void)
+{
+        static const uint8_t half[] = {200, 0, 0, 0, FRAME_CALL, 0, 0, 0, 9};
+        struct fake f;
+        struct end end;
+
+        open_kept(&f);
+        ask(&f, &end, "1");
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_send(&f, FRAME_CALL, 5, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        check_eq_int(fake_tools.n_calls, 1);
+        fake_send_bytes(&f, half, sizeof(half));
+        clear(&f, SIGSEGV, 0);
+        check_eq_int(fake_tools.dropped, 1);
+        check(!fake_has_frame(&f));
+        fake_send(&f, FRAME_RESTORED, 1, "{}");
+        check_eq_int(end.count, 1);
+        check_eq_int(end.n_calls, 1);
+        check(end.calls[0].pending);
+        check_eq_int(end.calls_total, 1);
+        answer_keep(&f, fake_read(&f, NULL, 0).id, 42);
+
+        /* The same number again: the answer belongs to the new worker's call. */
+        ask(&f, &end, "2");
+        check_eq_int(fake_take_exec(&f, NULL, 0), cell + 1);
+        fake_send(&f, FRAME_CALL, 5, "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}");
+        check_eq_int(fake_tools.n_calls, 1);
+        fake_send(&f, FRAME_DROP, 5, "{}");
+        fake_send(&f, FRAME_RESULT, cell + 1, OK);
+        check_eq_int(end.count, 1);
+        fake_done(&f);
+}
+
+/* The cell had ended, and its result was on its way, as the worker died. */
+static void test_a_result_before_the_death(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_kept(&f);
+        ask_on(&f, &end, "default", "1", 100, false);
+        fake_spin(&f);
+        uint64_t cell = fake_take_exec(&f, NULL, 0);
+        fake_until(&f, f.restores == 1);
+        fake_send(&f, FRAME_RESULT, cell, OK);
+        check_eq_int(end.count, 0);
+        clear(&f, SIGKILL, 0);
+        check_eq_int(end.count, 0);
+        fake_send(&f, FRAME_RESTORED, 1, "{}");
+        check_eq_int(end.count, 1);
+        check_eq_int(end.status, CELL_TIMEOUT);
+        check_eq_int(end.state, CELL_STATE_RESTORED);
+        fake_done(&f);
+}
+
+static void test_a_death_between_cells(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_kept(&f);
+        clear(&f, 1 << 8, 0);
+        fake_send(&f, FRAME_RESTORED, 1, "{}");
+        answer_keep(&f, fake_read(&f, NULL, 0).id, 42);
+        ask(&f, &end, "1");
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+        check_eq_int(end.status, CELL_OK);
+        check_eq_int(end.state, CELL_STATE_RESTORED);
+        check_eq_str(
+                end.restored,
+                "the code ended the interpreter with exit code 1; restored to the end of cell 1: its variables; files stay");
+        ask(&f, &end, "1");
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+        check_eq_int(end.state, CELL_STATE_KEPT);
+        check_eq_str(end.restored, "");
+        fake_done(&f);
+}
+
+/* Said once, with the cell that the session would go back to. */
+static void test_refusals(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_kept(&f);
+        for (int i = 0; i < 3; i++) {
+                ask(&f, &end, "1");
+                fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+                if (i == 1)
+                        check_eq_str(
+                                end.note,
+                                "no copy of the state can be made while a library has threads of its own: if the interpreter ends, the session goes back to the end of cell 1");
+                else
+                        check_eq_str(end.note, "");
+                fake_send(&f, FRAME_KEPT, take_keep(&f), "{\"why\":\"threads\"}");
+        }
+        ask(&f, &end, "die()");
+        fake_take_exec(&f, NULL, 0);
+        clear(&f, SIGSEGV, 0);
+        fake_send(&f, FRAME_RESTORED, 1, "{}");
+        check_has(end.restored, "restored to the end of cell 1:");
+        fake_done(&f);
+
+        open_with(&f, "{}");
+        fake_send(&f, FRAME_KEPT, take_keep(&f), "{\"pid\":41}");
+        struct error large = {.code = ENOMEM, .text = "too large"};
+        sessions_kept(f.sessions, f.target, &large);
+        ask(&f, &end, "1");
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+        check_has(
+                end.note,
+                "larger than limits.memory: if the interpreter ends, the session's state is lost");
+        fake_done(&f);
+}
+
+static void test_violations(void)
+{
+        static const struct {
+                uint8_t type;
+                uint64_t id;
+                const char *payload, *why;
+        } cases[] = {
+                {FRAME_KEPT, 1, "{\"pid\":41}", "KEPT 1, which no KEEP asked for"},
+                {FRAME_RESTORED, 1, "{}", "RESTORED frame while the session is idle"},
+        };
+        static const char *const payloads[] = {"{}",
+                                               "{\"pid\":1}",
+                                               "{\"pid\":-5}",
+                                               "{\"pid\":\"41\"}",
+                                               "{\"pid\":1e9}",
+                                               "{\"pid\":41.5}"};
+        struct fake f;
+        struct end end;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                open_kept(&f);
+                fake_send(&f, cases[i].type, cases[i].id, cases[i].payload);
+                check_eq_int(f.kills, 1);
+                fake_end(&f, SIGKILL, 0);
+                ask(&f, &end, "1");
+                fake_start(&f);
+                fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+                check_has(end.before, cases[i].why);
+                fake_done(&f);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(payloads); i++) {
+                open_with(&f, "{}");
+                fake_send(&f, FRAME_KEPT, take_keep(&f), payloads[i]);
+                check_eq_int(f.kills, 1);
+                check_eq_int(f.keeps, 0);
+                fake_done(&f);
+        }
+        /* While the copy wakes, it sends RESTORED and nothing else. */
+        for (int i = 0; i < 3; i++) {
+                open_kept(&f);
+                ask(&f, &end, "1");
+                uint64_t cell = fake_take_exec(&f, NULL, 0);
+                clear(&f, SIGSEGV, 0);
+                if (i == 0)
+                        fake_send(&f, FRAME_RESULT, cell, OK);
+                else
+                        fake_send(&f, i == 1 ? FRAME_LOG : FRAME_RESTORED, i == 1 ? 0 : 2, "{}");
+                check_eq_int(f.kills, 1);
+                fake_end(&f, -1, 0);
+                check_eq_int(end.state, CELL_STATE_LOST);
+                check_has(end.why, "SIGSEGV");
+                fake_done(&f);
+        }
+}
+
+int main(void)
+{
+        run(test_it_is_asked_for_once_after_a_pause);
+        run(test_not_where_the_profile_says_so);
+        run(test_a_cell_waits_for_it_but_not_long);
+        run(test_deaths);
+        run(test_what_a_restore_says);
+        run(test_a_timeout_kills_the_worker_only);
+        run(test_restores_that_fail);
+        run(test_nothing_of_the_dead_worker_goes_on);
+        run(test_a_result_before_the_death);
+        run(test_a_death_between_cells);
+        run(test_refusals);
+        run(test_violations);
+        return 0;
+}
