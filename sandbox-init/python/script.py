@@ -26,16 +26,22 @@ class Script:
         """Before a cell. Returns its sys.argv, or None."""
         if self._payload is not None:
             payload, self._payload = self._payload, None
-            self._apply(decode(payload))
+            try:
+                self._apply(decode(payload))
+            except Exception as error:
+                raise ValueError("script: %r" % error) from None
         return self._arguments
 
     def _apply(self, given):
-        self._arguments = given["arguments"]
-        os.environ.update(given["environment"])
-        file = given.get("file")
+        arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
+        if not isinstance(arguments, list) or not all(isinstance(text, str) for text in (*arguments, source, file or "")):
+            raise TypeError("a list of strings and strings are needed")
+        # What fails leaves a session without a script.
+        os.environ.update(environment)
         if file is not None:
             # As `python FILE` has it. The module is read from memory: its source may differ from what the file becomes.
-            self._namespace["__file__"] = file
             sys.path[0] = os.path.dirname(file)
-        if given["input"] != "none":
-            stdio.replace_input(piped(self._channel, given["input"] == "terminal"))
+            self._namespace["__file__"] = file
+        if source != "none":
+            stdio.replace_input(piped(self._channel, source == "terminal"))
+        self._arguments = arguments

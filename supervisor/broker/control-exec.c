@@ -427,7 +427,9 @@ static int take_params(struct control *control, yyjson_val *params, struct exec_
         ret->create = yyjson_is_true(yyjson_obj_get(params, "create"));
         if (r == -ENOENT && ret->create && !session) {
                 ret->script = json_string(params, "script", &ret->n_script);
-                return 0;
+                return ret->script || !yyjson_obj_get(params, "script")
+                               ? 0
+                               : error_set(err, EINVAL, "script: a string is needed");
         }
         ret->is_waited = session && session_has_cells(session);
         return r;

@@ -318,6 +318,32 @@ class Exec(OwnerCase):
         self.assertEqual(client.recv(1), b"")
         self.assertEqual(self.value("x"), 1)
 
+    def test_what_the_code_gets_is_checked(self):
+        """`script` is the owner's, but one that is not as agreed must not leave a session whose cells all fail."""
+        def run(i, script):
+            client = self.ask("sessions/exec", name=f"scripted-{i}", create=True, script=script,
+                              code="import os, sys; [sys.argv, os.environ.get('A'), globals().get('__file__'), sys.path[0]]")
+            answer = json.loads(client.makefile().readline())
+            return answer["result"]["result"]["structuredContent"] if "result" in answer else answer
+        given = {"arguments": ["x", "y"], "environment": {"A": "1"}, "input": "none"}
+        wrong = ["{", "[]", "{}", "[" * 200 + "]" * 200, json.dumps({"arguments": ["x"]})]
+        wrong += [json.dumps({**given, key: value}) for key, value in (
+            ("arguments", 1), ("arguments", None), ("arguments", "x"), ("arguments", ["x", 1]), ("environment", None), ("environment", {"A": 1}),
+            ("environment", {"A=B": "1"}), ("environment", {"A": "1\0"}), ("file", 1), ("input", 1))]
+        for i, script in enumerate(wrong):
+            with self.subTest(script=script):
+                result = run(i, script)
+                self.assertEqual(result["status"], "error", result)
+                self.assertIn("script: ", result["error"]["message"])
+                done = self.exec("-c", "import sys; print(sys.argv, 6 * 7)", session=f"scripted-{i}")
+                self.assertEqual((done.stdout, done.returncode), (b"[''] 42\n", 0), done.stderr)
+        # No text at all makes no session.
+        self.assertIn("script", run("none", 7)["error"]["message"])
+        self.assertNotIn("scripted-none", self.listed())
+        # The control: what `cloister run` sends, with bytes that are no UTF-8.
+        value = run("fine", json.dumps({**given, "arguments": ["x", "\udcff"], "file": "/f/x.py"}))["value"]
+        self.assertEqual(value["repr"], "[['x', '\\udcff'], '1', '/f/x.py', '/f']")
+
     def test_another_user_cannot(self):
         if not harness.ROOT:
             self.skipTest("needs root")
