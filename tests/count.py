@@ -9,6 +9,10 @@ import json
 import re
 import sys
 
+# Of the first failed programs the last lines are printed again.
+FAILED_SHOWN = 8
+LAST_LINES = 12
+
 
 def number(pattern, text):
     found = re.findall(pattern, text, re.M)
@@ -38,6 +42,7 @@ def count(entry):
 
 def main():
     total = [0, 0, 0]
+    ends = []
     for path in sys.argv[1:]:
         with open(path, encoding="utf-8") as f:
             entries = [json.loads(line) for line in f]
@@ -46,6 +51,11 @@ def main():
             total = [a + b for a, b in zip(total, counts)]
             if counts[1]:
                 print(f"failed: {entry['name']} ({entry['result'].lower()}), {counts[1]} of {sum(counts)}; see its log above")
+                text = entry.get("stdout", "") + "\n" + entry.get("stderr", "")
+                ends.append((entry["name"], text.strip().splitlines()[-LAST_LINES:]))
+    # Who reads only the end of a long log finds the reason here.
+    for name, lines in ends[:FAILED_SHOWN]:
+        print(f"---- the end of {name}", *lines, "----", sep="\n")
     passed, failed, skipped = total
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return bool(failed or not passed)
