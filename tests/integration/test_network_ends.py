@@ -1,7 +1,9 @@
 """The process that has the network of sessions is killed: another one takes over, and after the last one the agent is told."""
 
+import contextlib
 import json
 import os
+import select
 import signal
 import unittest
 
@@ -31,9 +33,16 @@ def proxies(server):
 
 class Ends(Network):
     def kill(self, server, n=1):
-        """The one that serves, and those that wait behind it."""
-        for pid in proxies(server.process.pid)[:n]:
-            os.kill(pid, signal.SIGKILL)
+        """The one that serves, and those that wait behind it. On return what they had open is closed."""
+        with contextlib.ExitStack() as stack:
+            ends = []
+            for pid in proxies(server.process.pid)[:n]:
+                ends.append(os.pidfd_open(pid))
+                stack.callback(os.close, ends[-1])
+                os.kill(pid, signal.SIGKILL)
+            self.assertEqual(len(ends), n)
+            for end in ends:
+                self.assertTrue(select.select([end], [], [], harness.PATIENCE)[0], "still there")
 
     def log(self, server):
         return server.log().splitlines()
@@ -72,6 +81,8 @@ class Ends(Network):
         self.assertEqual(self.ask(server, f'kept = 7; s = connect(); fetch("{url}")'), "hello")
         self.kill(server, 4)
         ended = "the network of this server has ended: restart Cloister"
+        # The broker has closed its listeners too: before, a connection is reset and not refused.
+        self.assertTrue(harness.wait_until(lambda: ended in server.log()))
         self.assertIn("refused", self.ask(server, f'rest(s); fetch("{url}")'))
         self.assertEqual(self.cell["notice"], ended)
         # Nothing else is lost: neither variables nor new sessions.
