@@ -64,9 +64,9 @@ class Install(harness.Case):
 class Prefix(harness.Case):
     """packaging/install: files of its own below a prefix, and nothing else."""
 
-    def install(self, *arguments, prefix=None):
+    def install(self, *arguments, prefix=None, **variables):
         return subprocess.run([os.path.join(harness.SOURCE, "packaging", "install"), "--prefix", prefix or self.path("prefix"), *arguments],
-                              env=harness.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+                              env=harness.environment() | variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
 
     def files(self):
         return {os.path.relpath(os.path.join(folder, name), self.path("prefix"))
@@ -95,6 +95,22 @@ class Prefix(harness.Case):
         self.assertEqual(self.files(), {"bin/mine"})
         self.assertEqual(os.listdir(self.path("prefix")), ["bin"])
         self.assertIn("nothing that was installed", self.install("--remove").stderr)
+
+    def test_a_program_that_does_not_start(self):
+        """A library is missing, or the file is of another machine."""
+        broken = self.write("broken", "#!/bin/sh\necho no such library >&2\nexit 127\n")
+        real = shutil.which("meson")
+        os.mkdir(self.path("bin"))
+        meson = self.write("bin/meson", f"""#!/bin/sh
+{real} "$@" || exit
+[ "$1" != install ] || for at in $(find "$DESTDIR" -path '*/bin/cloister'); do cp {broken} "$at"; done
+""")
+        os.chmod(meson, 0o755)
+        done = self.install(PATH=self.path("bin") + ":" + os.environ["PATH"])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, "bin/cloister was installed and does not start: no such library\n$")
+        self.assertNotIn("next: ", done.stderr)
+        self.assertEqual(self.install().returncode, 0, "the control, which also mends it")
 
     def test_a_list_that_leads_out_of_the_prefix(self):
         os.makedirs(self.path("prefix/libexec/cloister"))
