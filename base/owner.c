@@ -1,4 +1,4 @@
-/* Who a directory belongs to. */
+/* Who files belong to. */
 #include "base/owner.h"
 
 #include <dirent.h>
@@ -40,26 +40,16 @@ void owner_describe(uid_t uid, char ret[OWNER_TEXT_SIZE])
                 snprintf(ret, OWNER_TEXT_SIZE, "uid %u (%.40s)", uid, name);
 }
 
-static int refuse(const char *path, const char *below, uid_t owner, uid_t uid, struct error *err)
+static int differs(const char *name, uid_t found, uid_t uid, struct owner_difference *ret)
 {
-        char has[OWNER_TEXT_SIZE], makes[OWNER_TEXT_SIZE], to[OWNER_TEXT_SIZE], shown[81];
-
-        snprintf(shown, sizeof(shown), "%s", below);
-        for (char *at = shown; *at; at++)
+        snprintf(ret->name, sizeof(ret->name), "%s", name);
+        for (char *at = ret->name; *at; at++)
                 if (*at < ' ' || *at > '~')
                         *at = '?';
-        owner_describe(owner, has);
-        owner_describe(uid, makes);
-        name_of(uid, to);
-        if (!*below)
-                return error_set(
-                        err, EPERM,
-                        "image store %s belongs to %s and images are made as %s: name that user in the config (\"user\"), or chown -Rh %s: %s",
-                        path, has, makes, to, path);
-        return error_set(
-                err, EPERM,
-                "image store %s: %s in it belongs to %s and images are made as %s: chown -Rh %s: %s",
-                path, shown, has, makes, to, path);
+        owner_describe(found, ret->found);
+        owner_describe(uid, ret->expected);
+        name_of(uid, ret->expected_name);
+        return 1;
 }
 
 /* Returns 1 and the owner if it is not uid. What was removed meanwhile belongs to nobody. */
@@ -73,20 +63,20 @@ static int is_of_another(int directory, const char *name, uid_t uid, uid_t *ret)
         return st.st_uid != uid;
 }
 
-int owner_check_store(int store, const char *path, uid_t uid, struct error *err)
+int owner_compare(int directory, uid_t uid, struct owner_difference *ret)
 {
         uid_t other;
         int r = 0;
 
-        if (is_of_another(store, "", uid, &other))
-                return refuse(path, "", other, uid, err);
-        DIR *stream = fd_open_directory(store, ".");
+        if (is_of_another(directory, "", uid, &other))
+                return differs("", other, uid, ret);
+        DIR *stream = fd_open_directory(directory, ".");
         if (!stream)
-                return error_errno(err, errno, "image store %s", path);
+                return -errno;
         for (struct dirent *d; r == 0 && (d = readdir(stream));)
                 if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0 &&
                     is_of_another(dirfd(stream), d->d_name, uid, &other))
-                        r = refuse(path, d->d_name, other, uid, err);
+                        r = differs(d->d_name, other, uid, ret);
         closedir(stream);
         return r;
 }

@@ -1,19 +1,23 @@
-/* Who a directory belongs to, and what is in it. */
+/* Who files belong to. */
 #pragma once
 
-#include <stddef.h>
 #include <sys/types.h>
 
-#include "base/error.h"
-
-enum { OWNER_TEXT_SIZE = 64 };
+enum { OWNER_TEXT_SIZE = 64, OWNER_NAME_SIZE = 81 };
 
 /* "root", "uid 5 (games)", "uid 5". */
 void owner_describe(uid_t uid, char ret[OWNER_TEXT_SIZE]);
 
+struct owner_difference {
+        char name[OWNER_NAME_SIZE];          /* printable; "": the directory itself */
+        char found[OWNER_TEXT_SIZE];         /* as owner_describe() has it */
+        char expected[OWNER_TEXT_SIZE];      /* the same of the one who was asked for */
+        char expected_name[OWNER_TEXT_SIZE]; /* as a command takes it: "root", "games", "5" */
+};
+
 /*
- * Whether the image store belongs to uid, and each name that is directly in it (links are not
- * followed). store: any descriptor of it, O_PATH too. Returns 0, or -EPERM and the line that says
- * what to do: images that another user can change are not used.
+ * Looks whether a directory belongs to uid, and each name that is directly in it (links are not
+ * followed). directory: any descriptor of it, O_PATH too. Returns 0 if all do, 1 and the first one
+ * that does not, or negative errno.
  */
-int owner_check_store(int store, const char *path, uid_t uid, struct error *err);
+int owner_compare(int directory, uid_t uid, struct owner_difference *ret);

@@ -385,3 +385,21 @@ int image_store_path(uid_t euid, const struct image_store_env *env, char *ret, s
                 return error_errno(err, ENAMETOOLONG, "path of the image store");
         return 0;
 }
+
+int image_store_owned(const char *path, int compared, const struct owner_difference *d,
+                      struct error *err)
+{
+        if (compared < 0)
+                return error_errno(err, -compared, "image store %s", path);
+        if (compared == 0)
+                return 0;
+        if (!*d->name)
+                return error_set(
+                        err, EPERM,
+                        "image store %s belongs to %s and images are made as %s: name that user in the config (\"user\"), or chown -Rh %s: %s",
+                        path, d->found, d->expected, d->expected_name, path);
+        return error_set(
+                err, EPERM,
+                "image store %s: %s in it belongs to %s and images are made as %s: chown -Rh %s: %s",
+                path, d->name, d->found, d->expected, d->expected_name, path);
+}

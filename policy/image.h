@@ -25,6 +25,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/owner.h"
 #include "policy/template-link.h"
 
 /* IMAGE_RECIPE: the version of the builder's output; raise it when old images must be rebuilt. */
@@ -107,3 +108,9 @@ struct image_store_env {
  * has it). */
 int image_store_path(uid_t euid, const struct image_store_env *env, char *ret, size_t size,
                      struct error *err);
+
+/* compared: what owner_compare() has returned for the store and the user who makes images.
+ * Returns 0, or -EPERM and the line that says what to do: images that another user can change are not
+ * used. Other errors stay. */
+int image_store_owned(const char *path, int compared, const struct owner_difference *difference,
+                      struct error *err);

@@ -23,6 +23,7 @@ enum { DEPTH_MAX = 128, LIST_MAX = 10000 };
 
 int store_open(const char *path, bool make, struct error *err)
 {
+        struct owner_difference other;
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (fd < 0 && errno == ENOENT && make) {
@@ -35,7 +36,7 @@ int store_open(const char *path, bool make, struct error *err)
                 return error_errno(err, errno, "image store %s", path);
         /* Whose it is, where that is why nothing can be made in it. */
         if (make && faccessat(fd, ".", W_OK, AT_EACCESS) < 0 && errno == EACCES &&
-            owner_check_store(fd, path, geteuid(), err) < 0) {
+            image_store_owned(path, owner_compare(fd, geteuid(), &other), &other, err) < 0) {
                 close(fd);
                 return -EPERM;
         }
@@ -66,11 +67,12 @@ int store_find(int store, const char *name, struct image_info *ret, struct error
 static int refused(int store, const char *lock, struct error *err)
 {
         char link[64], path[PATH_MAX];
+        struct owner_difference other;
 
         snprintf(link, sizeof(link), "/proc/self/fd/%d", store);
         ssize_t n = readlink(link, path, sizeof(path) - 1);
         path[n < 0 ? 0 : n] = '\0';
-        int r = owner_check_store(store, path, geteuid(), err);
+        int r = image_store_owned(path, owner_compare(store, geteuid(), &other), &other, err);
         return r < 0 ? r : error_errno(err, EACCES, "lock %s in the image store", lock);
 }
 

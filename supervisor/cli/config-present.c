@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/owner.h"
 #include "base/path.h"
+#include "policy/image.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/config.h"
 #include "supervisor/cli/images.h"
@@ -107,12 +108,13 @@ static void check_packages(struct config *config, const struct config_profile *p
 static void check_store(struct config *config, int store, const char *path)
 {
         uid_t uid = packages_check_uid(config);
+        struct owner_difference other;
         struct error error = {};
         struct stat st;
 
         if (store < 0 || geteuid() != 0 || fstat(store, &st) < 0 || (st.st_uid == 0 && uid != 0))
                 return;
-        if (owner_check_store(store, path, uid, &error) < 0)
+        if (image_store_owned(path, owner_compare(store, uid, &other), &other, &error) < 0)
                 config_report(config, false, error.text);
 }
 

@@ -303,6 +303,7 @@ int image_store_create(const struct image_choice *choice, const struct upstream_
 int image_store_check(int store, const char *path, const struct upstream_user *user,
                       struct error *err)
 {
+        struct owner_difference other;
         struct stat st;
 
         if (fstatat(store, "", &st, AT_EMPTY_PATH) < 0)
@@ -310,5 +311,5 @@ int image_store_check(int store, const char *path, const struct upstream_user *u
         /* Root's images serve everybody who can read them. */
         if (st.st_uid == 0 && user->uid != 0)
                 return 0;
-        return owner_check_store(store, path, user->uid, err);
+        return image_store_owned(path, owner_compare(store, user->uid, &other), &other, err);
 }
