@@ -99,30 +99,15 @@ def metadata(source):
     try:
         import tomllib
     except ImportError:
-        found = _read_without_toml(text)
+        from cloister import script_metadata
+
+        found = script_metadata.read_without_toml(text)
     else:
         found = tomllib.loads(text)
     python, needs = found.get("requires-python", ""), found.get("dependencies", [])
     if not isinstance(python, str) or not isinstance(needs, list) or not all(isinstance(n, str) for n in needs):
         raise ValueError("its \"dependencies\" or \"requires-python\" is not what PEP 723 says")
     return python, needs
-
-
-def _read_without_toml(text):
-    """For Python before 3.11, without tomllib: the two keys, whose TOML values are also Python literals."""
-    import ast
-
-    found = {}
-    for match in re.finditer(r"^(dependencies|requires-python)\s*=\s*", text, re.MULTILINE):
-        for end in re.finditer(r"\]|\"|'", text[match.end():]):
-            try:
-                found[match[1]] = ast.literal_eval(text[match.end():match.end() + end.end()])
-                break
-            except (SyntaxError, ValueError):
-                continue
-        else:
-            raise ValueError("\"%s\" is not what PEP 723 says" % match[1])
-    return found
 
 
 def _key(version):

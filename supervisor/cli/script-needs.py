@@ -1,8 +1,7 @@
-"""Prints what a script says it needs (PEP 723), as JSON. The script comes on standard input; it is parsed, not run.
-
-It is run by the interpreter that the image would be made from. "python" is another one if that does not fit. Exit status 122:
-the metadata is not right; what is printed is why.
-"""
+# Prints what a script says it needs (PEP 723), as JSON. The script comes on standard input; it is parsed, not run.
+#
+# It is run by the interpreter that the image would be made from. "python" is another one if that does not fit. Exit status 122:
+# the metadata is not right; what is printed is why. Continues script_metadata.py, in the same program.
 
 import glob
 import json
@@ -55,23 +54,13 @@ def parse(text):
 
 
 def parse_without(text):
-    """Before Python 3.11: the two keys, whose TOML values are Python literals, too."""
-    import ast
-
+    """Before Python 3.11."""
     if re.search(r"^\s*\[+\s*tool\s*\.\s*uv", text, re.MULTILINE):
         return {"tool": {"uv": dict.fromkeys(SOURCES)}}
-    found = {}
-    text = re.split(r"^\s*\[[A-Za-z\"'.\[ -]+\]", text, maxsplit=1, flags=re.MULTILINE)[0]
-    for match in re.finditer(r"^(dependencies|requires-python)\s*=\s*", text, re.MULTILINE):
-        for end in re.finditer(r"\]|\"|'", text[match.end():]):
-            try:
-                found[match[1]] = ast.literal_eval(text[match.end():match.end() + end.end()])
-                break
-            except (SyntaxError, ValueError):
-                continue
-        else:
-            raise Wrong('has a "%s" that is not what PEP 723 says' % match[1])
-    return found
+    try:
+        return read_without_toml(text)
+    except ValueError as error:
+        raise Wrong("has inline metadata in which %s" % error) from None
 
 
 def parts(version):

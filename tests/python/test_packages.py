@@ -112,6 +112,11 @@ class Scripts(unittest.TestCase):
         self.assertIn("needs nosuchdistribution[a], which", text)
         self.assertIn(">=3.98", text)
 
+    def test_tables_and_mistakes_without_a_toml_reader(self):
+        with mock.patch.dict(sys.modules, tomllib=None):
+            self.assertIsNone(self.missing("dependencies = []", "[tool.other]", 'dependencies = ["nosuchdistribution"]'))
+            self.assertIn("can't be read: \"dependencies\" is not what PEP 723 says", self.missing("dependencies = [ a b ]"))
+
     def test_metadata_that_cannot_be_read(self):
         self.assertIn("report.py: its inline metadata can't be read", self.missing("dependencies = 3"))
 
