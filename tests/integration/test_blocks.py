@@ -1,6 +1,5 @@
 """`with transaction():` in code: what a block that fails leaves, and that the call goes on after it."""
 
-import os
 import textwrap
 import time
 import unittest
@@ -8,7 +7,6 @@ import unittest
 import harness
 import rawmcp
 
-BOUNDED = harness.ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 once = unittest.skipUnless(harness.ROOT, "takes a second, and is the same as root")
 FILES = "def write(name, text): open('/workspace/' + name, 'w').write(text)\ndef read(name): return open('/workspace/' + name).read()\n"
 
@@ -72,11 +70,11 @@ class Blocks(rawmcp.ServerCase):
     def test_deaths_in_a_block(self):
         """The cell ends as it does without a block, and files stay."""
         deaths = {"os._exit(3)": "exit", "import ctypes; ctypes.string_at(0)": "killed", "import itertools; sum(itertools.repeat(1))": "timeout"}
-        if BOUNDED:
+        if harness.BOUNDED:
             deaths["hog = []\n    while True: hog.append(bytearray(8 << 20))"] = "oom"
         for code, status in deaths.items():
             self.begin(session=status)
-            more = {"timeout": 0.5} if status == "timeout" else {}
+            more = {"timeout": harness.AT_ONCE} if status == "timeout" else {}
             cell = self.run_code(f"with transaction():\n    x.append(1); write('a', 'changed')\n    {code}", status, "restored", session=status, **more)
             self.assertNotIn("transaction()", cell["notice"])
             self.assertEqual(self.value("x, read('a')", session=status), "(['state'], 'changed')")
@@ -86,7 +84,7 @@ class Blocks(rawmcp.ServerCase):
     def test_a_timeout_that_is_an_exception(self):
         self.begin()
         code = "import time\nwith transaction():\n    x.append(1); write('a', 'changed')\n    time.sleep(30)"
-        cell = self.run_code(code, "timeout", "kept", timeout=0.5)
+        cell = self.run_code(code, "timeout", "kept", timeout=harness.AT_ONCE)
         self.assertEqual(cell["error"]["type"], "KeyboardInterrupt")
         self.assertIn("transaction(): rolled back", cell["notice"])
         self.assertEqual(self.value("x, read('a')"), "(['state'], 'before')")

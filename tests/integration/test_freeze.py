@@ -7,8 +7,6 @@ import time
 import harness
 from rawmcp import RawServer
 
-# Without control groups nothing can be frozen, and sessions keep running.
-FREEZES = harness.ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 COUNTER = """
 import threading, time
 n = 0
@@ -73,7 +71,7 @@ class Freeze(harness.Case):
         seconds = harness.SLOW
         server = self.serve(freeze=seconds)
         self.value(server, COUNTER + "x = object()\nmark = id(x)\nn")
-        if not FREEZES:
+        if not harness.BOUNDED:
             # The control: it is asked for, refused, and nothing is different.
             self.assertTrue(harness.wait_until(lambda: "SESSION_FREEZE" in server.log()))
             before = self.value(server, "n")
@@ -127,7 +125,7 @@ class Freeze(harness.Case):
         self.value(server, "1", session="a", profile="awake")
         self.value(server, "1", session="b")
         self.assertTrue(harness.wait_until(lambda: "SESSION_FREEZE" in server.log()))
-        if FREEZES:
+        if harness.BOUNDED:
             self.wait_frozen(server, "b")
         self.assertEqual(self.told(server)["a"]["state"], "idle")
         self.assertEqual(server.log().count("SESSION_FREEZE"), 1)
@@ -141,7 +139,7 @@ class Freeze(harness.Case):
         for name, end in ends.items():
             with self.subTest(name):
                 self.value(server, "x = 1\nx")
-                if FREEZES:
+                if harness.BOUNDED:
                     self.wait_frozen(server)
                 end()
                 self.assertEqual(self.value(server, "'x' in dir()"), False)
@@ -149,7 +147,7 @@ class Freeze(harness.Case):
     def test_it_is_dropped_after_its_time(self):
         server = self.serve(freeze=0.3, idle=2)
         self.value(server, "x = 1\nx")
-        if FREEZES:
+        if harness.BOUNDED:
             self.wait_frozen(server)
         self.assertTrue(harness.wait_until(lambda: not self.told(server)))
         cell = server.cell("x")
@@ -158,7 +156,7 @@ class Freeze(harness.Case):
     def test_interrupted_after_a_thaw(self):
         server = self.serve(freeze=0.3)
         self.value(server, "x = 1\nx")
-        if FREEZES:
+        if harness.BOUNDED:
             self.wait_frozen(server)
         cell = server.cell("while True: pass", timeout=2)
         self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
@@ -167,7 +165,7 @@ class Freeze(harness.Case):
     def test_a_killed_server_leaves_nothing(self):
         server = self.serve(freeze=0.3)
         self.value(server, COUNTER + "n")
-        if FREEZES:
+        if harness.BOUNDED:
             self.wait_frozen(server)
         # The test's own check finds processes and groups that stay.
         os.kill(server.process.pid, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import random
 import time
 import unittest
@@ -27,8 +26,6 @@ DEATHS = {
 }
 # What the broker and the worker say to each other does not depend on who runs them.
 once = unittest.skipUnless(harness.ROOT or harness.WHOLE, "with one user only")
-# Without a control group, a process that wants too much gets a MemoryError: no death.
-BOUNDED = harness.ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
 class State(rawmcp.ServerCase):
@@ -99,7 +96,7 @@ class State(rawmcp.ServerCase):
 
     def test_each_death_with_little_memory(self):
         # Without a control group a process that wants too much gets a MemoryError, which is no death.
-        took = self.each_death(20 * MB, [name for name in DEATHS if name != "oom" or BOUNDED])
+        took = self.each_death(20 * MB, [name for name in DEATHS if name != "oom" or harness.BOUNDED])
         self.assertLess(max(took.values()), harness.AT_ONCE if harness.WHOLE else harness.PATIENCE / 2, took)
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
@@ -108,7 +105,7 @@ class State(rawmcp.ServerCase):
         is in it."""
         for memory, limit in (20 * MB, 0.05), (300 * MB, 0.05), (1024 * MB, 0.2):
             for name in DEATHS:
-                if name == "oom" and (not BOUNDED or memory > 300 * MB) or memory > 300 * MB and harness.SLOW > 1:
+                if name == "oom" and (not harness.BOUNDED or memory > 300 * MB) or memory > 300 * MB and harness.SLOW > 1:
                     continue
                 times = []
                 while len(times) < 3 and min(times, default=limit) >= limit:
@@ -409,7 +406,7 @@ def frame(kind, number, payload):
         return notices[-1]
 
     def test_a_copy_that_is_too_large(self):
-        if not BOUNDED:
+        if not harness.BOUNDED:
             self.skipTest("RLIMIT_DATA bounds each process")
         self.kept("one = bytearray(b'a') * (150 << 20)\nNone")
         self.ok("two = bytearray(b'a') * (130 << 20)\nNone")
@@ -445,7 +442,7 @@ def frame(kind, number, payload):
         seed = random.randrange(1 << 32)
         print(f"seed {seed}", flush=True)
         rng, model = random.Random(seed), {"a": 0}
-        quick, slow = ("exit", "kill", "segv", "abort", "channel", "exec"), ("deadline", "bomb", "stop") + BOUNDED * ("oom",)
+        quick, slow = ("exit", "kill", "segv", "abort", "channel", "exec"), ("deadline", "bomb", "stop") + harness.BOUNDED * ("oom",)
         self.kept("a = 0")
         cells = 1000 if harness.WHOLE else 15
         for i in range(cells):

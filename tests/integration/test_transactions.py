@@ -64,7 +64,6 @@ FAILURES = {
     "channel": ("os.closerange(3, 65536)\n1", "killed"),
 }
 REST = {"tmp": "1M", "shm": "1M"}
-BOUNDED = harness.ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
 class Transactions(rawmcp.ServerCase):
@@ -83,7 +82,7 @@ class Transactions(rawmcp.ServerCase):
         self.assertIn(why, cell["error"]["message"])
 
     def test_each_failure(self):
-        names = [name for name in FAILURES if name != "oom" or BOUNDED]
+        names = [name for name in FAILURES if name != "oom" or harness.BOUNDED]
         for name in names:
             self.ok(BEFORE, session=name)
         waiting = {}
