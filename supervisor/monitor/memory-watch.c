@@ -59,6 +59,9 @@ struct watched {
 struct memory_watch {
         struct memory_watch_host host;
         uint32_t at; /* where the last look ended */
+        /* Slots from here on have never had a sandbox. What is known of one is larger than a page: theirs
+         * stays untouched, or it would be 5 MiB for 1,000 slots. */
+        uint32_t n_used;
         uint32_t round;
         bool is_any, is_active; /* in this round */
         struct event *timer;
@@ -216,10 +219,10 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
                 s->exact_bound = 0;
 }
 
-static void forget(struct watched *s, uint32_t handle)
+static void forget(struct memory_watch *w, struct watched *s, uint32_t handle)
 {
-        s->task = child_task_cancel(s->task);
-        *s = (struct watched){.watch = s->watch, .handle = handle};
+        child_task_cancel(s->task);
+        *s = (struct watched){.watch = w, .handle = handle};
 }
 
 /* Returns whether there is a sandbox to look at. */
@@ -229,8 +232,13 @@ static bool look_at_slot(struct memory_watch *w, uint32_t i)
         struct watched *s = &w->watched[i];
         uint32_t handle = sandbox ? sandbox_handle(sandbox) : 0;
 
+        if (i >= w->n_used) {
+                if (!sandbox)
+                        return false;
+                w->n_used = i + 1;
+        }
         if (handle != s->handle)
-                forget(s, handle);
+                forget(w, s, handle);
         if (!sandbox)
                 return false;
         const struct sandbox_memory *memory = sandbox_memory(sandbox);
@@ -277,8 +285,6 @@ int memory_watch_new(const struct memory_watch_host *host, struct memory_watch *
                 memory_watch_free(w);
                 return error_errno(err, ENOMEM, "memory watch");
         }
-        for (uint32_t i = 0; i < host->n; i++)
-                w->watched[i].watch = w;
         *ret = w;
         return 0;
 }
@@ -287,7 +293,7 @@ struct memory_watch *memory_watch_free(struct memory_watch *w)
 {
         if (!w)
                 return NULL;
-        for (uint32_t i = 0; w->watched && i < w->host.n; i++)
+        for (uint32_t i = 0; i < w->n_used; i++)
                 child_task_cancel(w->watched[i].task);
         if (w->timer)
                 event_free(w->timer);
@@ -304,7 +310,7 @@ void memory_watch_wake(struct memory_watch *w)
 
 uint64_t memory_watch_used(const struct memory_watch *w, const struct sandbox *sandbox)
 {
-        for (uint32_t i = 0; i < w->host.n; i++) {
+        for (uint32_t i = 0; i < w->n_used; i++) {
                 if (w->watched[i].handle == sandbox_handle(sandbox))
                         return w->watched[i].told;
         }

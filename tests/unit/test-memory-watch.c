@@ -1,0 +1,115 @@
+/* Which slots the watch looks at, and what it takes of memory itself. */
+#include "supervisor/monitor/memory-watch.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "supervisor/monitor/template/sandbox-internal.h"
+#include "tests/unit/test.h"
+
+enum {
+        SLOTS = 4096,
+        FAULTS_MAX = SLOTS / 4, /* a sanitizer's own memory is an eighth of what is allocated */
+};
+
+static struct sandbox *slots[SLOTS];
+
+static struct {
+        int count;
+        uint32_t handle;
+        uint64_t bytes;
+} told;
+
+static void used(void *data, struct sandbox *sandbox, uint64_t bytes)
+{
+        told.count++;
+        told.handle = sandbox_handle(sandbox);
+        told.bytes = bytes;
+        event_base_loopbreak(data);
+}
+
+/* Until something is told, or nothing is left to look at. */
+static void look(struct event_base *base, struct memory_watch *w)
+{
+        told.count = 0;
+        memory_watch_wake(w);
+        event_base_dispatch(base);
+}
+
+static long faults(void)
+{
+        struct rusage usage;
+
+        check_eq_int(getrusage(RUSAGE_SELF, &usage), 0);
+        return usage.ru_minflt;
+}
+
+static struct memory_watch *new_watch(struct event_base *base)
+{
+        const struct memory_watch_host host = {base, NULL, slots, SLOTS, base, used};
+        struct memory_watch *w = NULL;
+        struct error err = {};
+
+        check_ok(memory_watch_new(&host, &w, &err));
+        return w;
+}
+
+static void test_empty_slots_take_no_memory(void)
+{
+        struct event_base *base = event_base_new();
+        struct sandbox s = {.handle = 1};
+
+        long before = faults();
+        struct memory_watch *w = new_watch(base);
+        look(base, w);
+        check_eq_int(told.count, 0);
+        check(memory_watch_used(w, &s) == 0);
+        memory_watch_free(w);
+        check(faults() - before < FAULTS_MAX);
+        event_base_free(base);
+}
+
+/* Here, this process is the only one of each sandbox. */
+static void test_any_slot_is_looked_at(void)
+{
+        static const int order[] = {SLOTS - 1, 3, 0, 2};
+        char folder[] = "/tmp/cloister-test-XXXXXX";
+        struct event_base *base = event_base_new();
+        struct memory_watch *w = new_watch(base);
+
+        check(mkdtemp(folder) != NULL);
+        _cleanup_close_ int proc = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        check_eq_int(symlinkat("/proc/self", proc, "2"), 0);
+        for (uint32_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+                struct sandbox s = {.handle = i + 1, .memory = {proc, -1, UINT64_MAX / 4}};
+                slots[order[i]] = &s;
+                look(base, w);
+                check_eq_int(told.count, 1);
+                check_eq_int(told.handle, i + 1);
+                check(memory_watch_used(w, &s) == told.bytes && told.bytes > 0);
+                /* The next one in the slot is another one. */
+                s.handle += 100;
+                check(memory_watch_used(w, &s) == 0);
+                look(base, w);
+                check_eq_int(told.handle, i + 101);
+                slots[order[i]] = NULL;
+                look(base, w);
+                check_eq_int(told.count, 0);
+                check(memory_watch_used(w, &s) == 0);
+        }
+        memory_watch_free(w);
+        event_base_free(base);
+        check_eq_int(unlinkat(proc, "2", 0), 0);
+        check_eq_int(rmdir(folder), 0);
+}
+
+int main(void)
+{
+        run(test_empty_slots_take_no_memory);
+        run(test_any_slot_is_looked_at);
+        return 0;
+}
