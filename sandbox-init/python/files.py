@@ -249,7 +249,14 @@ class Files:
         offset, data = request["offset"], a2b_base64(request["data"])
         if request.get("discard"):
             return self._discard(request["path"])
-        fd = self._open(request["path"], O_WRONLY | O_CREAT | (0 if offset else O_TRUNC), True)
+        self.write(request["path"], data, offset)
+        if "to" in request:
+            self._rename(request["path"], request["to"])
+        return b'{"ok":true}'
+
+    def write(self, path, data, offset=0):
+        """path: below the root. Without an offset the file is new, or becomes so."""
+        fd = self._open(path, O_WRONLY | O_CREAT | (0 if offset else O_TRUNC), True)
         try:
             view = memoryview(data)
             while view:
@@ -258,9 +265,6 @@ class Files:
                 offset += written
         finally:
             close(fd)
-        if "to" in request:
-            self._rename(request["path"], request["to"])
-        return b'{"ok":true}'
 
     def _rename(self, path, to):
         """Gives a file its name, in place of a file that has it."""

@@ -5,13 +5,15 @@ import sys
 
 from cloister import stdio
 from cloister.exact import decode
+from cloister.files import ROOT
 from cloister.standard_input import piped
 
 
 class Script:
-    def __init__(self, namespace, channel):
+    def __init__(self, namespace, channel, files):
         self._namespace = namespace
         self._channel = channel
+        self._files = files
         self._payload = None
         self._arguments = None
 
@@ -22,21 +24,26 @@ class Script:
     def on_frame(self, payload):
         self._payload = payload
 
-    def begin(self):
-        """Before a cell. Returns its sys.argv, or None."""
+    def begin(self, source):
+        """Before a cell with this code. Returns its sys.argv, or None."""
         if self._payload is not None:
             payload, self._payload = self._payload, None
             try:
-                self._apply(decode(payload))
+                self._apply(decode(payload), source)
             except Exception as error:
                 raise ValueError("script: %r" % error) from None
         return self._arguments
 
-    def _apply(self, given):
+    def _apply(self, given, code):
         arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
         if not isinstance(arguments, list) or not all(isinstance(text, str) for text in (*arguments, source, file or "")):
             raise TypeError("a list of strings and strings are needed")
         # What fails leaves a session without a script.
+        if given.get("write"):
+            folder, name = os.path.split(file)
+            if folder != ROOT:
+                raise ValueError(file)
+            self._files.write(name, code.encode())
         os.environ.update(environment)
         if file is not None:
             # As `python FILE` has it. The module is read from memory: its source may differ from what the file becomes.

@@ -70,8 +70,6 @@ class Session:
         self._channel.on_catalogue = self._namespace.on_catalogue
         self._published = Published(vars(__main__), self._channel)
         self._channel.on_input = self._published.on_input
-        self._script = Script(vars(__main__), self._channel)
-        self._channel.on_script = self._script.on_frame
         self._copies = Copies(core, self._channel)
         self._channel.on_keep = self._on_keep
         self._channel.on_door = self._copies.give_door
@@ -80,6 +78,8 @@ class Session:
         self._channel.on_branch = self._on_branch
         self._files = Files(core)
         self._channel.on_file = self._files.answer
+        self._script = Script(vars(__main__), self._channel, self._files)
+        self._channel.on_script = self._script.on_frame
         self._displays = Displays(self._channel, self._files, self._interrupts)
         self._cells = Cells(vars(__main__), self._main_loop, self._interrupts)
         self._cells.installer = Installer(lambda query: self._channel.call(QUERY, query))
@@ -284,7 +284,7 @@ class Session:
             raise RuntimeError(_BUSY)
         self._main_loop.adopt()
         stdio.restore(self._interrupts.install())
-        arguments = self._script.begin() or ["" if filename[:1] == "<" else filename]
+        arguments = self._script.begin(source) or ["" if filename[:1] == "<" else filename]
         if sys.argv != arguments:
             sys.argv[:] = arguments
         Nothing.was_read = False

@@ -97,7 +97,7 @@ static int append_environment(struct buffer *to, const struct cli_options *o)
         return r < 0 ? r : buffer_append_text(to, "}");
 }
 
-int run_script_collect(const struct cli_options *o, const char *first, const char *file,
+int run_script_collect(const struct cli_options *o, const char *first, const char *file, bool write,
                        enum feeder_input input, struct error *err)
 {
         static const char *const names[] = {
@@ -111,6 +111,8 @@ int run_script_collect(const struct cli_options *o, const char *first, const cha
                 r = buffer_append_text(&b, ",\"file\":");
         if (r >= 0 && file)
                 r = append_text(&b, file, strlen(file));
+        if (r >= 0 && write)
+                r = buffer_append_text(&b, ",\"write\":true");
         if (r >= 0)
                 r = buffer_printf(&b, ",\"input\":\"%s\"}", names[input]);
         if (r == -EMSGSIZE)

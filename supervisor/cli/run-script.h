@@ -1,6 +1,8 @@
 /* What the code of `cloister run` gets besides its text: the JSON of the SCRIPT frame (rpc/frame.h). */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "supervisor/cli/feeder.h"
 #include "supervisor/cli/options.h"
@@ -11,6 +13,7 @@ enum { RUN_SCRIPT_MAX = 8 * 1024 * 1024 };
 /* Checks the values of --env, and finds those that Cloister's own environment has. */
 int run_script_check(const struct cli_options *options, struct error *err);
 
-/* first: sys.argv[0]; file: __file__, or NULL. Returns a sealed memfd. */
+/* first: sys.argv[0]; file: __file__, or NULL; write: the worker is to write the code there. Returns a
+ * sealed memfd. */
 int run_script_collect(const struct cli_options *options, const char *first, const char *file,
-                       enum feeder_input input, struct error *err);
+                       bool write, enum feeder_input input, struct error *err);

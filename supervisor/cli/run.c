@@ -26,6 +26,9 @@
 /* The request that begins a session of a server has at most CONTROL_LINE_MAX bytes. */
 enum { PROMPT_SCRIPT_MAX = 512 * 1024 };
 
+/* Any /workspace has room for such a script (the least limits.workspace is 64 KiB). */
+enum { ALONE_MAX = 32 * 1024 };
+
 /* What is run. Descriptors are the broker's; -1: none. */
 struct run {
         struct cli_options *options; /* with what the script needs */
@@ -37,6 +40,7 @@ struct run {
         char *text;        /* owned, unless it is that of -c */
         size_t length;
         char file[FILE_PATH_MAX + 16]; /* __file__, or "" */
+        bool is_alone;                 /* the script is the only file of the code */
         char *mounts;
         int code, script, in, out, standard_input;
         int status; /* if it fails */
@@ -97,7 +101,8 @@ static void note_left_out(const char *module, const char *script)
         cli_fail(0, &note);
 }
 
-/* The script and its modules are in /workspace, so that files of --in are beside it. */
+/* The script and its modules are in /workspace, so that files of --in are beside it. A small script that is
+ * the only file is written by the worker, which has it as code: no sandbox is waited for before that is sent. */
 static int add_script(struct run *run, struct inputs *inputs, struct error *err)
 {
         struct script_modules modules = {};
@@ -111,7 +116,9 @@ static int add_script(struct run *run, struct inputs *inputs, struct error *err)
         for (size_t i = 0; i < modules.n && r >= 0; i++)
                 r = inputs_add_text(inputs, modules.items[i].path, modules.items[i].text,
                                     modules.items[i].n, err);
-        if (r >= 0)
+        run->is_alone = modules.n == 0 && run->options->n_ins == 0 && run->length <= ALONE_MAX &&
+                        !(run->options->given & CLI_PROMPT);
+        if (r >= 0 && !run->is_alone)
                 r = inputs_add_text(inputs, name, run->text, run->length, err);
         if (modules.left_out)
                 note_left_out(modules.left_out, name);
@@ -149,8 +156,8 @@ static int prepare_script(struct run *run, struct error *err)
                        (run->path && strcmp(run->path, "-") == 0);
         enum feeder_input kind = is_read ? FEEDER_NONE : feeder_kind();
 
-        int fd = run_script_collect(run->options, run->first, *run->file ? run->file : NULL, kind,
-                                    err);
+        int fd = run_script_collect(run->options, run->first, *run->file ? run->file : NULL,
+                                    run->is_alone, kind, err);
         run->script = monitor_command_fd(fd, err);
         if (run->script < 0)
                 return run->script;

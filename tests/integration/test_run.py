@@ -87,6 +87,32 @@ print(open(__file__).read().count("importlib"), sorted(n for n in os.listdir() i
         self.assertEqual(out, "__main__ /workspace/script.py /workspace second /workspace/pkg/inner/deep.py 3\n"
                               "3 ['helper.py', 'lazy.py', 'pkg', 'script.py', 'second.py']\n")
 
+    def test_a_script_without_modules_is_one_cell(self):
+        """It is in /workspace, byte by byte, and no other cell made its sandbox."""
+        code = "# \u00e4\r\nimport os\r\nprint([open(__file__, 'rb').read(), os.stat(__file__).st_mode & 0o777])\n"
+        path = self.path("alone.py")
+        with open(path, "wb") as file:
+            file.write(code.encode())
+        self.assertEqual(self.good(path), "%r\n" % [code.encode(), 0o644])
+        self.assertEqual(self.ran(path), ("ok", "new"))
+        # The control: files of --in are put there before, by the same worker.
+        self.assertEqual(self.ran("--in", path + "=b.py", path), ("ok", "kept"))
+
+    def ran(self, *args):
+        result = json.loads(self.good("--json", *args))["structuredContent"]
+        return result["status"], result["state"]
+
+    def test_a_script_that_fills_its_place(self):
+        config = self.config(limits={"workspace": "64K", "tmp": "1M", "shm": "1M"})
+        for size in 32 << 10, (32 << 10) + 1, 60 << 10:
+            path = self.write("large.py", ("print(len(open(__file__).read()))\n#" + "x" * size)[:size])
+            done = self.run_cloister("run", "--config", config, path)
+            self.assertEqual((done.returncode, done.stdout), (0, b"%d\n" % size), done.stderr)
+        path = self.write("large.py", "print('ran')\n#" + "x" * (64 << 10))
+        done = self.run_cloister("run", "--config", config, path)
+        self.assertEqual((done.returncode, done.stdout), (125, b""), done.stderr)
+        self.assertIn("large.py: No space left on device", done.stderr.decode())
+
     def test_links_fifos_and_the_rest_stay_outside(self):
         folder = self.folder("proj", script="""
 import os
