@@ -5,7 +5,6 @@ import unittest
 
 import harness
 from test_branches import FIND, MB, POSTURE, BranchCase
-from test_freeze import FREEZES
 
 # Processes of the sandbox that are neither init nor the worker.
 OTHERS = "import os, signal, time\ndef others():\n    return [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]\n"
@@ -234,7 +233,7 @@ class CheckpointBranches(Case):
         self.assertEqual(self.value("x", restore="a"), 1)
 
 
-@unittest.skipUnless(FREEZES and harness.WHOLE, "in suite slow, where the kernel freezes for this user")
+@unittest.skipUnless(harness.BOUNDED and harness.WHOLE, "in suite slow, where the kernel freezes for this user")
 class Frozen(Case):
     CONFIG = {"freeze": 1}
 

@@ -5,7 +5,7 @@ import unittest
 
 import harness
 import rawmcp
-from test_state import BOUNDED, DEATHS, MB
+from test_state import DEATHS, MB
 
 FIND = "import os, signal, time\nothers = sorted(int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid()))\nothers"
 
@@ -140,7 +140,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.assertEqual(self.names(), {})
 
     def test_memory_at_its_cap(self):
-        if not BOUNDED:
+        if not harness.BOUNDED:
             self.skipTest("RLIMIT_DATA bounds each process")
         self.make("a", "one = bytearray(b'a') * (100 << 20)\nNone")
         self.make("b", "for i in range(0, len(one), 4096): one[i] = 98\nNone")

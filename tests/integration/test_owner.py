@@ -12,7 +12,6 @@ import time
 
 import harness
 from rawmcp import ServerCase
-from test_freeze import FREEZES
 
 OTHER_UID = 65000
 
@@ -357,7 +356,7 @@ class Exec(OwnerCase):
         self.assertIn(b"PermissionError", done.stderr)
 
 
-@harness.unittest.skipUnless(FREEZES, "no session is frozen here")
+@harness.unittest.skipUnless(harness.BOUNDED, "no session is frozen here")
 class Frozen(OwnerCase):
     CONFIG = {"freeze": "300ms"}
 

@@ -6,13 +6,13 @@ import random
 import time
 
 import harness
-from test_state import BOUNDED, State
+from test_state import State
 
 NAMES = "abcde"
 FILES = "pqr"
 CHECKPOINTS = ("one", "two", "three")
 QUICK = ("exit", "kill", "segv", "abort", "channel", "exec")
-SLOW = ("deadline", "bomb", "stop") + BOUNDED * ("oom",)
+SLOW = ("deadline", "bomb", "stop") + harness.BOUNDED * ("oom",)
 LOOK = (
     "import os\n{'variables': {n: globals()[n] for n in %r if n in globals()}, 'files': {n: open('/workspace/' + n).read() for n in %r if os.path.exists('/workspace/' + n)}}"
     % (NAMES, FILES)
