@@ -9,8 +9,8 @@ it removes. It makes all under names of its own, and moves them to their places 
 """
 
 import os
+from _struct import Struct  # struct would be one more file to read at each start
 from stat import S_IMODE, S_ISDIR, S_ISFIFO, S_ISLNK, S_ISREG
-from struct import Struct
 
 ROOT = "/workspace"
 MAX_ENTRIES = 20_000

@@ -11,7 +11,8 @@ REQUIREMENTS_MAX = 100
 HAVE_BYTES_MAX = 32_000
 LISTED_MAX = 30  # packages of the image, in an error
 
-_LINE = re.compile(r"([ \t]*)[%!][ \t]*(?:python3?[ \t]+-m[ \t]+)?(?:uv[ \t]+)?pip3?[ \t]+install[ \t]+([^\n]*)$", re.MULTILINE)
+# Compiled at its first use: most sessions have none.
+_LINE = r"([ \t]*)[%!][ \t]*(?:python3?[ \t]+-m[ \t]+)?(?:uv[ \t]+)?pip3?[ \t]+install[ \t]+([^\n]*)$"
 _IGNORED = {"-q", "-qq", "--quiet", "-U", "--upgrade", "--user", "-y", "--yes", "--system", "--no-input",
             "--disable-pip-version-check", "--break-system-packages"}
 
@@ -39,7 +40,7 @@ def _installed():
 
 def rewrite(source):
     """Cell text whose lines "%pip install …" are calls of install(); None if there are none."""
-    changed = _LINE.sub(lambda m: "%s__import__('cloister').install.line(%r)" % (m[1], m[2].strip()), source)
+    changed = re.sub(_LINE, lambda m: "%s__import__('cloister').install.line(%r)" % (m[1], m[2].strip()), source, flags=re.MULTILINE)
     return None if changed == source else changed
 
 
