@@ -31,6 +31,7 @@ struct cgroup_operations {
         const char *cpu_file;    /* CPU time used, in cpu_controller's leaf */
         const char *memory_file; /* the highest memory use */
         const char *memory_now_file;
+        const char *anonymous_key; /* of memory.stat */
         enum cgroup_controller cpu_controller, memory_controller;
         uint64_t (*cpu_usec)(const struct cgroup *cgroup);
         uint32_t (*oom_kills)(const struct cgroup *cgroup);

@@ -29,6 +29,8 @@
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/cgroup/stale.h"
 
+enum { BATCH_PAGES = 64 }; /* MEMCG_CHARGE_BATCH */
+
 enum { REMOVE_ALL_MS = 500, RETRY_MIN_MS = 1, RETRY_MAX_MS = 512, LEFTOVERS_MAX = 1024 };
 
 /* ---- the parent ---- */
@@ -475,6 +477,24 @@ uint64_t cgroup_memory_peak(struct cgroup *cgroup)
         const struct cgroup_operations *o = cgroup->owner->operations;
 
         return cgroup_read_number(cgroup_leaf_fd(cgroup, o->memory_controller), o->memory_file);
+}
+
+/* Each processor may have 64 pages (MEMCG_CHARGE_BATCH) that its own counter has not passed on, and a reader
+ * sums up only when 64 for each processor have been passed on (memcg_rstat_updated() and
+ * memcg_vmstats_needs_flush() in mm/memcontrol.c). */
+static uint64_t late_bytes(void)
+{
+        return 2 * BATCH_PAGES * (uint64_t)sysconf(_SC_PAGESIZE) *
+               (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+}
+
+uint64_t cgroup_anonymous(struct cgroup *cgroup)
+{
+        const struct cgroup_operations *o = cgroup->owner->operations;
+        uint64_t bytes = cgroup_read_key(cgroup_leaf_fd(cgroup, o->memory_controller),
+                                         "memory.stat", o->anonymous_key);
+
+        return bytes == 0 ? UINT64_MAX : bytes + late_bytes();
 }
 
 uint32_t cgroup_oom_kills(struct cgroup *cgroup)

@@ -94,6 +94,9 @@ int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error 
 
 uint64_t cgroup_cpu_usec(struct cgroup *cgroup);
 uint64_t cgroup_memory_peak(struct cgroup *cgroup);
+/* Bytes of anonymous memory that are charged to the group, at most: the kernel's figure and what it may lack. UINT64_MAX:
+ * unknown. */
+uint64_t cgroup_anonymous(struct cgroup *cgroup);
 uint32_t cgroup_oom_kills(struct cgroup *cgroup);
 /* How often a process was refused because of the maximum of processes. */
 uint64_t cgroup_pids_refused(struct cgroup *cgroup);

@@ -68,6 +68,7 @@ const struct cgroup_operations cgroup1_operations = {
         .cpu_controller = CGROUP_CPUACCT,
         .memory_file = "memory.max_usage_in_bytes",
         .memory_now_file = "memory.usage_in_bytes",
+        .anonymous_key = "total_rss",
         .memory_controller = CGROUP_MEMORY,
         .cpu_usec = cpu_usec,
         .oom_kills = oom_kills,

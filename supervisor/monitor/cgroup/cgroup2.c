@@ -83,6 +83,7 @@ const struct cgroup_operations cgroup2_operations = {
         .cpu_controller = CGROUP_UNIFIED,
         .memory_file = "memory.peak",
         .memory_now_file = "memory.current",
+        .anonymous_key = "anon",
         .memory_controller = CGROUP_UNIFIED,
         .cpu_usec = cpu_usec,
         .oom_kills = oom_kills,

@@ -63,11 +63,12 @@ static pid_t innermost(const char *status)
         return (pid_t)pid;
 }
 
-static uint64_t private_bytes(const char *status)
+/* Of a line "key:   N kB", in bytes. */
+static uint64_t bytes_of(const char *status, const char *key)
 {
-        const char *at = strstr(status, "\nRssAnon:");
+        const char *at = strstr(status, key);
 
-        return at ? strtoull(at + strlen("\nRssAnon:"), NULL, 10) * 1024 : 0;
+        return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
 }
 
 /* Returns 1 if the process has this pid in the sandbox. */
@@ -84,8 +85,10 @@ static int look_at(long host_pid, pid_t pid, struct sandbox_copy *ret)
         status[n] = '\0';
         if (innermost(status) != pid)
                 return 0;
-        *ret = (struct sandbox_copy){
-                .dir = take_fd(dir), .pid = pid, .bytes = private_bytes(status)};
+        *ret = (struct sandbox_copy){.dir = take_fd(dir),
+                                     .pid = pid,
+                                     .bytes = bytes_of(status, "\nRssAnon:"),
+                                     .tables = bytes_of(status, "\nVmPTE:")};
         return 1;
 }
 
@@ -218,16 +221,30 @@ static bool is_listed(const pid_t list[INIT_INSTEAD_MAX], pid_t pid)
         return false;
 }
 
-/* What the copies hold, but those that are to be replaced. */
-static uint64_t bytes_of_copies(const struct sandbox *s, const pid_t instead[INIT_INSTEAD_MAX])
+/*
+ * What the copies and a new one hold at most, without those that are to be replaced. The sum counts pages that they
+ * share in each. Where that is above the limit, the anonymous memory of the control group is looked at: it
+ * has each page once, and those of the worker and of the replaced copies too. With it the page tables
+ * count, because many copies of the same pages have many of them.
+ *
+ * A copy can be a process of the guest that goes on and grows. The control group counts it in any
+ * case, and its limit is never above twice s->limit and the reserve: a figure above s->limit is refused.
+ */
+static uint64_t bytes_of_copies(const struct sandbox *s, const struct sandbox_copy *new,
+                                const pid_t instead[INIT_INSTEAD_MAX])
 {
-        uint64_t bytes = 0;
+        uint64_t sum = new->bytes, tables = new->tables;
 
         for (size_t i = 0; i < s->n_copies; i++) {
-                if (!is_listed(instead, s->copies[i].pid))
-                        bytes += s->copies[i].bytes;
+                if (is_listed(instead, s->copies[i].pid))
+                        continue;
+                sum += s->copies[i].bytes;
+                tables += s->copies[i].tables;
         }
-        return bytes;
+        if (sum <= s->limit || !s->cgroup)
+                return sum;
+        uint64_t anonymous = cgroup_anonymous(s->cgroup);
+        return anonymous < sum ? anonymous + tables : sum;
 }
 
 /* ---- taking one ---- */
@@ -241,10 +258,9 @@ uint64_t sandbox_reserve(const struct sandbox *s)
  * this moment the worker is as large as its newest copy, so that a lower limit fits too. */
 static void set_limit(struct sandbox *s)
 {
-        const pid_t none[INIT_INSTEAD_MAX] = {};
         struct error error = {};
 
-        s->memory.max = s->limit + bytes_of_copies(s, none);
+        s->memory.max = s->limit + s->held;
         if (s->cgroup &&
             cgroup_set_memory(s->cgroup, s->memory.max + sandbox_reserve(s), &error) < 0)
                 log_debug("session %u: %s", s->handle, error.text);
@@ -262,7 +278,8 @@ int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instea
         if (r < 0)
                 return r;
         found.is_aside = is_aside;
-        bool is_too_large = bytes_of_copies(s, instead) + found.bytes > s->limit;
+        uint64_t held = bytes_of_copies(s, &found, instead);
+        bool is_too_large = held > s->limit;
         memcpy(request.instead, instead, sizeof(request.instead));
         r = is_too_large ? sandbox_ask_init(s, INIT_DROP, pid) : send_request(s, &request);
         if (r < 0 || is_too_large) {
@@ -270,6 +287,7 @@ int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instea
                 return r < 0 ? r : -ENOMEM;
         }
         s->candidate = found;
+        s->held = held;
         memcpy(s->instead, instead, sizeof(s->instead));
         s->keep_serial = serial;
         return 0;

@@ -9,8 +9,9 @@
 struct sandbox_copy {
         int dir;        /* of /proc: means this process, also when it has ended. -1: none */
         pid_t pid;      /* in the sandbox */
-        uint64_t bytes; /* private memory when it was made */
-        bool is_aside;  /* of INIT_KEEP_ASIDE */
+        uint64_t bytes; /* private memory when it was made; pages that copies share count in each */
+        uint64_t tables; /* its page tables then */
+        bool is_aside;   /* of INIT_KEEP_ASIDE */
 };
 
 struct sandbox {
@@ -36,6 +37,7 @@ struct sandbox {
         struct sandbox_copy copies[INIT_COPIES_MAX]; /* taken by init; the newest last */
         size_t n_copies;
         struct sandbox_copy candidate; /* while init is asked: keep_serial */
+        uint64_t held;                 /* what all copies hold at most, once the candidate is one */
         pid_t instead[INIT_INSTEAD_MAX];
         uint32_t keep_serial; /* 0: none */
 };
