@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -58,15 +59,23 @@ struct watched {
 
 struct memory_watch {
         struct memory_watch_host host;
-        uint32_t at; /* where the last look ended */
-        /* Slots from here on have never had a sandbox. What is known of one is larger than a page: theirs
-         * stays untouched, or it would be 5 MiB for 1,000 slots. */
-        uint32_t n_used;
+        uint32_t at;     /* where the last look ended */
+        uint32_t n_used; /* slots from here on have never had a sandbox */
         uint32_t round;
         bool is_any, is_active; /* in this round */
         struct event *timer;
         struct watched *watched;
 };
+
+/* What is known of a sandbox is larger than a page: a thousand slots would take 5 MiB. In a mapping,
+ * what no sandbox has used takes no memory; calloc() may write it. */
+static struct watched *map_slots(uint32_t n)
+{
+        void *at = mmap(NULL, n * sizeof(struct watched), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        return at == MAP_FAILED ? NULL : at;
+}
 
 static void arm(struct memory_watch *w)
 {
@@ -280,7 +289,7 @@ int memory_watch_new(const struct memory_watch_host *host, struct memory_watch *
                 return error_errno(err, ENOMEM, "memory watch");
         *w = (struct memory_watch){.host = *host,
                                    .timer = evtimer_new(host->base, on_timer, w),
-                                   .watched = calloc(host->n, sizeof(struct watched))};
+                                   .watched = map_slots(host->n)};
         if (!w->timer || !w->watched) {
                 memory_watch_free(w);
                 return error_errno(err, ENOMEM, "memory watch");
@@ -297,7 +306,8 @@ struct memory_watch *memory_watch_free(struct memory_watch *w)
                 child_task_cancel(w->watched[i].task);
         if (w->timer)
                 event_free(w->timer);
-        free(w->watched);
+        if (w->watched)
+                munmap(w->watched, w->host.n * sizeof(struct watched));
         free(w);
         return NULL;
 }
