@@ -26,6 +26,7 @@ enum {
         EL_ADDFN = 9,
         EL_HIST = 10,
         EL_GETCFN = 13,
+        EL_PREP_TERM = 16,
         CC_REFRESH = 4,
         CC_REDISPLAY = 8,
         CC_REFRESH_BEEP = 9,
@@ -225,6 +226,9 @@ static int read_edited(struct line_editor *editor, char **line)
         int n = 0;
 
         lib->el_resize(editor->el);
+        /* el_gets() would print the prompt first: in a terminal that edits lines itself, a ^D at it
+         * would become a zero byte. */
+        lib->el_set(editor->el, EL_PREP_TERM, 1);
         errno = 0;
         const char *text = lib->el_gets(editor->el, &n);
         if (!text || n <= 0) {

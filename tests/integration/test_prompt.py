@@ -9,6 +9,7 @@ import select
 import signal
 import stat
 import subprocess
+import termios
 import time
 
 import harness
@@ -58,6 +59,10 @@ class Prompt:
 
     def send(self, data):
         os.write(self.fd, data)
+
+    def is_edited(self):
+        """Whether the terminal passes each key on."""
+        return not termios.tcgetattr(self.fd)[3] & termios.ICANON
 
     def end(self):
         end = time.monotonic() + harness.PATIENCE
@@ -119,6 +124,20 @@ class Exec(ServerCase):
         p.until("KeyboardInterrupt")
         p.line("x")
         p.until("\n1")
+        p.until(">>> ")
+        p.send(b"\x04")
+        self.assertEqual(p.end(), 0)
+
+    @harness.unittest.skipUnless(LIBEDIT, "libedit is not installed")
+    def test_no_key_is_lost_at_a_prompt(self):
+        # In a terminal that edits lines itself, a Ctrl-D before the first read would not end it.
+        self.ok("1")
+        p = self.prompt()
+        for turn in range(3000):
+            p.until(">>> ")
+            self.assertTrue(p.is_edited(), turn)
+            p.send(b"half a line\x03")
+            p.until("KeyboardInterrupt")
         p.until(">>> ")
         p.send(b"\x04")
         self.assertEqual(p.end(), 0)
