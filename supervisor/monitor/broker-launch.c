@@ -136,17 +136,10 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
         const int placed[ARRAY_SIZE(places)] = {link, how->filter_fd, how->control_fd, how->log_fd,
                                                 how->egress_filter_fd};
         struct error error = {};
-        sigset_t blocked;
         char byte;
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setsid();
-        /* PID 1 ignores signals without a handler. The broker unblocks them when it has handlers. */
-        sigemptyset(&blocked);
-        sigaddset(&blocked, SIGINT);
-        sigaddset(&blocked, SIGTERM);
-        sigaddset(&blocked, SIGHUP);
-        sigprocmask(SIG_SETMASK, &blocked, NULL);
         ssize_t n = read(go, &byte, 1);
         /* Without its byte the monitor has failed, and says why. */
         if (n == 0)
@@ -161,6 +154,23 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
         _exit(1);
 }
 
+/* PID 1 ignores signals without a handler: they are blocked from its first moment. The broker unblocks
+ * them when it has handlers. */
+static pid_t fork_broker(void)
+{
+        sigset_t blocked, before;
+
+        sigemptyset(&blocked);
+        sigaddset(&blocked, SIGINT);
+        sigaddset(&blocked, SIGTERM);
+        sigaddset(&blocked, SIGHUP);
+        sigprocmask(SIG_SETMASK, &blocked, &before);
+        pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);
+        if (pid != 0)
+                sigprocmask(SIG_SETMASK, &before, NULL);
+        return pid;
+}
+
 static pid_t launch(const struct broker_launch *how, struct children *children, int link,
                     struct error *err)
 {
@@ -172,7 +182,7 @@ static pid_t launch(const struct broker_launch *how, struct children *children, 
                 return error_errno(err, errno, "pipe");
         _cleanup_close_ int go_read = ends[0];
         _cleanup_close_ int go = ends[1];
-        pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);
+        pid_t pid = fork_broker();
         if (pid < 0)
                 return error_errno(err, -pid, "new user, pid, mount and ipc namespace");
         if (pid == 0) {

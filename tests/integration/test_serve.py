@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import pathlib
 import re
 import resource
 import signal
@@ -125,12 +126,16 @@ class Serve(harness.Case):
 
     def start(self, *arguments, **options):
         log = harness.Log()
-        process = subprocess.Popen([harness.CLOISTER, "serve", "--config", self.config(), *arguments], stdin=subprocess.DEVNULL,
-                                   stderr=log, env=harness.environment(), cwd=self.dir, **options)
-        self.addCleanup(self.stop, process, log)
+        process = self.spawn(log, *arguments, **options)
         self.wait_serving(process, log)
         found = re.search(r"serving MCP at (?:http://([^/]*):(\d+)/mcp|unix:(.*))\n", log.text())
         self.address = found[3] or ("127.0.0.1", int(found[2]))
+        return process
+
+    def spawn(self, log, *arguments, **options):
+        process = subprocess.Popen([harness.CLOISTER, "serve", "--config", self.config(), *arguments], stdin=subprocess.DEVNULL,
+                                   stderr=log, env=harness.environment(), cwd=self.dir, **options)
+        self.addCleanup(self.stop, process, log)
         return process
 
     def wait_serving(self, process, log, sockets=1):
@@ -320,6 +325,40 @@ class Access(Serve):
         self.assertTrue(harness.wait_until(lambda: self.is_refused(path)))
         self.start("--listen", f"unix:{path}")
         self.assertEqual(self.connect(path).request("GET", "/healthz").response().status, 200)
+
+
+class Signals(Serve):
+    def setUp(self):
+        harness.Case.setUp(self)
+
+    @staticmethod
+    def has(pid, field):
+        """Whether SIGTERM is in these sets of /proc/PID/status, at one moment."""
+        sets = re.findall(rf"(?:{field}):\t(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+        return any(int(of, 16) >> signal.SIGTERM - 1 & 1 for of in sets)
+
+    @staticmethod
+    def broker_of(pid):
+        """As soon as it exists: the first child in a pid namespace of its own."""
+        end = time.monotonic() + harness.PATIENCE
+        while time.monotonic() < end:
+            for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                with contextlib.suppress(OSError):
+                    if len(re.search(r"NSpid:(.*)", pathlib.Path(f"/proc/{child}/status").read_text())[1].split()) == 2:
+                        return int(child)
+        raise AssertionError("no broker")
+
+    def test_before_the_broker_has_handlers(self):
+        for turn in range(20):
+            with self.subTest(turn):
+                process = self.spawn(harness.Log(), *self.ARGUMENTS)
+                broker = self.broker_of(process.pid)
+                while not self.has(broker, "SigCgt"):
+                    # The first process of a pid namespace would ignore it.
+                    self.assertTrue(self.has(broker, "SigBlk|SigCgt"))
+                self.assertTrue(harness.wait_until(lambda: self.has(process.pid, "SigCgt"), step=0.001))
+                process.terminate()
+                self.assertEqual(process.wait(harness.PATIENCE), 0)
 
 
 class Tokens(Serve):
