@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -350,7 +351,7 @@ class End(harness.Case):
     def test_the_next_start_removes_what_a_killed_monitor_and_janitor_left(self):
         living, server = self.serving(), self.serving()
         pid = server.process.pid
-        (socket,) = harness.control_sockets(pid)
+        (control,) = harness.control_sockets(pid)
         groups = lambda of: {os.path.join(at, name) for at, names, _ in os.walk("/sys/fs/cgroup") for name in names
                              if name.startswith(f"cloister-{of}-")}
         kept, left = groups(living.process.pid), groups(pid)
@@ -363,17 +364,33 @@ class End(harness.Case):
             os.kill(process, signal.SIGKILL)
         server.process.wait(harness.PATIENCE)
         # The control: nothing else removes them.
-        self.assertTrue(os.path.exists(socket))
+        self.assertTrue(os.path.exists(control))
         self.assertEqual(groups(pid), left)
         self.assertEqual(self.serving().close(), 0)
         self.assertTrue(harness.wait_until(lambda: not groups(pid)), groups(pid))
-        self.assertTrue(harness.wait_until(lambda: not os.path.exists(socket)))
+        self.assertTrue(harness.wait_until(lambda: not os.path.exists(control)))
         # What belongs to a living monitor stays.
         self.assertEqual(groups(living.process.pid), kept)
         self.assertEqual(len(harness.control_sockets(living.process.pid)), 1)
         self.assertEqual(living.cell("x")["value"]["repr"], "1")
         self.assertEqual(living.close(), 0)
         self.assertEqual(self.residue.settle(), {})
+
+    def test_a_socket_on_which_a_killed_server_still_listens(self):
+        (own,) = harness.control_sockets(self.serving().process.pid)
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        left = os.path.join(os.path.dirname(own), f"{ended.pid}.sock")
+        self.addCleanup(lambda: os.path.exists(left) and os.unlink(left))
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(left)
+            listening.listen()
+            listening.settimeout(harness.PATIENCE)
+            server = self.serving()
+            listening.accept()[0].close()
+            self.assertTrue(os.path.exists(left))
+        self.assertTrue(harness.wait_until(lambda: not os.path.exists(left)))
+        self.assertEqual(server.close(), 0)
 
     def test_a_client_that_vanishes(self):
         # The client is the parent of the server: when it is killed, its pipes close.

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +30,7 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 
-enum { JANITOR_TIMEOUT_MS = 2000, FINISH_TIMEOUT_MS = 1000 };
+enum { JANITOR_TIMEOUT_MS = 2000, FINISH_TIMEOUT_MS = 1000, AGAIN = 30, AGAIN_MS = 100 };
 
 static const char *directory_of(const char *path, char ret[PATH_MAX])
 {
@@ -37,14 +38,25 @@ static const char *directory_of(const char *path, char ret[PATH_MAX])
         return ret;
 }
 
-static void remove_stale(const char *const *paths, size_t n, const char *socket)
+/* A process that was killed just now takes a moment to end, and listens meanwhile. */
+static void remove_stale_sockets(const char *socket, int pipe_fd)
+{
+        struct pollfd monitor = {.fd = pipe_fd, .events = POLLIN};
+        char directory[PATH_MAX];
+
+        directory_of(socket, directory);
+        for (int i = 0; stale_sockets_remove(directory) && i < AGAIN; i++) {
+                if (poll(&monitor, 1, AGAIN_MS) != 0)
+                        break;
+        }
+}
+
+static void remove_stale_groups(const char *const *paths, size_t n)
 {
         char directory[PATH_MAX];
 
         for (size_t i = 0; i < n; i++)
                 stale_groups_remove(directory_of(paths[i], directory));
-        if (socket)
-                stale_sockets_remove(directory_of(socket, directory));
 }
 
 static int remove_path(const char *path, int timeout_ms)
@@ -82,7 +94,9 @@ _Noreturn static void run(int pipe_fd, const char *const *paths, size_t n, const
         (void)ids_keep_capabilities(UINT64_C(1) << CAP_DAC_OVERRIDE, NULL);
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         (void)!chdir("/");
-        remove_stale(paths, n, socket);
+        remove_stale_groups(paths, n);
+        if (socket)
+                remove_stale_sockets(socket, pipe_fd);
         while (read(pipe_fd, &byte, 1) < 0 && errno == EINTR)
                 ;
         if (socket)

@@ -61,21 +61,26 @@ static bool is_stale_group(int directory_fd, const char *name)
         return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
+enum socket_state { KEPT, LISTENED, STALE };
+
 /* connect() to a listening socket succeeds, or says EAGAIN when its queue is full. Between bind()
  * and listen() it is refused as well: a process that exists keeps its socket. */
-static bool is_stale_socket(const char *directory, const char *name)
+static enum socket_state socket_state_of(const char *directory, const char *name)
 {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         pid_t pid = control_pid_of(name);
 
         if (pid == 0 || kill(pid, 0) == 0 || errno != ESRCH)
-                return false;
+                return KEPT;
         if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", directory,
                              name) >= sizeof(address.sun_path))
-                return false;
+                return KEPT;
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        return fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
-               errno == ECONNREFUSED;
+        if (fd < 0)
+                return KEPT;
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+                return LISTENED;
+        return errno == ECONNREFUSED ? STALE : errno == EAGAIN ? LISTENED : KEPT;
 }
 
 void stale_groups_remove(const char *directory)
@@ -91,15 +96,19 @@ void stale_groups_remove(const char *directory)
                 closedir(dir);
 }
 
-void stale_sockets_remove(const char *directory)
+bool stale_sockets_remove(const char *directory)
 {
         DIR *dir = opendir(directory);
         struct dirent *entry;
+        bool is_any_listened = false;
 
         while (dir && (entry = readdir(dir))) {
-                if (is_stale_socket(directory, entry->d_name))
+                enum socket_state state = socket_state_of(directory, entry->d_name);
+                is_any_listened |= state == LISTENED;
+                if (state == STALE)
                         unlinkat(dirfd(dir), entry->d_name, 0);
         }
         if (dir)
                 closedir(dir);
+        return is_any_listened;
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -17,5 +18,7 @@ int stale_group_name(char *ret, size_t size, struct error *err);
  * namespace, while the group's directory is locked with flock(). */
 void stale_groups_remove(const char *directory);
 
-/* Removes the sockets PID.sock on which nobody listens and whose process has ended. */
-void stale_sockets_remove(const char *directory);
+/* Removes the sockets PID.sock on which nobody listens and whose process has ended. Returns whether
+ * somebody listens on one whose process has ended: the broker of a monitor that was killed just now,
+ * or a server in another pid namespace. */
+bool stale_sockets_remove(const char *directory);
