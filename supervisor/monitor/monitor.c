@@ -224,8 +224,8 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        if (!event_pending(m->request, EV_READ, NULL))
-                log_error("the broker has closed its link and has not ended; killing it");
+        log_error("the broker has not ended %d seconds after %s; killing it", KILL_SECONDS,
+                  event_pending(m->request, EV_READ, NULL) ? "SIGTERM" : "it closed its link");
         child_signal(m->broker, SIGKILL);
 }
 
