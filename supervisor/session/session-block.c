@@ -242,14 +242,16 @@ void session_block_not_taken_back(struct session *s)
         session_end_block(s);
 }
 
-/* The calls of the block are not taken back. Those without an answer are in doubt. */
+/* The calls of the block are not taken back. Those without an answer are in doubt, also of tasks that
+ * began them before it: the copy does not get their answers. */
 static bool mark_calls(const struct session *s, struct cell_outcome *o)
 {
         bool any = false;
 
         for (size_t i = 0; i < o->n_calls; i++) {
                 struct cell_call *call = &o->calls[i];
-                call->in_block |= call->used && call->started_us >= s->block.began_us;
+                call->in_block |= call->used &&
+                                  (call->pending || call->started_us >= s->block.began_us);
                 any |= call->in_block;
         }
         return any;

@@ -180,6 +180,21 @@ class Blocks(rawmcp.ServerCase):
         self.assertNotIn("sent", self.run_code("with transaction(): pass"))
 
     @once
+    def test_a_call_of_another_task(self):
+        """It began before the block, and has no answer when that is taken back."""
+        self.begin()
+        cell = self.run_code("""
+            import asyncio
+            task = asyncio.ensure_future(mcp_demo.sleep(seconds=60))
+            await asyncio.sleep(0.05)
+            await mcp_demo.text(text='a')
+            try:
+                with transaction(): 1 / 0
+            except ZeroDivisionError: pass
+            task.cancel()
+        """)
+        self.assertEqual([(c["tool"], c["outcome"]) for c in cell["sent"]], [("sleep", "in doubt")], cell)
+
     def test_refusals(self):
         """Before the block runs, with the reason."""
         tell = "\ntry:\n    with transaction(): x.append(1)\nexcept TransactionError as e: why = str(e)\n"
