@@ -179,7 +179,6 @@ class Blocks(rawmcp.ServerCase):
         self.assertEqual(cell["tool_calls_total"], 4)
         self.assertNotIn("sent", self.run_code("with transaction(): pass"))
 
-    @once
     def test_a_call_of_another_task(self):
         """It began before the block, and has no answer when that is taken back."""
         self.begin()
@@ -195,6 +194,7 @@ class Blocks(rawmcp.ServerCase):
         """)
         self.assertEqual([(c["tool"], c["outcome"]) for c in cell["sent"]], [("sleep", "in doubt")], cell)
 
+    @once
     def test_refusals(self):
         """Before the block runs, with the reason."""
         tell = "\ntry:\n    with transaction(): x.append(1)\nexcept TransactionError as e: why = str(e)\n"

@@ -60,8 +60,8 @@ class Prompt:
     def send(self, data):
         os.write(self.fd, data)
 
-    def is_edited(self):
-        """Whether the terminal passes each key on."""
+    def passes_keys(self):
+        """Whether the terminal passes each key on, and does not edit lines itself."""
         return not termios.tcgetattr(self.fd)[3] & termios.ICANON
 
     def end(self):
@@ -135,7 +135,7 @@ class Exec(ServerCase):
         p = self.prompt()
         for turn in range(3000):
             p.until(">>> ")
-            self.assertTrue(p.is_edited(), turn)
+            self.assertTrue(p.passes_keys(), turn)
             p.send(b"half a line\x03")
             p.until("KeyboardInterrupt")
         p.until(">>> ")
