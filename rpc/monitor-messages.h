@@ -41,7 +41,9 @@ enum monitor_verb {
         MONITOR_INSTALLER_START, /* generation, target: index of the profile, whose config allows it.
                                     Starts the program that installs packages (docs/packages.md).
                                     -> UPSTREAM_STARTED or FAILED; UPSTREAM_STOP ends it */
-        MONITOR_SESSION_COUNT,   /* target: session. -> DONE or FAILED; SESSION_COUNTED follows */
+        MONITOR_SESSION_COUNT, /* target: session, number: 1: init looks at files also if that takes
+                                  long. -> DONE or FAILED; SESSION_COUNTED follows, and what init has
+                                  written to SESSION_CHANGES comes before it */
         MONITOR_SESSION_KEEP_ASIDE, /* as KEEP, but the copy takes the worker's place only if RESTORE
                                        names it, and ends with the worker else */
         MONITOR_SESSION_DROP, /* target: session, number: pid of a copy, which ends. -> DONE or
@@ -56,7 +58,7 @@ struct monitor_request {
         uint32_t serial; /* chosen by the broker, not 0 */
         uint32_t target;
         uint32_t generation;
-        uint32_t number;                       /* of KEEP, RESTORE, WAKE and DROP, else 0 */
+        uint32_t number;                       /* of KEEP, RESTORE, WAKE, DROP and COUNT, else 0 */
         uint32_t instead[MONITOR_INSTEAD_MAX]; /* of KEEP; 0: none */
 };
 static_assert(sizeof(struct monitor_request) == 28, "crosses a process boundary");
@@ -98,7 +100,8 @@ enum monitor_session_fd {
         SESSION_RPC,
         SESSION_STDOUT,
         SESSION_STDERR,
-        SESSION_CPU, /* this and the next two: enum monitor_usage */
+        SESSION_CHANGES, /* rpc/file-changes.h */
+        SESSION_CPU,     /* this and the next two: enum monitor_usage */
         SESSION_MEMORY_PEAK,
         SESSION_MEMORY,
         SESSION_FDS,

@@ -43,6 +43,7 @@ enum {
         SESSION_FD_STDERR,
         SESSION_FD_REPORT,  /* init writes struct init_report */
         SESSION_FD_CONTROL, /* init reads struct init_request; EOF ends the session */
+        SESSION_FD_CHANGES, /* init writes to the broker: rpc/file-changes.h */
         SESSION_FD_COUNT,
         SESSION_FD_CGROUP = SESSION_FD_COUNT, /* O_PATH, where the plan says so: its cgroup */
         SESSION_FD_MAX,
@@ -52,7 +53,9 @@ enum {
         INIT_RELEASE_FD = 4, /* init writes one byte: the worker may read its channel */
         INIT_CONTROL_FD = 5,
         INIT_FILTER_FD = 6,
-        INIT_LAST_PID_FD = 7, /* ns_last_pid of the pid namespace; closed: this kernel has none */
+        INIT_CHANGES_FD = 7,
+        INIT_WORKSPACE_FD = 8, /* the tmpfs of /workspace, without what is mounted in it */
+        INIT_LAST_PID_FD = 9,  /* ns_last_pid of the pid namespace; closed: this kernel has none */
 };
 
 enum template_message_kind {
@@ -80,7 +83,8 @@ enum init_verb {
                          files back first */
         INIT_KEEP_ASIDE, /* as KEEP, but the copy takes the worker's place only if RESTORE names it, and
                             ends with the worker else */
-        INIT_COUNT,      /* -> COUNTED */
+        INIT_COUNT, /* writes which files have changed: pid 0: unless that takes long; 1: in any case.
+                       -> COUNTED */
 };
 
 enum {

@@ -1,7 +1,7 @@
 /*
  * PID 1 of a sandbox: reaps processes, interrupts the worker on request, reports its wait status, keeps
- * a list of sleeping copies, and puts one of them in the place of a worker that has ended
- * (docs/cells.md).
+ * a list of sleeping copies, puts one of them in the place of a worker that has ended (docs/cells.md),
+ * and looks which files have changed.
  *
  * It is static, has an empty environment, and is non-dumpable and filtered before it releases the
  * worker: code in the sandbox can neither read nor control it. When PID 1 ends, the kernel kills all
@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/filter-load.h"
 #include "rpc/sandbox-messages.h"
+#include "sandbox-init/init/changes.h"
 #include "sandbox-init/init/processes.h"
 
 enum {
@@ -362,6 +363,13 @@ static void wake(bool rolls_back)
         kill(init.worker, rolls_back ? COPY_ROLL_BACK : COPY_WAKE);
 }
 
+static void count(bool looks)
+{
+        if (init.state == RUNNING)
+                changes_report(looks);
+        report(INIT_COUNTED, 0, 0);
+}
+
 static void handle(const struct init_request *request)
 {
         if (request->verb == INIT_KEEP || request->verb == INIT_KEEP_ASIDE)
@@ -375,7 +383,7 @@ static void handle(const struct init_request *request)
         else if (request->verb == INIT_WAKE && init.state == CLEARED)
                 wake(request->pid == 1);
         else if (request->verb == INIT_COUNT)
-                report(INIT_COUNTED, 0, 0);
+                count(request->pid == 1);
 }
 
 /* Returns 1 when the monitor has closed the control pipe. */
@@ -400,6 +408,7 @@ int init_main(void)
         if (prctl(PR_SET_DUMPABLE, 0) < 0 || watch_children(&while_waiting) < 0 ||
             processes_open() < 0)
                 return 1;
+        changes_open();
         if (filter_load(INIT_FILTER_FD, &error) < 0)
                 return 1;
         close(INIT_FILTER_FD);

@@ -11,17 +11,9 @@
 #include <unistd.h>
 
 #include "rpc/sandbox-messages.h"
+#include "sandbox-init/init/directory.h"
 
 enum { LIST_SIZE = 16 * 1024 };
-
-/* As getdents64() writes it. */
-struct entry {
-        uint64_t inode;
-        int64_t offset;
-        uint16_t length;
-        uint8_t type;
-        char name[];
-};
 
 static int directory = -1;
 
@@ -55,7 +47,7 @@ static bool is_spared(pid_t pid, const pid_t *spared, size_t n)
 
 size_t processes_kill_others(const pid_t *spared, size_t n)
 {
-        _Alignas(struct entry) char list[LIST_SIZE];
+        _Alignas(struct directory_entry) char list[LIST_SIZE];
         size_t found = 0;
         long size;
 
@@ -63,7 +55,7 @@ size_t processes_kill_others(const pid_t *spared, size_t n)
                 return 1;
         while ((size = syscall(SYS_getdents64, directory, list, sizeof(list))) > 0) {
                 for (long at = 0; at < size;) {
-                        const struct entry *entry = (const void *)(list + at);
+                        const struct directory_entry *entry = (const void *)(list + at);
                         pid_t pid = (pid_t)strtol(entry->name, NULL, 10);
 
                         at += entry->length;

@@ -150,7 +150,7 @@ static int attach_late(int mount, int root, const char *path, struct error *err)
         return r < 0 ? r : mount_attach(mount, root, path, err);
 }
 
-static int mount_writable(const struct session *s, int root, struct error *err)
+static int mount_writable(struct session *s, int root, struct error *err)
 {
         const struct template_plan *plan = s->template;
         int late[TEMPLATE_MOUNTS_MAX];
@@ -166,6 +166,9 @@ static int mount_writable(const struct session *s, int root, struct error *err)
         }
         if (r >= 0)
                 r = mount_own(&s->plan.limits, root, err);
+        /* Only for init, as it is before anything is mounted in it; the worker closes it. */
+        if (r >= 0)
+                r = s->workspace_fd = mount_clone(root, "workspace", 0, err);
         for (uint32_t i = 0; i < plan->n_mounts && r >= 0; i++) {
                 if (late[i] >= 0)
                         r = attach_late(late[i], root, plan->mounts[i].target + 1, err);
@@ -252,6 +255,8 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                 {release, INIT_RELEASE_FD},
                 {s->fds[SESSION_FD_CONTROL], INIT_CONTROL_FD},
                 {LAYOUT_INIT_FILTER_FD, INIT_FILTER_FD},
+                {s->fds[SESSION_FD_CHANGES], INIT_CHANGES_FD},
+                {s->workspace_fd, INIT_WORKSPACE_FD},
                 {s->last_pid_fd, INIT_LAST_PID_FD},
         };
 

@@ -17,6 +17,7 @@ struct session {
         int rpc_fd;         /* in the worker: its channel */
         int release_fd;     /* in the worker: init writes one byte, non-dumpable and filtered */
         int last_pid_fd;    /* for init: ns_last_pid; negative: this kernel has none */
+        int workspace_fd;   /* for init: the tmpfs of /workspace */
         bool has_network;   /* the template is in a network namespace that no session had yet */
 };
 

@@ -287,11 +287,11 @@ static void ask_wake(void *data, uint32_t target, bool rolls_back)
         link_request_copy(broker->link, MONITOR_SESSION_WAKE, target, rolls_back, NULL, NULL);
 }
 
-static void ask_count(void *data, uint32_t target)
+static void ask_count(void *data, uint32_t target, bool looks)
 {
         struct broker *broker = data;
 
-        link_request(broker->link, MONITOR_SESSION_COUNT, target, NULL);
+        link_request_copy(broker->link, MONITOR_SESSION_COUNT, target, looks, NULL, NULL);
 }
 
 static int ask_installer_start(void *data, uint32_t profile, uint32_t *serial)

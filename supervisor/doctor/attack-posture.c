@@ -266,15 +266,19 @@ static bool belongs_inside(const struct stat *st, const char *link)
         return !S_ISREG(st->st_mode) || strncmp(link, "/memfd:", 7) == 0;
 }
 
-/* init lists the processes of its namespace there. The guest sees the same directory. */
-static bool is_own_proc(const struct task *t, const struct stat *st)
+/* init lists the processes of its namespace, and looks which files have changed. The guest sees the same directories. */
+static bool is_of_guest(const struct task *t, const struct stat *st)
 {
+        static const char *const names[] = {"proc", "workspace"};
         char path[64];
         struct stat own;
 
-        snprintf(path, sizeof(path), "/proc/%d/root/proc", t->pid);
-        return strcmp(t->role, "init") == 0 && stat(path, &own) == 0 && own.st_dev == st->st_dev &&
-               own.st_ino == st->st_ino;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                snprintf(path, sizeof(path), "/proc/%d/root/%s", t->pid, names[i]);
+                if (stat(path, &own) == 0 && own.st_dev == st->st_dev && own.st_ino == st->st_ino)
+                        return strcmp(t->role, "init") == 0;
+        }
+        return false;
 }
 
 /* init counts the pids that were handed out by it: for reading, and of a /proc that the guest cannot reach. */
@@ -290,7 +294,7 @@ static bool is_pid_counter(const struct task *t, const char *name, const char *l
 
 static int check_descriptors(struct attack_rows *rows, const struct task *t)
 {
-        const char *expected = strcmp(t->role, "init") == 0 ? "its /proc and pid counter" : "none";
+        const char *expected = strcmp(t->role, "init") == 0 ? "/proc, pids, /workspace" : "none";
         char path[64], name[300], link[256], found[256] = "none";
         bool held = true;
         struct stat st;
@@ -308,7 +312,7 @@ static int check_descriptors(struct attack_rows *rows, const struct task *t)
                         continue;
                 if (held)
                         snprintf(found, sizeof(found), "%.20s=%.200s", e->d_name, link);
-                held = held && (is_own_proc(t, &st) || is_pid_counter(t, name, link));
+                held = held && (is_of_guest(t, &st) || is_pid_counter(t, name, link));
         }
         closedir(dir);
         return add(rows, t, 2, "files and folders held", expected, found, held);

@@ -239,7 +239,8 @@ void monitor_session_count(struct monitor *m, const struct monitor_request *requ
 {
         struct sandbox **slot = slot_of(m, request->target);
 
-        answer(m, request, slot ? sandbox_ask_count(*slot) : -ESRCH, "count processes of");
+        answer(m, request, slot ? sandbox_ask_count(*slot, request->number == 1) : -ESRCH,
+               "count processes of");
 }
 
 void monitor_session_drop(struct monitor *m, const struct monitor_request *request)

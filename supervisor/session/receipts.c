@@ -30,8 +30,9 @@ const char *cell_network_name(enum config_network network)
 
 static void drop(struct receipts *receipts, struct receipt *r)
 {
-        receipts->bytes -= r->calls.allocated;
+        receipts->bytes -= r->calls.allocated + r->files.list.allocated;
         buffer_done(&r->calls);
+        buffer_done(&r->files.list);
         *r = (struct receipt){};
 }
 
@@ -110,6 +111,45 @@ void receipts_add(struct receipts *receipts, uint64_t cell, const struct cell_ou
         make_room(receipts);
 }
 
+static bool lacks_files(const struct receipt *r, uint64_t to)
+{
+        return r->cell != 0 && r->cell <= to && !r->has_files;
+}
+
+void receipts_note_files(struct receipts *receipts, uint64_t to, struct receipt_files *files)
+{
+        struct receipt *first = NULL, *last = NULL;
+
+        for (size_t i = 1; i <= RECEIPTS_MAX; i++) {
+                struct receipt *r = &receipts->ring[(receipts->newest + i) % RECEIPTS_MAX];
+                if (!lacks_files(r, to))
+                        continue;
+                first = first ? first : r;
+                last = r;
+        }
+        if (!last)
+                return;
+        for (size_t i = 0; i < RECEIPTS_MAX; i++) {
+                struct receipt *r = &receipts->ring[i];
+                if (!lacks_files(r, to))
+                        continue;
+                r->has_files = true;
+                r->files = *files;
+                r->files.list = (struct buffer){};
+                r->files_from = first->cell;
+                r->files_to = last->cell;
+        }
+        last->files.list = files->list;
+        files->list = (struct buffer){};
+        receipts->bytes += last->files.list.allocated;
+        make_room(receipts);
+}
+
+bool receipts_lack_files(const struct receipts *receipts)
+{
+        return lacks_files(&receipts->ring[receipts->newest], UINT64_MAX);
+}
+
 static bool is_to_count(const struct receipt *r, uint64_t to)
 {
         return r->cell != 0 && r->cell <= to && !r->has_tasks;
@@ -164,6 +204,27 @@ static void put_tasks(struct json_out *out, const struct receipt *r)
                 json_out_bool(out, "tasks_at_least", true);
 }
 
+static void put_files(struct json_out *out, const struct receipt *r, bool whole)
+{
+        if (!r->has_files)
+                return;
+        if (r->files.unknown) {
+                json_out_text(out, "files_unknown", r->files.unknown);
+        } else {
+                json_out_int(out, "files_new", r->files.number[FILE_NEW]);
+                json_out_int(out, "files_changed", r->files.number[FILE_CHANGED]);
+                json_out_int(out, "files_deleted", r->files.number[FILE_DELETED]);
+        }
+        if (r->files.unreadable > 0)
+                json_out_int(out, "directories_unreadable", r->files.unreadable);
+        if (r->files_from != r->cell)
+                json_out_int(out, "files_from_cell", (int64_t)r->files_from);
+        if (r->files_to != r->cell)
+                json_out_int(out, "files_to_cell", (int64_t)r->files_to);
+        if (whole && r->files.list.length > 0)
+                json_out_raw(out, "files", buffer_bytes(&r->files.list), r->files.list.length);
+}
+
 void receipts_put(struct json_out *out, const struct receipt *r, bool whole)
 {
         json_out_begin(out, NULL, '{');
@@ -177,6 +238,7 @@ void receipts_put(struct json_out *out, const struct receipt *r, bool whole)
         json_out_int(out, "peak_memory_bytes", (int64_t)r->memory_peak);
         json_out_text(out, "peak_of", cell_peak_name(r->peak_of));
         put_tasks(out, r);
+        put_files(out, r, whole);
         json_out_text(out, "network", cell_network_name(r->network));
         json_out_int(out, "stdout_bytes", (int64_t)r->output_bytes[CELL_STDOUT]);
         json_out_int(out, "stderr_bytes", (int64_t)r->output_bytes[CELL_STDERR]);

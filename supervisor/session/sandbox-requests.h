@@ -34,7 +34,8 @@ struct sandbox_requests {
          * sessions_installer_started() or _failed() follows, or negative errno. */
         int (*installer_start)(void *data, uint32_t profile, uint32_t *serial);
         void (*installer_stop)(void *data, uint32_t instance);
-        void (*count)(void *data, uint32_t target); /* sessions_counted() follows */
+        /* sessions_counted() follows. looks: init looks at files also if that takes long. */
+        void (*count)(void *data, uint32_t target, bool looks);
 };
 
 enum sandbox_offer {

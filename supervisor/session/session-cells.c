@@ -50,6 +50,8 @@ void session_end_cell(struct session *s, struct cell *cell)
         if (cell->number != 0 && cell->kind == CELL_CODE) {
                 receipts_add(&s->receipts, cell->number, &cell->outcome);
                 session_tasks_ask(s, cell);
+        } else if (cell->number != 0 && cell->kind == CELL_LOAD) {
+                session_tasks_begin(s, cell);
         }
         cell->done(cell->data, cell);
         cell_free(cell);

@@ -12,9 +12,9 @@ void session_forget_sandbox(struct session *s)
         channel_close(&s->channel);
         streams_close(s);
         calls_drop_all(&s->calls);
-        int counters[] = {s->cpu_fd, s->peak_fd, s->memory_fd};
-        fd_close_many(counters, ARRAY_SIZE(counters));
-        s->cpu_fd = s->peak_fd = s->memory_fd = -1;
+        int fds[] = {s->cpu_fd, s->peak_fd, s->memory_fd, s->changes_fd};
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        s->cpu_fd = s->peak_fd = s->memory_fd = s->changes_fd = -1;
         session_network_close(s);
         s->peak = (struct usage_peak){};
         s->target = s->serial = 0;

@@ -125,7 +125,9 @@ struct session_tasks {
         uint32_t last;      /* number of the newest, as reported last */
         uint64_t uncounted; /* made since then, and in no receipt yet */
         uint64_t total, asked_us, asked_for;
-        uint64_t from; /* the first cell without a number as the sandbox ended; 0: none */
+        uint64_t looked_after; /* the cell after which the session has rested */
+        bool is_look_wanted;   /* then: once there is an answer */
+        uint64_t from;         /* the first cell without a number as the sandbox ended; 0: none */
         bool is_asked, is_known, is_wrapped;
         bool is_over; /* the end of the sandbox was reported, with their number */
 };
@@ -183,6 +185,7 @@ struct session {
         struct session_stream streams[CELL_STREAMS];
         bool output_paused;
         int cpu_fd, peak_fd, memory_fd; /* kernel counters */
+        int changes_fd;                 /* init writes which files have changed; -1: none */
         struct usage_peak peak;
         struct session_network network;
         struct calls calls;
@@ -332,10 +335,19 @@ struct session_copy *session_find_checkpoint(struct session *session, const char
 /* "there are a, b", or "there is none". Returns their number. */
 size_t session_list_checkpoints(const struct session *session, char *to, size_t size);
 
+/* session-changes.c */
+/* Reads what init has written, for the receipts of the cells up to this one. */
+void session_take_changes(struct session *session, uint64_t to);
+
 /* session-tasks.c */
 void session_tasks_open(struct session *session);
 /* A cell has ended and has its receipt. */
 void session_tasks_ask(struct session *session, const struct cell *cell);
+/* The files that a branch begins with are none that its first cell has made. */
+void session_tasks_begin(struct session *session, const struct cell *load);
+/* Whether the session rests for the first time since its last cell; then asks for the files that were not looked at. */
+bool session_look_is_due(const struct session *session);
+void session_look(struct session *session);
 /* The worker, or the sandbox, has ended. */
 void session_tasks_end(struct session *session, const struct monitor_ended *ended);
 

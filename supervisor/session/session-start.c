@@ -49,6 +49,7 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
         s->cpu_fd = fds[SESSION_CPU];
         s->peak_fd = fds[SESSION_MEMORY_PEAK];
         s->memory_fd = fds[SESSION_MEMORY];
+        s->changes_fd = fds[SESSION_CHANGES];
         session_network_open(s);
         s->n_run = s->memory_peak = 0;
         s->sampled = (struct session_sampled){};

@@ -90,7 +90,7 @@ static uint64_t time_in_state_ms(const struct session *s)
         case SESSION_IDLE:
                 left = idle_left_ms(s);
                 freeze = freeze_ms(s);
-                if (session_copy_is_due(s) && left > SESSION_QUIET_MS)
+                if ((session_copy_is_due(s) || session_look_is_due(s)) && left > SESSION_QUIET_MS)
                         return SESSION_QUIET_MS;
                 if (freeze > 0 && freeze < left)
                         return freeze;
@@ -362,8 +362,14 @@ static void drop_idle(struct session *s, const struct session_details *details)
  */
 static void rest(struct session *s, const struct session_details *details)
 {
+        bool looks = session_look_is_due(s);
+
+        if (looks)
+                session_look(s);
         if (session_copy_is_due(s) && idle_left_ms(s) > 0) {
                 session_ask_copy(s, "");
+        } else if (looks) {
+                session_enter(s, SESSION_IDLE);
         } else if (freeze_ms(s) == 0 || idle_left_ms(s) == 0) {
                 drop_idle(s, details);
         } else if (s->calls.n > 0 || s->files.n > 0 || channel_is_receiving(&s->channel) ||

@@ -1,10 +1,13 @@
 /*
- * How many processes and threads the code of a session makes.
+ * How many processes and threads the code of a session makes, and when its files are looked at.
  *
  * The kernel numbers them in the order in which they are made, in the session's pid namespace; init reads the
  * newest number. Code can neither set it nor answer for init. A reading costs two messages and four
  * switches between processes, so it comes after the result, and not for each of many short cells: their
  * receipts have one number together.
+ *
+ * init looks at files when it is asked for that number, unless that takes long. So it is asked once more when
+ * the session rests.
  *
  * Numbers start again at 300 after pid_max. What was made before that, is not known then.
  */
@@ -24,6 +27,24 @@ void session_tasks_open(struct session *s)
         s->tasks = (struct session_tasks){.last = LAST_OF_OURS};
 }
 
+/* For an answer, which may be missing: see GIVE_UP_US. */
+static bool waits(const struct session *s)
+{
+        return s->tasks.is_asked && clock_us() - s->tasks.asked_us < GIVE_UP_US;
+}
+
+static void ask(struct session *s, uint64_t cell, bool looks)
+{
+        struct session_tasks *t = &s->tasks;
+
+        if (s->single || !s->context->requests.count)
+                return;
+        t->is_asked = true;
+        t->asked_us = clock_us();
+        t->asked_for = cell;
+        s->context->requests.count(s->context->requests.data, s->target, looks);
+}
+
 void session_tasks_ask(struct session *s, const struct cell *cell)
 {
         struct session_tasks *t = &s->tasks;
@@ -35,14 +56,38 @@ void session_tasks_ask(struct session *s, const struct cell *cell)
                                        t->is_wrapped);
                 return;
         }
-        bool waits = t->is_asked && now - t->asked_us < GIVE_UP_US;
         bool is_due = cell->outcome.duration_us >= LONG_CELL_US || now - t->asked_us >= PAUSE_US;
-        if (waits || !is_due || s->single || !s->context->requests.count)
+        if (!waits(s) && is_due)
+                ask(s, cell->number, false);
+}
+
+void session_tasks_begin(struct session *s, const struct cell *load)
+{
+        if (session_is_usable(s))
+                ask(s, load->number, true);
+}
+
+bool session_look_is_due(const struct session *s)
+{
+        return s->changes_fd >= 0 && !s->single && s->n_run > 0 &&
+               s->tasks.looked_after != s->last_number;
+}
+
+/* One answer at a time: it is for the cell that was named last. */
+static void look_if_wanted(struct session *s)
+{
+        if (!s->tasks.is_look_wanted || waits(s))
                 return;
-        t->is_asked = true;
-        t->asked_us = now;
-        t->asked_for = cell->number;
-        s->context->requests.count(s->context->requests.data, s->target);
+        s->tasks.is_look_wanted = false;
+        if (!session_current(s) && receipts_lack_files(&s->receipts))
+                ask(s, s->last_number, true);
+}
+
+void session_look(struct session *s)
+{
+        s->tasks.looked_after = s->last_number;
+        s->tasks.is_look_wanted = true;
+        look_if_wanted(s);
 }
 
 static void take(struct session *s, uint32_t last, uint32_t own)
@@ -70,8 +115,11 @@ void session_counted(struct session *s, const struct monitor_counted *counted)
         if (s->sampled.now == 0 && counted->memory > 0)
                 session_memory(s, counted->memory);
         uint64_t to = counted->own > 0 ? s->last_number : t->asked_for;
-        if (counted->own == 0)
+        if (counted->own == 0) {
                 t->is_asked = false;
+                session_take_changes(s, t->asked_for);
+                look_if_wanted(s);
+        }
         /* A copy may have its numbers already, and the count that comes with it has those of the code too. */
         if (counted->own == 0 && (s->copy.is_awaited || s->copy.is_offered))
                 return;

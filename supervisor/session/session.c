@@ -147,7 +147,7 @@ int session_new(struct session **ret, const struct session_context *context, con
         if (!s)
                 return error_errno(err, ENOMEM, "session");
         s->context = context;
-        s->channel.fd = s->cpu_fd = s->peak_fd = s->memory_fd = -1;
+        s->channel.fd = s->cpu_fd = s->peak_fd = s->memory_fd = s->changes_fd = -1;
         for (int i = 0; i < CELL_STREAMS; i++) {
                 s->streams[i].fd = -1;
                 capture_init(&s->streams[i].stray);

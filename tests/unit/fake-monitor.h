@@ -42,11 +42,13 @@ struct fake {
         uint32_t instead[MONITOR_INSTEAD_MAX]; /* of it */
         uint32_t restored;                     /* pid of the newest restore */
         int counts;                            /* requests for the number of processes */
+        int looks;                             /* of these, those that want files in any case */
         bool refuse_create;
         uint32_t profile;        /* of the newest request */
         uint32_t serial, target; /* newest */
         int rpc, out, err;       /* the worker's ends, of the newest sandbox */
         int cpu, memory;
+        int changes;      /* init's end */
         struct buffer in; /* frames that the worker got */
 };
 
@@ -133,12 +135,13 @@ static inline void fake_wake(void *data, uint32_t target, bool rolls_back)
         f->rollbacks += rolls_back;
 }
 
-static inline void fake_count(void *data, uint32_t target)
+static inline void fake_count(void *data, uint32_t target, bool looks)
 {
         struct fake *f = data;
 
         check_eq_int(target, f->target);
         f->counts++;
+        f->looks += looks;
 }
 
 static const struct monitor_hello fake_hello = {
@@ -160,7 +163,7 @@ static inline void fake_open(struct fake *f)
         struct error err = {};
 
         fake_clock_skip_idle(true);
-        *f = (struct fake){.rpc = -1, .out = -1, .err = -1, .cpu = -1, .memory = -1};
+        *f = (struct fake){.rpc = -1, .out = -1, .err = -1, .cpu = -1, .memory = -1, .changes = -1};
         signal(SIGPIPE, SIG_IGN);
         buffer_init(&f->in, 256 * 1024 * 1024);
         f->base = event_base_new();
@@ -173,7 +176,7 @@ static inline void fake_open(struct fake *f)
 
 static inline void fake_close_worker(struct fake *f)
 {
-        int *fds[] = {&f->rpc, &f->out, &f->err, &f->cpu, &f->memory};
+        int *fds[] = {&f->rpc, &f->out, &f->err, &f->cpu, &f->memory, &f->changes};
 
         for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
                 if (*fds[i] >= 0)
@@ -246,21 +249,23 @@ static inline int fake_peak(const struct fake *f)
 
 static inline void fake_start(struct fake *f)
 {
-        int pair[2], out[2], err_pipe[2];
+        int pair[2], out[2], err_pipe[2], changes[2];
 
         fake_close_worker(f);
         check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
         check_eq_int(pipe2(out, O_CLOEXEC), 0);
         check_eq_int(pipe2(err_pipe, O_CLOEXEC), 0);
+        check_eq_int(pipe2(changes, O_CLOEXEC | O_NONBLOCK), 0);
         f->rpc = pair[1];
         f->out = out[1];
         f->err = err_pipe[1];
+        f->changes = changes[1];
         f->cpu = memfd_create("cpu", MFD_CLOEXEC);
         f->memory = memfd_create("memory", MFD_CLOEXEC);
         fake_set_counter(f->cpu, "1000000\n");
         fake_set_counter(f->memory, "1048576\n");
         f->target = f->serial + 100;
-        const int fds[SESSION_FDS] = {pair[0],     out[0],       err_pipe[0],
+        const int fds[SESSION_FDS] = {pair[0],     out[0],       err_pipe[0],   changes[0],
                                       dup(f->cpu), fake_peak(f), dup(f->memory)};
         check_eq_int(sessions_started(f->sessions, f->serial, f->target, fds), 0);
         fake_spin(f);

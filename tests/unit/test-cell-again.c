@@ -79,7 +79,7 @@ static void test_unsent_is_given_to_the_next(void)
         check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
         close(pair[1]);
         f.target = f.serial + 100;
-        const int fds[SESSION_FDS] = {pair[0],      dup(pair[0]), dup(pair[0]),
+        const int fds[SESSION_FDS] = {pair[0],      dup(pair[0]), dup(pair[0]), -1,
                                       dup(pair[0]), dup(pair[0]), dup(pair[0])};
         check_eq_int(sessions_started(f.sessions, f.serial, f.target, fds), 0);
         fake_spin(&f);

@@ -225,7 +225,7 @@ static void test_cpu_is_bounded_and_counted(void)
         struct limits limits;
         struct error err = {0};
         struct cgroup *cgroup;
-        int usage[SESSION_FDS] = {-1, -1, -1, -1, -1, -1};
+        int usage[SESSION_FDS] = {-1, -1, -1, -1, -1, -1, -1};
         char text[256];
 
         check(cgroups_bounds_cpu(cgroups));

@@ -473,7 +473,10 @@ static void test_other_policies(void)
                                nr == SYS_rt_sigreturn;
                 check_eq_int(ask(&s, nr, 0, 0, 0, 0), allowed ? ALLOW : FAIL(ENOSYS));
         }
-        check_eq_int(ask(&i, SYS_openat, 0, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0), ALLOW);
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_RDONLY | O_CREAT, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_unlinkat, 0, 0, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&i, SYS_kill, 2, SIGINT, 0, 0), ALLOW);
         free(t.code);
         free(b.code);

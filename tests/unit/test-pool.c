@@ -144,6 +144,7 @@ static void start(struct world *w, uint32_t serial)
         const int fds[SESSION_FDS] = {pair[0],
                                       out[0],
                                       err[0],
+                                      -1,
                                       memfd_create("cpu", MFD_CLOEXEC),
                                       memfd_create("memory", MFD_CLOEXEC),
                                       memfd_create("memory", MFD_CLOEXEC)};
@@ -481,7 +482,7 @@ static void test_patience(void)
         pool_expect(pool, 0);
         until(&w, w.creates == 1);
         check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-        const int fds[SESSION_FDS] = {pair[0],      dup(pair[0]), dup(pair[0]),
+        const int fds[SESSION_FDS] = {pair[0],      dup(pair[0]), dup(pair[0]), -1,
                                       dup(pair[0]), dup(pair[0]), dup(pair[0])};
         uint64_t from = clock_us();
         check(pool_started(pool, 1, 1, fds));

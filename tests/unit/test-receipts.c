@@ -138,10 +138,61 @@ static void test_tasks(void)
         receipts_done(&receipts);
 }
 
+static void note_files(uint64_t to, size_t bytes)
+{
+        struct receipt_files files = {.number = {1, 0, 0}};
+
+        buffer_init(&files.list, RECEIPT_FILES_MAX);
+        check_eq_int(buffer_append(&files.list, "[", 1), 0);
+        while (files.list.length + 5 < bytes)
+                check_eq_int(buffer_append(&files.list, "null,", 5), 0);
+        check_eq_int(buffer_append(&files.list, "null]", 5), 0);
+        receipts_note_files(&receipts, to, &files);
+        buffer_done(&files.list);
+}
+
+/* Lists of files count with those of calls; the oldest are dropped. */
+static void test_files(void)
+{
+        struct cell_outcome o;
+        int64_t n = 0;
+
+        outcome_init(&o, 0);
+        check(!receipts_lack_files(&receipts));
+        for (uint64_t cell = 1; cell <= 10; cell++) {
+                receipts_add(&receipts, cell, &o);
+                check(receipts_lack_files(&receipts));
+                note_files(cell, 30000);
+                check(!receipts_lack_files(&receipts));
+                check(receipts.bytes <= RECEIPTS_BYTES_MAX);
+                check(yyjson_obj_get(receipt_of(cell, true), "files"));
+                check(!yyjson_obj_get(receipt_of(cell, false), "files"));
+        }
+        check(!receipts_find(&receipts, 5) && receipts_find(&receipts, 8));
+        /* A look that began before the cell ended is none of it. */
+        receipts_add(&receipts, 11, &o);
+        note_files(10, 100);
+        check(receipts_lack_files(&receipts));
+        /* More cells than there are receipts. */
+        for (uint64_t cell = 12; cell <= 100; cell++)
+                receipts_add(&receipts, cell, &o);
+        note_files(99, 100);
+        check(receipts_lack_files(&receipts));
+        check(yyjson_obj_get(receipt_of(99, true), "files"));
+        check_eq_int(json_int64(yyjson_obj_get(receipt_of(80, true), "files_from_cell"), &n), 0);
+        check_eq_int(n, 101 - RECEIPTS_MAX);
+        check_eq_int(json_int64(yyjson_obj_get(receipt_of(80, true), "files_to_cell"), &n), 0);
+        check_eq_int(n, 99);
+        free(o.calls);
+        receipts_done(&receipts);
+        check_eq_int((int)receipts.bytes, 0);
+}
+
 int main(void)
 {
         run(test_outcomes_of_calls);
         run(test_bounds);
         run(test_tasks);
+        run(test_files);
         return 0;
 }

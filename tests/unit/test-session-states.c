@@ -119,7 +119,7 @@ static void start_sandbox(struct world *w)
         check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
         check_eq_int(pipe2(out, O_CLOEXEC), 0);
         check_eq_int(pipe2(error, O_CLOEXEC), 0);
-        const int fds[SESSION_FDS] = {pair[0],      out[0],       error[0],
+        const int fds[SESSION_FDS] = {pair[0],      out[0],       error[0],    -1,
                                       dup(pair[0]), dup(pair[0]), dup(pair[0])};
         if (w->rpc >= 0) { /* an event that is ignored */
                 close(pair[1]);

@@ -370,7 +370,7 @@ int sandbox_wake(struct sandbox *s, bool rolls_back)
 static int open_counters(struct sandbox *s, const struct sandbox_copy *copy,
                          int fds[SESSION_COUNTERS])
 {
-        int all[SESSION_FDS] = {-1, -1, -1, -1, -1, -1};
+        int all[SESSION_FDS] = {-1, -1, -1, -1, -1, -1, -1};
         struct error error = {};
         int r = 0;
 
@@ -414,9 +414,9 @@ static void take_cleared(struct sandbox *s, const struct init_report *report)
 
 /* ---- reports ---- */
 
-int sandbox_ask_count(struct sandbox *s)
+int sandbox_ask_count(struct sandbox *s, bool looks)
 {
-        return sandbox_ask_init(s, INIT_COUNT, 0);
+        return sandbox_ask_init(s, INIT_COUNT, looks);
 }
 
 static void pass_count(struct sandbox *s, const struct init_report *report, uint32_t own)

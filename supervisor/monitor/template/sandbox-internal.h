@@ -22,12 +22,12 @@ struct sandbox {
         pid_t pid;
         int pidfd;
         int inner[SESSION_FD_MAX];
-        bool is_placed;               /* PID 1 was cloned into the control group */
-        int rpc, out, err_out;        /* the broker's ends, until they are sent */
-        int report, control;          /* init's */
-        int listener;                 /* of its proxy, or -1 */
-        struct sandbox_memory memory; /* open while it runs without a control group */
-        uint64_t limit;               /* of memory, without a copy */
+        bool is_placed;                 /* PID 1 was cloned into the control group */
+        int rpc, out, err_out, changes; /* the broker's ends, until they are sent */
+        int report, control;            /* init's */
+        int listener;                   /* of its proxy, or -1 */
+        struct sandbox_memory memory;   /* open while it runs without a control group */
+        uint64_t limit;                 /* of memory, without a copy */
         bool is_out_of_memory;
         uint32_t oom_kills;  /* that were reported */
         int32_t wait_status; /* of the worker, when init has reported its end; -1 */

@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "supervisor/monitor/template/sandbox-internal.h"
 
+enum { PIPE_SMALL = 4096 }; /* bytes: one page */
+
 static int new_pipe(int *read_end, int *write_end, bool for_output, struct error *err)
 {
         int ends[2];
@@ -54,6 +56,17 @@ static int make_channels(struct sandbox *s, struct error *err)
         /* A frozen init does not read: the monitor must not wait for it. */
         if (r >= 0 && fcntl(s->control, F_SETFL, O_NONBLOCK) < 0)
                 r = error_errno(err, errno, "fcntl of a pipe");
+        /* Messages of a few bytes. The pages of all pipes of a user have a limit (pipe(7), pipe-user-pages-soft). */
+        if (r >= 0) {
+                (void)fcntl(s->report, F_SETPIPE_SZ, PIPE_SMALL);
+                (void)fcntl(s->control, F_SETPIPE_SZ, PIPE_SMALL);
+        }
+        /* Neither does init wait for the broker, nor the broker for init. */
+        if (r >= 0)
+                r = new_pipe(&s->changes, &s->inner[SESSION_FD_CHANGES], false, err);
+        if (r >= 0 && (fcntl(s->changes, F_SETFL, O_NONBLOCK) < 0 ||
+                       fcntl(s->inner[SESSION_FD_CHANGES], F_SETFL, O_NONBLOCK) < 0))
+                r = error_errno(err, errno, "fcntl of a pipe");
         return r;
 }
 
@@ -68,10 +81,11 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
                               .id = id,
                               .serial = serial,
                               .pidfd = -1,
-                              .inner = {-1, -1, -1, -1, -1, -1},
+                              .inner = {-1, -1, -1, -1, -1, -1, -1},
                               .rpc = -1,
                               .out = -1,
                               .err_out = -1,
+                              .changes = -1,
                               .report = -1,
                               .control = -1,
                               .listener = -1,
@@ -107,9 +121,8 @@ struct sandbox *sandbox_free(struct sandbox *s)
         stub_unref(s->stub);
         cgroup_free(s->cgroup);
         sandbox_close_inner(s);
-        int fds[] = {s->pidfd,   s->rpc,     s->out,         s->err_out,
-                     s->report,  s->control, s->memory.proc, s->memory.sockets,
-                     s->listener};
+        int fds[] = {s->pidfd,  s->rpc,     s->out,         s->err_out,        s->changes,
+                     s->report, s->control, s->memory.proc, s->memory.sockets, s->listener};
         fd_close_many(fds, ARRAY_SIZE(fds));
         sandbox_forget_copies(s);
         free(s);
@@ -277,6 +290,7 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
         fds[SESSION_RPC] = take_fd(s->rpc);
         fds[SESSION_STDOUT] = take_fd(s->out);
         fds[SESSION_STDERR] = take_fd(s->err_out);
+        fds[SESSION_CHANGES] = take_fd(s->changes);
         return 0;
 }
 

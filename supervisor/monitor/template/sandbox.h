@@ -105,8 +105,9 @@ int sandbox_restore(struct sandbox *sandbox, pid_t pid);
 /* After host->cleared(): the copy is the worker. */
 int sandbox_wake(struct sandbox *sandbox, bool rolls_back);
 
-/* Asks for the number of its newest process or thread. */
-int sandbox_ask_count(struct sandbox *sandbox);
+/* Asks for the number of its newest process or thread, and for the files that have changed; looks: also if that
+ * takes long. */
+int sandbox_ask_count(struct sandbox *sandbox, bool looks);
 
 int sandbox_interrupt(struct sandbox *sandbox);
 void sandbox_kill(struct sandbox *sandbox);
