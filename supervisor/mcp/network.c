@@ -3,24 +3,12 @@
 
 #include <stdio.h>
 
+#include "supervisor/session/receipts.h"
+
 void network_put(struct json_out *out, const struct cell_outcome *o)
 {
-        if (o->n_hosts == 0)
-                return;
-        json_out_begin(out, "network", '[');
-        for (size_t i = 0; i < o->n_hosts; i++) {
-                const struct cell_host *host = &o->hosts[i];
-                json_out_begin(out, NULL, '{');
-                json_out_text(out, "host", host->name[0] ? host->name : "(others)");
-                if (host->port)
-                        json_out_int(out, "port", host->port);
-                json_out_int(out, "bytes_in", (int64_t)host->sums.in);
-                json_out_int(out, "bytes_out", (int64_t)host->sums.out);
-                json_out_int(out, "requests", (int64_t)host->sums.requests);
-                json_out_int(out, "denied", (int64_t)host->sums.denied);
-                json_out_end(out, '}');
-        }
-        json_out_end(out, ']');
+        if (o->n_hosts > 0)
+                receipt_put_hosts(out, "network", o);
 }
 
 static bool is_refused(const struct cell_host *host)

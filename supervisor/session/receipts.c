@@ -30,8 +30,9 @@ const char *cell_network_name(enum config_network network)
 
 static void drop(struct receipts *receipts, struct receipt *r)
 {
-        receipts->bytes -= r->calls.allocated + r->files.list.allocated;
+        receipts->bytes -= r->calls.allocated + r->hosts.allocated + r->files.list.allocated;
         buffer_done(&r->calls);
+        buffer_done(&r->hosts);
         buffer_done(&r->files.list);
         *r = (struct receipt){};
 }
@@ -77,6 +78,41 @@ static void take_calls(struct receipt *r, const struct cell_outcome *o)
                 buffer_done(&r->calls);
 }
 
+void receipt_put_hosts(struct json_out *out, const char *key, const struct cell_outcome *o)
+{
+        json_out_begin(out, key, '[');
+        for (size_t i = 0; i < o->n_hosts; i++) {
+                const struct cell_host *host = &o->hosts[i];
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "host", host->name[0] ? host->name : "(others)");
+                if (host->port)
+                        json_out_int(out, "port", host->port);
+                json_out_int(out, "bytes_in", (int64_t)host->sums.in);
+                json_out_int(out, "bytes_out", (int64_t)host->sums.out);
+                json_out_int(out, "requests", (int64_t)host->sums.requests);
+                json_out_int(out, "denied", (int64_t)host->sums.denied);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+}
+
+/* The list is left out where it is too long; the sums stay. */
+static void take_hosts(struct receipt *r, const struct cell_outcome *o)
+{
+        struct json_out out = {.to = &r->hosts};
+
+        buffer_init(&r->hosts, RECEIPT_HOSTS_MAX);
+        for (size_t i = 0; i < o->n_hosts; i++) {
+                r->network_in += o->hosts[i].sums.in;
+                r->network_out += o->hosts[i].sums.out;
+                r->network_denied += o->hosts[i].sums.denied;
+        }
+        if (o->n_hosts > 0)
+                receipt_put_hosts(&out, NULL, o);
+        if (out.error < 0)
+                buffer_done(&r->hosts);
+}
+
 /* From the oldest on, but never the newest. */
 static void make_room(struct receipts *receipts)
 {
@@ -107,7 +143,8 @@ void receipts_add(struct receipts *receipts, uint64_t cell, const struct cell_ou
         for (int i = 0; i < CELL_STREAMS; i++)
                 r->output_bytes[i] = o->streams[i].bytes;
         take_calls(r, o);
-        receipts->bytes += r->calls.allocated;
+        take_hosts(r, o);
+        receipts->bytes += r->calls.allocated + r->hosts.allocated;
         make_room(receipts);
 }
 
@@ -225,6 +262,18 @@ static void put_files(struct json_out *out, const struct receipt *r, bool whole)
                 json_out_raw(out, "files", buffer_bytes(&r->files.list), r->files.list.length);
 }
 
+static void put_network(struct json_out *out, const struct receipt *r, bool whole)
+{
+        json_out_text(out, "network", cell_network_name(r->network));
+        if (r->network != CONFIG_NETWORK_ALLOW)
+                return;
+        json_out_int(out, "network_in_bytes", (int64_t)r->network_in);
+        json_out_int(out, "network_out_bytes", (int64_t)r->network_out);
+        json_out_int(out, "network_denied", (int64_t)r->network_denied);
+        if (whole && r->hosts.length > 0)
+                json_out_raw(out, "hosts", buffer_bytes(&r->hosts), r->hosts.length);
+}
+
 void receipts_put(struct json_out *out, const struct receipt *r, bool whole)
 {
         json_out_begin(out, NULL, '{');
@@ -239,7 +288,7 @@ void receipts_put(struct json_out *out, const struct receipt *r, bool whole)
         json_out_text(out, "peak_of", cell_peak_name(r->peak_of));
         put_tasks(out, r);
         put_files(out, r, whole);
-        json_out_text(out, "network", cell_network_name(r->network));
+        put_network(out, r, whole);
         json_out_int(out, "stdout_bytes", (int64_t)r->output_bytes[CELL_STDOUT]);
         json_out_int(out, "stderr_bytes", (int64_t)r->output_bytes[CELL_STDERR]);
         json_out_int(out, "tool_calls_total", (int64_t)r->calls_total);

@@ -17,9 +17,10 @@
 enum {
         RECEIPTS_MAX = 32,               /* cells of a session */
         RECEIPTS_LISTED = 8,             /* of these, in the list of sessions */
-        RECEIPTS_BYTES_MAX = 128 * 1024, /* of the lists of their tool calls together */
+        RECEIPTS_BYTES_MAX = 128 * 1024, /* of the lists together */
         RECEIPT_CALLS_MAX = 48 * 1024,   /* of one list, which has at most CELL_CALLS_KEPT calls */
         RECEIPT_FILES_MAX = 48 * 1024,   /* of the list of files that have changed */
+        RECEIPT_HOSTS_MAX = 48 * 1024,   /* of the list of hosts */
 };
 
 /* What has changed in /workspace. */
@@ -40,6 +41,8 @@ struct receipt {
         bool has_tasks, tasks_wrapped;
         uint64_t tasks, tasks_from; /* processes and threads made, from this cell on */
         struct buffer calls;        /* a JSON array, or empty */
+        struct buffer hosts;        /* the same, of what was asked of the network */
+        uint64_t network_in, network_out, network_denied; /* their sums */
         bool has_files;
         uint64_t files_from,
                 files_to; /* what has changed in these cells; files: in the last of them */
@@ -72,10 +75,13 @@ uint64_t receipts_uncounted(const struct receipts *receipts, uint64_t to);
 /* NULL: it never was, or made room for newer ones. */
 const struct receipt *receipts_find(const struct receipts *receipts, uint64_t cell);
 
-/* A receipt as an object; whole: with its tool calls and the names of files. */
+/* A receipt as an object; whole: with its tool calls, the names of files, and hosts. */
 void receipts_put(struct json_out *out, const struct receipt *receipt, bool whole);
 /* An array, the newest first, without these lists. */
 void receipts_put_all(struct json_out *out, const char *key, const struct receipts *receipts);
+
+/* The hosts that a cell has asked for, and what was moved from and to each. */
+void receipt_put_hosts(struct json_out *out, const char *key, const struct cell_outcome *outcome);
 
 const char *cell_peak_name(enum cell_peak peak);
 const char *cell_network_name(enum config_network network);

@@ -158,6 +158,10 @@ class Reached(Network):
         (head,) = far.seen
         self.assertIn(f"\r\nHost: localhost:{far.port}\r\n".encode(), head)
         self.assertIn(b"GET /a?b=c HTTP/1.1\r\n", head)
+        uri = f"cloister://sessions/default/cells/{self.cell['receipt']['cell']}/receipt"
+        receipt = json.loads(server.ask("resources/read", {"uri": uri})["contents"][0]["text"])
+        self.assertEqual((receipt["network_in_bytes"], receipt["network_out_bytes"], receipt["network_denied"]), (told["bytes_in"], told["bytes_out"], 0))
+        self.assertEqual(receipt["hosts"], [told])
         # Nothing is told of a cell that asked for nothing.
         self.ask(server, "1 + 1")
         self.assertNotIn("network", self.cell)
