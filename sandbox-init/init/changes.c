@@ -23,7 +23,7 @@ enum {
         LIST_SIZE = 4096,
         LONG_LOOK_NS = 2 * 1000 * 1000,
         LONGEST_LOOK_NS = 100 * 1000 * 1000,
-        CLOCK_EVERY = 64, /* files between two readings of the clock: a power of two */
+        CLOCK_EVERY = 64, /* names between two readings of the clock: a power of two */
 };
 static_assert(INDEX_SIZE > 2 * FILES_MAX && FILES_MAX < UINT16_MAX, "the index");
 
@@ -42,7 +42,7 @@ struct file {
 struct look {
         struct file files[FILES_MAX];
         char paths[PATHS_SIZE];
-        size_t n, used;
+        size_t n, used, steps; /* files, bytes of paths, names that were seen */
         enum file_changes_limit limit;
         uint32_t unreadable;
 };
@@ -65,9 +65,10 @@ static int64_t cpu_ns(void)
         return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static bool is_late(size_t n)
+static bool is_late(void)
 {
-        return n % CLOCK_EVERY == 0 && cpu_ns() - changes.began_ns > LONGEST_LOOK_NS;
+        return ++changes.now->steps % CLOCK_EVERY == 0 &&
+               cpu_ns() - changes.began_ns > LONGEST_LOOK_NS;
 }
 
 /* ---- what there is ---- */
@@ -106,18 +107,20 @@ static long add_path(const struct file *directory, const char *name)
         return (long)(before + n);
 }
 
-/* Returns the file, NULL if it is gone already, and sets the limit if there is no room. */
-static struct file *add(int dir, const struct file *directory, const char *name)
+/* Returns the file. NULL: it is gone already, or may not be looked at (*denied), or a limit is reached. */
+static struct file *add(int dir, const struct file *directory, const char *name, bool *denied)
 {
         struct look *now = changes.now;
         struct stat st;
 
-        if (now->n == FILES_MAX || is_late(now->n)) {
+        if (now->n == FILES_MAX || is_late()) {
                 give_up(now->n == FILES_MAX ? FILE_CHANGES_NUMBER : FILE_CHANGES_TIME);
                 return NULL;
         }
-        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+                *denied = *denied || errno == EACCES;
                 return NULL;
+        }
         long length = add_path(directory, name);
         if (length < 0)
                 return NULL;
@@ -159,6 +162,7 @@ static int enter(int dir, const struct file *directory, const char *name, int de
 static int walk(int dir, const struct file *directory, int depth)
 {
         _Alignas(struct directory_entry) char list[LIST_SIZE];
+        bool denied = false;
         long size;
 
         while ((size = syscall(SYS_getdents64, dir, list, sizeof(list))) > 0) {
@@ -167,7 +171,7 @@ static int walk(int dir, const struct file *directory, int depth)
                         at += entry->length;
                         if (strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0)
                                 continue;
-                        const struct file *file = add(dir, directory, entry->name);
+                        const struct file *file = add(dir, directory, entry->name, &denied);
                         if (changes.now->limit != FILE_CHANGES_WHOLE)
                                 return -1;
                         if (file && file->type == DT_DIR &&
@@ -175,6 +179,7 @@ static int walk(int dir, const struct file *directory, int depth)
                                 return -1;
                 }
         }
+        changes.now->unreadable += denied;
         return 0;
 }
 
@@ -182,7 +187,7 @@ static void look(void)
 {
         struct look *now = changes.now;
 
-        now->n = now->used = now->unreadable = 0;
+        now->n = now->used = now->steps = now->unreadable = 0;
         now->limit = FILE_CHANGES_WHOLE;
         int root = openat(INIT_WORKSPACE_FD, ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (root < 0) {

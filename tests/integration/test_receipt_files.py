@@ -139,6 +139,11 @@ for name in [b'\xff\xfe', b'a\nb', b'"\\', b'x' * 255, '\u202e\U0001f600'.encode
         files, receipt = self.changed("os.chmod('d', 0o700)")
         self.assertNotIn("directories_unreadable", receipt)
         self.assertLessEqual({"d/a", "d/new"}, files.keys())
+        # Its names can be read, but not what they are.
+        files, receipt = self.changed("os.chmod('d', 0o400); os.unlink('c')")
+        self.assertEqual((files, receipt["directories_unreadable"]), ({"d": ("changed", "directory")}, 1))
+        _, receipt = self.changed("os.chmod('.', 0)\ntry: os.listdir('.')\nexcept OSError as e: print(e)")
+        self.assertEqual(receipt["directories_unreadable"], 1, receipt)
 
     def test_other_profiles_and_deaths(self):
         session = f"{self.session}-off"
