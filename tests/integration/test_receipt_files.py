@@ -85,6 +85,26 @@ if libc.kill(1, 19) == 0: pass  # PID 1 ignores what it has no handler for
 open('hidden', 'w').write('x'); print('{"files_new": 0}'); worked""")
         self.assertEqual(tried, [])
 
+    @once
+    def test_a_directory_that_is_exchanged_with_a_link(self):
+        """init looks while code swaps the two: it never follows the link."""
+        self.ok("""
+import ctypes, os, threading, time
+for i in range(100): os.mkdir(f'd{i}'); open(f'd{i}/mine', 'w').close(); os.symlink('/etc', f'l{i}')
+pairs = [(b'd%d' % i, b'l%d' % i) for i in range(100)]
+libc, stop = ctypes.CDLL(None), False
+def swap():
+    while not stop:
+        for d, l in pairs: libc.renameat2(-100, d, -100, l, 2)
+thread = threading.Thread(target=swap); thread.start()""")
+        seen, allowed = set(), {f"{kind}{i}{rest}" for kind in "dl" for i in range(100) for rest in ("", "/mine")}
+        for _ in range(100):
+            cell = self.ok("time.sleep(0.003)")["receipt"]["cell"]
+            seen |= {f["path"] for f in self.looked(cell).get("files", [])}
+        self.ok("stop = True; thread.join()")
+        self.assertIn("d7/mine", seen)
+        self.assertLessEqual(seen, allowed)
+
     def test_hostile_names(self):
         files, _ = self.changed(r"""
 for name in [b'\xff\xfe', b'a\nb', b'"\\', b'x' * 255, '\u202e\U0001f600'.encode(), b'.git', b' ']:
