@@ -181,14 +181,16 @@ int mount_tmpfs_new(uint64_t size, uint32_t inodes, uint32_t mode, uint64_t attr
         return create(context, attributes, err);
 }
 
-int mount_proc_new(bool restricted, struct error *err)
+int mount_proc_new(enum mount_proc kind, struct error *err)
 {
         _cleanup_close_ int context = fsopen("proc", FSOPEN_CLOEXEC);
         if (context < 0)
                 return error_errno(err, errno, "fsopen proc");
-        if (restricted && (fsconfig(context, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
-                           fsconfig(context, FSCONFIG_SET_STRING, "hidepid", "ptraceable", 0) < 0))
-                return error_errno(err, errno, "proc with subset=pid,hidepid=ptraceable");
+        const char *hidepid = kind == MOUNT_PROC_OWN ? "ptraceable" : "off";
+        if (kind != MOUNT_PROC_WHOLE &&
+            (fsconfig(context, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
+             fsconfig(context, FSCONFIG_SET_STRING, "hidepid", hidepid, 0) < 0))
+                return error_errno(err, errno, "proc with subset=pid,hidepid=%s", hidepid);
         return create(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
 }
 

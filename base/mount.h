@@ -28,7 +28,12 @@ int mount_clone(int dir, const char *path, uint64_t attributes, struct error *er
 int mount_clone_tree(int dir, const char *path, uint64_t attributes, struct error *err);
 int mount_tmpfs_new(uint64_t size, uint32_t inodes, uint32_t mode, uint64_t attributes,
                     struct error *err);
-int mount_proc_new(bool restricted, struct error *err);
+enum mount_proc {
+        MOUNT_PROC_WHOLE,
+        MOUNT_PROC_PIDS, /* processes only, and all of them */
+        MOUNT_PROC_OWN, /* of these, those that the reader could trace: not those that are not dumpable */
+};
+int mount_proc_new(enum mount_proc kind, struct error *err);
 
 /* Attaches a detached mount at path below root. MOUNT_CODE_TREE if nothing is there, or a link, or a file
  * where a directory is to be mounted. */

@@ -121,7 +121,7 @@ static void make_root(void)
         struct error error = {};
 
         int root = mount_tmpfs_new(MIB, 64, 0755, 0, &error);
-        int proc = root < 0 ? root : mount_proc_new(false, &error);
+        int proc = root < 0 ? root : mount_proc_new(MOUNT_PROC_WHOLE, &error);
         if (proc < 0)
                 die_of(&error);
         for (size_t i = 0; i < ARRAY_SIZE(places); i++)
@@ -157,7 +157,7 @@ static _Noreturn void child(int answer, int filter)
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 die("make mounts private");
         int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        int proc = root < 0 ? root : mount_proc_new(true, &error);
+        int proc = root < 0 ? root : mount_proc_new(MOUNT_PROC_OWN, &error);
         if (proc < 0 || mount_attach(proc, root, "proc", &error) < 0)
                 die_of(&error);
         for (size_t i = 0; i < ARRAY_SIZE(writable); i++)

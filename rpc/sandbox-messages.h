@@ -55,7 +55,10 @@ enum {
         INIT_FILTER_FD = 6,
         INIT_CHANGES_FD = 7,
         INIT_WORKSPACE_FD = 8, /* the tmpfs of /workspace, without what is mounted in it */
-        INIT_LAST_PID_FD = 9,  /* ns_last_pid of the pid namespace; closed: this kernel has none */
+        /* A directory that lists all processes of the pid namespace, also those that the sandbox's own /proc
+         * hides. */
+        INIT_PROC_FD = 9,
+        INIT_LAST_PID_FD = 10, /* ns_last_pid of the pid namespace; closed: this kernel has none */
 };
 
 enum template_message_kind {

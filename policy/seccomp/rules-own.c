@@ -19,7 +19,7 @@ const struct filter_rule filter_init_all[] = {
         {"read write close ppoll poll wait4 waitid kill getpid", ALLOW},
         {"rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait restart_syscall", ALLOW},
         {"exit exit_group", ALLOW},
-        {"lseek getdents64", ALLOW}, /* of its /proc, ns_last_pid, and directories in /workspace */
+        {"lseek getdents64", ALLOW}, /* of a proc, ns_last_pid, and directories in /workspace */
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
         {"newfstatat clock_gettime", ALLOW},
         END_OF_RULES,

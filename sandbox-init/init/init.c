@@ -405,8 +405,7 @@ int init_main(void)
         struct error error = {};
         sigset_t while_waiting;
 
-        if (prctl(PR_SET_DUMPABLE, 0) < 0 || watch_children(&while_waiting) < 0 ||
-            processes_open() < 0)
+        if (prctl(PR_SET_DUMPABLE, 0) < 0 || watch_children(&while_waiting) < 0)
                 return 1;
         changes_open();
         if (filter_load(INIT_FILTER_FD, &error) < 0)

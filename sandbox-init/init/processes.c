@@ -1,8 +1,5 @@
 #include "sandbox-init/init/processes.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,14 +11,6 @@
 #include "sandbox-init/init/directory.h"
 
 enum { LIST_SIZE = 16 * 1024 };
-
-static int directory = -1;
-
-int processes_open(void)
-{
-        directory = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        return directory < 0 ? -errno : 0;
-}
 
 pid_t processes_last(void)
 {
@@ -51,9 +40,9 @@ size_t processes_kill_others(const pid_t *spared, size_t n)
         size_t found = 0;
         long size;
 
-        if (lseek(directory, 0, SEEK_SET) < 0)
+        if (lseek(INIT_PROC_FD, 0, SEEK_SET) < 0)
                 return 1;
-        while ((size = syscall(SYS_getdents64, directory, list, sizeof(list))) > 0) {
+        while ((size = syscall(SYS_getdents64, INIT_PROC_FD, list, sizeof(list))) > 0) {
                 for (long at = 0; at < size;) {
                         const struct directory_entry *entry = (const void *)(list + at);
                         pid_t pid = (pid_t)strtol(entry->name, NULL, 10);

@@ -1,11 +1,8 @@
-/* The processes of the sandbox, as PID 1 lists them in its own /proc. */
+/* All processes of the sandbox, as PID 1 lists them in INIT_PROC_FD. */
 #pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
-
-/* Before the filter is loaded, which lets no file be opened. Returns 0 or negative errno. */
-int processes_open(void);
 
 /* The number that the kernel has given to the newest process or thread, also if that has ended. 0: unknown. */
 pid_t processes_last(void);

@@ -115,20 +115,34 @@ static int await_go(struct error *err)
         return 0;
 }
 
+/* Only for init: the worker closes both. The sandbox's own /proc hides from init what is not dumpable, as a program is that
+ * its owner may not read; init has to find those too. The second file is of the namespace of who reads it. */
+static int open_for_init(struct session *s, struct error *err)
+{
+        _cleanup_close_ int all = mount_proc_new(MOUNT_PROC_PIDS, err);
+        if (all < 0)
+                return error_context(err, "proc");
+        s->proc_fd = openat(all, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (s->proc_fd < 0)
+                return error_errno(err, errno, "open its proc");
+        s->last_pid_fd = open("/proc/sys/kernel/ns_last_pid", O_RDONLY | O_CLOEXEC);
+        return 0;
+}
+
 /* Returns the limit of mount namespaces, to be written after the last mount: its file is covered
  * here. */
 static int cover_proc(struct session *s, int root, struct error *err)
 {
-        /* Only for init: the worker closes it. It is of the namespace of who reads it. */
-        s->last_pid_fd = open("/proc/sys/kernel/ns_last_pid", O_RDONLY | O_CLOEXEC);
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
         _cleanup_close_ int limit = -1;
         int r = bounds_limit_user(&limit, err);
+        if (r >= 0)
+                r = open_for_init(s, err);
         if (r < 0)
                 return r;
 
-        _cleanup_close_ int proc = mount_proc_new(true, err);
+        _cleanup_close_ int proc = mount_proc_new(MOUNT_PROC_OWN, err);
         r = proc < 0 ? proc : mount_attach(proc, root, "proc", err);
         return r < 0 ? error_context(err, "proc") : take_fd(limit);
 }
@@ -257,7 +271,8 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                 {LAYOUT_INIT_FILTER_FD, INIT_FILTER_FD},
                 {s->fds[SESSION_FD_CHANGES], INIT_CHANGES_FD},
                 {s->workspace_fd, INIT_WORKSPACE_FD},
-                {s->last_pid_fd, INIT_LAST_PID_FD},
+                {s->proc_fd, INIT_PROC_FD},
+                {s->last_pid_fd, INIT_LAST_PID_FD}, /* the last one: there may be none */
         };
 
         size_t n = s->last_pid_fd < 0 ? ARRAY_SIZE(list) - 1 : ARRAY_SIZE(list);

@@ -142,7 +142,7 @@ static int make_detached(struct template_root *t, struct error *err)
         t->image = mounts_make_root(&t->plan, &t->mounts, err);
         if (t->image < 0)
                 return error_context(err, "image");
-        t->proc = mount_proc_new(false, err);
+        t->proc = mount_proc_new(MOUNT_PROC_WHOLE, err);
         if (t->proc < 0)
                 return error_context(err, "mount /proc in a user namespace");
         return 0;

@@ -266,19 +266,32 @@ static bool belongs_inside(const struct stat *st, const char *link)
         return !S_ISREG(st->st_mode) || strncmp(link, "/memfd:", 7) == 0;
 }
 
-/* init lists the processes of its namespace, and looks which files have changed. The guest sees the same directories. */
-static bool is_of_guest(const struct task *t, const struct stat *st)
+/* init lists the processes of its namespace there, in a proc that the guest cannot reach: process 1 of it is init. */
+static bool is_own_proc(const struct task *t, const char *name)
 {
-        static const char *const names[] = {"proc", "workspace"};
+        char listed[320], own[64];
+        struct stat there, here;
+        struct statfs fs;
+
+        snprintf(listed, sizeof(listed), "/proc/%d/%s", t->pid, name);
+        if (strcmp(t->role, "init") != 0 || statfs(listed, &fs) < 0 ||
+            fs.f_type != PROC_SUPER_MAGIC)
+                return false;
+        snprintf(listed, sizeof(listed), "/proc/%d/%s/1/ns/pid", t->pid, name);
+        snprintf(own, sizeof(own), "/proc/%d/ns/pid", t->pid);
+        return stat(listed, &there) == 0 && stat(own, &here) == 0 && there.st_ino == here.st_ino &&
+               there.st_dev == here.st_dev;
+}
+
+/* init looks there which files have changed. The guest sees the same directory. */
+static bool is_own_workspace(const struct task *t, const struct stat *st)
+{
         char path[64];
         struct stat own;
 
-        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-                snprintf(path, sizeof(path), "/proc/%d/root/%s", t->pid, names[i]);
-                if (stat(path, &own) == 0 && own.st_dev == st->st_dev && own.st_ino == st->st_ino)
-                        return strcmp(t->role, "init") == 0;
-        }
-        return false;
+        snprintf(path, sizeof(path), "/proc/%d/root/workspace", t->pid);
+        return strcmp(t->role, "init") == 0 && stat(path, &own) == 0 && own.st_dev == st->st_dev &&
+               own.st_ino == st->st_ino;
 }
 
 /* init counts the pids that were handed out by it: for reading, and of a /proc that the guest cannot reach. */
@@ -294,7 +307,7 @@ static bool is_pid_counter(const struct task *t, const char *name, const char *l
 
 static int check_descriptors(struct attack_rows *rows, const struct task *t)
 {
-        const char *expected = strcmp(t->role, "init") == 0 ? "/proc, pids, /workspace" : "none";
+        const char *expected = strcmp(t->role, "init") == 0 ? "a proc, pids, /workspace" : "none";
         char path[64], name[300], link[256], found[256] = "none";
         bool held = true;
         struct stat st;
@@ -312,7 +325,8 @@ static int check_descriptors(struct attack_rows *rows, const struct task *t)
                         continue;
                 if (held)
                         snprintf(found, sizeof(found), "%.20s=%.200s", e->d_name, link);
-                held = held && (is_of_guest(t, &st) || is_pid_counter(t, name, link));
+                held = held && (is_own_proc(t, name) || is_own_workspace(t, &st) ||
+                                is_pid_counter(t, name, link));
         }
         closedir(dir);
         return add(rows, t, 2, "files and folders held", expected, found, held);

@@ -3,6 +3,7 @@
 What code may do to them stops or slows them, which ends a branch; nothing changes what a branch contains."""
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -157,6 +158,64 @@ class Copies(rawmcp.ServerCase):
         cell = self.cell("secret.raw.decode()", wait=100 * harness.SLOW)
         self.assertEqual(cell["status"], "ok", cell)
         self.assertEqual(cell["value"]["json"], "the true", cell)
+
+
+# A program that its owner may not read is not dumpable, and a /proc with hidepid=ptraceable shows it to nobody here.
+HIDDEN = r"""
+import os, shutil, subprocess, sys, time
+def begin(mode):
+    shutil.copy(os.path.realpath(sys.executable), '/tmp/program')
+    os.chmod('/tmp/program', mode)
+    code = 'import itertools, os, time\nfor n in itertools.count():\n fd = os.open("/workspace/count", os.O_WRONLY | os.O_CREAT, 0o600)\n os.write(fd, b"%d" % n)\n os.close(fd)\n time.sleep(0.01)'
+    child = subprocess.Popen(['/tmp/program', '-I', '-S', '-c', code], env={**os.environ, 'PYTHONHOME': sys.base_prefix}, start_new_session=True)
+    while not os.path.exists('/workspace/count'): time.sleep(0.01)
+    with open('/tmp/pid', 'w') as f: f.write(str(child.pid))
+    return str(child.pid) in os.listdir('/proc')
+def look():
+    with open('/tmp/pid') as f: pid = int(f.read())
+    def count():
+        try:
+            with open('/workspace/count') as f: return f.read()
+        except OSError: return None
+    before = count()
+    time.sleep(0.3)
+    try: os.kill(pid, 0)
+    except OSError as e: return [e.errno, before == count()]
+    return [0, before == count()]
+"""
+
+
+class Hidden(rawmcp.ServerCase):
+    CONFIG = {"pool": 0}
+    RUNS, GONE = [0, False], [errno.ESRCH, True]
+
+    def begun(self, mode):
+        """A session with a copy and such a process, which does not end with a cell that ends well."""
+        self.ok(HIDDEN, checkpoint="a")
+        shown = self.value(f"begin({mode:#o})")
+        self.assertEqual(self.value("look()"), self.RUNS, "the control")
+        return shown
+
+    def test_none_is_left_after_a_death(self):
+        self.assertIs(self.begun(0o111), False)
+        cell = self.cell("os._exit(3)")
+        self.assertEqual(cell["state"], "restored", cell)
+        self.assertEqual(self.value("look()"), self.GONE)
+
+    def test_none_is_left_after_a_restore(self):
+        self.assertIs(self.begun(0o111), False)
+        self.assertEqual(self.value("look()", restore="a"), self.GONE)
+
+    def test_none_changes_what_was_rolled_back(self):
+        self.ok(HIDDEN)
+        cell = self.cell("assert not begin(0o111) and look() == [0, False]\n1 / 0", on_error="rollback")
+        self.assertEqual((cell["state"], cell["error"]["type"]), ("rolled_back", "ZeroDivisionError"), cell)
+        self.assertEqual(self.value("[*look(), os.path.exists('/workspace/count')]"), [*self.GONE, False])
+
+    def test_control_one_that_is_shown(self):
+        self.assertIs(self.begun(0o755), True)
+        self.assertEqual(self.cell("os._exit(3)")["state"], "restored")
+        self.assertEqual(self.value("look()"), self.GONE)
 
 
 if __name__ == "__main__":
