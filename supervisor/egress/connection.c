@@ -268,6 +268,17 @@ static int prepare_tunnel(struct connection *c)
         return send(c->client, established, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n ? 0 : -EIO;
 }
 
+/* What was read with the head, and goes to the server: it counts like all that follows. */
+static int count_begun(struct connection *c)
+{
+        struct egress_session *s = c->session;
+
+        if (s->used >= s->max_bytes || c->out.n > s->max_bytes - s->used)
+                return -EDQUOT;
+        egress_session_used(s, c->out.n);
+        return 0;
+}
+
 static void start_relaying(struct connection *c)
 {
         struct event_base *base = c->session->egress->base;
@@ -285,9 +296,11 @@ static void start_relaying(struct connection *c)
                 r = flow_open(&c->in, base, on_flow, c);
         if (r >= 0)
                 r = c->head.is_connect ? prepare_tunnel(c) : prepare_forward(c);
+        if (r >= 0)
+                r = count_begun(c);
         if (r < 0) {
-                if (r == -EINVAL)
-                        note(c, EGRESS_MALFORMED);
+                if (r == -EINVAL || r == -EDQUOT)
+                        note(c, r == -EINVAL ? EGRESS_MALFORMED : EGRESS_USED_UP);
                 end(c);
                 return;
         }
@@ -393,6 +406,9 @@ static void read_head(struct connection *c)
         struct flow *f = &c->out;
         enum egress_reason why = EGRESS_MALFORMED;
 
+        f->waits = egress_session_must_wait(c->session);
+        if (f->waits)
+                return;
         ssize_t n = recv(c->client, f->data + f->n, REQUEST_HEAD_MAX - f->n, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
                 end(c);
@@ -448,6 +464,8 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 refuse(c, EGRESS_LATE);
         } else if (c->state == RELAYING && !(c->out.is_held && c->must_be_tls) && idle < IDLE_MS) {
                 set_timer(c, IDLE_MS - idle);
+        } else if (c->state == HEAD && c->out.waits) {
+                set_timer(c, HEAD_MS);
         } else {
                 end(c);
         }
@@ -489,6 +507,8 @@ void egress_connections_wake(struct egress_session *s)
                 next = c->next;
                 if (c->state == RELAYING && (c->out.waits || c->in.waits))
                         relay(c);
+                else if (c->state == HEAD && c->out.waits)
+                        read_head(c);
         }
 }
 

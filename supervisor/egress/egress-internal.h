@@ -41,8 +41,8 @@ struct egress_session {
         size_t n_rules;
         uint64_t max_bytes, rate;
 
-        uint64_t used;   /* bytes */
-        uint64_t tokens; /* bytes that may be read now, if there is a rate */
+        uint64_t used; /* bytes */
+        int64_t tokens; /* bytes that may be read now, if there is a rate; negative: heads took more */
         uint64_t filled_us;
         struct connection *connections;
         size_t n_connections;

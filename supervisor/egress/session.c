@@ -53,9 +53,9 @@ static void refill(struct egress_session *s)
         s->filled_us = now;
         if (passed > 1000000)
                 passed = 1000000;
-        s->tokens += (uint64_t)((double)s->rate * (double)passed / 1e6);
-        if (s->tokens > burst)
-                s->tokens = burst;
+        s->tokens += (int64_t)((double)s->rate * (double)passed / 1e6);
+        if (s->tokens > (int64_t)burst)
+                s->tokens = (int64_t)burst;
 }
 
 static void plan_tick(struct egress_session *s)
@@ -66,25 +66,35 @@ static void plan_tick(struct egress_session *s)
                 event_add(s->tick, &after);
 }
 
+bool egress_session_must_wait(struct egress_session *s)
+{
+        if (s->rate == 0)
+                return false;
+        refill(s);
+        if (s->tokens > 0)
+                return false;
+        plan_tick(s);
+        return true;
+}
+
 ssize_t egress_session_allow(struct egress_session *s, size_t most)
 {
         uint64_t left = s->max_bytes > s->used ? s->max_bytes - s->used : 0;
 
         if (left == 0)
                 return -EDQUOT;
-        if (s->rate > 0) {
-                refill(s);
-                if (s->tokens == 0)
-                        plan_tick(s);
-                left = left < s->tokens ? left : s->tokens;
-        }
+        if (egress_session_must_wait(s))
+                return 0;
+        if (s->rate > 0 && left > (uint64_t)s->tokens)
+                left = (uint64_t)s->tokens;
         return (ssize_t)(most < left ? most : left);
 }
 
 void egress_session_used(struct egress_session *s, size_t n)
 {
         s->used += n;
-        s->tokens -= s->tokens < n ? s->tokens : n;
+        if (s->rate > 0)
+                s->tokens -= (int64_t)n;
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *data)

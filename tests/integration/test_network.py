@@ -332,6 +332,38 @@ n""", session="sender")
         self.assertLessEqual(sum(len(seen) for seen in far.seen if seen.startswith(b"y")), 1 << 20)
         self.assertGreater(sent, 0)
 
+    def test_heads_count(self):
+        """What comes with the head of a request, and behind a CONNECT, is sent to the server like all that follows."""
+        far = self.far()
+        server = self.local(far, max_bytes="100K")
+        where = f"localhost:{far.port}"
+        self.assertEqual(self.ask(server, f"fetch('http://{where}/')"), "hello", "the control")
+        self.ask(server, f"for i in range(40): raw('GET http://{where}/ HTTP/1.1\\r\\nHost: {where}\\r\\nX: ' + 'y' * 15000 + '\\r\\n\\r\\n')")
+        self.assertIn("network.max_bytes", self.cell["notice"])
+        sent = sum(map(len, far.seen))
+        self.assertLessEqual(sent, 100 << 10)
+        self.assertGreater(sent, 70000)
+        self.assertAlmostEqual(sum(host["bytes_out"] for host in self.cell["network"]), sent, delta=1000)
+        far.seen.clear()
+        self.ask(server, GUEST, session="tunnels")
+        self.ask(server, f"import threading\nfor i in range(40):\n    s = connect(); s.sendall(b'CONNECT {where} HTTP/1.1\\r\\n\\r\\n' + b'y' * 15000); s.shutdown(socket.SHUT_WR); rest(s); s.close()", session="tunnels")
+        self.assertLessEqual(sum(map(len, far.seen)), 100 << 10)
+        self.assertGreater(sum(map(len, far.seen)), 70000)
+
+    def test_the_rate_of_heads(self):
+        far = self.far()
+        server = self.local(far, rate="32K")
+        where = f"localhost:{far.port}"
+        seconds = self.ask(server, f"""
+def once(size):
+    return status("GET http://{where}/ HTTP/1.1\\r\\nHost: {where}\\r\\nX: " + "y" * size + "\\r\\n\\r\\n")
+start = time.monotonic(); small = [once(10) for i in range(8)]; between = time.monotonic()
+large = [once(15000) for i in range(8)]
+[small + large, between - start, time.monotonic() - between]""")
+        self.assertEqual(seconds[0], ["200 OK"] * 16)
+        self.assertLess(seconds[1], 1.5 * harness.SLOW, "the control")
+        self.assertGreater(seconds[2], 1.5)
+
 
 class Nothing(Network):
     def test_nothing_but_the_proxy(self):
