@@ -139,6 +139,14 @@ def read_file(path, found, depth=0):
             found["hashes"].setdefault(canonical(name), set()).update(with_hashes.findall(text))
 
 
+def wheel_name(place):
+    """The name of the file at an address that the index has chosen: a name and nothing else, also once it is decoded."""
+    file = urllib.parse.unquote(place.rpartition("/")[2])
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+!]*(?:-[A-Za-z0-9_.+!]+){4,5}", file[:-len(".whl")], re.ASCII):
+        raise Failure("the index names a wheel at %.200r" % place.split("?")[0])
+    return file
+
+
 # ---- the cache ---------------------------------------------------------------------------------------------------
 
 
@@ -433,7 +441,7 @@ class Uv(Installer):
         if guard and version and guard.has(name.group(1), version.group(1)):
             return None
         kind, place, digest = wheel.groups()
-        file = urllib.parse.unquote(place.rpartition("/")[2])
+        file = wheel_name(place)
         known = {"file": file, "sha256": digest or ""}
         if digest and self.cache.path(known):
             return self.cache.take(self.cache.path(known))

@@ -1,9 +1,11 @@
 """The program that installs packages for sessions: what it refuses before an installer or a file system sees it."""
 
+import http.server
 import os
 import stat
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import zipfile
@@ -175,6 +177,52 @@ class Wheels(unittest.TestCase):
         self.unpack([("a/__init__.py", "raise SystemExit(9)\n", 0o644), ("a/bad.py", "(" * 300, 0o644), ("a.pth", "import os; os._exit(9)\n", 0o644)])
         INSTALLER["in_child"](lambda: INSTALLER["compile_set"](self.stage, "name"), 30)
         self.assertEqual(os.listdir(f"{self.stage}/a/__pycache__"), ["__init__.%s.pyc" % sys.implementation.cache_tag])
+
+
+class Served(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"bytes of a wheel")
+
+
+class ByUv(unittest.TestCase):
+    """A section of pylock.toml, as uv 0.13 writes it of what an index says: a wheel's name and its address may differ."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Served)
+        cls.addClassCleanup(cls.server.server_close)
+        cls.addClassCleanup(cls.server.shutdown)
+        threading.Thread(target=cls.server.serve_forever, daemon=True).start()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top, self.inner = folder.name, f"{folder.name}/one/two"
+        os.makedirs(self.inner)
+        self.uv = INSTALLER["Uv"]({"version": "3.11.2"}, INSTALLER["Cache"](f"{self.top}/cache"))
+
+    def one(self, file):
+        address = f"http://127.0.0.1:{self.server.server_port}/files/{file}"
+        section = f'\nname = "evil"\nversion = "1.0"\nwheels = [{{ name = "evil-1.0-py3-none-any.whl", url = "{address}", hashes = {{}} }}]\n'
+        return self.uv.one(section, self.inner)
+
+    def test_an_address_that_leads_elsewhere(self):
+        found = self.one("evil-1.0%2Blocal-py3-none-any.whl")
+        self.assertEqual((found["name"], found["file"]), ("evil", "evil-1.0+local-py3-none-any.whl"), "the control")
+        outside = f"{self.top}/outside-1.0-py3-none-any.whl"
+        with open(outside, "w", encoding="ascii") as f:
+            f.write("theirs")
+        for file in ("..%2F..%2Foutside-1.0-py3-none-any.whl", f"{outside.replace('/', '%2F')}", "%2e%2e%2f%2e%2e%2foutside-1.0-py3-none-any.whl", "a%00-1.0-py3-none-any.whl",
+                     "evil-1.0.whl", ".evil-1.0-py3-none-any.whl"):
+            with self.assertRaisesRegex(Failure, "names a wheel", msg=file):
+                self.one(file)
+        with open(outside, encoding="ascii") as f:
+            self.assertEqual(f.read(), "theirs")
 
 
 if __name__ == "__main__":
