@@ -407,7 +407,7 @@ def make_set(place, packages, cache, temporary, compiles, settings):
     if size is None:
         raise Failure("the wheels can't be unpacked: they need too much memory or time")
     if compiles:
-        in_child(lambda: compile_set(stage, name), 300)
+        in_child(lambda: compile_set(stage, name, size), 300)
     for folder, _, _ in os.walk(stage):
         os.chmod(folder, 0o755)
     held = place.lock("room")

@@ -5,6 +5,8 @@ import stat
 import zipfile
 
 ENTRIES_MAX, DEPTH_MAX, PATH_MAX = 100_000, 64, 1000  # of a wheel
+ENTRY_BYTES = 4096  # that a file or a directory takes besides its contents, which may be none
+TOO_LARGE = "unpacked, the packages take more than packages.max_size in the config allows"
 MEMORY_MAX = 4 << 30  # address space of the process that unpacks
 TARGET = "/run/packages"
 
@@ -27,7 +29,7 @@ def inner_path(info, wheel):
 
 def unpack(path, stage, left):
     """Returns the number of bytes. A file that another wheel has put there is replaced, as installers do."""
-    wheel, seen, total = os.path.basename(path), set(), 0
+    wheel, seen, total, folders = os.path.basename(path), set(), 0, set()
     with zipfile.ZipFile(path) as z:
         members = z.infolist()
         if len(members) > ENTRIES_MAX:
@@ -46,15 +48,33 @@ def unpack(path, stage, left):
             if target in seen:
                 raise Failure("%s has a file twice (%.100r)" % (wheel, member.filename))
             seen.add(target)
+            total += ENTRY_BYTES * (1 + make_folders(stage, parts[:-1], folders))
             total = write_member(z, member, target, total, left)
     return total
 
 
+def make_folders(stage, parts, known):
+    """Returns how many are new. known: paths that are there."""
+    new = 0
+    for n in range(len(parts), 0, -1):
+        if os.path.join(stage, *parts[:n]) in known:
+            break
+    else:
+        n = 0
+    for n in range(n + 1, len(parts) + 1):
+        path = os.path.join(stage, *parts[:n])
+        known.add(path)
+        try:
+            os.mkdir(path, 0o755)
+            new += 1
+        except FileExistsError:
+            pass
+    return new
+
+
 def write_member(z, member, target, total, left):
-    too_large = "unpacked, the packages take more than packages.max_size in the config allows"
     if total + member.file_size > left:
-        raise Failure(too_large)
-    os.makedirs(os.path.dirname(target), exist_ok=True)
+        raise Failure(TOO_LARGE)
     if os.path.lexists(target):
         os.unlink(target)
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -62,27 +82,34 @@ def write_member(z, member, target, total, left):
         for chunk in iter(lambda: source.read(1 << 20), b""):
             total += len(chunk)
             if total > left:
-                raise Failure(too_large)
+                raise Failure(TOO_LARGE)
             f.write(chunk)
         is_program = os.path.basename(os.path.dirname(target)) == "bin" or member.external_attr >> 16 & 0o111
         os.fchmod(f.fileno(), 0o755 if is_program else 0o644)
     return total
 
 
-def compile_set(stage, name):
-    """Compiles sources that imports need; what cannot be compiled is left to the session. Nothing of it is executed."""
+def compile_set(stage, name, left):
+    """Compiles sources that imports need; what cannot be compiled is left to the session, and what would take more than `left`
+    bytes: the constants of a source can be much larger than it. Nothing of it is executed."""
     import py_compile
 
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left, left))
     for folder, folders, files in os.walk(stage):
         folders[:] = [one for one in folders if one not in ("tests", "test", "__pycache__", "bin")]
         for file in files:
             if file.endswith(".py"):
                 path = os.path.join(folder, file)
                 try:
-                    py_compile.compile(path, dfile=TARGET + "/" + name + path[len(stage):], doraise=True, quiet=2,
-                                       invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+                    compiled = py_compile.compile(path, dfile=TARGET + "/" + name + path[len(stage):], doraise=True, quiet=2,
+                                                  invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
                 except Exception:
-                    pass
+                    continue
+                size = ENTRY_BYTES + os.lstat(compiled).st_size
+                if size > left:
+                    os.unlink(compiled)
+                else:
+                    left -= size
     for folder, folders, files in os.walk(stage):
         os.chmod(folder, 0o755)
         for file in files:

@@ -130,7 +130,7 @@ class Wheels(unittest.TestCase):
                             ("a-1.0.data/data/share/d", "no", 0o644)])
         found = {os.path.join(r, f)[len(self.stage) + 1:]: stat.S_IMODE(os.stat(os.path.join(r, f)).st_mode) for r, _, fs in os.walk(self.stage) for f in fs}
         self.assertEqual(found, {"a/__init__.py": 0o755, "b.py": 0o644, "bin/c": 0o755, "a-1.0.dist-info/METADATA": 0o644})
-        self.assertEqual(size, 7)
+        self.assertEqual(size, 7 + (4 + 3) * 4096)  # four files and three directories
 
     def test_hostile_members(self):
         for name, mode in (("../a", 0o644), ("/etc/a", 0o644), ("a/../../b", 0o644), ("a\\..\\b", 0o644), ("a//b", 0o644), ("./a", 0o644),
@@ -160,6 +160,21 @@ class Wheels(unittest.TestCase):
         with self.assertRaises((zipfile.BadZipFile, Failure)):
             INSTALLER["unpack"](self.path, tempfile.mkdtemp(dir=os.path.dirname(self.path)), 1 << 20)
 
+    def test_directories_and_empty_files_take_room(self):
+        for members in ([("%s/%d" % ("/".join(["%04d" % n] + ["a"] * 60), n), "", 0o644) for n in range(400)], [("a/%d" % n, "", 0o644) for n in range(2000)]):
+            with self.assertRaisesRegex(Failure, "max_size"):
+                self.unpack(members, left=4 << 20)
+        entries = sum(len(folders) + len(files) for _, folders, files in os.walk(self.stage))
+        self.assertLessEqual(entries, 2 * 1100)
+        self.unpack([("b/%d" % n, "", 0o644) for n in range(900)], left=4 << 20)
+
+    def test_what_is_compiled_takes_no_more_than_the_sources(self):
+        """Constants are computed: a line of 15 bytes makes 3,600."""
+        self.unpack([("a/__init__.py", "x = 1\n", 0o644), ("a/large.py", "".join("x='%06d'*600\n" % n for n in range(5000)), 0o644)])
+        for most, names in ((100_000, ["__init__"]), (30 << 20, ["__init__", "large"])):
+            INSTALLER["in_child"](lambda most=most: INSTALLER["compile_set"](self.stage, "name", most), 60)
+            self.assertEqual(sorted(os.listdir(f"{self.stage}/a/__pycache__")), ["%s.%s.pyc" % (name, sys.implementation.cache_tag) for name in names])
+
     def test_one_file_of_two_wheels_and_a_file_for_a_folder(self):
         self.unpack([("shared/x", "1", 0o644)])
         self.unpack([("shared/x", "2", 0o644)])
@@ -175,7 +190,7 @@ class Wheels(unittest.TestCase):
 
     def test_nothing_of_it_is_executed(self):
         self.unpack([("a/__init__.py", "raise SystemExit(9)\n", 0o644), ("a/bad.py", "(" * 300, 0o644), ("a.pth", "import os; os._exit(9)\n", 0o644)])
-        INSTALLER["in_child"](lambda: INSTALLER["compile_set"](self.stage, "name"), 30)
+        INSTALLER["in_child"](lambda: INSTALLER["compile_set"](self.stage, "name", 1 << 20), 30)
         self.assertEqual(os.listdir(f"{self.stage}/a/__pycache__"), ["__init__.%s.pyc" % sys.implementation.cache_tag])
 
 
