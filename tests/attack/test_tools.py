@@ -92,7 +92,8 @@ with open('/tmp/control', 'w') as f: f.write(''.join({halves!r}))
 
 
 class NoListener(rawmcp.ServerCase):
-    """108 to 111 concern HTTP, which Cloister does not serve; 112 to 115 an egress proxy, which it does not have."""
+    """108 to 111: `cloister mcp` serves no HTTP (`cloister serve` does: test_serve.py). 112 to 115: a profile that allows no network has
+    no proxy (the others: test_network.py)."""
 
     SERVERS = {"one": harness.fixture()}
 
