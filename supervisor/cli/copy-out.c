@@ -10,25 +10,42 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
+#include "base/terminal.h"
 #include "rpc/file-stream.h"
 #include "supervisor/cli/copy.h"
 #include "supervisor/cli/file-writer.h"
 
-enum { PIECE_MAX = 1024 * 1024, VERSION_SIZE = 128 };
+enum {
+        PIECE_MAX = 1024 * 1024,
+        VERSION_SIZE = 128,
+        ESCAPED_MAX = 8, /* bytes, of one */
+};
 
 /* Where bytes go: to the process that writes files, or to standard output. */
 struct target {
         struct file_writer *writer; /* NULL: standard output */
         const char *name;           /* of the file there */
         bool begun;
+        bool is_terminal; /* standard output: what code has written is escaped */
+        struct terminal_stream stream;
 };
+
+static int put(struct target *to, const struct buffer *bytes)
+{
+        _cleanup_buffer_ struct buffer escaped = BUFFER_INIT(ESCAPED_MAX * PIECE_MAX);
+
+        if (!to->is_terminal)
+                return fd_write_all(STDOUT_FILENO, buffer_bytes(bytes), bytes->length);
+        int r = terminal_escape(&to->stream, buffer_bytes(bytes), bytes->length, &escaped);
+        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(&escaped), escaped.length);
+}
 
 static int give(struct target *to, const struct buffer *bytes)
 {
         int r = 0;
 
         if (!to->writer)
-                return fd_write_all(STDOUT_FILENO, buffer_bytes(bytes), bytes->length);
+                return put(to, bytes);
         if (!to->begun)
                 r = file_writer_begin(to->writer, to->name);
         to->begun = true;
@@ -248,7 +265,7 @@ int copy_out(struct copy *copy, const char *to, struct error *err)
         if (r < 0)
                 return r;
         if (to_stdout) {
-                struct target target = {};
+                struct target target = {.is_terminal = isatty(STDOUT_FILENO) == 1};
                 r = copy_file(copy, copy->end.path, &target, err);
                 return r < 0 ? error_context(err, "/workspace/%s", copy->end.path) : 0;
         }

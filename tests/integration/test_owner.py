@@ -273,6 +273,13 @@ class Exec(OwnerCase):
         self.assertIn(b"\\x1b[2J", out)
         self.assertNotIn(b"\x07", out)
 
+    def test_a_file_for_a_terminal_is_escaped_too(self):
+        self.ok("_ = open('/workspace/hostile', 'wb').write(b'a\\x1b]52;c;eA==\\x07b\\xe2\\x80\\xae\\nc\\xff')")
+        out = self.on_terminal("cp", f"{self.session}:hostile", "-")
+        self.assertEqual(out, b"a\\x1b]52;c;eA==\\x07b\\u202e\r\nc\xef\xbf\xbd")
+        done = self.run_cloister("cp", f"{self.session}:hostile", "-", "--server", str(self.server.process.pid))
+        self.assertEqual(done.stdout, b"a\x1b]52;c;eA==\x07b\xe2\x80\xae\nc\xff", "the control: no terminal")
+
     def on_terminal(self, *args):
         pid, fd = pty.fork()
         if pid == 0:
