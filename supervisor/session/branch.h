@@ -21,8 +21,8 @@ enum {
 
 struct branch;
 
-/* Returns 0, -EBUSY (BRANCHES_MAX) or -ENOMEM. from: key of the session that is copied; copy: id of its copy that is,
- * and the name of that checkpoint; 0 and "": the session as it is now. */
+/* Returns 0, -EBUSY (BRANCHES_MAX, or the principal's part of them) or -ENOMEM. from: key of the session that is copied;
+ * copy: id of its copy that is, and the name of that checkpoint; 0 and "": the session as it is now. */
 int branch_new(struct branch **ret, struct event_base *base, const char *from, uint64_t copy,
                const char *checkpoint, struct error *err);
 struct branch *branch_ref(struct branch *branch);

@@ -418,6 +418,27 @@ class Tokens(Serve):
         self.assertIn("quota", json.dumps(self.result(self.BOB, "1", session="two", **{"from": "one"})))
         self.assertEqual(self.result(self.BOB, "1", session="one")["status"], "ok")
 
+    def test_branches_that_do_not_end(self):
+        """Code stops the checkpoint that they are made of: they take 30 s. Another principal's branches are made meanwhile."""
+        carol = "carol-carol-carol-carol"
+        tokens = self.write("three", f"alice {self.ALICE}\ncarol {carol}\n")
+        os.chmod(tokens, 0o600)
+        self.start("--listen", "127.0.0.1:0", "--tokens", tokens)
+        self.assertTrue(self.result(self.ALICE, "import os, signal\nx = 1", session="a", checkpoint="c")["checkpoint"])
+        self.result(self.ALICE, "for p in os.listdir('/proc'):\n    if p.isdigit() and int(p) not in (1, os.getpid()): os.kill(int(p), signal.SIGSTOP)", session="a")
+        held = []
+        for i in range(8):
+            held.append(self.call(self.ALICE, "x", session=f"b{i}", **{"from": "a@c"}))
+            time.sleep(0.1)  # they are taken in this order
+        self.result(carol, "x = 2", session="a")
+        cell = self.result(carol, "x", session="b", **{"from": "a"})
+        self.assertEqual(cell["status"], "ok", cell)
+        self.assertEqual(cell["value"]["json"], 2)
+        refused = [c.response().json()["result"]["structuredContent"] for c in held[4:]]
+        self.assertEqual({cell["status"] for cell in refused}, {"error"}, refused)
+        self.assertIn("4 of your branches are being made", json.dumps(refused[0]))
+        self.assertEqual(self.result(self.ALICE, "x", session="a")["value"]["json"], 1)
+
     def test_the_file(self):
         for text, mode, part in (("a b\n", 0o600, "line 1: a token has"), (f"alice {self.ALICE}\n", 0o644, "others can read it"),
                                  (f"a {self.ALICE}\na {self.BOB}\n", 0o600, "line 2"), ("# none\n", 0o600, "no token"),
