@@ -143,14 +143,17 @@ const struct filter_rule filter_guest_arguments[] = {
         {"ioctl", FAIL(ENOTTY), {EQUAL(1, FS_IOC_GETFLAGS)}},
 
         /* No leases and no F_NOTIFY: a session could delay by the one, and observe by the other, what
-         * other sessions read of the image that they share. */
+         * other sessions read of the image that they share. No F_SETPIPE_SZ: the pipes of output count for
+         * the monitor's user. */
         {"fcntl", ALLOW, {MASKED(1, ~63u, 0)}},
         {"fcntl", ALLOW, {EQUAL(1, F_GETLEASE)}},
         {"fcntl", ALLOW, {EQUAL(1, F_SETLEASE + 3)}}, /* F_DUPFD_QUERY */
-        {"fcntl", ALLOW, {MASKED(1, ~3u, F_SETLEASE + 4)}},
+        {"fcntl", ALLOW, {MASKED(1, ~1u, F_SETLEASE + 4)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_DUPFD_CLOEXEC)}},
         {"fcntl", ALLOW, {MASKED(1, ~7u, F_SETLEASE + 8)}},
         {"fcntl", FAIL(EINVAL), {EQUAL(1, F_SETLEASE)}},
         {"fcntl", FAIL(EINVAL), {EQUAL(1, F_NOTIFY)}},
+        {"fcntl", FAIL(EPERM), {EQUAL(1, F_SETPIPE_SZ)}},
 
         {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
         {"sendto recvfrom sendmmsg recvmmsg", FAIL(EOPNOTSUPP), {SET(3, MSG_OOB)}},

@@ -241,6 +241,22 @@ n * 253
         self.assertEqual(self.take("pipes")[0], 6)
         self.outside()
 
+    def test_sizes_of_pipes(self):
+        """Those of output are the monitor's: 32 sessions that make theirs larger left its user pipes of 8 KiB."""
+        code = """
+import fcntl, os
+def size(fd):
+    try: return fcntl.fcntl(fd, 1031, 1 << 20)
+    except OSError as e: return e.errno
+r, w = os.pipe()
+"""
+        self.assertEqual(self.value(code + "[size(1), size(2), size(w), fcntl.fcntl(1, 1032) <= 1 << 16]"), [1, 1, 1, True])
+        found = {}
+        exec(code, found)  # pylint: disable=exec-used
+        self.addCleanup(found["os"].close, found["r"])
+        self.addCleanup(found["os"].close, found["w"])
+        self.assertEqual(found["size"](found["w"]), 1 << 20, "the control")
+
     def test_pending_signals(self):
         n, why = self.take("pending_signals")
         self.assertEqual(why, "EAGAIN")

@@ -371,6 +371,8 @@ static void test_worker_arguments(void)
                 check_eq_int(ask(&p, SYS_ioctl, 0, FICLONE | high, 0, 0), FAIL(EOPNOTSUPP));
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_SETLEASE | high, 0, 0), FAIL(EINVAL));
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_NOTIFY | high, 0, 0), FAIL(EINVAL));
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_SETPIPE_SZ | high, 0, 0), FAIL(EPERM));
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_GETPIPE_SZ | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_DUPFD_CLOEXEC | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_OFD_SETLKW | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_ADD_SEALS | high, 0, 0), ALLOW);
