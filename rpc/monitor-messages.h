@@ -21,7 +21,8 @@ enum { MONITOR_FD = 3 };
 enum monitor_verb {
         MONITOR_SESSION_CREATE = 1, /* generation, target: index of the profile. -> SESSION_STARTED
                                        or FAILED (ESTALE: the generation is old, repeat it) */
-        MONITOR_SESSION_INTERRUPT,  /* target: session. SIGINT to the worker. -> DONE or FAILED */
+        MONITOR_SESSION_INTERRUPT, /* target: session. SIGINT to the worker. number: 1: reminds it of
+                                       the one before. -> DONE or FAILED */
         MONITOR_SESSION_KILL, /* target: session. SIGKILL to all its processes. -> DONE; SESSION_ENDED
                                        follows */
         MONITOR_UPSTREAM_START,  /* generation, target: index of the server. -> UPSTREAM_STARTED or
@@ -58,7 +59,7 @@ struct monitor_request {
         uint32_t serial; /* chosen by the broker, not 0 */
         uint32_t target;
         uint32_t generation;
-        uint32_t number;                       /* of KEEP, RESTORE, WAKE, DROP and COUNT, else 0 */
+        uint32_t number; /* of INTERRUPT, KEEP, RESTORE, WAKE, DROP and COUNT, else 0 */
         uint32_t instead[MONITOR_INSTEAD_MAX]; /* of KEEP; 0: none */
 };
 static_assert(sizeof(struct monitor_request) == 28, "crosses a process boundary");

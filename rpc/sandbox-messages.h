@@ -75,7 +75,7 @@ enum template_message_kind {
 /* Requests to init and its reports (docs/cells.md). Each is written and read whole: pipe(7), PIPE_BUF.
  * Pids are those of the sandbox's pid namespace. */
 enum init_verb {
-        INIT_INTERRUPT = 1, /* SIGINT to the worker */
+        INIT_INTERRUPT = 1, /* SIGINT to the worker; pid: 1: WORKER_REMIND instead */
         INIT_KEEP,    /* pid: a stopped child is the newest copy from now on, in place of the copies
                          `instead`, which are killed. -> KEPT or REFUSED */
         INIT_DROP,    /* pid: kills such a child, or a copy */
@@ -116,6 +116,10 @@ struct init_report {
         int32_t value, pid;
         int32_t last; /* the number of the newest process or thread; 0: unknown */
 };
+
+/* From init to the worker, whose cell has not ended after SIGINT: it looks whether SIGINT has had its effect. Ignored where
+ * nobody handles it. */
+enum { WORKER_REMIND = SIGURG };
 
 /* From init to the chosen copy. It answers the first by making itself a process group of its own. */
 enum {

@@ -377,7 +377,7 @@ static void handle(const struct init_request *request)
         else if (request->verb == INIT_DROP)
                 drop(request->pid);
         else if (request->verb == INIT_INTERRUPT && init.state == RUNNING)
-                kill(init.worker, SIGINT);
+                kill(init.worker, request->pid == 1 ? WORKER_REMIND : SIGINT);
         else if (request->verb == INIT_RESTORE && init.state <= STOPPING)
                 restore(request->pid);
         else if (request->verb == INIT_WAKE && init.state == CLEARED)

@@ -201,7 +201,8 @@ class Blocks:
         block.rolled_back = True
         described, packed = note.read()
         note.close()
-        self._interrupts.arrived |= described.get("interrupted") is True
+        if described.get("interrupted") is True:
+            self._interrupts.arrived = self._interrupts.raised = True
         self._copies.report()
         error = _made_again(described, packed)
         self._interrupts.checkpoint()

@@ -8,7 +8,16 @@ The signal may come at any moment, also while no code of the guest runs. The han
     a block fails, and its copy goes on         the same, also while that code waits
     no cell runs, but one is in the channel     interrupt it when it starts, and a background task at once
     no cell runs and none is in the channel     ignore the signal
+
+The interpreter calls the handler between two instructions of a program, or when the signal has ended a system call. If the
+signal comes after the last instruction and before the call, the call waits as long as it would without the signal. What the
+handler has raised may be dropped too: by a finalizer, which has no caller. So the broker reminds the worker while the cell has
+not ended, by SIGURG. That ends a system call as well, and its handler does what SIGINT should have done, unless it was done.
+The code thus gets KeyboardInterrupt once, and a handler of its own is never called twice. Code that uses SIGURG itself is not
+reminded.
 """
+
+import sys
 
 import _signal  # the module signal would import enum and make enumerations
 from _signal import getsignal
@@ -16,7 +25,7 @@ from _thread import get_ident
 
 from cloister import aio, sources, tracebacks
 
-_SIGINT = _signal.SIGINT
+_SIGINT, _REMIND = _signal.SIGINT, _signal.SIGURG  # rpc/sandbox-messages.h
 _ENTRIES = {}  # code object of Cloister's that calls the guest's code -> whether it runs the event loop
 
 
@@ -61,11 +70,13 @@ class Interrupts:
         self._handler = self._handle  # one object, so that install() can compare it
         self._wakeup = -1
         self.cell = False  # a cell runs
-        self.cancel = None  # stops the cell's task, when it has one
+        self.task = self.cancel = None  # the cell's task and what cancels it, when it has one
         self.parked = False  # the main thread waits on a lock of Cloister's
         self.deaf = False  # what is sent, or waited for, is not to be interrupted
         self.arrived = False  # in this cell
         self.pending = False  # arrived, and KeyboardInterrupt was not raised yet
+        self.raised = False  # arrived, and KeyboardInterrupt was raised
+        self.cancelled = False  # arrived, and the cell's task was cancelled
         self.stray = False  # arrived before a cell, and was raised in a background task
         self.early = False  # arrived before a cell that was still in the channel
         self.owed = lambda: False  # whether a cell was received and has no result yet
@@ -79,9 +90,11 @@ class Interrupts:
             pass
 
     def start(self):
-        """In a new worker. Before, in the template and during the fork, the signal is ignored."""
+        """In a new worker. Before, in the template and during the fork, the signals are ignored."""
         self._started = True
         self._thread = get_ident()
+        sys.unraisablehook = self.note_dropped
+        _signal.signal(_REMIND, self._remind)
         self.install()
 
     def install(self):
@@ -96,16 +109,16 @@ class Interrupts:
         return self._core.begin()
 
     def begin(self):
-        self.arrived = self.pending = False
-        self.cancel = None
+        self.arrived = self.pending = self.raised = self.cancelled = False
+        self.task = self.cancel = None
         self.cell = True
         if self.early:
             self.early = False
             self.arrived = self.pending = True
 
     def end(self):
-        self.cell = self.pending = False
-        self.cancel = None
+        self.cell = self.pending = self.raised = self.cancelled = False
+        self.task = self.cancel = None
 
     def in_main_thread(self):
         return get_ident() == self._thread
@@ -113,8 +126,12 @@ class Interrupts:
     def checkpoint(self):
         """Called where Cloister's code returns to the guest's."""
         if self.pending and self.in_main_thread():
-            self.pending = False
-            raise KeyboardInterrupt
+            self._raise()
+
+    def _raise(self):
+        self.pending = False
+        self.raised = True
+        raise KeyboardInterrupt
 
     def _handle(self, number, frame):
         if not self._started:
@@ -132,8 +149,26 @@ class Interrupts:
             return
         self.arrived = True
         if kind is _GUEST or ((self._core.waiting() or self.parked) and not self.deaf):
-            raise KeyboardInterrupt
+            self._raise()
         if self.cancel is not None:
-            self.cancel()
+            self.cancelled = self.cancel()
         else:
             self.pending = True
+
+    def _is_noticed(self):
+        """Whether the code has got the interrupt, or gets it without a further signal. A task that was cancelled while it
+        ran gets it when it waits next."""
+        return self.raised or (self.cancelled and not getattr(self.task, "_must_cancel", False))
+
+    def _remind(self, number, frame):
+        if not self._started or not self._core.ours() or self._is_noticed():
+            return
+        # Code that handles SIGINT itself, or blocks it, does with it what it likes.
+        if getsignal(_SIGINT) is self._handler and _SIGINT not in _signal.sigpending():
+            self._handle(number, frame)
+
+    def note_dropped(self, unraisable):
+        """As sys.unraisablehook."""
+        if unraisable.exc_type is KeyboardInterrupt and self.in_main_thread():
+            self.raised = False
+        sys.__unraisablehook__(unraisable)

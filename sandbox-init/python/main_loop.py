@@ -110,7 +110,7 @@ class MainLoop:
         """Runs a coroutine that does not raise. A KeyboardInterrupt or SystemExit of another task ends it too. Returns
         (its result or None, the first such exception or None)."""
         loop = self.main()
-        task = self._task = loop.create_task(coroutine)
+        task = self._task = self._interrupts.task = loop.create_task(coroutine)
         self._interrupts.cancel = functools.partial(self._cancel, loop, task)
         first = None
         while not task.done():
@@ -123,7 +123,7 @@ class MainLoop:
                 if loop.is_closed() or "stopped before" not in str(error):
                     coroutine.close()
                     return None, first or error
-        self._interrupts.cancel = self._task = None
+        self._interrupts.task = self._interrupts.cancel = self._task = None
         return (None if task.cancelled() or task.exception() else task.result()), first
 
     def runs_cell(self):
@@ -132,8 +132,10 @@ class MainLoop:
 
     @staticmethod
     def _cancel(loop, task):
-        task.cancel()
+        """Returns whether the task had not ended."""
+        cancelled = task.cancel()
         loop.call_soon_threadsafe(lambda: None)
+        return cancelled
 
     @runs_loop
     def _run_until_complete(self, loop, task):

@@ -441,7 +441,7 @@ static int check_signals(void)
 
 static PyObject *cloister_wait(PyObject *self, PyObject *timeout)
 {
-        raw_signals interrupt = 1U << (SIGINT - 1), before = 0;
+        raw_signals interrupts = 1U << (SIGINT - 1) | 1U << (WORKER_REMIND - 1), before = 0;
         struct frame_header header;
         const char *payload;
         int timeout_ms;
@@ -451,7 +451,7 @@ static PyObject *cloister_wait(PyObject *self, PyObject *timeout)
         if (channel_peek(&header, &payload, NULL) != 0)
                 return py.PyBool_FromLong(1);
         /* Blocked until the wait itself, so that no signal is missed between the check and the wait. */
-        raw_signal_mask(SIG_BLOCK, &interrupt, &before);
+        raw_signal_mask(SIG_BLOCK, &interrupts, &before);
         int signalled = check_signals();
         int ready = 0;
         if (signalled == 0) {

@@ -229,11 +229,11 @@ static int ask_create(void *data, uint32_t profile, uint32_t *serial)
         return link_request(broker->link, MONITOR_SESSION_CREATE, profile, serial);
 }
 
-static void ask_interrupt(void *data, uint32_t target)
+static void ask_interrupt(void *data, uint32_t target, bool reminds)
 {
         struct broker *broker = data;
 
-        link_request(broker->link, MONITOR_SESSION_INTERRUPT, target, NULL);
+        link_request_copy(broker->link, MONITOR_SESSION_INTERRUPT, target, reminds, NULL, NULL);
 }
 
 static void ask_kill(void *data, uint32_t target)

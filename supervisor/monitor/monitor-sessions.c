@@ -176,7 +176,8 @@ void monitor_session_interrupt(struct monitor *m, const struct monitor_request *
 {
         struct sandbox **slot = slot_of(m, request->target);
 
-        answer(m, request, slot ? sandbox_interrupt(*slot) : -ESRCH, "interrupt");
+        answer(m, request, slot ? sandbox_interrupt(*slot, request->number == 1) : -ESRCH,
+               "interrupt");
 }
 
 void monitor_session_freeze(struct monitor *m, const struct monitor_request *request)

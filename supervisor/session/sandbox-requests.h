@@ -13,7 +13,8 @@ struct sandbox_requests {
         /* Requests a sandbox of this profile (its index in the newest config). Returns 0 with the
          * serial of the request, or negative errno. */
         int (*create)(void *data, uint32_t profile, uint32_t *serial);
-        void (*interrupt)(void *data, uint32_t target);
+        /* reminds: the worker has been interrupted before. */
+        void (*interrupt)(void *data, uint32_t target, bool reminds);
         void (*kill)(void *data, uint32_t target);
         /* Freezes or thaws. Has no effect where the host cannot freeze. */
         void (*freeze)(void *data, uint32_t target, bool frozen);

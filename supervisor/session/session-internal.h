@@ -222,6 +222,8 @@ struct session {
 
         struct event *wake;           /* handles EVENT_WAKE from the event loop */
         struct event *timer;          /* its meaning follows from the state */
+        struct event *remind;         /* in SESSION_INTERRUPTING */
+        bool is_reminded;             /* the worker, of the interrupt of the cell that runs */
         uint64_t branched_until_us;   /* a checkpoint is written until then: it is not frozen */
         uint64_t due_us, left_us;     /* when it fires; what is left while the cell is held */
         enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: it was not */
@@ -264,6 +266,9 @@ static inline struct log_ids session_log_ids(const struct session *session, cons
 /* Returns whether the state has an action for the event. */
 bool session_dispatch(struct session *session, enum session_event event,
                       const struct session_details *details);
+
+/* Sends another signal to a worker that was interrupted and whose cell has not ended yet. */
+void session_remind(struct session *session);
 
 /* Has the event loop handle EVENT_WAKE. */
 void session_wake(struct session *session);

@@ -339,7 +339,7 @@ static void take_block(struct session *s)
         s->copy.back = BACK_NOT;
         session_resume_cell(s);
         if (again)
-                s->context->requests.interrupt(s->context->requests.data, s->target);
+                s->context->requests.interrupt(s->context->requests.data, s->target, false);
 }
 
 /* Another copy of the same state is made at once, in place of the one that was woken: a cell that waits

@@ -10,7 +10,8 @@
  * EVENT_WAKE, which the loop handles later.
  *
  *     none ──wake──► creating ──started──► idle ──wake──► running ──result──► idle
- *     running ──timer, cancel──► interrupting ──timer (SESSION_GRACE_MS)──► killing
+ *     running ──timer, cancel──► interrupting ──timer (SESSION_GRACE_MS)──► killing. Meanwhile the worker is
+ *         reminded: Python does not notice a signal that comes just before it waits in a system call
  *     idle ──timer──► freezing ──frozen──► frozen; the next cell or file request thaws it
  *     channel ends ──► closed: the monitor reports a dead worker within SESSION_CLOSED_MS; else the
  *         code has closed the channel, and the sandbox is killed
@@ -120,6 +121,23 @@ static uint64_t time_in_state_ms(const struct session *s)
         }
 }
 
+/* before: the state that it leaves. */
+static void watch_interrupt(struct session *s, enum session_state before)
+{
+        const struct timeval period = clock_timeval_ms(SESSION_REMIND_MS);
+
+        if (s->state == SESSION_INTERRUPTING)
+                event_add(s->remind, &period);
+        else if (before == SESSION_INTERRUPTING)
+                event_del(s->remind);
+}
+
+void session_remind(struct session *s)
+{
+        s->is_reminded = true;
+        s->context->requests.interrupt(s->context->requests.data, s->target, true);
+}
+
 void session_enter(struct session *s, enum session_state state)
 {
         enum session_state before = s->state;
@@ -132,6 +150,7 @@ void session_enter(struct session *s, enum session_state state)
                 evtimer_add(s->timer, &t);
         else
                 evtimer_del(s->timer);
+        watch_interrupt(s, before);
         s->context->owner.state_changed(s->context->owner.data, s, before);
 }
 
@@ -213,8 +232,9 @@ static void interrupt(struct session *s, enum cell_status status)
 {
         s->stop_status = status;
         s->cells->attempts = CELL_ATTEMPTS_MAX; /* its time is over */
+        s->is_reminded = false;
         session_enter(s, SESSION_INTERRUPTING);
-        s->context->requests.interrupt(s->context->requests.data, s->target);
+        s->context->requests.interrupt(s->context->requests.data, s->target, false);
 }
 
 /* ---- cells ---- */
@@ -282,7 +302,7 @@ static void finish_cell(struct session *s, const struct session_details *details
         session_wake(s);
 }
 
-/* The interrupt may have been sent after the code had ended: it must not hit the next cell. */
+/* The interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell. */
 static void finish_interrupted(struct session *s, const struct session_details *details)
 {
         struct cell *cell = session_complete_cell(s);
@@ -291,7 +311,8 @@ static void finish_interrupted(struct session *s, const struct session_details *
                 return;
         if (cell->checkpoint[0])
                 session_make_checkpoint(s, cell); /* says that there is none */
-        session_enter(s, cell->outcome.interrupted ? SESSION_IDLE : SESSION_SETTLING);
+        session_enter(s, cell->outcome.interrupted && !s->is_reminded ? SESSION_IDLE
+                                                                      : SESSION_SETTLING);
         session_end_cell(s, cell);
         session_wake(s);
 }

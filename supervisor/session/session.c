@@ -24,6 +24,11 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         session_dispatch(data, EVENT_TIMER, NULL);
 }
 
+static void on_remind(evutil_socket_t fd, short what, void *data)
+{
+        session_remind(data);
+}
+
 void session_push(struct session *s, struct cell *cell)
 {
         struct cell **at = &s->cells;
@@ -155,8 +160,9 @@ int session_new(struct session **ret, const struct session_context *context, con
         snprintf(s->name, sizeof(s->name), "%s", name);
         s->wake = evtimer_new(context->base, on_wake, s);
         s->timer = evtimer_new(context->base, on_timer, s);
+        s->remind = event_new(context->base, -1, EV_PERSIST, on_remind, s);
         s->share = share_new(SHARE_OF_SESSION);
-        if (!s->wake || !s->timer || !s->share) {
+        if (!s->wake || !s->timer || !s->remind || !s->share) {
                 session_free(s);
                 return error_errno(err, ENOMEM, "session");
         }
@@ -168,7 +174,7 @@ struct session *session_free(struct session *s)
 {
         if (!s)
                 return NULL;
-        if (s->timer)
+        if (s->timer && s->remind)
                 session_forget_sandbox(s);
         files_fail_all(s, "");
         while (s->cells) {
@@ -180,6 +186,8 @@ struct session *session_free(struct session *s)
                 event_free(s->wake);
         if (s->timer)
                 event_free(s->timer);
+        if (s->remind)
+                event_free(s->remind);
         receipts_done(&s->receipts);
         share_unref(s->share);
         free(s);

@@ -49,6 +49,7 @@ enum {
         SESSION_CELLS_MAX = 64,       /* waiting in one session */
         SESSION_SETTLE_MS = 50,       /* between a result and the next cell, for a late interrupt */
         SESSION_GRACE_MS = 1000,      /* between interrupt and kill */
+        SESSION_REMIND_MS = 200,      /* between interrupt and reminder, and from one to the next */
         SESSION_QUIET_MS = 50,        /* between a result and the copy that is made after it */
         SESSION_KEEP_MS = 500,        /* that a cell waits for the copy */
         SESSION_CHECKPOINT_MS = 5000, /* the same, if it is to be a checkpoint */

@@ -126,7 +126,7 @@ void sandbox_kill_for_memory(struct sandbox *s)
         abort();
 }
 
-int sandbox_interrupt(struct sandbox *s)
+int sandbox_interrupt(struct sandbox *s, bool reminds)
 {
         return s->handle % 2 ? 0 : -EPIPE;
 }

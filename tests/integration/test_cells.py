@@ -346,6 +346,16 @@ class BadInput(rawmcp.ServerCase):
         self.assertLess(cell["duration_ms"], harness.PATIENCE * 1000)
         self.assertEqual(self.value("x"), "kept")
 
+    def test_interrupt_just_before_a_system_call(self):
+        """Python does not see a signal that comes between its last look and a system call. Here it ends the call of C before, and
+        no instruction of Python is in between."""
+        self.ok("import ctypes, functools, time\nlibc = ctypes.CDLL(None)\nx = 'kept'")
+        cell = self.cell("list(map(functools.partial.__call__, [functools.partial(libc.usleep, 60_000_000), "
+                         "functools.partial(time.sleep, 60)]))", timeout=1)
+        self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
+        self.assertEqual(cell["error"]["type"], "KeyboardInterrupt")
+        self.assertEqual(self.value("x"), "kept")
+
     def test_endless_await_is_interrupted_and_state_kept(self):
         self.ok("x = 'kept'")
         cell = self.cell("import asyncio\nawait asyncio.sleep(3600)", timeout=1)

@@ -64,6 +64,108 @@ class BetweenChannelAndCell(WorkerTest):
         self.assertEqual(self.interrupt(None), ("ok", False))
 
 
+# unseen() calls functions of C without an instruction of Python in between: a signal that ends the first one comes, for the next
+# one, after Python's last look.
+UNSEEN = """
+import ctypes, functools, signal, time
+libc = ctypes.CDLL(None)
+def unseen(wait, *then):
+    return list(map(functools.partial.__call__, [functools.partial(libc.usleep, int(wait * 1e6)), *then]))
+None
+"""
+
+
+class Reminded(WorkerTest):
+    """The signal comes where it has no effect. The broker's reminder does what it should have done."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_cell("await asyncio.sleep(0)")
+        self.run_cell(UNSEEN)
+
+    def interrupted(self, code, **how):
+        start = time.monotonic()
+        result = self.run_cell(code, "interrupted", interrupt_after=0.1, remind=True, **how)
+        self.assertLess(time.monotonic() - start, 2)
+        self.assertEqual(result["error"]["type"], "KeyboardInterrupt")
+        self.assertEqual(self.value("'alive'"), "alive")
+        return result
+
+    def test_just_before_a_system_call(self):
+        self.interrupted("unseen(5, functools.partial(time.sleep, 5))")
+        self.interrupted("import select\nunseen(5, functools.partial(select.select, [], [], [], 5))")
+        self.interrupted("await asyncio.sleep(0)\nunseen(5, functools.partial(time.sleep, 5))")
+
+    def test_the_control(self):
+        """Without a reminder it has no effect."""
+        start = time.monotonic()
+        self.run_cell("unseen(5, functools.partial(time.sleep, 2))", "interrupted", interrupt_after=0.1)
+        self.assertGreater(time.monotonic() - start, 2)
+
+    def test_in_a_finalizer(self):
+        """Which has no caller that the exception could reach."""
+        result = self.interrupted("class Slow:\n    def __del__(self):\n        time.sleep(5)\nSlow()\ntime.sleep(5)")
+        self.assertIn("Exception ignored in", result["stderr"])
+
+    def test_in_code_of_cloister(self):
+        """It is not raised there, and what comes next does not look."""
+        ours = "from time import monotonic\ndef wait():\n    end = monotonic() + 0.2\n    while monotonic() < end:\n        pass\n"
+        self.run_cell("names = {}\nexec(compile(%r, '<cloister>/ours.py', 'exec'), names)\nNone" % ours)
+        self.interrupted("names['wait'](), time.sleep(5)")
+
+    def test_between_cells(self):
+        """A handler that an earlier cell has installed took it."""
+        self.run_cell("taken = []\nsignal.signal(signal.SIGINT, lambda *a: taken.append(1))\nNone")
+        os.kill(self.worker.pid, signal.SIGINT)
+        self.worker.start("taken.append(2)\nimport os\nos.write(1, b'.')\ntime.sleep(5)")
+        while not self.worker.output[self.worker.stdout]:
+            self.worker.step(1)
+        start = time.monotonic()
+        os.kill(self.worker.pid, signal.SIGURG)
+        self.assertEqual(self.worker.finish()["status"], "interrupted")
+        self.assertLess(time.monotonic() - start, 2)
+        self.assertEqual(self.value("taken"), [1, 2])
+
+    def test_code_gets_it_once(self):
+        code = (
+            "n = 0\ntry:\n    while True: time.sleep(0.01)\nexcept KeyboardInterrupt:\n    n += 1\n"
+            "try:\n    time.sleep(0.7)\nexcept KeyboardInterrupt:\n    n += 1\nn"
+        )
+        self.assertEqual(self.value(code, interrupt_after=0.1, remind=True), 1)
+        code = (
+            "n = 0\ntry:\n    await asyncio.sleep(5)\nexcept asyncio.CancelledError:\n    n += 1\n"
+            "try:\n    await asyncio.sleep(0.5)\n    time.sleep(0.5)\nexcept (KeyboardInterrupt, asyncio.CancelledError):\n    n += 1\nn"
+        )
+        self.assertEqual(self.value(code, interrupt_after=0.1, remind=True), 1)
+
+    def test_a_handler_of_the_code_gets_it_once(self):
+        code = "got = []\nsignal.signal(signal.SIGINT, lambda *a: got.append(1))\nend = time.monotonic() + 1\nwhile time.monotonic() < end: time.sleep(0.01)\nlen(got)"
+        self.assertEqual(self.value(code, interrupt_after=0.1, remind=True), 1)
+
+    def test_code_that_blocks_it_goes_on(self):
+        code = (
+            "mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\ntime.sleep(0.7)\ndone = True\n"
+            "signal.pthread_sigmask(signal.SIG_SETMASK, mask)\ntime.sleep(5)"
+        )
+        self.interrupted(code)
+        self.assertEqual(self.value("done"), True)
+
+    def test_code_may_use_the_signal_of_reminders(self):
+        self.run_cell("got = []\nsignal.signal(signal.SIGURG, lambda *a: got.append(1))\nsignal.raise_signal(signal.SIGURG)\n"
+                      "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])\nsignal.raise_signal(signal.SIGURG)")
+        self.assertEqual(self.value("[got, signal.SIGURG in signal.sigpending()]"), [[1], True])
+
+    def test_a_child_is_not_reminded(self):
+        code = "import os\npid = os.fork()\nif pid == 0:\n    os.kill(os.getpid(), signal.SIGURG)\n    os._exit(7)\nos.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])"
+        self.assertEqual(self.value(code), 7)
+
+    def test_between_cells_a_reminder_is_nothing(self):
+        for _ in range(5):
+            os.kill(self.worker.pid, signal.SIGURG)
+            time.sleep(0.02)
+        self.assertEqual(self.value("'alive'"), "alive")
+
+
 class Interrupted(WorkerTest):
     def setUp(self):
         super().setUp()

@@ -19,6 +19,7 @@ RESULT, CALL, QUERY, DROP, KEPT = 0x41, 0x42, 0x47, 0x48, 0x4A
 CHANNEL_FD = 900  # as in stub-template.c
 HEADER = struct.Struct("<IBBHQ")
 IN_MEMFD = 0x01
+REMIND_S = 0.2  # SESSION_REMIND_MS
 F_ADD_SEALS, F_SEAL_GROW, F_SEAL_WRITE = 1033, 4, 8
 
 
@@ -174,10 +175,11 @@ class Worker:
         self.cell += 1
         self.send_together((EXEC, self.cell, b"%b\0%b" % (code.encode(), (filename or "").encode())), *behind)
 
-    def finish(self, timeout=20, interrupt_after=None):
-        """The cell's result with stdout and stderr; {"ended": True} when the channel ended first."""
+    def finish(self, timeout=20, interrupt_after=None, remind=False):
+        """The cell's result with stdout and stderr; {"ended": True} when the channel ended first. remind: as the broker."""
         deadline = time.monotonic() + timeout
         interrupt_at = None if interrupt_after is None else time.monotonic() + interrupt_after
+        number = signal.SIGINT
         while True:
             result = self.answer()
             if result is None and self.ended:
@@ -188,8 +190,9 @@ class Worker:
                 return dict(result, stdout=self.output[self.stdout].decode(), stderr=self.output[self.stderr].decode())
             now = time.monotonic()
             if interrupt_at is not None and now >= interrupt_at:
-                os.kill(self.pid, signal.SIGINT)
-                interrupt_at = None
+                os.kill(self.pid, number)
+                interrupt_at = now + REMIND_S if remind else None
+                number = signal.SIGURG
             if now > deadline:
                 raise TimeoutError("no result; output so far: %r" % (self.output,))
             self.step(min(deadline, interrupt_at or deadline) - now if interrupt_at is None or interrupt_at > now else 0)

@@ -35,7 +35,8 @@ struct fake {
         struct event_base *base;
         struct config *config;
         struct sessions *sessions;
-        int creates, interrupts, kills, freezes, thaws, keeps, restores, wakes, rollbacks;
+        int creates, interrupts, reminders, kills, freezes, thaws, keeps, restores, wakes,
+                rollbacks;
         int asides, drops;
         uint32_t aside, dropped;               /* pids of the newest ones */
         uint32_t copy;                         /* pid of the newest keep */
@@ -64,12 +65,12 @@ static inline int fake_create(void *data, uint32_t profile, uint32_t *serial)
         return 0;
 }
 
-static inline void fake_interrupt(void *data, uint32_t target)
+static inline void fake_interrupt(void *data, uint32_t target, bool reminds)
 {
         struct fake *f = data;
 
         check_eq_int(target, f->target);
-        f->interrupts++;
+        *(reminds ? &f->reminders : &f->interrupts) += 1;
 }
 
 static inline void fake_kill(void *data, uint32_t target)

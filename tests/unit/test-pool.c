@@ -36,7 +36,7 @@ static int on_create(void *data, uint32_t profile, uint32_t *serial)
         return 0;
 }
 
-static void on_interrupt(void *data, uint32_t target)
+static void on_interrupt(void *data, uint32_t target, bool reminds)
 {
 }
 

@@ -19,7 +19,7 @@ struct world {
         enum session_state told; /* by state_changed() */
 };
 
-static void on_interrupt(void *data, uint32_t target)
+static void on_interrupt(void *data, uint32_t target, bool reminds)
 {
         check_eq_int(target, TARGET);
 }

@@ -135,76 +135,6 @@ static void test_deaths(void)
         }
 }
 
-static void test_timeout_kept(void)
-{
-        struct fake f;
-        struct end end;
-
-        fake_open(&f);
-        warm_up(&f);
-        ask_on(&f, &end, "default", "while True: pass", 50, false);
-        uint64_t cell = fake_take_exec(&f, NULL, 0);
-        fake_until(&f, f.interrupts == 1);
-        check_eq_int(end.count, 0);
-        fake_send(&f, FRAME_RESULT, cell,
-                  "{\"status\":\"interrupted\",\"error\":{\"type\":\"KeyboardInterrupt\","
-                  "\"message\":\"\","
-                  "\"traceback\":\"t\"}}");
-        check_eq_int(end.status, CELL_TIMEOUT);
-        check_eq_int(end.state, CELL_STATE_KEPT);
-        check_eq_str(end.why, "the call reached its timeout of 0.05 s");
-        check_eq_int(f.kills, 0);
-        fake_done(&f);
-}
-
-/* A result crosses with the interrupt: the next cell waits until the signal was handled. */
-static void test_interrupt_crosses(void)
-{
-        struct fake f;
-        struct end end, next;
-
-        fake_open(&f);
-        warm_up(&f);
-        ask_on(&f, &end, "default", "nearly done", 30, false);
-        uint64_t cell = fake_take_exec(&f, NULL, 0);
-        ask(&f, &next, "2");
-        fake_until(&f, f.interrupts == 1);
-        fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"ok\"}");
-        check_eq_int(end.status, CELL_TIMEOUT);
-        check_eq_int(end.state, CELL_STATE_KEPT);
-        check(!fake_has_frame(&f));
-        fake_until(&f, fake_has_frame(&f));
-        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
-        check_eq_int(next.status, CELL_OK);
-        fake_done(&f);
-}
-
-static void test_timeout_lost(void)
-{
-        struct fake f;
-        struct end end, next;
-
-        fake_open(&f);
-        warm_up(&f);
-        ask_on(&f, &end, "default", "sum(itertools.repeat(1))", 30, false);
-        fake_take_exec(&f, NULL, 0);
-        fake_until(&f, f.interrupts == 1);
-        fake_until(&f, f.kills == 1); /* after the grace */
-        check_eq_int(end.count, 0);
-        ask(&f, &next, "waits");
-        fake_end(&f, SIGKILL, 1);
-        check_eq_int(end.status, CELL_TIMEOUT);
-        check_eq_int(end.state, CELL_STATE_LOST);
-        check_eq_int(end.signal, 0);
-        fake_spin(&f);
-        check_eq_int(f.creates, 2);
-        fake_start(&f);
-        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
-        check_eq_int(next.state, CELL_STATE_NEW);
-        check_has(next.before, "timeout");
-        fake_done(&f);
-}
-
 static void test_cancel(void)
 {
         struct fake f;
@@ -548,9 +478,6 @@ int main(void)
         run(test_ok);
         run(test_exit);
         run(test_deaths);
-        run(test_timeout_kept);
-        run(test_interrupt_crosses);
-        run(test_timeout_lost);
         run(test_cancel);
         run(test_kill);
         run(test_order);

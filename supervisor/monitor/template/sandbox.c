@@ -294,9 +294,9 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
         return 0;
 }
 
-int sandbox_interrupt(struct sandbox *s)
+int sandbox_interrupt(struct sandbox *s, bool reminds)
 {
-        return sandbox_ask_init(s, INIT_INTERRUPT, 0);
+        return sandbox_ask_init(s, INIT_INTERRUPT, reminds);
 }
 
 void sandbox_kill(struct sandbox *s)

@@ -109,7 +109,8 @@ int sandbox_wake(struct sandbox *sandbox, bool rolls_back);
  * takes long. */
 int sandbox_ask_count(struct sandbox *sandbox, bool looks);
 
-int sandbox_interrupt(struct sandbox *sandbox);
+/* reminds: of the interrupt before (WORKER_REMIND). */
+int sandbox_interrupt(struct sandbox *sandbox, bool reminds);
 void sandbox_kill(struct sandbox *sandbox);
 
 /* Stops all of its processes, or lets them run again. -EOPNOTSUPP where no control group can
