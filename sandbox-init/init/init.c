@@ -54,6 +54,7 @@ static struct {
         pid_t gone;          /* one that was chosen and has ended after the worker; 0: none */
         int32_t wait_status; /* of the worker that has ended */
         int ticks;           /* in STOPPING and CLEARING */
+        pid_t last;          /* the newest process before the last list was read; 0: unknown */
 } init = {.worker = FIRST_WORKER};
 
 static void on_child(int number)
@@ -272,13 +273,26 @@ static size_t kill_others(void)
         return processes_kill_others(spared, n);
 }
 
+/* Reads a list and kills what is on it. Returns whether none was found. In STOPPING, children of the worker
+ * stay as zombies, because it has stopped: there it is enough that no process has been made since before
+ * the last list was read, so that all of these have been killed already. */
+static bool find_none(void)
+{
+        pid_t before_last = init.last;
+
+        init.last = processes_last();
+        if (kill_others() == 0)
+                return true;
+        return init.state == STOPPING && before_last != 0 && processes_last() == before_last;
+}
+
 /* Kills all processes but the copies, and in STOPPING the worker. Returns whether none was found, twice:
  * a process that was forked with a lower number while the list was read is missed once, but twice only
  * if all numbers were used up in between. */
 static bool end_others(void)
 {
         for (int i = 0; i < 2; i++) {
-                if (kill_others() == 0)
+                if (find_none())
                         continue;
                 /* One that was in kill() as it was stopped may have continued others. */
                 kill(-1, SIGSTOP);
@@ -350,6 +364,7 @@ static void restore(pid_t pid)
                 kill(-1, SIGSTOP);
         init.state = pid == 0 ? RUNNING : STOPPING;
         init.ticks = 0;
+        init.last = 0;
         if (pid == 0)
                 kill(init.worker, SIGKILL);
 }
