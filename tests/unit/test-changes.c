@@ -145,11 +145,30 @@ static void test_a_long_list(void)
         check_eq_int(strncmp(look(), "0 0 1000: -", 11), 0);
 }
 
+/* Each path has the names of its directories. */
 static void test_paths_have_a_bound(void)
 {
-        fill(4250);
+        enum { LEVELS = 12, FILES = 400 };
+        char path[LEVELS * 251 + 16] = "";
+        size_t used = 0;
+
+        for (size_t i = 0; i < LEVELS; i++) {
+                used += (size_t)snprintf(path + used, sizeof(path) - used, "%0250d/", 0);
+                check_eq_int(mkdirat(INIT_WORKSPACE_FD, path, 0700), 0);
+        }
+        for (unsigned int i = 0; i < FILES; i++) {
+                snprintf(path + used, sizeof(path) - used, "%u", i);
+                put(path, "");
+        }
         check_eq_str(look(), "limit 2");
-        empty(4250);
+        for (unsigned int i = 0; i < FILES; i++) {
+                snprintf(path + used, sizeof(path) - used, "%u", i);
+                check_eq_int(unlinkat(INIT_WORKSPACE_FD, path, 0), 0);
+        }
+        for (size_t i = LEVELS; i > 0; i--) {
+                path[i * 251 - 1] = '\0';
+                check_eq_int(unlinkat(INIT_WORKSPACE_FD, path, AT_REMOVEDIR), 0);
+        }
         check_eq_str(look(), "limit 5");
         check_eq_str(look(), "0 0 0:");
 }
