@@ -8,8 +8,10 @@
  * the session is killed. The child competes with the session for the processors, and waits for locks of
  * processes that do not run: what they take meanwhile is certain, and no child is needed for it.
  *
- * A session of many small processes is always above the first figure: after an exact figure below the
- * limit, the next one is taken when the first has grown, or after some of the time that it took.
+ * A session of many small processes, or with copies that share their pages, is always above the first
+ * figure: after an exact figure below the limit, the next one is taken when the first has grown, or
+ * after some of the time that it took. While none of its processes has run since, it is taken only every
+ * ten seconds, because the kernel may also change what processes share.
  *
  * A session whose figure does not change is looked at less often. Buffers of sockets belong to no
  * process; their number is limited instead.
@@ -26,6 +28,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/monitor/process/process-memory.h"
+#include "supervisor/monitor/process/process-rest.h"
 
 enum {
         ACTIVE_MS = 20,
@@ -37,6 +40,7 @@ enum {
         EXACT_AGAIN = 2,         /* a process about to exec may have been counted twice */
         EXACT_AGAIN_US = 10000,
         EXACT_PAUSE = 4,    /* times the duration of the last exact figure */
+        REST_MS = 10000,    /* between exact figures of processes that do not run */
         SOCKETS_MAX = 1024, /* each with a buffer of 208 KiB, or 416 KiB if it asks */
         GROWTH_PART = 16,   /* of the limit: growth that matters */
         SOCKSTAT_TEXT = 256,
@@ -51,6 +55,7 @@ struct watched {
         uint64_t bound;
         uint64_t exact_bound; /* the bound when the exact figure was asked for */
         uint64_t asked_ms, next_exact_ms;
+        uint64_t rest; /* process_rest() before the exact figure */
         struct child_task *task;
         struct process_growth growth;
         uint64_t told; /* by host.used(); 0: not yet */
@@ -152,10 +157,12 @@ static void on_exact(void *data, const struct error *error, void *reply, int fds
         s->task = NULL;
         if (!sandbox)
                 return;
-        if (!error)
+        if (!error) {
                 memcpy(&exact, reply, sizeof(exact));
-        else
+        } else {
                 log_warning("memory of session %u: %s", s->handle, error->text);
+                s->rest = 0;
+        }
         tell(s, sandbox, exact);
         uint64_t now = clock_ms();
         s->next_exact_ms = now + (now - s->asked_ms) * EXACT_PAUSE;
@@ -182,6 +189,10 @@ static void ask_exact(struct watched *s, struct sandbox *sandbox,
 
         if (s->task || (!has_grown && clock_ms() < s->next_exact_ms))
                 return;
+        uint64_t rest = process_rest(memory->proc);
+        if (!has_grown && rest != 0 && rest == s->rest && clock_ms() < s->asked_ms + REST_MS)
+                return;
+        s->rest = rest;
         s->exact_bound = s->bound;
         s->asked_ms = clock_ms();
         if (child_task_start(s->watch->host.tasks, &spec, on_exact, s, &s->task, &error) < 0) {

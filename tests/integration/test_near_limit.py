@@ -1,5 +1,6 @@
 """Copies and branches of a session that is just below its memory limit: what Cloister needs for them ends nothing."""
 
+import os
 import time
 import unittest
 
@@ -36,10 +37,12 @@ class LeafCase(rawmcp.ServerCase):
                 continue
             with open(f"/proc/{pid}/cgroup", encoding="ascii") as f:
                 lines = [line.rstrip("\n").split(":", 2) for line in f]
-            for _, controllers, path in lines:
-                if "memory" in controllers.split(","):
-                    return f"/sys/fs/cgroup/memory{path}", ("memory.usage_in_bytes", "memory.limit_in_bytes")
-            return f"/sys/fs/cgroup{lines[-1][2]}", ("memory.current", "memory.max")
+            one = [path for _, controllers, path in lines if "memory" in controllers.split(",")]
+            # A process that is ending, such as a copy that was refused, is shown in "/" (version 1).
+            if one and one[0] != "/":
+                return f"/sys/fs/cgroup/memory{one[0]}", ("memory.usage_in_bytes", "memory.limit_in_bytes")
+            if not one:
+                return f"/sys/fs/cgroup{lines[-1][2]}", ("memory.current", "memory.max")
         self.fail(f"no process is called {name}")
 
     def number(self, which):
@@ -97,8 +100,7 @@ class NearLimit(LeafCase):
         self.assertEqual(self.cell(f"hog.append(bytearray(b'x') * {MEMORY + RESERVE})")["status"], "oom")
 
 
-@unittest.skipUnless(harness.BOUNDED, "without a control group the sum of all copies counts")
-class SharedPages(LeafCase):
+class Shared(LeafCase):
     """Checkpoints of a session of 200 MiB, which share most of it, with limits.memory of 512 MiB."""
 
     CONFIG = {"limits": {"memory": "512M"}, "pool": 0, "profiles": {"on": {"state": {"checkpoints": 5}, "agent": True}}}
@@ -114,17 +116,28 @@ class SharedPages(LeafCase):
         """After a part of the memory was written."""
         return self.ok(f"for i in range(0, len(one) // {part}, 4096): one[i] = {ord(name)}\n{code}", checkpoint=name)
 
-    def test_that_share(self):
+    def five(self):
         for name in "abcde":
-            self.assertTrue(self.checkpoint(name, 10).get("checkpoint"), name)
-        self.assertLessEqual(self.number(1), self.MOST)
+            cell = self.checkpoint(name, 10)
+            self.assertTrue(cell.get("checkpoint"), cell)
+
+    def bound(self):
+        if harness.BOUNDED:
+            self.assertLessEqual(self.number(1), self.MOST)
+
+
+class SharedPages(Shared):
+    """In every mode: by the sum of a control group or of PSS."""
+
+    def test_that_share(self):
+        self.five()
+        self.bound()
         # A cell still has limits.memory for itself.
         self.ok("for i in range(0, len(one), 4096): one[i] = 1\ntwo = bytearray(b'b') * (290 << 20)\ntwo = None")
         for name in "caedb":
             self.assertEqual(self.value("chr(one[0]), chr(one[-1]), len(one) >> 20", restore=name), f"('{name}', 'a', 200)")
         # Replaced in turn, they still fit.
-        for name in "abcde":
-            self.assertTrue(self.checkpoint(name, 10).get("checkpoint"), name)
+        self.five()
 
     def test_that_do_not(self):
         self.assertTrue(self.checkpoint("a", 1).get("checkpoint"))
@@ -132,9 +145,22 @@ class SharedPages(LeafCase):
         cell = self.checkpoint("c", 1)
         self.assertIn('checkpoint "c" ' + self.REFUSED, cell["notice"])
         self.assertNotIn("checkpoint", cell)
-        self.assertLessEqual(self.number(1), self.MOST)
+        self.bound()
         self.assertEqual(self.value("chr(one[0])", restore="a"), "a")
 
+    def test_that_are_replaced(self):
+        """The worker and the copy that is replaced have 200 MiB each for themselves, and the others share 200."""
+        for name in "abc":
+            self.assertTrue(self.checkpoint(name, 1 << 30).get("checkpoint"), name)
+        for _ in range(3):
+            cell = self.checkpoint("d", 1)
+            self.assertTrue(cell.get("checkpoint"), cell)
+        self.assertEqual(self.value("chr(one[0])", restore="a"), "a")
+        self.assertEqual(self.value("chr(one[0])", restore="d"), "d")
+
+
+@unittest.skipUnless(harness.BOUNDED, "reads a control group")
+class SharedInGroup(Shared):
     def test_that_go_on_and_write(self):
         """Processes that were taken for copies while they shared everything: what they take afterwards counts."""
         for name in "abcde":
@@ -155,6 +181,43 @@ class SharedPages(LeafCase):
                 break
         self.assertGreater(most, 512 * MB)  # they do write
         self.assertLessEqual(most, 512 * MB + 300 * MB)
+
+
+@unittest.skipIf(harness.BOUNDED, "a control group counts its memory")
+class SharedWithoutGroup(Shared):
+    """The same, where the monitor counts."""
+
+    def monitor_seconds(self):
+        """Of the monitor and its children that have ended."""
+        with open(f"/proc/{self.server.process.pid}/stat", encoding="latin1") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def test_rest_costs_little(self):
+        """All five together are more than the limit, if what they share counts in each."""
+        self.five()
+        time.sleep(1)
+        before = self.monitor_seconds()
+        time.sleep(4)
+        self.assertLess(self.monitor_seconds() - before, 0.2)
+
+    def test_a_cell_has_no_more(self):
+        """Its limit is limits.memory and what the copies hold, and not what they would hold if they shared nothing."""
+        self.five()
+        cell = self.cell(
+            "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        for i in range(0, len(one), 4096): one[i] = 7\n"
+            "        time.sleep(20)\n        os._exit(0)\ntime.sleep(5)"
+        )
+        self.assertEqual(cell["status"], "oom", cell)
+        self.assertEqual(self.value("len(one) >> 20"), 200)
+
+    def test_that_go_on_and_write(self):
+        """Processes that were taken for copies while they shared everything: what they take afterwards counts."""
+        for name in "abcde":
+            cell = self.ok(FORGE, checkpoint=name)
+            self.assertTrue(cell.get("checkpoint"), cell)
+        cell = self.cell("open('/workspace/go', 'w').close()\nfor p in forged: os.kill(p, signal.SIGCONT)\ntime.sleep(5)")
+        self.assertEqual(cell["status"], "oom", cell)
 
 
 if __name__ == "__main__":

@@ -297,8 +297,78 @@ static void test_growth_of_too_many(void)
         proc_done(&p);
 }
 
+/* Of a page that n processes share, each has 1/n in Pss. */
+static void put_parts(const struct proc *p, int i, unsigned int own, unsigned int parts,
+                      unsigned int swapped)
+{
+        char name[16], text[160];
+
+        put_process(p, i, -1, 'S', 0);
+        snprintf(name, sizeof(name), "%d", p->order[i]);
+        _cleanup_close_ int dir = openat(p->fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        snprintf(text, sizeof(text),
+                 "1-2 ---p 0 00:00 0 [rollup]\nPss: %u kB\nPrivate_Clean: %u kB\n"
+                 "Private_Dirty: %u kB\nSwapPss: %u kB\n",
+                 (own + parts) * KIB, own * KIB / 4, own * KIB - own * KIB / 4, swapped * KIB);
+        put(dir, "smaps_rollup", text);
+}
+
+static bool is_one_of(const void *data, long pid)
+{
+        const int *pids = data;
+
+        return pid == pids[0] || pid == pids[1];
+}
+
+static uint64_t held_by(const struct proc *p, const int pids[2])
+{
+        check(lseek(p->fd, 0, SEEK_SET) == 0);
+        return process_memory_held(p->fd, is_one_of, pids);
+}
+
+static void test_what_others_have_alone_is_not_held(void)
+{
+        struct proc p = {};
+
+        proc_init(&p);
+        /* Three processes share 90 MiB; the third one does not count. */
+        put_parts(&p, 0, 20, 30, 0);
+        put_parts(&p, 1, 10, 30, 5);
+        put_parts(&p, 2, 200, 30, 0);
+        const int pids[] = {p.order[0], p.order[1]};
+        check_eq_int(held_by(&p, pids), (20 + 10 + 90 + 5) * MIB);
+        /* Whose the swapped pages of others are is not known. */
+        put_parts(&p, 2, 200, 30, 7);
+        check_eq_int(held_by(&p, pids), (20 + 10 + 90 + 5 + 7) * MIB);
+        proc_done(&p);
+}
+
+static void test_what_cannot_be_read_is_not_little(void)
+{
+        struct proc p = {};
+        char path[64];
+
+        proc_init(&p);
+        put_parts(&p, 0, 20, 0, 0);
+        put_parts(&p, 1, 10, 0, 0);
+        const int pids[] = {p.order[0], p.order[1]}, none[] = {100, 101};
+        check_eq_int(held_by(&p, pids), 30 * MIB);
+        check(held_by(&p, none) == UINT64_MAX);
+        check(process_memory_held(-1, is_one_of, pids) == UINT64_MAX);
+        snprintf(path, sizeof(path), "%d/smaps_rollup", p.order[1]);
+        check_eq_int(unlinkat(p.fd, path, 0), 0);
+        check(held_by(&p, pids) == UINT64_MAX);
+        /* It has ended. */
+        snprintf(path, sizeof(path), "%d/statm", p.order[1]);
+        check_eq_int(unlinkat(p.fd, path, 0), 0);
+        check_eq_int(held_by(&p, pids), 20 * MIB);
+        proc_done(&p);
+}
+
 int main(void)
 {
+        run(test_what_others_have_alone_is_not_held);
+        run(test_what_cannot_be_read_is_not_little);
         run(test_growth_is_certain);
         run(test_growth_of_vfork_is_counted_once);
         run(test_growth_of_too_many);

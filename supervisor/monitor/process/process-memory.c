@@ -286,6 +286,48 @@ struct process_memory process_memory_exact(int proc, uint64_t most)
         return sum;
 }
 
+/* Adds a process, or of one that does not count only its parts of pages that it shares. The file has no
+ * private part of swapped pages. False: it cannot be read. */
+static bool add_held(int proc, long pid, bool is_counted, uint64_t *sum)
+{
+        char path[PATH_SIZE], text[PROCESS_TEXT_SIZE] _uninitialized_;
+
+        if (!find(proc, pid, path, text))
+                return true; /* it has ended */
+        uint64_t tables = read_beside(proc, path).tables;
+        if (!process_read(proc, path, "smaps_rollup", text))
+                return !find(proc, pid, path, text);
+        uint64_t bytes = kib_of(text, "\nPss:") + kib_of(text, "\nSwapPss:");
+        uint64_t own = kib_of(text, "\nPrivate_Clean:") + kib_of(text, "\nPrivate_Dirty:");
+        if (is_counted)
+                *sum += bytes + tables;
+        else
+                *sum += bytes > own ? bytes - own : 0;
+        return true;
+}
+
+/* Others come first: a page that one of them gives up after it was read then counts more than once, not
+ * less. */
+uint64_t process_memory_held(int proc, bool (*counts)(const void *data, long pid), const void *data)
+{
+        uint64_t sum = 0;
+        bool is_any = false;
+        long pid;
+
+        for (int counted = 0; counted <= 1; counted++) {
+                _cleanup_(process_cursor_close) struct process_cursor c = process_cursor_open(proc,
+                                                                                              ".");
+                while ((pid = process_cursor_next(&c)) > 0) {
+                        if (counts(data, pid) != (bool)counted)
+                                continue;
+                        is_any |= (bool)counted;
+                        if (!add_held(proc, pid, counted, &sum))
+                                return UINT64_MAX;
+                }
+        }
+        return is_any ? sum : UINT64_MAX;
+}
+
 uint64_t process_memory_grown(int proc, const struct process_growth *growth)
 {
         struct process all[PROCESS_GROWTH_MAX] _uninitialized_;

@@ -47,3 +47,11 @@ uint64_t process_memory_grown(int proc, const struct process_growth *growth);
  * process, which has its parent's memory until it execs, does not count. Ends early when `least` is above
  * `most`. */
 struct process_memory process_memory_exact(int proc, uint64_t most);
+
+/*
+ * What some processes hold, each page once: counts() says which. Pages that they share with others count whole,
+ * what others have alone does not. It is too much rather than too little, also while processes run. Takes
+ * milliseconds: for a child. UINT64_MAX: one of them cannot be read, or there is none.
+ */
+uint64_t process_memory_held(int proc, bool (*counts)(const void *data, long pid),
+                             const void *data);

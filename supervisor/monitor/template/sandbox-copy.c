@@ -212,41 +212,6 @@ void sandbox_forget_copies(struct sandbox *s)
                 forget(&s->copies[--s->n_copies]);
 }
 
-static bool is_listed(const pid_t list[INIT_INSTEAD_MAX], pid_t pid)
-{
-        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++) {
-                if (list[i] == pid)
-                        return true;
-        }
-        return false;
-}
-
-/*
- * What the copies and a new one hold at most, without those that are to be replaced. The sum counts pages that they
- * share in each. Where that is above the limit, the anonymous memory of the control group is looked at: it
- * has each page once, and those of the worker and of the replaced copies too. With it the page tables
- * count, because many copies of the same pages have many of them.
- *
- * A copy can be a process of the guest that goes on and grows. The control group counts it in any
- * case, and its limit is never above twice s->limit and the reserve: a figure above s->limit is refused.
- */
-static uint64_t bytes_of_copies(const struct sandbox *s, const struct sandbox_copy *new,
-                                const pid_t instead[INIT_INSTEAD_MAX])
-{
-        uint64_t sum = new->bytes, tables = new->tables;
-
-        for (size_t i = 0; i < s->n_copies; i++) {
-                if (is_listed(instead, s->copies[i].pid))
-                        continue;
-                sum += s->copies[i].bytes;
-                tables += s->copies[i].tables;
-        }
-        if (sum <= s->limit || !s->cgroup)
-                return sum;
-        uint64_t anonymous = cgroup_anonymous(s->cgroup);
-        return anonymous < sum ? anonymous + tables : sum;
-}
-
 /* ---- taking one ---- */
 
 uint64_t sandbox_reserve(const struct sandbox *s)
@@ -266,10 +231,24 @@ static void set_limit(struct sandbox *s)
                 log_debug("session %u: %s", s->handle, error.text);
 }
 
+/* The candidate, of which it is known now that all copies have `held` bytes with it. */
+static int offer(struct sandbox *s, uint64_t held)
+{
+        struct init_request request = {.verb = s->candidate.is_aside ? INIT_KEEP_ASIDE : INIT_KEEP,
+                                       .pid = s->candidate.pid};
+
+        if (held > s->limit) {
+                int r = sandbox_ask_init(s, INIT_DROP, s->candidate.pid);
+                return r < 0 ? r : -ENOMEM;
+        }
+        memcpy(request.instead, s->instead, sizeof(request.instead));
+        s->held = held;
+        return send_request(s, &request);
+}
+
 int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instead[INIT_INSTEAD_MAX],
                  uint32_t serial)
 {
-        struct init_request request = {.verb = is_aside ? INIT_KEEP_ASIDE : INIT_KEEP, .pid = pid};
         struct sandbox_copy found;
 
         if (s->keep_serial != 0)
@@ -278,19 +257,18 @@ int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instea
         if (r < 0)
                 return r;
         found.is_aside = is_aside;
-        uint64_t held = bytes_of_copies(s, &found, instead);
-        bool is_too_large = held > s->limit;
-        memcpy(request.instead, instead, sizeof(request.instead));
-        r = is_too_large ? sandbox_ask_init(s, INIT_DROP, pid) : send_request(s, &request);
-        if (r < 0 || is_too_large) {
-                forget(&found);
-                return r < 0 ? r : -ENOMEM;
-        }
         s->candidate = found;
-        s->held = held;
         memcpy(s->instead, instead, sizeof(s->instead));
         s->keep_serial = serial;
-        return 0;
+        uint64_t held = sandbox_held_at_most(s);
+        if (held > s->limit && sandbox_ask_held(s) >= 0)
+                return 0;
+        r = offer(s, held);
+        if (r < 0) {
+                s->keep_serial = 0;
+                forget(&s->candidate);
+        }
+        return r;
 }
 
 static void add_copy(struct sandbox *s)
@@ -313,6 +291,7 @@ static void end_keep(struct sandbox *s, int r)
         if (serial == 0)
                 return;
         s->keep_serial = 0;
+        s->counting = child_task_cancel(s->counting);
         if (r >= 0)
                 add_copy(s);
         else
@@ -320,6 +299,14 @@ static void end_keep(struct sandbox *s, int r)
         s->host->kept(s->host->data, s, serial, r);
         if (r >= 0 && s->n_copies > 0)
                 set_score(s, s->copies[s->n_copies - 1].dir, SCORE_COPY);
+}
+
+void sandbox_take_held(struct sandbox *s, uint64_t held)
+{
+        int r = offer(s, held);
+
+        if (r < 0)
+                end_keep(s, r);
 }
 
 void sandbox_drop_keep(struct sandbox *s)
@@ -430,6 +417,9 @@ static void take_report(struct sandbox *s, const struct init_report *report)
         if (report->kind == INIT_ENDED) {
                 s->wait_status = report->value;
                 s->last_pid = (uint32_t)report->last;
+        } else if (s->counting && (report->kind == INIT_KEPT || report->kind == INIT_REFUSED)) {
+                /* init was not asked yet: a template of a hostile image could write to the pipe. */
+                sandbox_kill(s);
         } else if (report->kind == INIT_KEPT || report->kind == INIT_REFUSED) {
                 pass_count(s, report, report->kind == INIT_KEPT ? COPY_PIDS : 0);
                 end_keep(s, report->kind == INIT_KEPT ? 0 : -ESRCH);

@@ -1,4 +1,4 @@
-/* What sandbox.c, sandbox-copy.c and sandbox-memory.c share. */
+/* What sandbox.c, sandbox-copy.c, sandbox-held.c and sandbox-memory.c share. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,7 +36,8 @@ struct sandbox {
 
         struct sandbox_copy copies[INIT_COPIES_MAX]; /* taken by init; the newest last */
         size_t n_copies;
-        struct sandbox_copy candidate; /* while init is asked: keep_serial */
+        struct sandbox_copy candidate; /* while it is counted, or init is asked: keep_serial */
+        struct child_task *counting;   /* of sandbox_ask_held() */
         uint64_t held;                 /* what all copies hold at most, once the candidate is one */
         pid_t instead[INIT_INSTEAD_MAX];
         uint32_t keep_serial; /* 0: none */
@@ -47,6 +48,11 @@ void sandbox_forget_copies(struct sandbox *sandbox);
 /* Handles what init has reported. */
 int sandbox_watch_reports(struct sandbox *sandbox, struct error *err);
 void sandbox_read_reports(struct sandbox *sandbox);
+/* What the copies and the candidate hold at most, without those that the candidate replaces. */
+uint64_t sandbox_held_at_most(const struct sandbox *sandbox);
+/* Asks a child for the exact figure: sandbox_take_held() follows, with UINT64_MAX if it is not known. */
+int sandbox_ask_held(struct sandbox *sandbox);
+void sandbox_take_held(struct sandbox *sandbox, uint64_t held);
 /* Answers a sandbox_keep() that init will not answer any more. */
 void sandbox_drop_keep(struct sandbox *sandbox);
 

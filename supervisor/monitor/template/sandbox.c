@@ -124,6 +124,7 @@ struct sandbox *sandbox_free(struct sandbox *s)
         int fds[] = {s->pidfd,  s->rpc,     s->out,         s->err_out,        s->changes,
                      s->report, s->control, s->memory.proc, s->memory.sockets, s->listener};
         fd_close_many(fds, ARRAY_SIZE(fds));
+        child_task_cancel(s->counting);
         sandbox_forget_copies(s);
         free(s);
         return NULL;
