@@ -3,7 +3,10 @@
  * each session, with three descriptors, and a page of memory that both have.
  *
  * The broker writes the policy into the page before it sends it, and reads the counts from it. It reads them with
- * pread(2), so that what the other process does to the page is data and nothing else. Nothing is sent to the broker.
+ * pread(2), so that what the other process does to the page is data and nothing else.
+ *
+ * A message without descriptors asks whether the process runs. What it sends to the broker is a byte when it is ready, and a
+ * byte in answer to each of these.
  */
 #pragma once
 

@@ -45,7 +45,7 @@ struct broker {
         struct hub *hub;
         struct sessions *sessions;
         struct network *network;
-        int egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
+        struct egress_process egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
         size_t n_egress;
         struct control *control;
         struct event *signals[3];

@@ -385,19 +385,24 @@ static int isolate(struct broker *broker, struct error *err)
 {
         const int *listen = broker->options.listen_fds;
         size_t n = broker->options.n_listen_fds;
-        const int *egress = broker->egress;
+        const struct egress_process *egress = broker->egress;
         const struct isolation isolation = {
                 .filter_fd = broker->options.filter_fd,
                 .state_path = broker->options.state_path,
                 .has_uid = broker->options.has_uid,
                 .uid = broker->options.uid,
                 .has_http = broker->options.has_http,
-                .keep = {broker->options.code_fd, broker->options.attestation_fd,
-                         broker->options.control_fd, broker->options.log_fd, broker->options.in_fd,
-                         broker->options.out_fd, broker->options.tokens_fd, n > 0 ? listen[0] : -1,
-                         n > 1 ? listen[1] : -1, n > 2 ? listen[2] : -1, n > 3 ? listen[3] : -1,
-                         broker->options.helper_fd, broker->options.script_fd,
-                         broker->options.stdin_fd, egress[0], egress[1], egress[2], egress[3]},
+                .keep = {broker->options.code_fd,    broker->options.attestation_fd,
+                         broker->options.control_fd, broker->options.log_fd,
+                         broker->options.in_fd,      broker->options.out_fd,
+                         broker->options.tokens_fd,  n > 0 ? listen[0] : -1,
+                         n > 1 ? listen[1] : -1,     n > 2 ? listen[2] : -1,
+                         n > 3 ? listen[3] : -1,     broker->options.helper_fd,
+                         broker->options.script_fd,  broker->options.stdin_fd,
+                         egress[0].socket,           egress[0].end,
+                         egress[1].socket,           egress[1].end,
+                         egress[2].socket,           egress[2].end,
+                         egress[3].socket,           egress[3].end},
         };
 
         int cache = -1, r = broker_isolate(&isolation, &broker->state_dir, &cache, err);
@@ -573,7 +578,8 @@ static int run(struct broker *broker, int argc, char **argv, struct error *err)
 
 int broker_main(int argc, char **argv)
 {
-        struct broker broker = {.state_dir = -1, .egress = {-1, -1, -1, -1}};
+        struct broker broker = {.state_dir = -1,
+                                .egress = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}}};
         struct error err = {};
 
         hold_signals();

@@ -12,12 +12,20 @@
 
 enum { EGRESS_PROCESSES_MAX = 4 };
 
+struct egress_process {
+        int socket; /* takes struct egress_open (rpc/egress-messages.h); -1: none */
+        int end;    /* a pipe: what is written to it, and its close, kills the process */
+};
+
+/* Kills it, whatever it does, and closes both. */
+void egress_process_end(struct egress_process *process);
+
 /*
  * Call before the broker has read the config, so that the process has nothing of it. It isolates itself as the broker
  * does, with a root of the resolver's files only. how: ids; filter_fd: FILTER_EGRESS, borrowed. log_fd: -1: standard
- * error. ret: *n sockets
- * that take struct egress_open; from each comes one byte when its process is ready. Returns 0, or negative errno: none
- * has started.
+ * error. ret: *n processes,
+ * from each of which comes one byte when it is ready. Returns 0, or negative errno: none has started.
  */
-int egress_processes_start(const struct isolation *how, int log_fd, int ret[EGRESS_PROCESSES_MAX],
-                           size_t *n, struct error *err);
+int egress_processes_start(const struct isolation *how, int log_fd,
+                           struct egress_process ret[EGRESS_PROCESSES_MAX], size_t *n,
+                           struct error *err);

@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "rpc/egress-messages.h"
-#include "supervisor/broker/egress-process.h"
 
 /* Kept while the sandbox lives: the next process gets it too. */
 struct listener {
@@ -21,9 +21,12 @@ struct listener {
 struct network {
         struct event_base *base;
         struct network_owner owner;
-        int sockets[EGRESS_PROCESSES_MAX]; /* the first one is in use */
-        size_t n_sockets;
-        struct event *end; /* of the first one */
+        struct egress_process processes[EGRESS_PROCESSES_MAX]; /* the first one is in use */
+        size_t n_processes;
+        struct event *answers; /* of the first one, and its end */
+        struct event *tick;
+        bool is_asked; /* whether it runs */
+        int missed;    /* ticks since */
         bool expected;
         struct listener *listeners;
         size_t n, allocated;
@@ -31,7 +34,7 @@ struct network {
 
 const char *network_state(const struct network *network)
 {
-        return !network->expected ? "none" : network->n_sockets > 0 ? "running" : "ended";
+        return !network->expected ? "none" : network->n_processes > 0 ? "running" : "ended";
 }
 
 static void close_listeners(struct network *network)
@@ -43,26 +46,29 @@ static void close_listeners(struct network *network)
 
 static void drop_first(struct network *network)
 {
-        if (network->end)
-                event_free(network->end);
-        network->end = NULL;
-        close(network->sockets[0]);
-        network->n_sockets--;
-        memmove(network->sockets, network->sockets + 1, network->n_sockets * sizeof(int));
+        if (network->answers)
+                event_free(network->answers);
+        network->answers = NULL;
+        network->is_asked = false;
+        egress_process_end(&network->processes[0]);
+        network->n_processes--;
+        memmove(network->processes, network->processes + 1,
+                network->n_processes * sizeof(network->processes[0]));
 }
 
-static void on_end(evutil_socket_t fd, short what, void *data);
+static void on_answer(evutil_socket_t fd, short what, void *data);
 
 /* The process says once that it is ready. One that has ended while it waited is passed over. */
 static void use_next(struct network *network)
 {
         char ready;
 
-        while (network->n_sockets > 0) {
-                int fd = network->sockets[0];
-                network->end = event_new(network->base, fd, EV_READ, on_end, network);
-                if (recv(fd, &ready, 1, MSG_DONTWAIT) == 1 && network->end &&
-                    event_add(network->end, NULL) == 0)
+        while (network->n_processes > 0) {
+                int fd = network->processes[0].socket;
+                network->answers = event_new(network->base, fd, EV_READ | EV_PERSIST, on_answer,
+                                             network);
+                if (recv(fd, &ready, 1, MSG_DONTWAIT) == 1 && network->answers &&
+                    event_add(network->answers, NULL) == 0)
                         return;
                 drop_first(network);
         }
@@ -71,34 +77,87 @@ static void use_next(struct network *network)
                 log_error("the network of this server has ended: restart Cloister");
 }
 
-/* It sends nothing more: this is its end. */
-static void on_end(evutil_socket_t fd, short what, void *data)
+/* why: what it has done. */
+static void end_first(struct network *network, const char *why)
+{
+        drop_first(network);
+        use_next(network);
+        if (network->n_processes > 0)
+                log_warning(
+                        "the process that has the network of sessions %s: another one has taken over, %zu are left",
+                        why, network->n_processes - 1);
+        else
+                log_warning("the process that has the network of sessions %s", why);
+        network->owner.lost(network->owner.data);
+}
+
+/* It says nothing but that it runs, when it is asked. */
+static void on_answer(evutil_socket_t fd, short what, void *data)
+{
+        struct network *network = data;
+        char answer;
+
+        (void)what;
+        ssize_t n = recv(fd, &answer, 1, MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN)
+                return;
+        if (n == 1 && network->is_asked)
+                network->is_asked = false;
+        else
+                end_first(network, n == 1 ? "has sent what nobody asked for" : "has ended");
+}
+
+static void arm(struct network *network)
+{
+        struct timeval after = clock_timeval_ms(NETWORK_ASK_MS);
+
+        if (network->n > 0 && network->n_processes > 0)
+                event_add(network->tick, &after);
+}
+
+/* If it takes no more messages, it does not answer either. */
+static void ask(struct network *network)
+{
+        const struct egress_open question = {};
+
+        fd_send(network->processes[0].socket, &question, sizeof(question), NULL, 0, MSG_DONTWAIT);
+        network->is_asked = true;
+        network->missed = 0;
+}
+
+/* Ticks are counted, and not the time: while this process does not run, the other one need not run either. */
+static void on_tick(evutil_socket_t fd, short what, void *data)
 {
         struct network *network = data;
 
         (void)fd;
         (void)what;
-        drop_first(network);
-        use_next(network);
-        if (network->n_sockets > 0)
-                log_warning(
-                        "the process that has the network of sessions has ended: another one has taken over, %zu are left",
-                        network->n_sockets - 1);
-        network->owner.lost(network->owner.data);
+        if (network->n_processes == 0 || network->n == 0)
+                return;
+        if (!network->is_asked)
+                ask(network);
+        else if (++network->missed == NETWORK_MISSED_MAX)
+                end_first(network, "did not answer, and was killed");
+        arm(network);
 }
 
-int network_new(struct network **ret, struct event_base *base, const int *sockets, size_t n,
-                bool expected, const struct network_owner *owner, struct error *err)
+int network_new(struct network **ret, struct event_base *base,
+                const struct egress_process *processes, size_t n, bool expected,
+                const struct network_owner *owner, struct error *err)
 {
         struct network *network = calloc(1, sizeof(*network));
 
-        if (!network)
+        if (network)
+                network->tick = evtimer_new(base, on_tick, network);
+        if (!network || !network->tick) {
+                free(network);
                 return error_errno(err, ENOMEM, "network");
+        }
         network->base = base;
         network->owner = *owner;
         network->expected = expected;
-        network->n_sockets = n;
-        memcpy(network->sockets, sockets, n * sizeof(int));
+        network->n_processes = n;
+        memcpy(network->processes, processes, n * sizeof(processes[0]));
         use_next(network);
         *ret = network;
         return 0;
@@ -109,8 +168,9 @@ struct network *network_free(struct network *network)
         if (!network)
                 return NULL;
         close_listeners(network);
-        while (network->n_sockets > 0)
+        while (network->n_processes > 0)
                 drop_first(network);
+        event_free(network->tick);
         free(network->listeners);
         free(network);
         return NULL;
@@ -126,7 +186,7 @@ static struct listener *find(struct network *network, uint32_t target)
 
 void network_listener(struct network *network, uint32_t target, int listener)
 {
-        if (network->n_sockets == 0) {
+        if (network->n_processes == 0) {
                 close(listener);
                 return;
         }
@@ -142,6 +202,8 @@ void network_listener(struct network *network, uint32_t target, int listener)
                 network->allocated = more;
         }
         network->listeners[network->n++] = (struct listener){target, listener};
+        if (!event_pending(network->tick, EV_TIMEOUT, NULL))
+                arm(network);
 }
 
 int network_open(struct network *network, uint32_t target, int page, int leash, struct error *err)
@@ -149,14 +211,15 @@ int network_open(struct network *network, uint32_t target, int page, int leash, 
         const struct egress_open open = {};
         const struct listener *listener = find(network, target);
 
-        if (network->n_sockets == 0)
+        if (network->n_processes == 0)
                 return error_set(err, ENETDOWN, "no process that has it is left");
         if (!listener)
                 return error_set(err, ENOTCONN, "there is no listener");
         const int fds[EGRESS_FDS] = {[EGRESS_FD_LISTENER] = listener->fd,
                                      [EGRESS_FD_PAGE] = page,
                                      [EGRESS_FD_LEASH] = leash};
-        int r = fd_send(network->sockets[0], &open, sizeof(open), fds, EGRESS_FDS, MSG_DONTWAIT);
+        int r = fd_send(network->processes[0].socket, &open, sizeof(open), fds, EGRESS_FDS,
+                        MSG_DONTWAIT);
         /* It has just ended: lost() follows, and the session opens its network again. */
         if (r == -EPIPE || r == -ECONNRESET)
                 return 0;

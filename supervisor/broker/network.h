@@ -3,6 +3,9 @@
  *
  * One serves, the others wait. When it ends, the next one takes its place, and the sessions open their networks again.
  * After the last one no session has a network, and what it connects to is refused.
+ *
+ * While there are sandboxes with a network, the one that serves is asked every NETWORK_ASK_MS whether it runs. One that has
+ * not answered when NETWORK_MISSED_MAX of these times have passed is killed.
  */
 #pragma once
 
@@ -12,6 +15,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "supervisor/broker/egress-process.h"
+
+enum { NETWORK_ASK_MS = 3000, NETWORK_MISSED_MAX = 4 };
 
 struct network;
 
@@ -21,9 +27,10 @@ struct network_owner {
         void (*lost)(void *data);
 };
 
-/* sockets: EGRESS_PROCESSES_MAX at most, of egress_processes_start(), owned from now on. expected: a profile has a network. */
-int network_new(struct network **ret, struct event_base *base, const int *sockets, size_t n,
-                bool expected, const struct network_owner *owner, struct error *err);
+/* processes: EGRESS_PROCESSES_MAX at most, of egress_processes_start(), owned from now on. expected: a profile has a network. */
+int network_new(struct network **ret, struct event_base *base,
+                const struct egress_process *processes, size_t n, bool expected,
+                const struct network_owner *owner, struct error *err);
 struct network *network_free(struct network *network);
 
 /* The monitor has sent the listener of this sandbox; takes ownership. */

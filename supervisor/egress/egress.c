@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -41,7 +42,9 @@ static void on_request(evutil_socket_t socket, short what, void *data)
                 event_base_loopbreak(e->base);
                 return;
         }
-        if (n != sizeof(request) || count != EGRESS_FDS)
+        if (n == sizeof(request) && count == 0)
+                (void)!write(socket, "", 1);
+        else if (n != sizeof(request) || count != EGRESS_FDS)
                 fd_close_many(fds, count);
         else if (egress_session_open(e, fds, &error) < 0)
                 log_error("network of a session: %s", error.text);

@@ -5,10 +5,15 @@ import json
 import os
 import select
 import signal
+import time
 import unittest
 
 import harness
 from test_network import GUEST, Network
+
+
+# Seconds, and the number of questions without an answer (supervisor/broker/network.h).
+ASK, MISSED = 3, 4
 
 
 def proxies(server):
@@ -37,12 +42,17 @@ class Ends(Network):
         with contextlib.ExitStack() as stack:
             ends = []
             for pid in proxies(server.process.pid)[:n]:
-                ends.append(os.pidfd_open(pid))
-                stack.callback(os.close, ends[-1])
+                ends.append(self.watch(pid, stack))
                 os.kill(pid, signal.SIGKILL)
             self.assertEqual(len(ends), n)
             for end in ends:
                 self.assertTrue(select.select([end], [], [], harness.PATIENCE)[0], "still there")
+
+    def watch(self, pid, stack):
+        """A descriptor that is readable when the process has ended."""
+        end = os.pidfd_open(pid)
+        stack.callback(os.close, end)
+        return end
 
     def log(self, server):
         return server.log().splitlines()
@@ -73,6 +83,33 @@ class Ends(Network):
         self.assertIn("has taken over", self.cell["notice"])
         self.assertEqual(self.ask(server, GUEST + f'fetch("{url}")', session="three"), "hello")
         self.assertNotIn("notice", self.cell)
+
+    def test_one_that_hangs_is_killed(self):
+        far = self.far()
+        server = self.local(far)
+        url = f"http://localhost:{far.port}/"
+        self.ask(server, GUEST)
+        with contextlib.ExitStack() as stack:
+            first, *rest = proxies(server.process.pid)
+            end = self.watch(first, stack)
+            os.kill(first, signal.SIGSTOP)
+            stack.callback(signal.pidfd_send_signal, end, signal.SIGCONT)
+            # A little while is no hang: it has missed one question at least.
+            self.assertFalse(select.select([end], [], [], ASK + 3)[0])
+            os.kill(first, signal.SIGCONT)
+            self.assertEqual(self.ask(server, f'fetch("{url}")'), "hello")
+            self.assertFalse(select.select([end], [], [], ASK + 3)[0])
+            self.assertEqual(proxies(server.process.pid), [first, *rest])
+            os.kill(first, signal.SIGSTOP)
+            begin = time.monotonic()
+            # Code that waits is answered by the next one.
+            self.assertEqual(self.ask(server, f'urllib.request.urlopen("{url}", timeout=60).read().decode()'), "hello")
+            self.assertTrue(select.select([end], [], [], 0)[0], "another one has answered, and this one is there")
+            self.assertLess(time.monotonic() - begin, (MISSED + 1) * ASK + 2 * harness.SLOW)
+        self.assertEqual(proxies(server.process.pid), rest)
+        lines = [line for line in self.log(server) if "the process that has the network" in line]
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("did not answer, and was killed: another one has taken over, 2 are left", lines[0])
 
     def test_after_the_last_one_the_agent_is_told(self):
         far = self.far()
