@@ -366,7 +366,6 @@ print(6 * 7, True)
                 self.assertIn(done.returncode, (0, 1, REFUSAL), done)
                 self.assertEqual(snapshot(self.sentinel), self.before, done)
 
-
     def test_a_folder_that_was_exchanged_after_the_template_had_started(self):
         """25: the next session fails and says why. The machine is not at fault: the server's exit status stays 0."""
         with rawmcp.RawServer("--config", self.config(image="hostile", pool=0), env=self.env) as server:
@@ -376,34 +375,6 @@ print(6 * 7, True)
             os.symlink(self.sentinel, f"{self.root}/tmp")
             self.assertIn("/tmp is a symbolic link", server.cell("1", session="after")["error"]["message"])
             self.assertEqual(server.close(), 0)
-
-
-class HostileSources(harness.Case):
-    """25 and 27: a directory of the host that a profile mounts, exchanged for a link while sessions start."""
-
-    def setUp(self):
-        super().setUp()
-        self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
-        self.addCleanup(shutil.rmtree, self.place)
-        os.chmod(self.place, 0o755)
-        for name in ("good", "secret"):
-            os.mkdir(f"{self.place}/{name}", 0o755)
-            with open(f"{self.place}/{name}/{name}", "x", encoding="ascii"):
-                pass
-
-    def test_an_exchanged_source(self):
-        os.symlink(f"{self.place}/secret", f"{self.place}/link")
-        config = self.config(defaultProfile="with", profiles={"with": {"mounts": [
-            {"source": f"{self.place}/good", "target": "/data", "mode": "ro"}]}})
-        run = lambda: self.run_cloister("run", "--config", config, "--profile", "with", "-c", "import os; print(os.listdir('/data'))")
-        self.assertEqual(run().stdout, b"['good']\n")
-        seen = set()
-        with exchanging(f"{self.place}/good", f"{self.place}/link"):
-            for _ in range(STARTS):
-                done = run()
-                seen.add((done.stdout, done.returncode))
-        # What the path names at one moment, the folder or what the link leads to: never a mixture, never something else.
-        self.assertLessEqual(seen, {(b"['good']\n", 0), (b"['secret']\n", 0), (b"", REFUSAL)})
 
 
 # Each in the sandbox and, as its control, outside without the rule: {name: outcome}.
