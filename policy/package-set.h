@@ -12,7 +12,12 @@
  * a sandbox has at PACKAGES_TARGET/SET (docs/packages.md). */
 #define PACKAGES_INSTALLED ".installed"
 #define PACKAGES_SETS      "sets"
-#define PACKAGES_TARGET    "/run/packages"
+/*
+ * Beside them, for servers that run: each has a shared open file description lock (fcntl(2), F_OFD_SETLK) on one byte, whose
+ * offset is the time of its start in seconds. Its sessions have no set that was asked for before.
+ */
+#define PACKAGES_USE    "lock-use"
+#define PACKAGES_TARGET "/run/packages"
 
 /* Variables of the installer (rootfs/session-packages.h). */
 #define PACKAGES_VARIABLE       "CLOISTER_PACKAGES"

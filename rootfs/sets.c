@@ -50,9 +50,21 @@ static void prune_one(int profile, int index, const char *note, size_t n, uint64
         store_clear(sets, name);
 }
 
+/* Whether a server runs that had started when the set was last asked for (PACKAGES_USE). Where that cannot be
+ * told, one does. */
+static bool is_used(int use, time_t asked)
+{
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = asked + 1};
+
+        return use >= 0 && (fcntl(use, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK);
+}
+
 static void prune_profile(int profile, uint64_t *bytes)
 {
         DIR *stream = fd_open_directory(profile, "index");
+        /* Servers of earlier versions made none. */
+        _cleanup_close_ int use = openat(profile, PACKAGES_USE,
+                                         O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         struct stat st;
 
         if (!stream)
@@ -61,7 +73,7 @@ static void prune_profile(int profile, uint64_t *bytes)
                 size_t n = strlen(d->d_name);
                 if (n <= 5 || strcmp(d->d_name + n - 5, ".json") != 0 || d->d_name[0] == '.' ||
                     fstatat(dirfd(stream), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-                    time(NULL) - st.st_mtime < YOUNG_SECONDS)
+                    time(NULL) - st.st_mtime < YOUNG_SECONDS || is_used(use, st.st_mtime))
                         continue;
                 prune_one(profile, dirfd(stream), d->d_name, n - 5, bytes);
         }

@@ -3,5 +3,6 @@
 
 #include <stdint.h>
 
-/* Removes the sets that no session has asked for for a day. Adds to *bytes what they took. */
+/* Removes the sets that no session has asked for for a day, and no session of a server that runs has. Adds to *bytes
+ * what they took. */
 void sets_prune(int store, uint64_t *bytes);

@@ -1,6 +1,7 @@
 """Packages that sessions have installed while they live: from an index on loopback, whose wheels are made here."""
 
 import base64
+import fcntl
 import hashlib
 import http.server
 import io
@@ -10,6 +11,7 @@ import re
 import shutil
 import ssl
 import stat
+import struct
 import subprocess
 import tempfile
 import threading
@@ -21,6 +23,7 @@ import harness
 import rawmcp
 
 PLAIN = stat.S_IFREG | 0o644
+F_OFD_GETLK, F_OFD_SETLK = 36, 37
 
 
 def wheel(name, version, files, needs=()):
@@ -402,8 +405,8 @@ class Kept(rawmcp.ServerCase):
         cls.top = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
         cls.addClassCleanup(subprocess.run, ["sh", "-c", 'chmod -R u+rwx "$0"; rm -rf "$0"', cls.top], check=True)
         cls.index = Index(module("floor", "1.0"), module("floor", "2.0"), module("needs_any", "1.0", ["floor"]), module("needs_old", "1.0", ["floor<2"]),
-                          module("deeper", "1.0", ["needs_old"]), module("demo", "1.0"), module("unused", "1.0"))
-        allow = ["needs_any", "needs_old", "deeper", "floor>=2", "demo", "unused"]
+                          module("deeper", "1.0", ["needs_old"]), module("demo", "1.0"), module("unused", "1.0"), module("kept", "1.0"))
+        allow = ["needs_any", "needs_old", "deeper", "floor>=2", "demo", "unused", "kept"]
         cls.CONFIG = {"packages": {"install": "allow", "allow": allow, "index": cls.index.url()}}
         make, store = harness.environment, f"{cls.top}/images"
         harness.environment = lambda **more: make(CLOISTER_IMAGE_STORE=store, **more)
@@ -451,6 +454,38 @@ class Kept(rawmcp.ServerCase):
         before = len(self.index.fetched("unused"))
         cell = self.ok("install('unused')\nimport unused; unused.version", session="third", wait=harness.patient(90))
         self.assertEqual((cell["value"]["json"], len(self.index.fetched("unused"))), ("1.0", before + 1))
+
+
+    def uses(self, path, *flock):
+        """Asks for a lock as who removes sets does: None, or the byte that a server has locked."""
+        with open(path, "r+b") as f:
+            kind, _, start, _, _ = struct.unpack("hhqqi4x", fcntl.fcntl(f, F_OFD_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, *flock, 0)))
+            return None if kind == fcntl.F_UNLCK else start
+
+    def test_prune_leaves_what_a_running_server_has(self):
+        self.ok("install('kept')", wait=harness.patient(90))
+        top = f"{self.top}/images/.installed/default"
+        for note in os.listdir(f"{top}/index"):
+            with open(f"{top}/index/{note}", encoding="utf-8") as f:
+                if "kept" in f.read():
+                    name = note[:-5]
+        use = f"{top}/lock-use"
+        # This server has locked the moment of its start.
+        self.assertIsNone(self.uses(use, 0, int(time.time()) - 24 * 3600))
+        started = self.uses(use, 0, int(time.time()))
+        self.assertLess(abs(time.time() - started), 600)
+        # As one that has started three days ago.
+        old = time.time() - 2 * 24 * 3600
+        os.utime(f"{top}/index/{name}.json", (old, old))
+        prune = lambda: self.run_cloister("image", "prune", env=harness.environment(CLOISTER_IMAGE_STORE=f"{self.top}/images"), cwd=self.class_dir)
+        with open(use, "rb") as f:
+            fcntl.fcntl(f, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, int(old) - 24 * 3600, 1, 0))
+            self.assertEqual(prune().returncode, 0)
+            self.assertTrue(os.path.isdir(f"{top}/sets/{name}"))
+            self.assertEqual(self.ok("import kept; kept.version")["value"]["json"], "1.0")
+        # The control: it has ended, and this one started after the set was asked for.
+        self.assertEqual(prune().returncode, 0)
+        self.assertFalse(os.path.exists(f"{top}/sets/{name}"))
 
 
 class Tool(rawmcp.ServerCase):

@@ -39,13 +39,14 @@
 #include "supervisor/monitor/upstream/upstream-exec.h"
 
 /* An image that was made by hand may have no lock. */
-enum { LOCKS_MAX = 64, FD_ROOT = 0, FD_LOCK = 1, FDS_MIN = 1 };
+enum { LOCKS_MAX = 128, FD_ROOT = 0, FD_LOCK = 1, FDS_MIN = 1 };
 
 struct reply {
         struct error error;
         char name[IMAGE_NAME_SIZE];
         struct image_info info;
-        uint32_t packages; /* index of their descriptor, which is the last one; 0: there is none */
+        uint32_t
+                packages; /* index of their descriptor, after which only that of their lock comes; 0: there is none */
 };
 
 struct image_reader {
@@ -189,7 +190,8 @@ static int find(const struct image_reader *reader, struct reply *reply, int fds[
         return FDS_MIN + 1;
 }
 
-static int give_up_privilege(const struct image_reader *reader, int *packages, struct error *err)
+static int give_up_privilege(const struct image_reader *reader, int *packages, int *lock,
+                             struct error *err)
 {
         const struct upstream_user *user = reader->user;
         _cleanup_close_ int filter = filter_compile(FILTER_READER, err);
@@ -210,7 +212,8 @@ static int give_up_privilege(const struct image_reader *reader, int *packages, s
         if (!is_own && reader->store >= 0)
                 r = image_store_check(reader->store, reader->choice.store, user, err);
         if (r >= 0 && *reader->choice.packages && reader->store >= 0)
-                r = *packages = package_place_open(reader->store, reader->choice.packages, err);
+                r = *packages = package_place_open(reader->store, reader->choice.packages, lock,
+                                                   err);
         return r < 0 ? r : filter_load(filter, err);
 }
 
@@ -219,14 +222,15 @@ static size_t run(void *argument, void *data, int fds[CHILD_TASK_FDS])
         struct image_reader *reader = argument;
         struct reply *reply = data;
 
-        _cleanup_close_ int packages = -1;
+        _cleanup_close_ int packages = -1, lock = -1;
 
-        if (give_up_privilege(reader, &packages, &reply->error) < 0)
+        if (give_up_privilege(reader, &packages, &lock, &reply->error) < 0)
                 return 0;
         int n = find(reader, reply, fds);
         if (n > 0 && packages >= 0) {
                 reply->packages = (uint32_t)n;
                 fds[n++] = take_fd(packages);
+                fds[n++] = take_fd(lock);
         }
         return n < 0 ? 0 : (size_t)n;
 }
@@ -257,8 +261,8 @@ static int stat_cached(int fd, mode_t type, struct statx *ret)
         return (ret->stx_mode & S_IFMT) == type ? 0 : -ENOTDIR;
 }
 
-/* Images in use stay locked while this process lives: sessions of a template that has ended may
- * still run in them. */
+/* Images and packages in use stay locked while this process lives: sessions of a template that has ended
+ * may still run in them. */
 static int keep_locked(int lock)
 {
         static struct {
@@ -284,7 +288,7 @@ static int keep_locked(int lock)
         return 0;
 }
 
-/* The directory of packages is last; *n is then the number of those before it. */
+/* The directory of packages and its lock are last; *n is then the number of those before them. */
 static int take_packages(const struct image_reader *reader, const struct reply *reply, int *fds,
                          size_t *n, struct image_found *found, struct error *err)
 {
@@ -293,12 +297,20 @@ static int take_packages(const struct image_reader *reader, const struct reply *
 
         if (reply->packages == 0 && !*reader->choice.packages)
                 return 0;
-        if (reply->packages == 0 || *n == 0 || reply->packages != --*n)
+        if (reply->packages == 0 || *n < 2 || reply->packages != *n - 2)
                 return error_set(err, EPROTO, "the image reader sent no directory of packages");
+        *n -= 2;
+        package_place_lock_path(reader->choice.packages, below, sizeof(below));
+        if (!is_in_store(fds[*n + 1], reader->store, below))
+                return error_set(err, EAGAIN, "%s/%s is no file of its own", reader->choice.store,
+                                 below);
         package_place_path(reader->choice.packages, below, sizeof(below));
         if (stat_cached(fds[*n], S_IFDIR, &st) < 0 || !is_in_store(fds[*n], reader->store, below))
                 return error_set(err, EAGAIN, "%s/%s is no directory of its own",
                                  reader->choice.store, below);
+        int r = keep_locked(fds[*n + 1]);
+        if (r < 0)
+                return error_errno(err, -r, "%s/%s", reader->choice.store, below);
         found->packages = take_fd(fds[*n]);
         return 0;
 }

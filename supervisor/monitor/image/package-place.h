@@ -11,8 +11,9 @@
 #include "base/error.h"
 
 /* Makes what is missing of it. Runs as the store's owner. store: a directory, O_PATH. Returns an
- * O_PATH descriptor. */
-int package_place_open(int store, const char *profile, struct error *err);
+ * O_PATH descriptor. *lock: while it is open, no set is removed that is asked for from now on. */
+int package_place_open(int store, const char *profile, int *lock, struct error *err);
 
-/* Its path below the store. */
+/* Their paths below the store. */
 void package_place_path(const char *profile, char *to, size_t size);
+void package_place_lock_path(const char *profile, char *to, size_t size);

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "supervisor/monitor/process/children.h"
 
-enum { CHILD_TASK_FDS = 3, CHILD_TASK_KEEP = 4 };
+enum { CHILD_TASK_FDS = 4, CHILD_TASK_KEEP = 4 };
 
 struct child_tasks;
 struct child_task;
