@@ -403,7 +403,13 @@ def select(suite, wanted):
 
 
 class Loader(unittest.TestLoader):
-    """CLOISTER_TEST_ALONE: 1 for the marked tests, 0 for the others; without it all of them."""
+    """CLOISTER_TEST_ALONE: 1 for the marked tests, 0 for the others; without it all of them. CLOISTER_TEST_ONLY: those whose name
+    contains one of these words."""
+
+    def __init__(self):
+        super().__init__()
+        if only := os.environ.get("CLOISTER_TEST_ONLY"):
+            self.testNamePatterns = [f"*{word}*" for word in only.split(",")]
 
     def loadTestsFromModule(self, module, *args, **rest):
         suite = super().loadTestsFromModule(module, *args, **rest)
