@@ -18,6 +18,11 @@ FIND = (
 
 POSTURE = """
 import os, re, resource
+def is_copy(pid):
+    try:
+        return open(f"/proc/{pid}/oom_score_adj").read() == "500\\n"
+    except OSError:
+        return True  # it has ended
 def look():
     status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
     mounts = [line.split(" - ")[0].split()[3:6] + line.split(" - ")[1].split()[:1] + [re.sub(r"[ug]id=\\d+", "", " ".join(line.split(" - ")[1].split()[2:]))] for line in open("/proc/self/mountinfo")]
@@ -30,7 +35,7 @@ def look():
         "status": {k: status[k].split() for k in ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters", "NSpid",
                                                    "NSpgid", "SigBlk", "SigIgn", "SigCgt") if k in status},
         "limits": [resource.getrlimit(n) for n in range(16)], "mounts": mounts, "denied": denied, "nice": os.nice(0), "score": open("/proc/self/oom_score_adj").read(),
-        "processes": sorted(int(p) for p in os.listdir("/proc") if p.isdigit())[:2],
+        "processes": sorted(int(p) for p in os.listdir("/proc") if p.isdigit() and not is_copy(p)),
     }
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -146,7 +151,7 @@ class Branches(BranchCase):
         self.ok(POSTURE + "\nNone", session="fresh")
         fresh = self.value("look()", session="fresh")
         self.assertEqual(self.branched("look()"), fresh)
-        self.assertEqual(self.value("own == look()", session=self.session + "-b"), True)
+        self.assertEqual(self.value("own", session=self.session + "-b"), fresh)
         names = "{n: os.readlink('/proc/self/ns/' + n) for n in ('mnt', 'pid', 'net', 'ipc', 'uts', 'user', 'cgroup')}"
         here, there = self.value(names), self.value(names, session=self.session + "-b")
         self.assertEqual([n for n in here if here[n] == there[n] and n != "cgroup"], [])
@@ -312,4 +317,4 @@ class Template(BranchCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

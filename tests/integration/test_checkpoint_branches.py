@@ -245,4 +245,4 @@ class Frozen(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()
