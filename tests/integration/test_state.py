@@ -208,7 +208,7 @@ class State(rawmcp.ServerCase):
             return found
 
         before = faults()
-        waiting = [self.server.start_call(code, session=self.session) for code in ("1+1", "import time; time.sleep(0.7)")]
+        waiting = [self.server.start_call(code, session=self.session) for code in ("1+1", f"import time; time.sleep({0.7 * harness.SLOW})")]
         waiting[0].result()
         after = faults()  # no copy is made while the second one runs
         waiting[1].result()
