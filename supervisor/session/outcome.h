@@ -5,6 +5,7 @@
 #include "supervisor/session/session-internal.h"
 
 #define OUTCOME_CLOSED "the code closed Cloister's channel"
+#define OUTCOME_LATE   "the interpreter was not restored in time"
 #define OUTCOME_SETUP  "the sandbox could not be set up, see its stderr"
 
 /* Formats a time as "120 s" or "0.5 s". Returns to. */

@@ -383,5 +383,5 @@ void session_take_restored(struct session *s, const struct session_details *deta
 
 void session_give_up_restore(struct session *s, const struct session_details *details)
 {
-        session_kill_sandbox(s, END_CLOSED, OUTCOME_CLOSED);
+        session_kill_sandbox(s, END_CLOSED, OUTCOME_LATE);
 }

@@ -513,7 +513,7 @@ static void (*const actions[SESSION_STATE_MAX][SESSION_EVENT_MAX])(
         [SESSION_WAKING] = {[EVENT_RESTORED] = session_take_restored,
                             [EVENT_TIMER] = session_give_up_restore,
                             [EVENT_KILL] = session_give_up_restore,
-                            [EVENT_CLOSED] = session_give_up_restore,
+                            [EVENT_CLOSED] = kill_closed,
                             [EVENT_OWNER_END] = kill_for_owner,
                             [EVENT_CLEARED] = session_take_cleared_again,
                             [EVENT_ENDED] = session_bury_woken},

@@ -284,9 +284,13 @@ class State(rawmcp.ServerCase):
         self.kept("things = [Meta.__call__(type.__new__(Meta, 'T', (), {}))]\nmany = [[] for _ in range(500000)]\nthreading.Thread(target=threading.Event().wait).start()")
         self.assertEqual(self.dies("exit")["state"], "restored")
         # What code overrides itself may hold up its own session: then its state is lost, and the next cell runs.
-        self.kept("class P(subprocess.Popen):\n    def __setattr__(self, name, value):\n        if name == 'returncode' and value == -9: time.sleep(100)\n        super().__setattr__(name, value)\np = P(['sleep', '100'])")
+        holds_up = "import subprocess, time\nclass P(subprocess.Popen):\n    def __setattr__(self, name, value):\n        if name == 'returncode' and value == -9: time.sleep(100)\n        super().__setattr__(name, value)\np = P(['sleep', '100'])"
+        self.kept(holds_up)
         self.assertEqual(self.dies("exit")["state"], "lost")
         self.assertEqual(self.value("6 * 7"), 42)
+        self.ok(holds_up, checkpoint="p")
+        cell = self.cell("1", restore="p")
+        self.assertEqual((cell["status"], "the interpreter was not restored in time" in cell["error"]["message"]), ("error", True), cell)
 
     def scores(self):
         """{pid: (its pid in the sandbox, oom_score_adj)} of all that run in sandboxes."""
