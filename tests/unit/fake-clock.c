@@ -5,7 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Not the headers' declarations: with _FORTIFY_SOURCE, poll() is an inline function there, which may
+/* aarch64 has neither of the calls epoll_wait and poll.
+ *
+ * Not the headers' declarations: with _FORTIFY_SOURCE, poll() is an inline function there, which may
  * call __poll_chk(). */
 struct epoll_event;
 struct pollfd;
@@ -60,7 +62,7 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
 {
         bool skips = skips_idle && timeout_ms > 0;
-        int n = (int)syscall(SYS_epoll_wait, fd, events, most, skips ? 0 : timeout_ms);
+        int n = (int)syscall(SYS_epoll_pwait, fd, events, most, skips ? 0 : timeout_ms, NULL, 0);
 
         if (skips && n == 0)
                 fake_clock_advance_ms((uint64_t)timeout_ms);
@@ -70,7 +72,9 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
 int poll(struct pollfd *fds, unsigned long n, int timeout_ms)
 {
         bool skips = skips_idle && timeout_ms > 0;
-        int ready = (int)syscall(SYS_poll, fds, n, skips ? 0 : timeout_ms);
+        int waits_ms = skips ? 0 : timeout_ms;
+        struct timespec wait = {.tv_sec = waits_ms / 1000, .tv_nsec = waits_ms % 1000 * 1000000L};
+        int ready = (int)syscall(SYS_ppoll, fds, n, waits_ms < 0 ? NULL : &wait, NULL, 0);
 
         if (skips && ready == 0)
                 fake_clock_advance_ms((uint64_t)timeout_ms);
