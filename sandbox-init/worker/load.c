@@ -24,7 +24,12 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-#define ADDRESS_END (UINT64_C(1) << 47) /* of user space, or above it */
+/* Of user space, or above it. On aarch64 a process has 48 bits, and 52 where it asks for an address up there. */
+#if defined(__aarch64__)
+#define ADDRESS_END (UINT64_C(1) << 52)
+#else
+#define ADDRESS_END (UINT64_C(1) << 47)
+#endif
 
 enum { STACK_SIZE = 256 * 1024 };
 
