@@ -10,12 +10,14 @@ import subprocess
 import unittest
 
 import harness
+import outer_filter
 import rawmcp
 
 MB = 1 << 20
 
 # tried(pid, at) -> {what: number of the error, 0 if the kernel did it}. at: an address of 8 bytes that are mapped there too.
-TRIES = r"""
+CALLS = ("process_vm_writev", "process_vm_readv", "kcmp", "prlimit64", "ioprio_set", "ptrace", "pidfd_open", "pidfd_getfd")
+TRIES = f"n = { {call: outer_filter.number(call) for call in CALLS} }" + r"""
 import ctypes, os, signal, time
 libc = ctypes.CDLL(None, use_errno=True)
 def call(*args):
@@ -37,17 +39,17 @@ def tried(pid, at):
     zero = (ctypes.c_ulong * 2)(0, 0)
     found = {
         'write its memory': opened(f'/proc/{pid}/mem', os.O_RDWR, bytes(own), at),
-        'process_vm_writev': call(311, pid, *vectors),
-        'process_vm_readv': call(310, pid, *vectors),
+        'process_vm_writev': call(n['process_vm_writev'], pid, *vectors),
+        'process_vm_readv': call(n['process_vm_readv'], pid, *vectors),
         'clear_refs': opened(f'/proc/{pid}/clear_refs', os.O_WRONLY, b'1'),
         'oom_score_adj': opened(f'/proc/{pid}/oom_score_adj', os.O_WRONLY, b'1000'),
-        'kcmp': call(312, os.getpid(), pid, 1, 0, 0),
-        'limits': call(302, pid, 4, ctypes.addressof(zero), 0),  # prlimit64 of RLIMIT_CORE
-        'ioprio_set': call(251, 1, pid, (3 << 13)),
-        'ptrace': call(101, 0x4206, pid, 0, 0),  # PTRACE_SEIZE, which does not stop it
+        'kcmp': call(n['kcmp'], os.getpid(), pid, 1, 0, 0),
+        'limits': call(n['prlimit64'], pid, 4, ctypes.addressof(zero), 0),  # RLIMIT_CORE
+        'ioprio_set': call(n['ioprio_set'], 1, pid, (3 << 13)),
+        'ptrace': call(n['ptrace'], 0x4206, pid, 0, 0),  # PTRACE_SEIZE, which does not stop it
     }
-    handle = libc.syscall(434, pid, 0)
-    found['a descriptor'] = call(438, handle, 0, 0) if handle >= 0 else None
+    handle = libc.syscall(n['pidfd_open'], pid, 0)
+    found['a descriptor'] = call(n['pidfd_getfd'], handle, 0, 0) if handle >= 0 else None
     if handle >= 0: os.close(handle)
     return found
 """

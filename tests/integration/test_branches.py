@@ -5,6 +5,7 @@ import time
 import unittest
 
 import harness
+import outer_filter
 import rawmcp
 
 MB = 1 << 20
@@ -16,7 +17,7 @@ FIND = (
     "ours = frame.f_locals['self']\nbranches = ours._branches\nmodule = sys.modules[type(branches).__module__]\n"
 )
 
-POSTURE = """
+POSTURE = f"CALLS = { {call: outer_filter.number(call) for call in ('mount', 'setns', 'bpf', 'ptrace', 'unshare')} }" + """
 import os, re, resource
 def is_copy(pid):
     try:
@@ -27,7 +28,7 @@ def look():
     status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
     mounts = [line.split(" - ")[0].split()[3:6] + line.split(" - ")[1].split()[:1] + [re.sub(r"[ug]id=\\d+", "", " ".join(line.split(" - ")[1].split()[2:]))] for line in open("/proc/self/mountinfo")]
     denied = {}
-    for name, number in (("mount", 165), ("setns", 308), ("bpf", 321), ("ptrace", 101), ("unshare", 272)):
+    for name, number in CALLS.items():
         ctypes.set_errno(0)
         libc.syscall(number, 0x10000000, 0, 0, 0, 0)
         denied[name] = ctypes.get_errno()
