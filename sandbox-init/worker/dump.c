@@ -78,6 +78,7 @@ static long classify(struct mapping *m)
 
 struct writer {
         long fd, pagemap;
+        uint64_t page;       /* bytes of one of the kernel's */
         struct dump_run run; /* not written yet */
         uint64_t *entries;
 };
@@ -97,12 +98,14 @@ static long write_run(struct writer *w)
 
 static long add_page(struct writer *w, uint64_t at)
 {
+        const uint64_t units = w->page / MAPPING_PAGE;
+
         if (w->run.pages > 0 && w->run.start + w->run.pages * MAPPING_PAGE == at) {
-                w->run.pages++;
+                w->run.pages += units;
                 return 0;
         }
         long r = write_run(w);
-        w->run = (struct dump_run){at, 1};
+        w->run = (struct dump_run){at, units};
         return r;
 }
 
@@ -117,7 +120,7 @@ static bool is_readable(uint64_t at)
 static long add_pages(struct writer *w, uint64_t at, uint64_t n, bool all)
 {
         for (uint64_t k = 0; k < n; k++) {
-                uint64_t e = w->entries[k], page = at + k * MAPPING_PAGE;
+                uint64_t e = w->entries[k], page = at + k * w->page;
                 bool is_own = (e & PAGE_SWAPPED || (e & PAGE_PRESENT && !(e & PAGE_OF_FILE)));
                 if (!is_own && !(all && is_readable(page)))
                         continue;
@@ -134,17 +137,17 @@ static long write_pages(struct writer *w, const struct mapping *m, bool all)
                                                (long)(m->end - m->start), PROT_READ, 0, 0, 0) < 0)
                 return 0;
         for (uint64_t at = m->start; at < m->end;) {
-                uint64_t n = (m->end - at) / MAPPING_PAGE;
+                uint64_t n = (m->end - at) / w->page;
                 if (n > ENTRIES)
                         n = ENTRIES;
                 long got = raw_call(SYS_pread64, w->pagemap, raw_pointer(w->entries), (long)(n * 8),
-                                    (long)(at / MAPPING_PAGE * 8), 0, 0);
+                                    (long)(at / w->page * 8), 0, 0);
                 if (got != (long)(n * 8))
                         return got < 0 ? got : -EIO;
                 long r = add_pages(w, at, n, all);
                 if (r < 0)
                         return r;
-                at += n * MAPPING_PAGE;
+                at += n * w->page;
         }
         return write_run(w);
 }
@@ -165,7 +168,7 @@ long dump_write(long fd, struct dump_header *header)
         if (r < 0)
                 return r;
         long n = mappings_read(s->list, scratch_size());
-        struct writer w = {.fd = fd, .entries = s->entries};
+        struct writer w = {.fd = fd, .page = mapping_page_size(), .entries = s->entries};
         w.pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
                              O_RDONLY | O_CLOEXEC, 0, 0, 0);
         if (n < 0 || w.pagemap < 0)

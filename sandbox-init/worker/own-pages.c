@@ -24,6 +24,7 @@ enum { ENTRIES = 256 };
 static struct {
         unsigned int copies; /* made so far */
         unsigned int n_runs, n_pages;
+        uint64_t page; /* bytes of one */
         struct run {
                 uint64_t start, pages;
         } runs[OWN_PAGES_MAX];
@@ -40,7 +41,7 @@ static void add(uint64_t at)
         struct run *last = own.n_runs > 0 ? &own.runs[own.n_runs - 1] : NULL;
 
         own.n_pages++;
-        if (last && last->start + last->pages * MAPPING_PAGE == at)
+        if (last && last->start + last->pages * own.page == at)
                 last->pages++;
         else
                 own.runs[own.n_runs++] = (struct run){at, 1};
@@ -51,19 +52,19 @@ static void look_at(long pagemap, uint64_t start, uint64_t end)
         uint64_t entries[ENTRIES];
 
         while (start < end) {
-                uint64_t n = (end - start) / MAPPING_PAGE;
+                uint64_t n = (end - start) / own.page;
                 if (n > ENTRIES)
                         n = ENTRIES;
                 long got = raw_call(SYS_pread64, pagemap, raw_pointer(entries), (long)(n * 8),
-                                    (long)(start / MAPPING_PAGE * 8), 0, 0);
+                                    (long)(start / own.page * 8), 0, 0);
                 if (got < 8)
                         return;
                 for (long i = 0; i < got / 8; i++) {
                         uint64_t kind = entries[i] & (PRESENT | OF_FILE | EXCLUSIVE);
                         if (kind == (PRESENT | EXCLUSIVE) && own.n_pages < OWN_PAGES_MAX)
-                                add(start + (uint64_t)i * MAPPING_PAGE);
+                                add(start + (uint64_t)i * own.page);
                 }
-                start += (uint64_t)(got / 8) * MAPPING_PAGE;
+                start += (uint64_t)(got / 8) * own.page;
         }
 }
 
@@ -77,7 +78,7 @@ static void learn(const struct mapping *list, long n)
                 return;
         for (long i = 0; i < n && own.n_pages < OWN_PAGES_MAX; i++) {
                 const struct mapping *m = &list[i];
-                uint64_t pages = (m->end - m->start) / MAPPING_PAGE;
+                uint64_t pages = (m->end - m->start) / own.page;
                 if (m->is_shared || !(m->prot & PROT_WRITE) || m->kind == MAPPING_KERNEL ||
                     looked + pages > OWN_PAGES_LOOK)
                         continue;
@@ -94,6 +95,7 @@ void own_pages_before(void)
         if (!is_look(own.copies++) || scratch_map(size) < 0)
                 return;
         own.n_runs = own.n_pages = 0;
+        own.page = mapping_page_size();
         struct mapping *list = (struct mapping *)(uintptr_t)SCRATCH_START;
         learn(list, mappings_read(list, size));
         scratch_unmap(size);
@@ -104,8 +106,8 @@ void own_pages_after(void)
         if (is_look(own.copies))
                 return;
         for (unsigned int i = 0; i < own.n_runs; i++)
-                raw_call(SYS_madvise, (long)own.runs[i].start,
-                         (long)(own.runs[i].pages * MAPPING_PAGE), MADV_POPULATE_WRITE, 0, 0, 0);
+                raw_call(SYS_madvise, (long)own.runs[i].start, (long)(own.runs[i].pages * own.page),
+                         MADV_POPULATE_WRITE, 0, 0, 0);
 }
 
 void own_pages_forget(void)

@@ -4,9 +4,9 @@
 #include <stdint.h>
 
 #include "sandbox-init/raw.h"
+#include "sandbox-init/worker/mappings.h"
 
 enum {
-        PAGE = 4096,
         THREAD_BYTES = 0x900, /* of libc's struct of a thread, if that much is mapped */
         IDS_MAX = 8,
 };
@@ -14,11 +14,11 @@ enum {
 static uint32_t *ids[IDS_MAX];
 static unsigned n_ids;
 
-static bool is_mapped(uintptr_t page)
+static bool is_mapped(uintptr_t page, uint64_t size)
 {
         uint8_t resident;
 
-        return raw_call(SYS_mincore, (long)page, PAGE, raw_pointer(&resident), 0, 0, 0) == 0;
+        return raw_call(SYS_mincore, (long)page, (long)size, raw_pointer(&resident), 0, 0, 0) == 0;
 }
 
 /* From the thread pointer upwards on x86-64, downwards on aarch64 (ELF Handling for Thread-Local Storage,
@@ -26,7 +26,8 @@ static bool is_mapped(uintptr_t page)
 void thread_id_find(void)
 {
         const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
-        const uintptr_t thread = raw_thread_pointer(), mask = PAGE - 1;
+        const uint64_t page = mapping_page_size();
+        const uintptr_t thread = raw_thread_pointer(), mask = page - 1;
 
         n_ids = 0;
         for (uintptr_t i = 0; i < THREAD_BYTES && n_ids < IDS_MAX; i += sizeof(id)) {
@@ -35,7 +36,7 @@ void thread_id_find(void)
 #else
                 uintptr_t at = thread + i;
 #endif
-                if ((at & ~mask) != (thread & ~mask) && !is_mapped(at & ~mask))
+                if ((at & ~mask) != (thread & ~mask) && !is_mapped(at & ~mask, page))
                         return;
                 if (*(uint32_t *)at == id)
                         ids[n_ids++] = (uint32_t *)at;

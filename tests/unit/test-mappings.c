@@ -21,6 +21,8 @@
 #define HAS_SHADOW 0
 #endif
 
+#define PAGE mapping_page_size()
+
 enum { SIZE = MAPPINGS_MAX * sizeof(struct mapping) };
 
 static struct mapping *list;
@@ -44,7 +46,7 @@ static const struct mapping *find(const void *at)
 
 static void *map(size_t pages, int prot, int flags, int fd, off_t offset)
 {
-        void *at = mmap(NULL, pages * MAPPING_PAGE, prot, flags, fd, offset);
+        void *at = mmap(NULL, pages * PAGE, prot, flags, fd, offset);
 
         check(at != MAP_FAILED);
         return at;
@@ -58,7 +60,7 @@ static int open_file(const char *name)
 
         check(fd >= 0);
         check_eq_int(unlink(path), 0);
-        check_eq_int(ftruncate(fd, 4 * MAPPING_PAGE), 0);
+        check_eq_int(ftruncate(fd, 4 * PAGE), 0);
         return fd;
 }
 
@@ -67,20 +69,20 @@ static void test_kinds(void)
         int fd = open_file("mappings");
         char *anonymous = map(3, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         char *hidden = map(1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        char *private = map(2, PROT_READ, MAP_PRIVATE, fd, MAPPING_PAGE);
+        char *private = map(2, PROT_READ, MAP_PRIVATE, fd, PAGE);
         char *shared = map(1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         char *memory = map(1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
         read_list();
         check_eq_int(find(anonymous)->kind, MAPPING_ANONYMOUS);
         check_eq_int(find(anonymous)->prot, PROT_READ | PROT_WRITE);
-        check(find(anonymous + 2 * MAPPING_PAGE) == find(anonymous));
+        check(find(anonymous + 2 * PAGE) == find(anonymous));
         check(!find(anonymous)->is_shared && find(anonymous)->inode == 0);
         check_eq_int(find(hidden)->prot, PROT_NONE);
         const struct mapping *m = find(private);
         check_eq_int(m->kind, MAPPING_FILE);
-        check(m->start == (uintptr_t) private && m->end - m->start == 2 * MAPPING_PAGE);
-        check(m->offset == MAPPING_PAGE && m->inode != 0 && !m->is_shared);
+        check(m->start == (uintptr_t) private && m->end - m->start == 2 * PAGE);
+        check(m->offset == PAGE && m->inode != 0 && !m->is_shared);
         check(mapping_starts_with(m, "/tmp/cloister-test-map"));
         check(mapping_ends_with(m, " (deleted)"));
         check(!mapping_starts_with(m, "/tmp/cloister-test-mapper"));
@@ -113,7 +115,7 @@ static void test_order_and_equality(void)
         other.prot ^= PROT_WRITE;
         check(!mapping_equals(&before[0], &other));
         other = before[0];
-        other.offset += MAPPING_PAGE;
+        other.offset += PAGE;
         check(!mapping_equals(&before[0], &other));
         free(before);
 }
@@ -129,7 +131,7 @@ static void test_a_long_path(void)
         check_eq_int(chdir(folder), 0);
         int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         check(fd >= 0);
-        check_eq_int(ftruncate(fd, MAPPING_PAGE), 0);
+        check_eq_int(ftruncate(fd, PAGE), 0);
         char *at = map(1, PROT_READ, MAP_PRIVATE, fd, 0);
         read_list();
         check(find(at)->is_cut);
@@ -141,22 +143,27 @@ static void test_a_long_path(void)
         close(fd);
 }
 
+static void test_page_size(void)
+{
+        check_eq_int((long)mapping_page_size(), sysconf(_SC_PAGESIZE));
+}
+
 /* The scratch memory is in no list, whatever its size. */
 static void test_scratch(void)
 {
         read_list();
         long n = n_list;
-        long r = scratch_map(5 * MAPPING_PAGE);
+        long r = scratch_map(5 * PAGE);
         if (HAS_SHADOW) {
                 check_eq_int((int)r, -EEXIST);
                 return;
         }
         check_eq_int((int)r, 0);
-        check_eq_int((int)scratch_map(MAPPING_PAGE), -EEXIST);
-        n_list = mappings_read(list, 5 * MAPPING_PAGE);
+        check_eq_int((int)scratch_map(PAGE), -EEXIST);
+        n_list = mappings_read(list, 5 * PAGE);
         check_eq_int(n_list, n);
         check(!find((void *)(uintptr_t)SCRATCH_START));
-        scratch_unmap(5 * MAPPING_PAGE);
+        scratch_unmap(5 * PAGE);
 }
 
 /* In a child: as many mappings as the kernel allows are more than fit. */
@@ -167,7 +174,7 @@ static void test_too_many(void)
         if (child == 0) {
                 char *at = map(3 * MAPPINGS_MAX, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                 for (int i = 0; i < MAPPINGS_MAX; i++) {
-                        if (mprotect(at + 2L * i * MAPPING_PAGE, MAPPING_PAGE, PROT_NONE) < 0)
+                        if (mprotect(at + 2L * i * PAGE, PAGE, PROT_NONE) < 0)
                                 _exit(2);
                 }
                 _exit(mappings_read(list, SIZE) == -E2BIG ? 0 : 1);
@@ -205,6 +212,7 @@ int main(void)
 {
         list = malloc(SIZE);
         check(list != NULL);
+        run(test_page_size);
         run(test_kinds);
         run(test_order_and_equality);
         run(test_a_long_path);
