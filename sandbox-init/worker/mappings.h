@@ -13,7 +13,8 @@
 enum {
         MAPPINGS_MAX = 8192,
         MAPPING_PATH_MAX = 207,
-        MAPPING_PAGE = 4096, /* unit of dumps: the kernel's pages are this large, or multiples of it */
+        MAPPING_PAGE =
+                4096, /* unit of dumps: the kernel's pages are this large, or multiples of it */
 };
 
 /* Of the kernel's pages: on aarch64 they have 4, 16 or 64 KiB. */
