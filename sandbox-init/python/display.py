@@ -4,7 +4,6 @@ Images, audio, HTML and SVG are sent to the broker. Text, Markdown and JSON are 
 rest of the output is kept.
 """
 
-import re
 import sys
 from binascii import b2a_base64
 from io import BytesIO
@@ -39,7 +38,7 @@ _METHODS = (
 )
 _RICH = ("_repr_mimebundle_", "_ipython_display_", *(method for method, _ in _METHODS))
 _DRAWN = ("matplotlib", "PIL", "plotly")
-_TYPE = re.compile(r"(text|image|audio|video|application)/[a-z0-9.+-]+$").match
+_TYPES, _IN_TYPES = ("text", "image", "audio", "video", "application"), "abcdefghijklmnopqrstuvwxyz0123456789.+-"
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -89,7 +88,8 @@ def _has_type(value, mime):
     """Whether display(value, mime) names the type of the value, and not two values."""
     if not isinstance(mime, str):
         return False
-    return _is_bytes(value) or isinstance(value, str) and _TYPE(mime) is not None
+    kind, _, name = mime.partition("/")
+    return _is_bytes(value) or isinstance(value, str) and kind in _TYPES and name != "" and not name.strip(_IN_TYPES)
 
 
 def _is_plotly(value):

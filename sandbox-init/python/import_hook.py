@@ -1,6 +1,11 @@
-"""Calls a function with a module of the image after the module was imported."""
+"""Calls a function with a module of the image after the module was imported. Finds the stand-in for IPython."""
+
+import sys
+from importlib.machinery import ModuleSpec
 
 from cloister.interrupts import calls_guest
+
+_STAND_IN = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
 
 
 class ImportHook:
@@ -24,3 +29,24 @@ class ImportHook:
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
+
+
+class IPythonFinder:
+    """Finds cloister.ipython for what notebooks import from IPython; the last of sys.meta_path. That module is imported when code
+    asks for it, because most sessions do not."""
+
+    def install(self):
+        sys.meta_path.append(self)
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in _STAND_IN or (name != "IPython" and not hasattr(sys.modules.get("IPython"), "_of_cloister")):
+            return None
+        return ModuleSpec(name, self, origin="cloister", is_package=name in ("IPython", "IPython.core"))
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        from cloister import ipython
+
+        ipython.fill(module)

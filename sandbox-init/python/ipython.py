@@ -1,12 +1,7 @@
 """What notebooks import from IPython, for images without it: from IPython.display import display, HTML, Image, Markdown.
 
-If IPython is installed, it is imported instead: this finder is asked last.
+If IPython is installed, it is imported instead: the finder (import_hook.py) is asked last.
 """
-
-import sys
-from importlib.machinery import ModuleSpec
-
-_NAMES = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
 
 
 class DisplayObject:
@@ -153,24 +148,11 @@ _DISPLAY = (
 )
 
 
-class Finder:
-    """A finder and loader of modules; the last of sys.meta_path."""
-
-    def install(self):
-        sys.meta_path.append(self)
-
-    def find_spec(self, name, path=None, target=None):
-        if name not in _NAMES or (name != "IPython" and not hasattr(sys.modules.get("IPython"), "_of_cloister")):
-            return None
-        return ModuleSpec(name, self, origin="cloister", is_package=name in ("IPython", "IPython.core"))
-
-    def create_module(self, spec):
-        return None
-
-    def exec_module(self, module):
-        module._of_cloister = True
-        if module.__name__.endswith(".display"):
-            vars(module).update((one.__name__, one) for one in _DISPLAY)
-        elif module.__name__ == "IPython":
-            module.__version__, module.version_info = "8.0.0", (8, 0, 0, "")
-            module.get_ipython, module.display = get_ipython, display
+def fill(module):
+    """Adds to an empty module what IPython's of its name has."""
+    module._of_cloister = True
+    if module.__name__.endswith(".display"):
+        vars(module).update((one.__name__, one) for one in _DISPLAY)
+    elif module.__name__ == "IPython":
+        module.__version__, module.version_info = "8.0.0", (8, 0, 0, "")
+        module.get_ipython, module.display = get_ipython, display

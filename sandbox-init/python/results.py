@@ -12,13 +12,22 @@ from cloister.signature import is_wrapped
 
 
 # An answer that consists of one plain text of moderate size, recognized without parsing all of its JSON.
-_ONE_TEXT = re.compile(
-    rb"""
+_ONE_TEXT = rb"""
     \{"ok":true,"result":\{ "content": \[ \{ "type": "text", "text": "([^"\\\x00-\x1f]{0,4000})" \} \] (?:, "isError": false )?\}\}
     """.strip().replace(b" ", rb"[ \t\r\n]*")
-).fullmatch
 SHOWN = 60  # characters of a text resource in its repr()
-_BASE64 = re.compile("[A-Za-z0-9+/]*")
+_BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+def _match_one_text(payload):
+    """At its first call. Compiling takes longer than a start without tools should wait."""
+    global _match_one_text
+    _match_one_text = re.compile(_ONE_TEXT).fullmatch
+    return _match_one_text(payload)
+
+
+def prepare():
+    _match_one_text(b"")
 
 
 class Blob:
@@ -170,7 +179,7 @@ def _check(result, structured, server, tool, output_schema):
 
 def read_text(payload):
     """The same as unwrap() of read_answer() for an answer that consists of one text; None for others."""
-    found = _ONE_TEXT(payload) if type(payload) is bytes else None
+    found = _match_one_text(payload) if type(payload) is bytes else None
     if found is None:
         return None
     try:
@@ -227,7 +236,7 @@ def _block(block):
 def _bytes(text):
     """Decodes base64 of either alphabet, with or without padding; refuses anything else."""
     text = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
-    if not _BASE64.fullmatch(text):
+    if text.strip(_BASE64):
         raise ValueError("no base64")
     return a2b_base64(text + "=" * (-len(text) % 4))
 

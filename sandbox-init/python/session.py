@@ -7,7 +7,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from os import _exit, environ
 
 import __main__
-from cloister import aio, sources, stdio, tracebacks
+from cloister import aio, results, sources, stdio, tracebacks
 from cloister.blocks import Blocks
 from cloister.branches import Branches
 from cloister.cell import Cells, Outcome, describe, describe_exit, describe_plainly
@@ -17,11 +17,10 @@ from cloister.display import Displays
 from cloister.exact import decode, encode_own
 from cloister.files import Files
 from cloister.installing import Installer
+from cloister.import_hook import IPythonFinder
 from cloister.interrupts import Interrupts
-from cloister.ipython import Finder
 from cloister.main_loop import MainLoop
 from cloister.namespace import Namespace
-from cloister.published import Published
 from cloister.script import Script
 from cloister.standard_input import Nothing
 from cloister.warmup import run_repeatedly
@@ -49,6 +48,20 @@ def _forget_warm_up():
     sources.forget()
 
 
+class Unpublished:
+    """In place of Published, in a session that has no input of published code."""
+
+    run = None
+
+    @staticmethod
+    def begin(number):
+        return False
+
+    @staticmethod
+    def end():
+        pass
+
+
 class Session:
     """Created in the template, run in each worker. core: the module _cloister."""
 
@@ -68,8 +81,8 @@ class Session:
         self._main_loop = MainLoop(self._channel, self._interrupts)
         self._namespace = Namespace(__main__, self._channel)
         self._channel.on_catalogue = self._namespace.on_catalogue
-        self._published = Published(vars(__main__), self._channel)
-        self._channel.on_input = self._published.on_input
+        self._published = Unpublished
+        self._channel.on_input = self._on_input
         self._copies = Copies(core, self._channel)
         self._channel.on_keep = self._on_keep
         self._channel.on_door = self._copies.give_door
@@ -91,19 +104,30 @@ class Session:
             self._displays.display, self._copies.undo, self._blocks.transaction, self._cells.installer
         )
         self._displays.figures.install()
-        Finder().install()
+        IPythonFinder().install()
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
+
+    def _on_input(self, number, payload):
+        """The first one comes before any code of the guest."""
+        from cloister.published import Published
+
+        if self._published is Unpublished:
+            self._published = Published(vars(__main__), self._channel)
+        self._published.on_input(number, payload)
 
     def complete(self):
         """In the template, after its last import."""
         self._namespace.add_modules()
-        for prepare in stdio.prepare, self._main_loop.prepare, self._keep_reserve:
+        for prepare in stdio.prepare, self._main_loop.prepare, self._keep_reserve, results.prepare:
             try:
                 prepare()
             except Exception:
                 pass  # each session does it itself
-        import cloister.call_sites  # noqa: F401  (not before ast is imported, which takes long)
+        # Not before ast is imported, which takes long; the others are for few sessions.
+        import cloister.call_sites  # noqa: F401
+        import cloister.ipython  # noqa: F401
+        import cloister.published  # noqa: F401
 
         run_repeatedly(self._warm_up)
 

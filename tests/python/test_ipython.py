@@ -9,8 +9,8 @@ from unittest import mock
 import guest  # noqa: F401
 
 import cloister
-from cloister import tables
-from cloister.ipython import Finder
+from cloister import ipython, tables  # noqa: F401
+from cloister.import_hook import IPythonFinder
 
 
 class StandIn(unittest.TestCase):
@@ -27,7 +27,7 @@ class StandIn(unittest.TestCase):
         patch = mock.patch.object(cloister, "display", lambda *values: self.shown.extend(values), create=True)
         patch.start()
         self.addCleanup(patch.stop)
-        Finder().install()
+        IPythonFinder().install()
 
     def tearDown(self):
         for name in [name for name in sys.modules if name.partition(".")[0] == "IPython"]:
