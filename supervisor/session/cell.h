@@ -222,6 +222,7 @@ struct cell {
 
         unsigned held; /* its time stands still */
         uint64_t held_since_us, held_us;
+        uint64_t stopped_since_us, stopped_us; /* the same, while blocks are rolled back */
 };
 
 /* Whether the code is a published tool, prompt or resource: it has a sandbox of its own, which ends

@@ -162,11 +162,29 @@ static bool is_timed(const struct session *s, const struct cell *cell)
 
 void session_pause_cell(struct session *s)
 {
-        const struct cell *cell = session_current(s);
+        struct cell *cell = session_current(s);
         uint64_t now = clock_us();
 
+        if (cell)
+                cell->stopped_since_us = is_timed(s, cell) ? now : 0;
         if (cell && is_timed(s, cell) && (cell->held == 0 || cell->held_since_us == 0))
                 s->left_us = s->due_us > now ? s->due_us - now : 0;
+}
+
+/* Code could have its blocks rolled back for ever: what is above the most that a cell gets counts. */
+static void count_stopped(struct session *s, struct cell *cell)
+{
+        uint64_t most = (cell->timeout_ms > SESSION_STOPPED_MS ? cell->timeout_ms
+                                                               : SESSION_STOPPED_MS) *
+                        UINT64_C(1000);
+        uint64_t now = clock_us(), before = cell->stopped_us > most ? cell->stopped_us : most;
+
+        if (cell->stopped_since_us == 0)
+                return;
+        cell->stopped_us += now - cell->stopped_since_us;
+        cell->stopped_since_us = 0;
+        uint64_t above = cell->stopped_us > before ? cell->stopped_us - before : 0;
+        s->left_us = s->left_us > above ? s->left_us - above : 0;
 }
 
 /* A cell that was interrupted before gets its grace again, and one that was cancelled meanwhile is
@@ -174,9 +192,10 @@ void session_pause_cell(struct session *s)
 void session_resume_cell(struct session *s)
 {
         struct cell *cell = s->cells;
+
+        count_stopped(s, cell);
         uint64_t left = s->left_us > 0 ? s->left_us : 1;
         struct timeval t = clock_timeval_ms(left / 1000);
-
         session_enter(s, s->stop_status == CELL_OK ? SESSION_RUNNING : SESSION_INTERRUPTING);
         if (is_timed(s, cell) && cell->held > 0 && cell->held_since_us > 0) {
                 evtimer_del(s->timer);

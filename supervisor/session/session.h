@@ -57,6 +57,8 @@ enum {
         SESSION_WAKE_MS = 2000,
         SESSION_SNAPSHOT_MS = 6000,  /* that the cell of a transaction waits for the copy */
         SESSION_ROLLBACK_MS = 60000, /* until files are what they were */
+        SESSION_STOPPED_MS =
+                5000, /* or its timeout, if that is longer: of rollbacks of a cell, what does not count */
         SESSION_CLOSED_MS = 500, /* between the end of the channel and kill: the monitor reports the
                                     death of a worker sooner */
 };
