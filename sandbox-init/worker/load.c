@@ -18,17 +18,11 @@
 #include <sys/stat.h>
 
 #include "sandbox-init/raw.h"
+#include "sandbox-init/worker/dump-check.h"
 #include "sandbox-init/worker/dump.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
-#endif
-
-/* Of user space, or above it. On aarch64 a process has 48 bits, and 52 where it asks for an address up there. */
-#if defined(__aarch64__)
-#define ADDRESS_END (UINT64_C(1) << 52)
-#else
-#define ADDRESS_END (UINT64_C(1) << 47)
 #endif
 
 enum { STACK_SIZE = 256 * 1024 };
@@ -61,25 +55,6 @@ static _Noreturn void fail(void)
 
 /* ---- before the first change ---- */
 
-static bool is_sane(const struct mapping *m, uint64_t after)
-{
-        return m->start >= after && m->start < m->end &&
-               (m->kind == MAPPING_KERNEL || m->end <= ADDRESS_END) &&
-               ((m->start | m->end | m->offset) & (MAPPING_PAGE - 1)) == 0 &&
-               m->kind < MAPPING_KINDS && !(m->prot & ~7U) && !m->is_opened &&
-               m->path[MAPPING_PATH_MAX] == '\0' &&
-               (m->end <= SCRATCH_START || m->start >= SCRATCH_START + scratch_size());
-}
-
-/* The list is in the order of addresses, and so are the calls: *from is where to look. */
-static const struct mapping *find_equal(const struct mapping *list, long n, long *from,
-                                        const struct mapping *m)
-{
-        while (*from < n && list[*from].start < m->start)
-                ++*from;
-        return *from < n && mapping_equals(&list[*from], m) ? &list[*from] : NULL;
-}
-
 static long open_file(const struct mapping *m)
 {
         struct stat st;
@@ -95,20 +70,14 @@ static long open_file(const struct mapping *m)
         return -ESTALE;
 }
 
-static bool is_possible(struct scratch *s)
+/* Whether the files of the image are there that this process does not have mapped itself. */
+static bool has_files(struct scratch *s)
 {
-        uint64_t after = 0;
         long from = 0;
 
         for (uint64_t i = 0; i < s->header.n_mappings; i++) {
                 const struct mapping *m = &s->list[i];
-                if (!is_sane(m, after))
-                        return false;
-                after = m->end;
-                bool is_own = find_equal(s->own, s->n_own, &from, m) != NULL;
-                if (!is_own && (m->kind == MAPPING_KERNEL || m->kind == MAPPING_PROGRAM))
-                        return false;
-                if (is_own || m->kind != MAPPING_FILE)
+                if (mapping_find(s->own, s->n_own, &from, m) || m->kind != MAPPING_FILE)
                         continue;
                 long fd = open_file(m);
                 if (fd < 0)
@@ -120,23 +89,10 @@ static bool is_possible(struct scratch *s)
 
 static long read_header(struct scratch *s, const uint8_t template_id[16], uint64_t channel)
 {
-        const struct dump_header *h = &s->header;
-        bool is_other = false;
-
         long r = whole_read(s->fd, &s->header, sizeof(s->header));
-        if (r < 0)
-                return r;
-        for (int i = 0; i < 16; i++)
-                is_other |= h->template_id[i] != template_id[i];
-        if (h->magic != DUMP_MAGIC || h->n_mappings > MAPPINGS_MAX || h->refusal > 4095)
-                return -EBADMSG;
-        if (h->refusal != 0)
-                return -(long)h->refusal;
-        if (is_other)
-                return -ESTALE;
-        if (h->thread_pointer != raw_thread_pointer() || h->channel != channel)
-                return -EBADMSG;
-        return whole_read(s->fd, s->list, h->n_mappings * sizeof(s->list[0]));
+        if (r >= 0)
+                r = dump_check_header(&s->header, template_id, raw_thread_pointer(), channel);
+        return r < 0 ? r : whole_read(s->fd, s->list, s->header.n_mappings * sizeof(s->list[0]));
 }
 
 /* ---- the change ---- */
@@ -150,7 +106,7 @@ static void drop_own(struct scratch *s)
                 if (m->kind == MAPPING_KERNEL)
                         continue;
                 bool stays = m->kind == MAPPING_STACK ||
-                             find_equal(s->list, (long)s->header.n_mappings, &from, m);
+                             mapping_find(s->list, (long)s->header.n_mappings, &from, m);
                 long size = (long)(m->end - m->start), r = 0;
                 if (!stays)
                         r = raw_call(SYS_munmap, (long)m->start, size, 0, 0, 0, 0);
@@ -185,7 +141,7 @@ static void map_missing(struct scratch *s)
         for (uint64_t i = 0; i < s->header.n_mappings; i++) {
                 const struct mapping *m = &s->list[i];
                 if (m->kind != MAPPING_KERNEL && m->kind != MAPPING_STACK &&
-                    !find_equal(s->own, s->n_own, &from, m))
+                    !mapping_find(s->own, s->n_own, &from, m))
                         map_one(m);
         }
 }
@@ -199,18 +155,9 @@ static void protect(const struct mapping *m, uint32_t prot)
 /* The mapping that has all of the run, made writable. */
 static struct mapping *open_mapping(struct scratch *s, const struct dump_run *run, uint64_t *from)
 {
-        uint64_t n = s->header.n_mappings;
+        struct mapping *m = dump_find_run(s->list, s->header.n_mappings, run, from);
 
-        if (run->pages > ADDRESS_END / MAPPING_PAGE || run->start & (MAPPING_PAGE - 1))
-                return NULL;
-        while (*from < n && s->list[*from].end <= run->start)
-                ++*from;
-        struct mapping *m = &s->list[*from];
-        if (*from == n || run->start < m->start ||
-            run->pages > (m->end - run->start) / MAPPING_PAGE || m->kind == MAPPING_KERNEL ||
-            m->is_shared)
-                return NULL;
-        if (!(m->prot & PROT_WRITE) && !m->is_opened) {
+        if (m && !(m->prot & PROT_WRITE) && !m->is_opened) {
                 m->is_opened = 1;
                 protect(m, m->prot | PROT_READ | PROT_WRITE);
         }
@@ -268,7 +215,11 @@ long load_replace(long fd, const uint8_t template_id[16], uint64_t channel, int6
         if (r >= 0)
                 r = s->n_own = mappings_read(s->own, scratch_size());
         if (r >= 0)
-                r = is_possible(s) ? 0 : -EBADMSG;
+                r = dump_check_mappings(s->list, s->header.n_mappings, s->own, s->n_own,
+                                        scratch_size()) &&
+                                    has_files(s)
+                            ? 0
+                            : -EBADMSG;
         if (r < 0) {
                 scratch_unmap(scratch_size());
                 return r;
