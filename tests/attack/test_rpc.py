@@ -152,6 +152,11 @@ class Torture(rawmcp.ServerCase):
             cell = self.send(f"channel.sendall(call(1 << 40, x='y' * 100)[:{length}])\nos._exit(7)", "truncated")
             self.assertEqual((cell["status"], cell.get("exit_code")), ("exit", 7), cell)
 
+    def test_a_frame_that_never_ends(self):
+        """89. Of which bytes go on coming. The control is the next test: one that is complete in time."""
+        code = "import threading, time\nchannel.sendall(call(1 << 40, x='y' * 1000)[:20])\ndef drip():\n    while True: channel.sendall(b'y'); time.sleep(0.5)\nthreading.Thread(target=drip, daemon=True).start()"
+        self.ends(code, "CALL frame was not complete after 10 s")
+
     def test_byte_by_byte(self):
         """89. A frame in pieces of one byte is a frame; nobody waits for it meanwhile."""
         code = "import time\nfor byte in call(1 << 40, tool='sleep', seconds=0):\n    channel.sendall(bytes([byte]))\n    time.sleep(0.005)\ntime.sleep(0.2)"

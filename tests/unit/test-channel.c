@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -533,6 +534,7 @@ static void test_many_values(void)
 /* A frame whose payload goes on arriving, or never comes, ends the session after ten seconds. */
 static void test_late(void)
 {
+        struct timeval due, now;
         struct rig r;
 
         for (int large = 0; large <= 1; large++) {
@@ -541,7 +543,9 @@ static void test_late(void)
                 check(r.channel.is_timed);
                 for (int i = 0; i < 3; i++)
                         send_bytes(&r, "{", 1);
-                check(event_pending(r.channel.late, EV_TIMEOUT, NULL));
+                check(event_pending(r.channel.late, EV_TIMEOUT, &due));
+                gettimeofday(&now, NULL);
+                check(due.tv_sec - now.tv_sec <= CHANNEL_FRAME_MS / 1000 + 1);
                 event_active(r.channel.late, EV_TIMEOUT, 0);
                 spin(&r);
                 check_eq_int(r.closed, 1);
