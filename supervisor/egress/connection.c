@@ -183,6 +183,9 @@ static bool relay(struct connection *c)
         int r = flow_pump(&c->out, &moved);
         if (r >= 0 && c->out.is_held) {
                 int checked = check_tunnel(c, &why);
+                /* The rest of it will not come. */
+                if (checked == 0 && c->out.has_ended && c->out.n > 0)
+                        checked = -EPIPE;
                 if (checked < 0) {
                         refuse_tunnel(c, why);
                         return false;

@@ -350,6 +350,22 @@ n""", session="sender")
         self.assertLessEqual(sum(map(len, far.seen)), 100 << 10)
         self.assertGreater(sum(map(len, far.seen)), 70000)
 
+    def test_a_client_hello_that_ends_too_soon(self):
+        """Its connection ends with it, and does not wait five minutes for the rest."""
+        far = self.far()
+        server = self.local(far)
+        self.assertEqual(self.ask(server, f"""
+def begin(data):
+    s, line = tunnel("localhost", {far.port})
+    s.settimeout(5)
+    s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+    return s
+whole, part = begin(b"plain"), begin(b"\\x16\\x03\\x01\\x02\\x00\\x01\\x00\\x01\\xfc")
+rest(part).hex()"""), "15030100020270")
+        self.assertTrue(harness.wait_until(lambda: far.ended == 2), far.seen)
+        self.assertEqual(sorted(far.seen), [b"", b"plain"], "the control: bytes that are not TLS")
+
     def test_the_rate_of_heads(self):
         far = self.far()
         server = self.local(far, rate="32K")
