@@ -19,6 +19,13 @@ bool file_path_hidden(const char *path, size_t n)
         return false;
 }
 
+/* Line separators, and what makes "fdp.exe" look like "exe.pdf". */
+static bool is_forbidden(uint32_t c)
+{
+        return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) ||
+               (c >= 0x2066 && c <= 0x2069);
+}
+
 bool file_path_valid(const char *path, size_t n)
 {
         size_t begin = 0;
@@ -30,7 +37,7 @@ bool file_path_valid(const char *path, size_t n)
                 if (length <= 0)
                         return false;
                 uint32_t c = utf8_decode((const unsigned char *)path + at, length);
-                if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029)
+                if (is_forbidden(c))
                         return false;
                 if (c == '/') {
                         if (!component_valid(path + begin, at - begin))

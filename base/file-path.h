@@ -6,8 +6,8 @@
 
 enum { FILE_PATH_MAX = 255 };
 
-/* UTF-8 without control characters or line separators, no component empty, "." or "..", at most
- * FILE_PATH_MAX bytes. */
+/* UTF-8 without control characters, line separators or characters that turn the direction of writing, no
+ * component empty, "." or "..", at most FILE_PATH_MAX bytes. */
 bool file_path_valid(const char *path, size_t n);
 /* Whether a component has a leading dot. */
 bool file_path_hidden(const char *path, size_t n);

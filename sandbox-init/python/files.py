@@ -43,13 +43,13 @@ def mime_type_of(path):
 
 
 def is_shown(path):
-    """Whether a result can name it: UTF-8, without control characters, not too long."""
+    """Whether a result can name it: UTF-8, without control characters and those that turn the direction, not too long."""
     try:
         data = path.encode("utf-8")
     except UnicodeEncodeError:
         return False
     return len(data) <= MAX_PATH and not any(
-        c < " " or "\x7f" <= c < "\xa0" or c in "\u2028\u2029" for c in path
+        c < " " or "\x7f" <= c < "\xa0" or "\u2028" <= c <= "\u202e" or "\u2066" <= c <= "\u2069" for c in path
     )
 
 

@@ -273,6 +273,12 @@ class Exec(OwnerCase):
         self.assertIn(b"\\x1b[2J", out)
         self.assertNotIn(b"\x07", out)
 
+    def test_a_name_that_looks_like_another_is_left_out(self):
+        self.ok("import os\nos.makedirs('/workspace/names')\nfor name in ('plain', 'a\\u202efdp.exe', 'a\\u2066b'): open('/workspace/names/' + name, 'w').close()")
+        done = self.run_cloister("cp", "-r", f"{self.session}:names", f"{self.class_dir}/names", "--server", str(self.server.process.pid))
+        self.assertEqual((done.returncode, os.listdir(f"{self.class_dir}/names")), (1, ["plain"]))
+        self.assertIn(b"names that cannot be shown", done.stderr)
+
     def test_a_file_for_a_terminal_is_escaped_too(self):
         self.ok("_ = open('/workspace/hostile', 'wb').write(b'a\\x1b]52;c;eA==\\x07b\\xe2\\x80\\xae\\nc\\xff')")
         out = self.on_terminal("cp", f"{self.session}:hostile", "-")

@@ -40,10 +40,33 @@ static void test_mime_types(void)
 static void test_paths(void)
 {
         static const char *const good[] = {
-                "a", "a/b.csv", "...", "a b", ".hidden", "d\xc3\xa9j\xc3\xa0", "..a/b.."};
-        static const char *const bad[] = {"",     "/a",    "a/",   "a//b",        ".",
-                                          "..",   "../a",  "a/..", "a/../b",      "a/./b",
-                                          "a\nb", "a\x7f", "\xff", "a\xc2\x85 b", "\xe2\x80\xa8"};
+                "a",
+                "a/b.csv",
+                "...",
+                "a b",
+                ".hidden",
+                "d\xc3\xa9j\xc3\xa0",
+                "..a/b..",
+                "\xd7\x90\xe2\x80\x8f.txt" /* a letter that is written from the right, and a mark */};
+        static const char *const bad[] = {"",
+                                          "/a",
+                                          "a/",
+                                          "a//b",
+                                          ".",
+                                          "..",
+                                          "../a",
+                                          "a/..",
+                                          "a/../b",
+                                          "a/./b",
+                                          "a\nb",
+                                          "a\x7f",
+                                          "\xff",
+                                          "a\xc2\x85 b",
+                                          "\xe2\x80\xa8",
+                                          "a\xe2\x80\xae"
+                                          "fdp.exe",
+                                          "\xe2\x81\xa6"
+                                          "a"};
         char longest[CELL_PATH_MAX + 1];
 
         for (size_t i = 0; i < ARRAY_SIZE(good); i++)
