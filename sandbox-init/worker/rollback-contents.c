@@ -78,7 +78,7 @@ static bool is_hole(int fd, uint64_t from, uint64_t to)
 
 static bool has_content(const struct rollback *r, const struct snapshot_inode *inode, int fd)
 {
-        struct stat about;
+        struct stat about = {0};
         uint64_t end = 0;
         size_t at = inode->content;
 

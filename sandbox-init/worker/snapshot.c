@@ -295,7 +295,7 @@ static int take_nameless(struct walk *w, int fd, const struct stat *about, uint3
 static int visit_open(void *data, int directory, const char *text)
 {
         struct walk *w = data;
-        struct stat about;
+        struct stat about = {0};
         int fd = 0;
 
         for (; *text; text++)
