@@ -11,9 +11,9 @@
 #include "base/cleanup.h"
 #include "policy/package-set.h"
 
-/* Sandboxes enter it with their own ids, or with the owner's, who therefore cannot list it either. */
-enum { START_DOUBT_SECONDS = 60 };
+enum { START_DOUBT_SECONDS = 60 }; /* a clock that is set back a little */
 
+/* Sandboxes enter it with their own ids, or with the owner's, who therefore cannot list it either. */
 enum { FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, MODE_ABOVE = 0711, MODE_SETS = 0311 };
 
 void package_place_path(const char *profile, char *to, size_t size)
