@@ -388,6 +388,13 @@ static void settle(struct session *s, const struct session_details *details)
         session_wake(s);
 }
 
+/* A late answer about a copy: the next one is due now, and the time in this state was that of a session
+ * for which none is. */
+static void idle_on(struct session *s, const struct session_details *details)
+{
+        session_enter(s, SESSION_IDLE);
+}
+
 static void drop_idle(struct session *s, const struct session_details *details)
 {
         char why[CELL_WHY_MAX], text[32];
@@ -473,6 +480,7 @@ static void (*const actions[SESSION_STATE_MAX][SESSION_EVENT_MAX])(
         [SESSION_IDLE] = {[EVENT_WAKE] = run_next,
                           [EVENT_BACK] = session_go_back,
                           [EVENT_TIMER] = rest,
+                          [EVENT_COPY] = idle_on,
                           [EVENT_CLOSED] = note_closed,
                           [EVENT_OWNER_END] = kill_for_owner,
                           [EVENT_ENDED] = session_drain_and_bury,

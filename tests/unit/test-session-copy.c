@@ -121,6 +121,32 @@ static void test_a_cell_waits_for_it_but_not_long(void)
         fake_done(&f);
 }
 
+/* The late answer comes when the next cell has ended: that cell gets its copy all the same. */
+static void test_an_answer_after_the_next_cell(void)
+{
+        struct fake f;
+        struct end end;
+
+        for (int by_monitor = 0; by_monitor <= 1; by_monitor++) {
+                open_with(&f, "{}");
+                uint64_t id = take_keep(&f);
+                ask(&f, &end, "2");
+                fake_run_ms(&f, SESSION_KEEP_MS + 2);
+                uint64_t cell = fake_take_exec(&f, NULL, 0);
+                if (by_monitor)
+                        fake_send(&f, FRAME_KEPT, id, "{\"pid\":41}");
+                fake_send(&f, FRAME_RESULT, cell, OK);
+                check_eq_int(end.count, 1);
+                fake_run_ms(&f, SESSION_QUIET_MS + 2);
+                check(!fake_has_frame(&f));
+                if (!by_monitor)
+                        fake_send(&f, FRAME_KEPT, id, "{\"pid\":41}");
+                sessions_kept(f.sessions, f.target, NULL);
+                check_eq_int(take_keep(&f), id + 1);
+                fake_done(&f);
+        }
+}
+
 static void test_deaths(void)
 {
         static const struct {
@@ -423,6 +449,7 @@ int main(void)
         run(test_it_is_asked_for_once_after_a_pause);
         run(test_not_where_the_profile_says_so);
         run(test_a_cell_waits_for_it_but_not_long);
+        run(test_an_answer_after_the_next_cell);
         run(test_deaths);
         run(test_what_a_restore_says);
         run(test_a_timeout_kills_the_worker_only);
