@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
@@ -94,7 +95,7 @@ static uint64_t hash(const char *path, size_t n)
 static long add_path(const struct file *directory, const char *name)
 {
         struct look *now = changes.now;
-        size_t before = directory ? directory->length + 1U : 0, n = strlen(name);
+        size_t before = directory ? directory->length + 1U : 0, n = strnlen(name, NAME_MAX);
 
         if (before + n > UINT16_MAX || before + n > PATHS_SIZE - now->used)
                 return give_up(FILE_CHANGES_NAMES);

@@ -415,11 +415,9 @@ static void rest(struct session *s, const struct session_details *details)
                 session_look(s);
         if (session_copy_is_due(s) && idle_left_ms(s) > 0) {
                 session_ask_copy(s, "");
-        } else if (looks) {
-                session_enter(s, SESSION_IDLE);
-        } else if (freeze_ms(s) == 0 || idle_left_ms(s) == 0) {
+        } else if (!looks && (freeze_ms(s) == 0 || idle_left_ms(s) == 0)) {
                 drop_idle(s, details);
-        } else if (s->calls.n > 0 || s->files.n > 0 || channel_is_receiving(&s->channel) ||
+        } else if (looks || s->calls.n > 0 || s->files.n > 0 || channel_is_receiving(&s->channel) ||
                    s->branched_until_us > clock_us()) {
                 session_enter(s, SESSION_IDLE);
         } else {

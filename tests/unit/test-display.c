@@ -63,10 +63,8 @@ static void test_paths(void)
                                           "\xff",
                                           "a\xc2\x85 b",
                                           "\xe2\x80\xa8",
-                                          "a\xe2\x80\xae"
-                                          "fdp.exe",
-                                          "\xe2\x81\xa6"
-                                          "a"};
+                                          "a\342\200\256fdp.exe",
+                                          "\342\201\246a"};
         char longest[CELL_PATH_MAX + 1];
 
         for (size_t i = 0; i < ARRAY_SIZE(good); i++)
