@@ -115,12 +115,11 @@ for name in [b'\xff\xfe', b'a\nb', b'"\\', b'x' * 255, '\u202e\U0001f600'.encode
     def test_short_calls_have_one_list(self):
         self.looked(self.ok("1")["receipt"]["cell"])
         cells = [self.ok(f"open('f{i}', 'w').write('x')")["receipt"]["cell"] for i in range(6)]
-        last = self.looked(cells[-1])
+        self.looked(cells[-1])
         receipts = [self.looked(n) for n in cells]
         lists = {r.get("files_to_cell", r["cell"]): self.looked(r.get("files_to_cell", r["cell"])) for r in receipts}
         listed = [f["path"] for r in lists.values() for f in r.get("files", [])]
         self.assertEqual(sorted(listed), [f"f{i}" for i in range(6)], receipts)
-        self.assertIn("files", last)
 
     @once
     def test_many_files(self):
@@ -144,7 +143,9 @@ for name in [b'\xff\xfe', b'a\nb', b'"\\', b'x' * 255, '\u202e\U0001f600'.encode
         for text, code in limits.items():
             with self.subTest(limit=text):
                 _, receipt = self.changed(code)
-                self.assertIn(text, receipt["files_unknown"])
+                why = receipt["files_unknown"]
+                late = harness.SLOW > 1 and "took too long" in why  # the time for a look has ended first
+                self.assertTrue(late or text in why, why)
                 self.assertNotIn("files", receipt)
                 _, receipt = self.changed("import shutil; shutil.rmtree('d')")
                 self.assertIn("before could not", receipt["files_unknown"])
