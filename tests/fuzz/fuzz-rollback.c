@@ -6,10 +6,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -75,16 +77,51 @@ static const char *name(uint8_t byte, char text[1024])
         return text;
 }
 
+/* A directory below the root, and a name in it. Links may lead to that directory, but not out of the root: this
+ * process may be root's, and a link to /etc/passwd or .. is the host's. */
+struct place {
+        int dir; /* -1: there is none */
+        char last[LONG_NAME + 1];
+};
+
+static void close_place(struct place *p)
+{
+        if (p->dir >= 0)
+                close(p->dir);
+}
+
+static struct place find(const struct world *w, const char *path)
+{
+        struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                               .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+        const char *slash = strrchr(path, '/');
+        char parent[1024];
+        struct place p;
+
+        snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1,
+                 slash ? path : ".");
+        snprintf(p.last, sizeof(p.last), "%s", slash ? slash + 1 : path);
+        p.dir = (int)syscall(SYS_openat2, w->root, parent, &how, sizeof(how));
+        return p;
+}
+
+static bool is_link(const struct place *p)
+{
+        struct stat st;
+
+        return fstatat(p->dir, p->last, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode);
+}
+
 static const mode_t modes[] = {0644, 0, 0755, 0700, 0400, 0222, 01777, 04755};
 static const char *const targets[] = {"a",        "/etc/passwd", "..", ".",
                                       "../../..", "b/c",         "",   "nowhere"};
 
 /* ---- operations ---- */
 
-static void write_file(const struct world *w, const char *path, uint8_t what)
+static void write_file(const struct place *p, uint8_t what)
 {
         _cleanup_close_ int fd = openat(
-                w->root, path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CREAT | O_CLOEXEC, 0644);
+                p->dir, p->last, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CREAT | O_CLOEXEC, 0644);
         char content[5000];
 
         memset(content, what, sizeof(content));
@@ -92,19 +129,19 @@ static void write_file(const struct world *w, const char *path, uint8_t what)
                 may_fail((int)pwrite(fd, content, what * 19U, what % 4 * 4096));
 }
 
-static void cut_file(const struct world *w, const char *path, uint8_t what)
+static void cut_file(const struct place *p, uint8_t what)
 {
         static const off_t lengths[] = {0, 1, 4096, 5000, 1 << 20, (off_t)1 << 40};
-        _cleanup_close_ int fd = openat(w->root, path,
+        _cleanup_close_ int fd = openat(p->dir, p->last,
                                         O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
         if (fd >= 0)
                 may_fail(ftruncate(fd, lengths[what % 6]));
 }
 
-static void hold(struct world *w, const char *path)
+static void hold(struct world *w, const struct place *p)
 {
-        int fd = openat(w->root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        int fd = openat(p->dir, p->last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
         if (fd >= 0 && w->n_fds < FDS_MAX)
                 w->fds[w->n_fds++] = fd;
@@ -126,9 +163,9 @@ static void go_deep(const struct world *w, uint8_t what)
                 close(at);
 }
 
-static void enter(const struct world *w, const char *path)
+static void enter(const struct place *p)
 {
-        _cleanup_close_ int fd = openat(w->root, path,
+        _cleanup_close_ int fd = openat(p->dir, p->last,
                                         O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
         if (fd >= 0)
@@ -136,62 +173,68 @@ static void enter(const struct world *w, const char *path)
 }
 
 /* The operations that no tree needs more than one name for. */
-static void change(struct world *w, unsigned operation, const char *path, uint8_t what)
+static void change(struct world *w, unsigned operation, const struct place *p, uint8_t what)
 {
         const struct timespec times[2] = {{what, what}, {what * 1000, what}};
 
         switch (operation) {
         case 0:
-                write_file(w, path, what);
+                write_file(p, what);
                 break;
         case 1:
-                may_fail(mkdirat(w->root, path, 0755));
+                may_fail(mkdirat(p->dir, p->last, 0755));
                 break;
         case 2:
-                may_fail(unlinkat(w->root, path, 0));
+                may_fail(unlinkat(p->dir, p->last, 0));
                 break;
         case 3:
-                may_fail(unlinkat(w->root, path, AT_REMOVEDIR));
+                may_fail(unlinkat(p->dir, p->last, AT_REMOVEDIR));
                 break;
-        case 4:
-                may_fail(fchmodat(w->root, path, modes[what % 8], 0));
+        case 4: /* follows a link */
+                if (!is_link(p))
+                        may_fail(fchmodat(p->dir, p->last, modes[what % 8], 0));
                 break;
         case 5:
-                may_fail(utimensat(w->root, path, times, AT_SYMLINK_NOFOLLOW));
+                may_fail(utimensat(p->dir, p->last, times, AT_SYMLINK_NOFOLLOW));
                 break;
         case 6:
-                cut_file(w, path, what);
+                cut_file(p, what);
                 break;
         case 7:
-                may_fail(mkfifoat(w->root, path, 0600));
+                may_fail(mkfifoat(p->dir, p->last, 0600));
                 break;
         case 8:
-                hold(w, path);
+                hold(w, p);
                 break;
         default:
-                enter(w, path);
+                enter(p);
         }
 }
 
 static void operate(struct world *w, struct input *in)
 {
         enum { CHANGES = 10 };
-        char text[1024], second[1024];
+        char text[1024];
         unsigned operation = take(in) % 16;
-        const char *path = name(take(in), text);
+        _cleanup_(close_place) struct place p = find(w, name(take(in), text));
         uint8_t what = take(in);
 
-        if (operation < CHANGES)
-                change(w, operation, path, what);
-        else if (operation == CHANGES)
+        if (p.dir < 0)
+                return;
+        if (operation < CHANGES) {
+                change(w, operation, &p, what);
+        } else if (operation == CHANGES) {
                 go_deep(w, what);
-        else if (operation == CHANGES + 1)
-                may_fail(symlinkat(targets[what % 8], w->root, path));
-        else if (operation == CHANGES + 2)
-                may_fail(linkat(w->root, path, w->root, name(what, second), 0));
-        else
-                may_fail(renameat2(w->root, path, w->root, name(what, second),
-                                   operation == CHANGES + 3 ? RENAME_EXCHANGE : 0));
+        } else if (operation == CHANGES + 1) {
+                may_fail(symlinkat(targets[what % 8], p.dir, p.last));
+        } else {
+                _cleanup_(close_place) struct place to = find(w, name(what, text));
+                if (operation == CHANGES + 2)
+                        may_fail(linkat(p.dir, p.last, to.dir, to.last, 0));
+                else
+                        may_fail(renameat2(p.dir, p.last, to.dir, to.last,
+                                           operation == CHANGES + 3 ? RENAME_EXCHANGE : 0));
+        }
 }
 
 /* Until the byte that ends them. */

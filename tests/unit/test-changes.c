@@ -13,7 +13,7 @@
 #include "rpc/sandbox-messages.h"
 #include "tests/unit/test.h"
 
-static char place[] = "/tmp/cloister-test-changes-XXXXXX";
+static char place[] = "/tmp/changes-of-files-XXXXXX";
 static int broker; /* reads what init writes */
 
 static void put(const char *path, const char *text)

@@ -184,13 +184,18 @@ static void ask_in_vain(struct init_world *w, pid_t stopped, pid_t copy)
         request(w, INIT_INTERRUPT, 0);
         request(w, INIT_INTERRUPT, 1);
         request(w, INIT_KEEP, stopped);
-        expect(w, INIT_REFUSED, stopped);
         request_keep(w, INIT_KEEP_ASIDE, stopped, copy, copy);
-        expect(w, INIT_REFUSED, stopped);
         request(w, INIT_DROP, copy);
         request(w, INIT_DROP, stopped);
         request(w, INIT_RESTORE, copy);
-        expect_none(w);
+        request(w, INIT_COUNT, 0);
+}
+
+static void expect_in_vain(struct init_world *w, pid_t stopped)
+{
+        expect(w, INIT_REFUSED, stopped);
+        expect(w, INIT_REFUSED, stopped);
+        expect(w, INIT_COUNTED, 0);
 }
 
 static void test_stopping(void)
@@ -201,12 +206,16 @@ static void test_stopping(void)
         pid_t child = order(&w, CHILD), old = keep(&w, COPY, INIT_KEEP),
               newest = keep(&w, COPY, INIT_KEEP), other = keep(&w, COPY, INIT_KEEP),
               spare = order(&w, COPY);
-        pid_t other_outside = outside(&w, other);
-        order(&w, HANG); /* the state lasts half a second */
+        pid_t other_outside = outside(&w, other), init = outside(&w, 1);
+        order(&w, HANG); /* the state lasts for half a second in which init runs */
+        check_eq_int(kill(init, SIGSTOP), 0);
         request(&w, INIT_RESTORE, old);
         ask_in_vain(&w, spare, newest);
         request(&w, INIT_WAKE, 0);
-        expect_none(&w);
+        request(&w, INIT_COUNT, 0);
+        check_eq_int(kill(init, SIGCONT), 0);
+        expect_in_vain(&w, spare);
+        expect(&w, INIT_COUNTED, 0);
         check_eq_int(kill(other_outside, SIGKILL), 0);
         expect(&w, INIT_GONE, other);
         check(was_killed(expect(&w, INIT_CLEARED, old)));
@@ -215,6 +224,7 @@ static void test_stopping(void)
 
         /* CLEARED */
         ask_in_vain(&w, newest, old);
+        expect_in_vain(&w, newest);
         request(&w, INIT_RESTORE, 0);
         end_copy(&w, newest);
         expect(&w, INIT_GONE, newest);
@@ -242,10 +252,13 @@ static void test_stopping_is_given_up(void)
         init_world_open(&w);
         pid_t child = order(&w, CHILD), copy = keep(&w, COPY, INIT_KEEP),
               other = keep(&w, COPY, INIT_KEEP);
-        pid_t copy_outside = outside(&w, copy);
+        pid_t copy_outside = outside(&w, copy), init = outside(&w, 1);
         order(&w, HANG);
+        check_eq_int(kill(init, SIGSTOP), 0);
         request(&w, INIT_RESTORE, copy);
-        expect_none(&w);
+        request(&w, INIT_COUNT, 0);
+        check_eq_int(kill(init, SIGCONT), 0);
+        expect(&w, INIT_COUNTED, 0);
         check_eq_int(kill(copy_outside, SIGKILL), 0);
         expect(&w, INIT_GONE, copy);
         expect_none(&w);
@@ -274,6 +287,7 @@ static void test_clearing(void)
         request(&w, INIT_RESTORE, 0);
         check(ends(&w, WORKER) && ends(&w, aside));
         ask_in_vain(&w, second, mute);
+        expect_in_vain(&w, second);
         request(&w, INIT_RESTORE, 0);
         request(&w, INIT_WAKE, 0);
         end_copy(&w, first);
