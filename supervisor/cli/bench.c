@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/program.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 
 const char cli_help_bench[] =
         "Starts servers of its own and measures how long a session, a call and a tool call take,\n"

@@ -4,24 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "base/printable.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/version.h"
-
-int cli_fail(int status, const struct error *err)
-{
-        bool red = isatty(STDERR_FILENO) == 1;
-
-        fprintf(stderr, "%scloister:%s ", red ? "\033[31m" : "", red ? "\033[0m" : "");
-        /* The text may contain names that others chose: none controls the terminal or forges a line. */
-        printable_print(stderr, err->text);
-        fputc('\n', stderr);
-        return status;
-}
 
 int cli_help_words(const struct cli_options *o, const char *const *words, size_t n)
 {

@@ -85,6 +85,3 @@ int cli_help_words(const struct cli_options *o, const char *const *words, size_t
 /* Print names, one a line. */
 int cli_image_names(void);
 int cli_session_names(void);
-
-/* One line on standard error, "cloister: …", control characters made visible. Returns status. */
-int cli_fail(int status, const struct error *err);

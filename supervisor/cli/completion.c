@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 
 /* How an argument of this name is completed: an action of compgen, or one of ours. */
 static const char *action_of(const char *argument)

@@ -12,6 +12,7 @@
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/config-target.h"
 #include "supervisor/cli/config.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/import.h"
 
 enum { TEXT_MAX = 4 * 1024 * 1024, NOTES_MAX = 4096 };

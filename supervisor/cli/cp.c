@@ -15,6 +15,7 @@
 #include "base/exit-status.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/copy.h"
+#include "supervisor/cli/fail.h"
 
 /* SESSION:PATH: the longest part before a colon that is the name of a live session. A path with a slash before the first
  * colon is a local one, as with scp. */

@@ -7,6 +7,7 @@
 #include "base/exit-status.h"
 #include "policy/quantity.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/owner-cell.h"
 #include "supervisor/cli/prompt.h"
 #include "supervisor/cli/script.h"

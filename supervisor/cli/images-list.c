@@ -19,6 +19,7 @@
 #include "rootfs/housekeeping.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/images.h"
 
 enum { MIB = 1024 * 1024 };

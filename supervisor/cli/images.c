@@ -10,6 +10,7 @@
 #include "rootfs/packages.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/images.h"
 #include "supervisor/cli/monitor-command.h"
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/monitor-command.h"
 
 const char cli_help_login[] =

@@ -4,6 +4,7 @@
 
 #include "cloister-config.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 
 /* Escapes hyphens, so that copied options contain minus signs. */
 static void put(const char *text, size_t n)

@@ -16,6 +16,7 @@
 #include "base/program.h"
 #include "cloister-config.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 
 /* Resolves the directory, but not the file: a virtual environment's interpreter is a symbolic link,
  * and its own path tells that it is one. */

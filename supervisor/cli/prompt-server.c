@@ -14,6 +14,7 @@
 #include "policy/quantity.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/copy.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/monitor-command.h"
 #include "supervisor/cli/prompt.h"
 

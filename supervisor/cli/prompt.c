@@ -21,6 +21,7 @@
 #include "base/path.h"
 #include "base/printable.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/line-editor.h"
 
 enum { SOURCE_MAX = 1024 * 1024, ASK_MAX = 2 * 1024 * 1024, RETRY_MS = 200 };

@@ -18,6 +18,7 @@
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/config-target.h"
 #include "supervisor/cli/entry-text.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/python-program.h"
 
 enum { NO_SCRIPT = 122, TEXT_MAX = 16 * 1024 * 1024 };

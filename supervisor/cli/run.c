@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/file-path.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/feeder.h"
 #include "supervisor/cli/inputs.h"
 #include "supervisor/cli/monitor-command.h"

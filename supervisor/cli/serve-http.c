@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "supervisor/cli/attest.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/listen.h"
 #include "supervisor/cli/monitor-command.h"
 #include "supervisor/cli/serve-helper.h"

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "supervisor/cli/attest.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/monitor-command.h"
 
 int cli_mcp(const struct cli_options *o, const char *const *words, size_t n)

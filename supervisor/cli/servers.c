@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 
 enum {
         PATIENCE_SECONDS = 5,

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/servers.h"
 #include "supervisor/cli/session-list.h"
 #include "supervisor/cli/watch.h"

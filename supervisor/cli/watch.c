@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "base/printable.h"
 #include "supervisor/cli/commands.h"
+#include "supervisor/cli/fail.h"
 #include "supervisor/cli/session-list.h"
 #include "supervisor/cli/watch-screen.h"
 
