@@ -1,5 +1,6 @@
-"""What holds of the tree itself: who may include whom, how long files and functions may grow."""
+"""What holds of the tree itself: who may include whom, one clock, the subjects of commits."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -83,35 +84,12 @@ class IncludeGraph(unittest.TestCase):
 
 
 class Sources(unittest.TestCase):
-    """No file above 600 lines, no function above 100; one file that reads the clock."""
+    """One file reads the clock."""
 
     def sources(self, *endings):
         done = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False)
         names = done.stdout.split("\n") if done.returncode == 0 else []
         return [os.path.join(ROOT, n) for n in names if n.endswith(endings) and os.path.exists(os.path.join(ROOT, n))]
-
-    def test_files(self):
-        long = []
-        for path in self.sources(".c", ".h", ".py"):
-            with open(path, encoding="utf-8") as f:
-                lines = sum(1 for _ in f)
-            if lines > 600:
-                long.append((os.path.relpath(path, ROOT), lines))
-        self.assertEqual(long, [])
-
-    def test_functions(self):
-        long = []
-        for path in self.sources(".c"):
-            start = None
-            with open(path, encoding="utf-8") as f:
-                for number, line in enumerate(f, 1):
-                    if re.match(r"\{", line):
-                        start = number
-                    elif line.startswith("}") and start:
-                        if number - start > 100:
-                            long.append((os.path.relpath(path, ROOT), start, number - start))
-                        start = None
-        self.assertEqual(long, [])
 
     def test_one_file_reads_the_monotonic_clock(self):
         """A test can move no other clock (tests/unit/fake-clock.h). Benchmarks and tests may read their own, and the sandbox."""
@@ -122,6 +100,29 @@ class Sources(unittest.TestCase):
                 if "CLOCK_MONOTONIC" in f.read() and not name.startswith(("bench/", "tests/", "sandbox-init/")):
                     readers.append(name)
         self.assertEqual(readers, ["base/clock.c"])
+
+
+class Subjects(unittest.TestCase):
+    """Subjects of commits are 'area: verb …'."""
+
+    def setUp(self):
+        spec = importlib.util.spec_from_file_location("subjects", os.path.join(HERE, "subjects.py"))
+        self.subjects = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.subjects)
+
+    def test_commits_since_the_rule(self):
+        self.assertEqual(list(self.subjects.check(ROOT)), [])
+
+    def test_the_rule(self):
+        for subject, good in (
+            ("cgroup: kill the tree before removing it", True),
+            ("docs, tests: record the soak runs", True),
+            ("cgroup: the tree is killed before it is removed", False),
+            ("kill the tree before removing it", False),
+            ("docs: " + "record " + "x" * 60, False),
+        ):
+            with self.subTest(subject):
+                self.assertEqual(self.subjects.fault(subject) is None, good)
 
 
 if __name__ == "__main__":
