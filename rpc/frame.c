@@ -5,45 +5,46 @@
 #include <errno.h>
 #include <string.h>
 
-#define NAMES_MAX 0x80
+enum { TYPES_MAX = 0x80, BROKER = false, WORKER = true };
 
-static const char *const names[NAMES_MAX] = {
-        [FRAME_EXEC] = "EXEC",       [FRAME_RETURN] = "RETURN",     [FRAME_CANCEL] = "CANCEL",
-        [FRAME_CATALOG] = "CATALOG", [FRAME_RESTORE] = "RESTORE",   [FRAME_RESULT] = "RESULT",
-        [FRAME_CALL] = "CALL",       [FRAME_DISPLAY] = "DISPLAY",   [FRAME_PROGRESS] = "PROGRESS",
-        [FRAME_LOG] = "LOG",         [FRAME_ASK] = "ASK",           [FRAME_QUERY] = "QUERY",
-        [FRAME_DROP] = "DROP",       [FRAME_FETCH] = "FETCH",       [FRAME_PUT] = "PUT",
-        [FRAME_DATA] = "DATA",       [FRAME_INPUT] = "INPUT",       [FRAME_KEEP] = "KEEP",
-        [FRAME_KEPT] = "KEPT",       [FRAME_RESTORED] = "RESTORED", [FRAME_CHECK] = "CHECK",
-        [FRAME_DUMP] = "DUMP",       [FRAME_LOAD] = "LOAD",         [FRAME_SCRIPT] = "SCRIPT",
-        [FRAME_PROBE] = "PROBE",     [FRAME_READ] = "READ",         [FRAME_DOOR] = "DOOR",
-        [FRAME_NEED] = "NEED",
+/* How the payload is sent: columns of frames.def. */
+enum payload { TEXT, JSON, MEMFD, FD };
+
+struct row {
+        const char *name;
+        bool is_worker;
+        enum payload payload;
+        uint32_t most;
 };
 
-static const char *known_name(uint8_t type)
+static const struct row rows[TYPES_MAX] = {
+#define FRAME(name, number, sender, payload, most, ...) [number] = {#name, sender, payload, most},
+#include "rpc/frames.def"
+#undef FRAME
+};
+
+/* Returns NULL if the type is unknown. */
+static const struct row *find_row(uint8_t type)
 {
-        return type < NAMES_MAX ? names[type] : NULL;
+        return type < TYPES_MAX && rows[type].name ? &rows[type] : NULL;
 }
 
 const char *frame_type_name(uint8_t type)
 {
-        const char *name = known_name(type);
-        return name ? name : "unknown";
+        const struct row *row = find_row(type);
+        return row ? row->name : "unknown";
+}
+
+bool frame_has_fd(uint8_t type)
+{
+        const struct row *row = find_row(type);
+        return row && row->payload == FD;
 }
 
 uint32_t frame_worker_max(uint8_t type)
 {
-        switch (type) {
-        case FRAME_CALL:
-        case FRAME_DISPLAY:
-                return FRAME_CALL_MAX;
-        case FRAME_RESULT:
-                return FRAME_RESULT_MAX;
-        case FRAME_DATA:
-                return FRAME_DATA_MAX;
-        default:
-                return FRAME_SMALL_MAX;
-        }
+        const struct row *row = find_row(type);
+        return row && row->is_worker ? row->most : FRAME_SMALL_MAX;
 }
 
 static void put(uint8_t *to, uint64_t value, size_t bytes)
@@ -80,9 +81,10 @@ int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
                 .id = get(from + 8, 8),
         };
 
-        if (!known_name(header.type))
+        const struct row *row = find_row(header.type);
+        if (!row)
                 return error_set(err, EBADMSG, "frame of unknown type 0x%02x", header.type);
-        uint8_t legal = header.type == FRAME_RETURN ? FRAME_IN_MEMFD : 0;
+        uint8_t legal = row->payload == MEMFD ? FRAME_IN_MEMFD : 0;
         if (header.flags & ~legal)
                 return error_set(err, EBADMSG, "%s frame with flags 0x%02x, must be 0",
                                  frame_type_name(header.type), header.flags & ~legal);

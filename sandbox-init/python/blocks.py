@@ -8,9 +8,9 @@ import sys
 from os import O_CLOEXEC, O_NONBLOCK, close, fstat, pipe2, read, write
 
 from cloister import aio, stdio, tracebacks
-from cloister.channel import QUERY
 from cloister.errors import RollbackError, TransactionError
 from cloister.exact import decode, encode_own
+from cloister.frames import QUERY
 
 # Both fit into a pipe.
 TEXT_MAX = 31 * 1024

@@ -15,9 +15,9 @@ from errno import E2BIG, EAGAIN, EBUSY, EPIPE, ESTALE
 from time import sleep
 
 from cloister import archive, fork_hooks, stdio
-from cloister.channel import LOAD
 from cloister.copies import SIGKILL, changed_files
 from cloister.exact import printable
+from cloister.frames import LOAD
 from cloister.lost import Lost
 from cloister.stdio import spare
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from cloister import schema as schemas
 from cloister import signature
-from cloister.channel import CALL
 from cloister.errors import ToolArgumentError, ToolNotFound
 from cloister.exact import Unfit, encode_guest
+from cloister.frames import CALL
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.offers import OFFERS, Offer
 from cloister.results import read_answer, read_text, unwrap

@@ -1,11 +1,11 @@
 """The latest catalogue of tools from the broker; decoded on first use."""
 
 from cloister import aio
-from cloister.channel import QUERY
 from cloister.errors import ToolError, ToolNotFound
 from cloister.exact import decode, decode_nearest, encode_own
-from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.fast_call import FastCall
+from cloister.frames import QUERY
+from cloister.names import by_identifier, did_you_mean, identifier
 
 WAIT_MS = 10_000  # for servers that are starting
 QUERY_MAX = 2000  # characters of a search

@@ -10,12 +10,24 @@ from itertools import count
 from types import coroutine
 
 from cloister import aio
-
-EXEC, RETURN, CANCEL, CATALOG, FETCH, PUT, INPUT, KEEP = 0x01, 0x02, 0x03, 0x04, 0x06, 0x07, 0x08, 0x09
-CHECK, SCRIPT, PROBE, NEED = 0x0C, 0x0D, 0x0E, 0x10
-RESULT, CALL, DISPLAY, PROGRESS, LOG, QUERY, DROP, DATA = 0x41, 0x42, 0x43, 0x44, 0x45, 0x47, 0x48, 0x49
-DUMP, LOAD, DOOR = 0x0A, 0x0B, 0x0F
-KEPT, RESTORED, READ = 0x4A, 0x4B, 0x4C
+from cloister.frames import (
+    CATALOG,
+    CHECK,
+    DATA,
+    DROP,
+    DUMP,
+    EXEC,
+    FETCH,
+    INPUT,
+    KEEP,
+    LOAD,
+    NEED,
+    PROBE,
+    PUT,
+    RETURN,
+    SCRIPT,
+    WRITER,
+)
 
 _GONE = (
     b'{"ok":false,"error":{"kind":"ToolUnavailable","message":'
@@ -243,7 +255,7 @@ class Channel:
             self.on_need(number, payload)
         elif kind in (DUMP, LOAD):
             self.on_branch(kind, number, payload)
-        elif kind == DOOR:
+        elif kind == WRITER:
             self.on_door(number, payload)
 
     def fail_all(self, answer=_GONE):

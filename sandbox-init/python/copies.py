@@ -10,9 +10,9 @@ from stat import S_ISREG
 from time import monotonic, sleep, time_ns
 
 from cloister import fork_hooks, stdio
-from cloister.channel import KEPT, QUERY, RESTORED
 from cloister.exact import decode, encode_own
 from cloister.files import ROOT, is_shown
+from cloister.frames import KEPT, QUERY, RESTORED
 from cloister.lost import Lost
 
 SIGKILL = 9

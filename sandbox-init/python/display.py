@@ -10,10 +10,10 @@ from io import BytesIO
 from os import fspath
 from os.path import isfile
 
-from cloister.channel import DISPLAY
 from cloister.exact import encode_own, printable
 from cloister.figures import Figures
 from cloister.files import mime_type_of
+from cloister.frames import DISPLAY
 from cloister.interrupts import calls_guest
 from cloister.results import Blob
 from cloister.tables import is_table, text_of

@@ -11,8 +11,8 @@ from os import fstat, mkdir, pread, pwrite, scandir, strerror
 from os import open as os_open
 from stat import S_ISDIR, S_ISREG
 
-from cloister.channel import PUT
 from cloister.exact import decode, encode_own, printable
+from cloister.frames import PUT
 
 ROOT = "/workspace"
 OUT = "out"

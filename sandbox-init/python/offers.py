@@ -6,9 +6,9 @@ value of the call. So the same code serves `await mcp_x.resources()` and `mcp_x.
 
 from collections.abc import Mapping
 
-from cloister.channel import CALL
 from cloister.errors import ToolArgumentError, ToolProtocolError
 from cloister.exact import Unfit, encode_guest
+from cloister.frames import CALL
 from cloister.results import Link, block_value, file_value, read_answer
 
 MAX_PAGES = 1000

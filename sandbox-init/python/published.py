@@ -9,9 +9,9 @@ import sys
 
 from cloister import aio, schema
 from cloister.cell import Outcome, describe
-from cloister.channel import DISPLAY, LOG, PROGRESS
 from cloister.errors import ToolError
 from cloister.exact import Unfit, decode, encode_guest, printable
+from cloister.frames import DISPLAY, LOG, PROGRESS
 from cloister.results import Blob
 
 MAX_RESULT = 4 * 1024 * 1024 - 64 * 1024  # FRAME_RESULT_MAX, less what is around it

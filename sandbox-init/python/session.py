@@ -11,13 +11,14 @@ from cloister import aio, results, sources, stdio, tracebacks
 from cloister.blocks import Blocks
 from cloister.branches import Branches
 from cloister.cell import Cells, Outcome, describe, describe_exit, describe_plainly
-from cloister.channel import ELSEWHERE, QUERY, RESULT, Channel
+from cloister.channel import ELSEWHERE, Channel
 from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.exact import decode, encode_own
 from cloister.files import Files
-from cloister.installing import Installer
+from cloister.frames import QUERY, RESULT
 from cloister.import_hook import IPythonFinder
+from cloister.installing import Installer
 from cloister.interrupts import Interrupts
 from cloister.main_loop import MainLoop
 from cloister.namespace import Namespace

@@ -5,8 +5,8 @@ import os
 from _thread import allocate_lock
 from binascii import a2b_base64
 
-from cloister.channel import READ
 from cloister.exact import decode
+from cloister.frames import READ
 
 PIECE = 64 * 1024  # READ_MAX of the broker
 

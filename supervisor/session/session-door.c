@@ -40,7 +40,7 @@ void session_send_door(struct session *s, struct session_copy *asked)
         _cleanup_close_ int theirs = ends[1];
         asked->door = ends[0];
         asked->has_door = true;
-        if (channel_send_fd(&s->channel, FRAME_DOOR, asked->id, theirs) < 0)
+        if (channel_send_fd(&s->channel, FRAME_WRITER, asked->id, theirs) < 0)
                 session_close_door(asked);
 }
 

@@ -53,9 +53,7 @@ class Forged(rawmcp.ServerCase):
 WHILE_RUNNING = {
     0x01: "EXEC frame (0x01), which a worker may not send",
     0x02: "RETURN frame (0x02), which a worker may not send",
-    0x03: "CANCEL frame (0x03), which a worker may not send",
     0x04: "CATALOG frame (0x04), which a worker may not send",
-    0x05: "RESTORE frame (0x05), which a worker may not send",
     0x06: "FETCH frame (0x06), which a worker may not send",
     0x07: "PUT frame (0x07), which a worker may not send",
     0x09: "KEEP frame (0x09), which a worker may not send",

@@ -2,6 +2,8 @@
  * A session: what a worker sends, in every state. Each line is an event:
  *
  *     f TYPE ID PAYLOAD   a frame; TYPE is hexadecimal, ID is added to the number of the running cell
+ *     r ROW ID CHOICES    a frame of a row of frames.def; each two bits of CHOICES, which is
+ *                         hexadecimal, choose a member's value (send_row)
  *     h LENGTH TYPE FLAGS RESERVED   a header alone
  *     b BYTES             bytes as they are
  *     o TEXT              standard output
@@ -41,17 +43,73 @@ static void send_some(const void *bytes, size_t n)
         }
 }
 
-static void send_frame(const char *text)
+static void send_payload(unsigned type, int id, const char *payload)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX + 100);
+
+        assert(frame_append(&b, (uint8_t)type, number + (uint64_t)id, payload, strlen(payload)) ==
+               0);
+        send_some(buffer_bytes(&b), b.length);
+}
+
+static void send_frame(const char *text)
+{
         unsigned type = 0;
         int id = 0, used = 0;
 
-        if (sscanf(text, "%x %d %n", &type, &id, &used) < 2 || used == 0)
+        if (sscanf(text, "%x %d %n", &type, &id, &used) >= 2 && used > 0)
+                send_payload(type, id, text + used);
+}
+
+/* A JSON value of the type in frames.def: 1 is a usual value, 2 one of another type, 3 an extreme. */
+static const char *value_of(const char *type, unsigned choice)
+{
+        static const char *const values[][3] = {
+                {"string", "\"x\"", "[]"},
+                {"integer", "2", "9223372036854775808"},
+                {"number", "0.5", "1e400"},
+                {"bool", "true", "0"},
+                {"array", "[\"a\",{\"path\":\"a\",\"size\":1,\"mime\":\"a/b\"}]", "[[[]]]"},
+                {"object", "{\"repr\":\"1\",\"type\":\"E\",\"message\":\"m\"}", "{\"\":{}}"},
+                {"any", "null", "-1"},
+        };
+
+        if (choice == 2)
+                return strcmp(type, "integer") == 0 ? "\"1\"" : "1";
+        for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+                if (strcmp(type, values[i][0]) == 0)
+                        return values[i][choice == 3 ? 2 : 1];
+        assert(false);
+        return NULL;
+}
+
+static void send_row(const char *text)
+{
+        static const struct {
+                uint8_t type;
+                const char *members;
+        } rows[] = {
+#define FRAME(name, number, sender, payload, most, states, id, members, when) {number, members},
+#include "rpc/frames.def"
+#undef FRAME
+        };
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(LINE_MAX_BYTES);
+        unsigned row = 0;
+        unsigned long long choices = 0;
+        char name[32], type[16];
+        int id = 0, used = 0;
+
+        if (sscanf(text, "%u %d %llx", &row, &id, &choices) < 3 || row >= ARRAY_SIZE(rows))
                 return;
-        assert(frame_append(&b, (uint8_t)type, number + (uint64_t)id, text + used,
-                            strlen(text + used)) == 0);
-        send_some(buffer_bytes(&b), b.length);
+        buffer_printf(&b, "{");
+        for (const char *at = rows[row].members;
+             sscanf(at, "%31[a-z_]%*[?:]%15[a-z] %n", name, type, &used) == 2;
+             at += used, choices >>= 2)
+                if (choices & 3)
+                        buffer_printf(&b, "%s\"%s\":%s", b.length > 1 ? "," : "", name,
+                                      value_of(type, choices & 3));
+        assert(buffer_append(&b, "}", 2) == 0); /* with its NUL */
+        send_payload(rows[row].type, id, buffer_bytes(&b));
 }
 
 static void send_header(const char *text)
@@ -94,6 +152,8 @@ static void handle(char what, const char *rest)
 
         if (what == 'f')
                 send_frame(rest);
+        else if (what == 'r')
+                send_row(rest);
         else if (what == 'h')
                 send_header(rest);
         else if (what == 'b')

@@ -273,7 +273,7 @@ r = await asyncio.gather(ask, mcp_faulty.kill(), return_exceptions=True)
 
     def test_no_other_method_can_be_called(self):
         code = """
-from cloister.channel import CALL
+from cloister.frames import CALL
 import cloister.calls
 channel = tools._channel
 str(channel.call(CALL, b'{"server":"faulty","method":"logging/setLevel","arguments":{"level":"debug"}}'))"""

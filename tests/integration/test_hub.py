@@ -239,7 +239,7 @@ class Hub(harness.Case):
         # By the frame itself, without what the guest knows: the broker decides.
         server = self.server({"a": harness.fixture(tools={"deny": ["echo"]})})
         code = """
-from cloister.channel import CALL
+from cloister.frames import CALL
 from cloister.exact import decode, encode_own
 channel = tools._channel
 r = decode(channel.call(CALL, encode_own({"server": "a", "tool": "echo", "arguments": {}})))

@@ -333,7 +333,7 @@ class Forgeries(Case):
         self.assertTrue(1 <= told <= 1000, told)
 
     def test_run_python_asks_nobody_this_way(self):
-        code = "import cloister\nfrom cloister.channel import RESULT\nimport json, time\ntools._channel.send(RESULT, %d, json.dumps(%r).encode())\ntime.sleep(20)"
+        code = "import cloister\nfrom cloister.frames import RESULT\nimport json, time\ntools._channel.send(RESULT, %d, json.dumps(%r).encode())\ntime.sleep(20)"
         got = self.c.call("run_python", code=code % (1, {"status": "ok", "requests": {"k": question()}}), session="forger")
         self.assertEqual((got["resultType"], got["structuredContent"]["status"]), ("complete", "ok"))
 

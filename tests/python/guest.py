@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import os
+import runpy
 import socket
 import sys
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCES = os.path.join(HERE, "..", "..", "sandbox-init", "python")
@@ -18,13 +20,17 @@ def _load():
     module = importlib.util.module_from_spec(spec)
     sys.modules["cloister"] = module
     spec.loader.exec_module(module)
+    # A module that the build generates.
+    rpc = os.path.join(HERE, "..", "..", "rpc")
+    frames = sys.modules["cloister.frames"] = types.ModuleType("cloister.frames")
+    exec(runpy.run_path(os.path.join(rpc, "frame-rows.py"))["python"](os.path.join(rpc, "frames.def")), vars(frames))
 
 
 sys.dont_write_bytecode = True
 if "cloister" not in sys.modules:
     _load()
 
-from cloister.channel import CALL, CATALOG, QUERY, RETURN  # noqa: E402
+from cloister.frames import CALL, CATALOG, QUERY, RETURN  # noqa: E402
 
 
 class Disk:

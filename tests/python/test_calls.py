@@ -11,11 +11,12 @@ from guest import CALL, CATALOG, QUERY, RETURN, Core, server, text_result, tool
 from cloister import ToolArgumentError, ToolError, ToolNotFound, ToolUnavailable
 from cloister.calls import ServerTools, Tools
 from cloister.catalogue import Library
-from cloister.channel import DROP, Channel
+from cloister.channel import Channel
 from cloister.discovery import Discovery
+from cloister.frames import DROP
 from cloister.interrupts import Interrupts
-from cloister.offers import OFFERS
 from cloister.main_loop import MainLoop
+from cloister.offers import OFFERS
 
 EVENTS = {
     "type": "object",

@@ -12,9 +12,10 @@ from unittest import mock
 from guest import Core
 
 from cloister import display as display_module
-from cloister.channel import DISPLAY, Channel
+from cloister.channel import Channel
 from cloister.display import Displays
 from cloister.files import Files
+from cloister.frames import DISPLAY
 from cloister.interrupts import Interrupts
 from cloister.results import File, Image
 

@@ -9,7 +9,7 @@ import unittest
 import guest
 
 from cloister import files
-from cloister.channel import FETCH, PUT
+from cloister.frames import FETCH, PUT
 
 
 class FilesTest(unittest.TestCase):

@@ -22,7 +22,8 @@ class Early(WorkerTest):
 # Run as a library's code: a signal finds the worker's own code below it.
 IN_BETWEEN = """
 import os, sys
-from cloister.channel import Channel, EXEC
+from cloister.channel import Channel
+from cloister.frames import EXEC
 def send():
     os.kill(os.getpid(), 2)
 frame = sys._getframe()

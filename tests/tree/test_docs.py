@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import tempfile
@@ -42,6 +43,15 @@ class Troubleshooting(unittest.TestCase):
             # What is to be typed: settings and options, which have an equals sign.
             for word in re.findall(r"[\w./-]+=[\w./-]+", fix)[:2]:
                 self.assertIn(word, sections[name], name)
+
+
+class Frames(unittest.TestCase):
+    """docs/rpc.md has the table that rpc/frames.def makes."""
+
+    def test_table(self):
+        table = runpy.run_path(os.path.join(ROOT, "rpc/frame-rows.py"))["table"](os.path.join(ROOT, "rpc/frames.def"))
+        self.assertEqual(table.count("\n"), len(re.findall(r"^FRAME\(", read("rpc/frames.def"), re.M)) + 2)
+        self.assertIn(table, read("docs/rpc.md"))
 
 
 class Folders(unittest.TestCase):

@@ -40,7 +40,7 @@ static struct cell *ask_for(struct fake *f, struct end *end, const char *restore
 static uint64_t take_keep(struct fake *f, char *text, size_t size)
 {
         struct frame_header header = fake_read(f, text, size);
-        uint64_t door = header.type == FRAME_DOOR ? header.id : 0;
+        uint64_t door = header.type == FRAME_WRITER ? header.id : 0;
 
         if (door)
                 header = fake_read(f, text, size);

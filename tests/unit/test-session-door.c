@@ -89,7 +89,7 @@ static int make(struct fake *f, uint32_t pid)
         fake_spin(f);
         fake_send(f, FRAME_RESULT, fake_take_exec(f, NULL, 0), "{\"status\":\"ok\"}");
         header = fake_read(f, NULL, 0);
-        check_eq_str(frame_type_name(header.type), "DOOR");
+        check_eq_str(frame_type_name(header.type), "WRITER");
         header = fake_read(f, NULL, 0);
         check_eq_str(frame_type_name(header.type), "KEEP");
         snprintf(text, sizeof(text), "{\"pid\":%u}", pid);
