@@ -35,7 +35,6 @@
 #include "sandbox-init/raw.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/door.h"
-#include "sandbox-init/worker/own-pages.h"
 #include "sandbox-init/worker/thread-id.h"
 #include "sandbox-init/worker/transaction.h"
 
@@ -241,10 +240,7 @@ PyObject *copy_keep(PyObject *args, int *is_copy)
         long r = transaction_begin(&sleeper.transaction, bytes_max);
         if (r < 0)
                 return py.PyLong_FromLong(r);
-        own_pages_before();
         PyObject *pid = copy_make(has_threads, sleep_as_copy, &sleeper, is_copy);
-        if (*is_copy)
-                own_pages_forget();
         if (pid && sleeper.writes_to >= 0) {
                 py.Py_DecRef(pid);
                 return py.Py_BuildValue("(iiK)", sleeper.writes_to, channel_number(),
@@ -252,7 +248,6 @@ PyObject *copy_keep(PyObject *args, int *is_copy)
         }
         if (!pid || *is_copy)
                 return pid;
-        own_pages_after();
         r = (long)py.PyLong_AsLongLong(pid);
         py.Py_DecRef(pid);
         return py.PyLong_FromLong(transaction_await(&sleeper.transaction, r));

@@ -219,13 +219,14 @@ void outcome_take_usage(struct session *s, struct cell *cell, const struct monit
 {
         struct cell_outcome *o = &cell->outcome;
         enum monitor_usage kind = session_usage_kind(s);
-        uint64_t cpu, peak, sampled, before = s->peak.bytes;
+        uint64_t cpu, peak, sampled, before = s->process_peak;
 
         if (ended) {
                 cpu = ended->cpu_usec;
                 peak = ended->memory_peak;
         } else {
-                usage_at_end(kind, s->cpu_fd, s->peak_fd, &s->peak, &cpu, &peak);
+                cpu = usage_cpu_us(kind, s->cpu_fd);
+                peak = s->process_peak = usage_memory_peak(kind, s->peak_fd);
         }
         if (kind == MONITOR_USAGE_PROC && (sampled = end_sampled(s, before, peak)) > 0)
                 peak = sampled;

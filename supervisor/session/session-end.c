@@ -16,7 +16,7 @@ void session_forget_sandbox(struct session *s)
         fd_close_many(fds, ARRAY_SIZE(fds));
         s->cpu_fd = s->peak_fd = s->memory_fd = s->changes_fd = -1;
         session_network_close(s);
-        s->peak = (struct usage_peak){};
+        s->process_peak = 0;
         s->target = s->serial = 0;
         s->catalogue = 0;
         s->n_installs = 0;

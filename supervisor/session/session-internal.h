@@ -186,7 +186,7 @@ struct session {
         bool output_paused;
         int cpu_fd, peak_fd, memory_fd; /* kernel counters */
         int changes_fd;                 /* init writes which files have changed; -1: none */
-        struct usage_peak peak;
+        uint64_t process_peak;          /* at the end of the last cell */
         struct session_network network;
         struct calls calls;
         struct session_input input;

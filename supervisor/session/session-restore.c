@@ -96,7 +96,7 @@ static void take_counters(struct session *s, const int fds[SESSION_COUNTERS])
         s->cpu_fd = fds[0]; /* SESSION_CPU, the first of them */
         s->peak_fd = fds[SESSION_MEMORY_PEAK - SESSION_CPU];
         s->memory_fd = fds[SESSION_MEMORY - SESSION_CPU];
-        s->peak = (struct usage_peak){};
+        s->process_peak = 0;
 }
 
 /* How its cell ended, as if the sandbox had ended. */

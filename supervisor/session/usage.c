@@ -42,7 +42,7 @@ static uint64_t number_of(const char *text, const char *key)
 }
 
 /* Fields of /proc/PID/stat (proc_pid_stat(5)). */
-enum { STAT_MINFLT = 10, STAT_MAJFLT = 12, STAT_UTIME = 14, STAT_STIME = 15 };
+enum { STAT_UTIME = 14, STAT_STIME = 15 };
 
 /* Field 2, the name, may contain anything; it ends at the last ')'. */
 static uint64_t field_of(const char *text, int wanted)
@@ -63,20 +63,16 @@ static uint64_t ticks_to_us(uint64_t ticks)
         return a_second > 0 ? ticks * 1000000 / (uint64_t)a_second : 0;
 }
 
-static uint64_t cpu_us_of(enum monitor_usage kind, const char *text)
+uint64_t usage_cpu_us(enum monitor_usage kind, int fd)
 {
+        char text[TEXT_MAX] _uninitialized_;
+
+        read_text(fd, text);
         if (kind == MONITOR_USAGE_CGROUP1)
                 return number_at(text) / 1000;
         if (kind == MONITOR_USAGE_CGROUP2)
                 return number_of(text, "usage_usec ");
         return ticks_to_us(field_of(text, STAT_UTIME) + field_of(text, STAT_STIME));
-}
-
-uint64_t usage_cpu_us(enum monitor_usage kind, int fd)
-{
-        char text[TEXT_MAX] _uninitialized_;
-
-        return cpu_us_of(kind, read_text(fd, text));
 }
 
 /* A cgroup file holds only the number; in /proc it follows a key and is in KiB. */
@@ -103,20 +99,4 @@ bool usage_reset_peak(enum monitor_usage kind, int fd)
 uint64_t usage_memory(enum monitor_usage kind, int fd)
 {
         return bytes_of(kind, fd, "VmRSS:");
-}
-
-void usage_at_end(enum monitor_usage kind, int cpu_fd, int peak_fd, struct usage_peak *known,
-                  uint64_t *cpu_us, uint64_t *peak)
-{
-        char text[TEXT_MAX] _uninitialized_;
-        uint64_t faults = 0;
-
-        read_text(cpu_fd, text);
-        *cpu_us = cpu_us_of(kind, text);
-        if (kind == MONITOR_USAGE_PROC)
-                faults = field_of(text, STAT_MINFLT) + field_of(text, STAT_MAJFLT);
-        /* The faults were read first: later ones are noticed next time. */
-        if (faults == 0 || faults != known->faults)
-                *known = (struct usage_peak){faults, usage_memory_peak(kind, peak_fd)};
-        *peak = known->bytes;
 }

@@ -72,54 +72,6 @@ static void test_proc(void)
                      10 * 1024);
 }
 
-static void put_text(int fd, const char *text)
-{
-        check_eq_int(ftruncate(fd, 0), 0);
-        check_eq_int(pwrite(fd, text, strlen(text), 0), (ssize_t)strlen(text));
-}
-
-/* Without a page fault a process's memory has not grown, and the slow file is left alone. */
-static void test_peak_by_faults(void)
-{
-        struct usage_peak known = {};
-        uint64_t us, peak;
-        int stat = text_fd("7 (py) S 9 9 (x) R 1 2 3 4 5 6 500 8 3 10 30 12 0 0 20 0 1 0 100 200");
-        int status = text_fd("VmHWM:\t   20 kB\n");
-
-        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
-        check_eq_int(us, 42 * 1000000 / sysconf(_SC_CLK_TCK));
-        check_eq_int(peak, 20 * 1024);
-        put_text(status, "VmHWM:\t   30 kB\n");
-        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
-        check_eq_int(peak, 20 * 1024);
-        put_text(stat, "7 (py) S 9 9 (x) R 1 2 3 4 5 6 501 8 3 10 30 12 0 0 20 0 1 0 100 200");
-        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
-        check_eq_int(peak, 30 * 1024);
-        put_text(status, "VmHWM:\t   40 kB\n");
-        put_text(stat, "7 (py) S 9 9 (x) R 1 2 3 4 5 6 501 8 4 10 30 12 0 0 20 0 1 0 100 200");
-        usage_at_end(MONITOR_USAGE_PROC, stat, status, &known, &us, &peak);
-        check_eq_int(peak, 40 * 1024);
-        close(stat);
-        close(status);
-}
-
-/* The peak of a control group is read each time. */
-static void test_peak_of_group(void)
-{
-        struct usage_peak known = {};
-        uint64_t us, peak;
-        int usage = text_fd("123456789\n"), most = text_fd("4096\n");
-
-        usage_at_end(MONITOR_USAGE_CGROUP1, usage, most, &known, &us, &peak);
-        check_eq_int(us, 123456);
-        check_eq_int(peak, 4096);
-        put_text(most, "8192\n");
-        usage_at_end(MONITOR_USAGE_CGROUP1, usage, most, &known, &us, &peak);
-        check_eq_int(peak, 8192);
-        close(usage);
-        close(most);
-}
-
 /* A peak begins again where its file can be written to, and never that of a process. */
 static void test_reset(void)
 {
@@ -152,8 +104,6 @@ int main(void)
         run(test_cgroup1);
         run(test_cgroup2);
         run(test_proc);
-        run(test_peak_by_faults);
-        run(test_peak_of_group);
         run(test_reset);
         run(test_nothing);
         return 0;
