@@ -3,9 +3,9 @@
  * a list of sleeping copies, puts one of them in the place of a worker that has ended (docs/cells.md),
  * and looks which files have changed.
  *
- * It is static, has an empty environment, and is non-dumpable and filtered before it releases the
- * worker: code in the sandbox can neither read nor control it. When PID 1 ends, the kernel kills all
- * processes of the namespace. It ends when the worker ends and there is no copy, and when the monitor
+ * It is static, has an empty environment, and is non-dumpable and filtered, and has disabled
+ * speculation, before it releases the worker: code in the sandbox can neither read nor control it. When PID
+ * 1 ends, the kernel kills all processes of the namespace. It ends when the worker ends and there is no copy, and when the monitor
  * closes the control pipe.
  */
 #include "sandbox-init/init/init.h"
@@ -414,6 +414,15 @@ static int obey(void)
         return 0;
 }
 
+/* init runs no loops, so the mitigation costs nothing. It cannot be undone. Returns 0 also if the
+ * processor or the kernel does not offer it to a process. */
+static int disable_speculation(unsigned long which)
+{
+        if (prctl(PR_SET_SPECULATION_CTRL, which, PR_SPEC_FORCE_DISABLE, 0, 0) == 0)
+                return 0;
+        return errno == ENODEV || errno == ENXIO || errno == EPERM ? 0 : -errno;
+}
+
 int init_main(void)
 {
         const struct timespec tick_time = {.tv_nsec = TICK_US * 1000};
@@ -421,6 +430,9 @@ int init_main(void)
         sigset_t while_waiting;
 
         if (prctl(PR_SET_DUMPABLE, 0) < 0 || watch_children(&while_waiting) < 0)
+                return 1;
+        if (disable_speculation(PR_SPEC_STORE_BYPASS) < 0 ||
+            disable_speculation(PR_SPEC_INDIRECT_BRANCH) < 0)
                 return 1;
         changes_open();
         if (filter_load(INIT_FILTER_FD, &error) < 0)

@@ -428,6 +428,18 @@ class HostProcesses(rawmcp.ServerCase):
             if name in ("cloister", "cloister-init", "cloister-broker"):
                 self.assertEqual(int(status["CapEff"], 16), 0, name)
 
+    def test_init_runs_without_speculation(self):
+        """The control: this process, for which the kernel leaves it to prctl, where it does."""
+        with open("/proc/self/status", encoding="ascii", errors="replace") as f:
+            ours = dict(line.rstrip("\n").split(":\t", 1) for line in f if line.startswith("Speculation"))
+        inits = [status for name, status in self.statuses() if name == "init" and len(status["NSpid"].split()) > len(self.own_pids())]
+        self.assertGreater(len(inits), 0)
+        for status in inits:
+            for key, left, off in (("Speculation_Store_Bypass", "thread vulnerable", "thread force mitigated"),
+                                   ("SpeculationIndirectBranch", "conditional enabled", "conditional force disabled")):
+                if ours.get(key) == left:
+                    self.assertEqual(status[key], off)
+
     def template(self):
         """The child of the monitor that runs the interpreter: sessions have an init between."""
         for pid in sorted(harness.descendants(self.server.process.pid)):  # a session looks like it until its init is there
