@@ -18,7 +18,9 @@
 #include "supervisor/broker/exit-code.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
+#include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
+#include "supervisor/session/status.h"
 
 enum {
         UNREAD_MAX = 1024 * 1024, /* bytes for a client that does not read */

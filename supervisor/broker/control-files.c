@@ -7,8 +7,8 @@
 #include "base/file-path.h"
 #include "base/json-out.h"
 #include "supervisor/broker/control-internal.h"
-#include "supervisor/session/files.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/calls/files.h"
+#include "supervisor/session/machine/owner.h"
 
 enum { LIST_BYTES_MAX = 16 * 1024 * 1024 };
 

@@ -13,7 +13,8 @@
 #include "base/cleanup.h"
 #include "supervisor/broker/control-internal.h"
 #include "supervisor/broker/network.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/machine/session-state.h"
+#include "supervisor/session/status.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 

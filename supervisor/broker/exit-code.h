@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "supervisor/session/cell.h"
+#include "supervisor/session/cell/cell.h"
 
 enum {
         EXIT_TIMEOUT = 124,   /* as timeout(1) */

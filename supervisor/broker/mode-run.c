@@ -21,8 +21,10 @@
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
-#include "supervisor/session/cell-client.h"
-#include "supervisor/session/input.h"
+#include "supervisor/session/calls/input.h"
+#include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/machine/cell-time.h"
+#include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 
 enum {

@@ -7,7 +7,7 @@
 
 #include "base/file-path.h"
 #include "rpc/file-stream.h"
-#include "supervisor/session/files.h"
+#include "supervisor/session/calls/files.h"
 
 enum { READ_AT_ONCE = 256 * 1024 };
 

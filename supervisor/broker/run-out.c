@@ -19,7 +19,7 @@
 #include "base/mime.h"
 #include "rpc/file-stream.h"
 #include "supervisor/broker/writer.h"
-#include "supervisor/session/files.h"
+#include "supervisor/session/calls/files.h"
 
 struct run_out {
         struct session *session;

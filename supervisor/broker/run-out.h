@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "supervisor/session/cell.h"
+#include "supervisor/session/cell/cell.h"
 
 struct run_out;
 struct session;

@@ -1,4 +1,4 @@
-/* The hub behind the table of supervisor/session/tool-provider.h. */
+/* The hub behind the table of supervisor/session/machine/tool-provider.h. */
 #include "supervisor/broker/tool-provider.h"
 
 #include <errno.h>

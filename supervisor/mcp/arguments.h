@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/config.h"
-#include "supervisor/session/session-name.h"
+#include "supervisor/session/cell/session-name.h"
 
 struct run_arguments {
         const char

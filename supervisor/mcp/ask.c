@@ -7,7 +7,8 @@
 
 #include "base/log.h"
 #include "supervisor/mcp/call-internal.h"
-#include "supervisor/session/cell-client.h"
+#include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/machine/cell-time.h"
 
 enum { REQUEST_MAX = 2 * CLIENT_SAMPLE_MAX };
 

@@ -21,6 +21,8 @@
 #include "supervisor/mcp/call-internal.h"
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/tasks.h"
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/status.h"
 
 enum {
         BUSY_MS = 10000,                   /* that a call without `wait` waits behind another one */

@@ -18,7 +18,8 @@
 #include "supervisor/mcp/result.h"
 #include "supervisor/mcp/tasks.h"
 #include "supervisor/mcp/tool.h"
-#include "supervisor/session/cell-client.h"
+#include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/machine/queue.h"
 
 enum {
         LARGE_MIN = 256 * 1024,    /* bytes that an answer is made from */

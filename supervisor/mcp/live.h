@@ -16,8 +16,8 @@
 #include "base/unguessable.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
-#include "supervisor/session/cell-client.h"
-#include "supervisor/session/cell.h"
+#include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/cell/cell.h"
 
 enum {
         LIVE_HEARTBEAT_MS = 5000,

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "supervisor/session/receipts.h"
+#include "supervisor/session/cell/receipts.h"
 
 void network_put(struct json_out *out, const struct cell_outcome *o)
 {

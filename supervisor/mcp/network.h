@@ -3,7 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/json-out.h"
-#include "supervisor/session/cell.h"
+#include "supervisor/session/cell/cell.h"
 
 #define NETWORK_SCHEMA                                                                                   \
         "\"network\":{\"type\":\"array\",\"description\":\"hosts that were asked for\",\"items\":{"      \

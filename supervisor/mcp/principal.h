@@ -13,7 +13,7 @@
 #include "supervisor/mcp/request-state.h"
 #include "supervisor/mcp/resource-store.h"
 #include "supervisor/mcp/tasks.h"
-#include "supervisor/session/session-name.h"
+#include "supervisor/session/cell/session-name.h"
 
 struct mcp_principal {
         char name[SESSION_NAME_MAX + 1]; /* "" or a valid session name */

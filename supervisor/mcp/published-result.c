@@ -9,8 +9,8 @@
 #include "base/utf8.h"
 #include "supervisor/mcp/result-content.h"
 #include "supervisor/mcp/result.h"
-#include "supervisor/session/content-block.h"
-#include "supervisor/session/output.h"
+#include "supervisor/session/cell/content-block.h"
+#include "supervisor/session/cell/output.h"
 
 enum { ITEMS_MAX = 1000, COMPLETIONS_MAX = 100, TEXT_MAX = 64 * 1024 * 1024, WHY_MAX = 2048 };
 

@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "policy/config.h"
 #include "supervisor/mcp/resource-uri.h"
-#include "supervisor/session/cell.h"
+#include "supervisor/session/cell/cell.h"
 
 /* What a result is of; without pointers, because it is made in the background. */
 struct published_view {

@@ -1,7 +1,7 @@
 /* The receipt of a cell. */
 #include "supervisor/mcp/receipt.h"
 
-#include "supervisor/session/receipts.h"
+#include "supervisor/session/cell/receipts.h"
 
 static void put_count(struct json_out *out, const char *key, uint64_t n)
 {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/json-out.h"
-#include "supervisor/session/cell.h"
+#include "supervisor/session/cell/cell.h"
 
 enum { RECEIPT_MAX = 2048 };
 

@@ -9,7 +9,7 @@
 
 #include "rpc/share.h"
 #include "supervisor/mcp/resource-uri.h"
-#include "supervisor/session/output.h"
+#include "supervisor/session/cell/output.h"
 
 enum {
         STORE_BYTES_MAX = 64 * 1024 * 1024, /* of memory; all stores share SHARES_CLIENTS_MAX */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file-path.h"
-#include "supervisor/session/session-name.h"
+#include "supervisor/session/cell/session-name.h"
 
 static const char prefix[] = "cloister://sessions/", tools_prefix[] = RESOURCE_TOOLS_URI;
 static const char *const stream_names[CELL_STREAMS] = {"stdout", "stderr"};

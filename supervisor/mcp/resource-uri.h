@@ -17,8 +17,8 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "supervisor/session/cell.h"
-#include "supervisor/session/session-name.h"
+#include "supervisor/session/cell/cell.h"
+#include "supervisor/session/cell/session-name.h"
 
 #define RESOURCE_TOOLS_URI "cloister://tools"
 

@@ -8,7 +8,8 @@
 #include "supervisor/mcp/published-call.h"
 #include "supervisor/mcp/resource-read.h"
 #include "supervisor/mcp/result.h"
-#include "supervisor/session/receipts.h"
+#include "supervisor/session/cell/receipts.h"
+#include "supervisor/session/status.h"
 
 static const struct caching list_caching = {.ttl_ms = 0, .scope = "private"};
 static const struct caching template_caching = {.ttl_ms = 5000, .scope = "private"};

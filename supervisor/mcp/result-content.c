@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "supervisor/session/output.h"
+#include "supervisor/session/cell/output.h"
 
 enum {
         FILES_NAMED = 20, /* in the text; structuredContent has CELL_FILES_MAX */

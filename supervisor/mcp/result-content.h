@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "base/json-out.h"
 #include "supervisor/mcp/resource-uri.h"
-#include "supervisor/session/cell.h"
+#include "supervisor/session/cell/cell.h"
 
 enum {
         /* Bytes of base64: the limit of the largest providers of models for one image. */

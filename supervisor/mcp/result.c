@@ -11,6 +11,7 @@
 #include "supervisor/mcp/network.h"
 #include "supervisor/mcp/receipt.h"
 #include "supervisor/mcp/result-content.h"
+#include "supervisor/session/status.h"
 
 enum {
         TEXT_MAX = 64 * 1024 * 1024,

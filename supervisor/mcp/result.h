@@ -8,8 +8,8 @@
 
 #include "base/buffer.h"
 #include "supervisor/mcp/resource-uri.h"
-#include "supervisor/session/cell.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/cell/cell.h"
+#include "supervisor/session/status.h"
 
 enum { RESULT_MAX = 512 * 1024 * 1024 };
 

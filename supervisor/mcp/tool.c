@@ -8,7 +8,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/resource-uri.h"
 #include "supervisor/mcp/result.h"
-#include "supervisor/session/output.h"
+#include "supervisor/session/cell/output.h"
 
 enum {
         SIGNATURE_MAX = 200,

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/file-path.h"
-#include "supervisor/session/files.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/calls/files.h"
 #include "supervisor/session/sessions.h"
+#include "supervisor/session/status.h"
 
 struct file_read {
         struct session *session;

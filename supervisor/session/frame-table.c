@@ -4,11 +4,127 @@
 #include "supervisor/session/frame-table.h"
 
 #include <errno.h>
+#include <string.h>
 
-#include "supervisor/session/calls.h"
-#include "supervisor/session/files.h"
-#include "supervisor/session/input.h"
-#include "supervisor/session/session-internal.h"
+#include "supervisor/session/calls/calls.h"
+#include "supervisor/session/calls/files.h"
+#include "supervisor/session/calls/input.h"
+#include "supervisor/session/calls/install.h"
+#include "supervisor/session/cell/cell-result.h"
+#include "supervisor/session/cell/display.h"
+#include "supervisor/session/machine/machine.h"
+#include "supervisor/session/state/block.h"
+#include "supervisor/session/state/checkpoint.h"
+#include "supervisor/session/state/copies.h"
+#include "supervisor/session/state/restore.h"
+
+/* ---- frames of the running cell ---- */
+
+static int on_result(struct session *s, const struct frame_header *header, struct frame_body *body,
+                     struct error *err)
+{
+        struct cell *cell = session_current(s);
+
+        if (!cell || header->id != cell->number)
+                return error_set(err, EPROTO, "RESULT for cell %llu while cell %llu runs",
+                                 (unsigned long long)header->id,
+                                 (unsigned long long)(cell ? cell->number : 0));
+        if (cell->has_result)
+                return error_set(err, EPROTO, "a second RESULT for cell %llu",
+                                 (unsigned long long)cell->number);
+        if (s->copies->back == BACK_BLOCK)
+                return error_set(err, EPROTO, "RESULT of cell %llu while a block is rolled back",
+                                 (unsigned long long)cell->number);
+        yyjson_val *root;
+        int r = frame_body_parse(body, header, &root, err);
+        if (r >= 0)
+                r = cell_take_result(cell, &body->doc, err);
+        if (r < 0)
+                return r;
+        session_dispatch(s, EVENT_RESULT, NULL);
+        return 0;
+}
+
+/* A DISPLAY of an earlier cell, from a thread or task that it left behind, is dropped. */
+static int on_display(struct session *s, const struct frame_header *header, struct frame_body *body,
+                      struct error *err)
+{
+        struct cell *cell = session_current(s);
+        yyjson_val *root;
+
+        if (header->id > s->queue.last_number)
+                return error_set(err, EPROTO, "DISPLAY for cell %llu, which has not begun",
+                                 (unsigned long long)header->id);
+        if (!cell || header->id != cell->number)
+                return 0;
+        int r = frame_body_parse(body, header, &root, err);
+        if (r >= 0 && yyjson_obj_get(root, "block") && !cell_is_published(cell))
+                return error_set(err, EBADMSG,
+                                 "DISPLAY with a block, from code that is not published");
+        return r < 0 ? r : cell_take_display(&cell->outcome, root, &body->text, err);
+}
+
+/* Of published code only; of an earlier cell it is dropped. */
+static int pass_on(struct session *s, const struct frame_header *header, struct frame_body *body,
+                   struct error *err)
+{
+        struct cell *cell = session_current(s);
+        yyjson_val *root;
+
+        if (header->id > s->queue.last_number)
+                return error_set(err, EPROTO, "%s for cell %llu, which has not begun",
+                                 frame_type_name(header->type), (unsigned long long)header->id);
+        if (!cell || header->id != cell->number)
+                return 0;
+        if (!cell_is_published(cell))
+                return error_set(err, EPROTO, "%s from code that is not published",
+                                 frame_type_name(header->type));
+        int r = frame_body_parse(body, header, &root, err);
+        if (r >= 0 && cell->told && !cell->cancelled)
+                cell->told(cell->data, header->type, root);
+        return r;
+}
+
+static int on_log(struct session *s, const struct frame_header *header, struct frame_body *body,
+                  struct error *err)
+{
+        if (header->id != 0)
+                return pass_on(s, header, body, err);
+        log_debug("session %s: worker: %.*s", s->name,
+                  header->length > 500 ? 500 : (int)header->length, body->bytes);
+        return 0;
+}
+
+/* ---- queries ---- */
+
+static int on_query(struct session *s, const struct frame_header *header, struct frame_body *body,
+                    struct error *err)
+{
+        static const struct {
+                const char *what;
+                int (*handle)(struct session *s, uint64_t number, yyjson_val *root,
+                              struct error *err);
+        } kinds[] = {
+                {"catalogue", calls_on_catalogue}, {"search", calls_on_search},
+                {"undo", checkpoint_on_undo},      {"install", install_begin},
+                {"transaction", block_on_query},
+        };
+        yyjson_val *root;
+
+        if (s->state == SESSION_DRAINING)
+                return 0;
+        int r = frame_body_parse(body, header, &root, err);
+        if (r < 0)
+                return r;
+        const char *what = json_string(root, "what", NULL);
+        for (size_t i = 0; what && i < ARRAY_SIZE(kinds); i++) {
+                if (strcmp(what, kinds[i].what) == 0)
+                        return kinds[i].handle(s, header->id, root, err);
+        }
+        return error_set(err, EBADMSG, "QUERY for something unknown");
+}
+
+/* ---- the table ---- */
 
 #define IN(state) (1u << (state))
 
@@ -31,11 +147,11 @@ static const unsigned states[TYPES_MAX] = {
 
 static int (*const handlers[TYPES_MAX])(struct session *session, const struct frame_header *header,
                                         struct frame_body *body, struct error *err) = {
-        [FRAME_RESULT] = session_on_result, [FRAME_CALL] = calls_on_call,
-        [FRAME_QUERY] = calls_on_query,     [FRAME_DROP] = calls_on_drop,
-        [FRAME_LOG] = session_on_log,       [FRAME_DISPLAY] = session_on_display,
-        [FRAME_DATA] = files_on_data,       [FRAME_PROGRESS] = session_on_progress,
-        [FRAME_KEPT] = session_on_kept,     [FRAME_RESTORED] = session_on_restored,
+        [FRAME_RESULT] = on_result,    [FRAME_CALL] = calls_on_call,
+        [FRAME_QUERY] = on_query,      [FRAME_DROP] = calls_on_drop,
+        [FRAME_LOG] = on_log,          [FRAME_DISPLAY] = on_display,
+        [FRAME_DATA] = files_on_data,  [FRAME_PROGRESS] = pass_on,
+        [FRAME_KEPT] = copies_on_kept, [FRAME_RESTORED] = restore_on_restored,
         [FRAME_READ] = input_on_read,
 };
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include "rpc/frame.h"
-#include "supervisor/session/frame-body.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/channel/frame-body.h"
+
+struct session;
 
 /* Passes a frame to its handler. -EPROTO with the reason when the frame is not legal now. */
 int frame_dispatch(struct session *session, const struct frame_header *header,

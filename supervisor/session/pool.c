@@ -1,4 +1,6 @@
 /* Spare sandboxes. */
+#include "supervisor/session/pool.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +13,60 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "policy/image.h"
-#include "supervisor/session/pool-internal.h"
+#include "supervisor/session/pool-size.h"
 
 enum {
         MAKE_US = 10000, /* taken for granted until one was made */
+        MAKE_MIN_US = 500,
+        MAKE_MAX_US = 100000, /* longer ones waited for an image or a template */
 };
+
+enum spare_state {
+        SPARE_COMING,     /* requested */
+        SPARE_DISCARDING, /* requested; killed as soon as it exists */
+        SPARE_EARLY,      /* ready, but its template had not imported everything */
+        SPARE_READY,
+        SPARE_ENDING, /* the monitor was asked to kill it */
+};
+
+struct spare {
+        TAILQ_ENTRY(spare) link;
+        struct pool *pool;
+        enum spare_state state;
+        uint32_t serial, target;
+        size_t profile;
+        int fds[SESSION_FDS];
+        struct event *readable;
+        uint64_t asked_us, ready_us;
+};
+
+struct pool {
+        struct event_base *base;
+        const struct config *config; /* borrowed; of all spares that are not to be ended */
+        struct sandbox_requests requests;
+        struct pool_owner owner;
+        size_t n_live, n_waiting, sessions_max; /* sessions */
+        uint64_t active_us;                     /* a cell was last queued, started or ended */
+
+        bool expected; /* sessions of some profile are */
+        TAILQ_HEAD(, spare) spares;
+        struct pool_size sizes[CONFIG_PROFILES_MAX];
+        double make_us; /* mean time in which a sandbox is made */
+        struct event *timer, *period;
+        uint64_t latest_us; /* a request is delayed until then at most */
+};
+
+/* It exists, and a session may take it. */
+static bool spare_is_ready(const struct spare *spare)
+{
+        return spare->state == SPARE_EARLY || spare->state == SPARE_READY;
+}
+
+/* The monitor has not answered yet. */
+static bool spare_is_requested(const struct spare *spare)
+{
+        return spare->state == SPARE_COMING || spare->state == SPARE_DISCARDING;
+}
 
 static size_t n_profiles(const struct pool *p)
 {
@@ -61,7 +112,7 @@ size_t pool_ending(const struct pool *p)
         return count(p, SPARE_DISCARDING) + count(p, SPARE_ENDING);
 }
 
-struct spare *spare_free(struct spare *spare)
+static struct spare *spare_free(struct spare *spare)
 {
         TAILQ_REMOVE(&spare->pool->spares, spare, link);
         if (spare->readable)
@@ -116,7 +167,7 @@ static int next_profile(const struct pool *p, uint64_t *at)
         return found;
 }
 
-/* Whether a request is possible now. Whatever makes it possible calls pool_request_soon(). */
+/* Whether a request is possible now. Whatever makes it possible calls request_soon(). */
 static bool may_request(const struct pool *p)
 {
         return p->n_waiting == 0 && count(p, SPARE_COMING) + count(p, SPARE_DISCARDING) == 0 &&
@@ -130,7 +181,7 @@ static void set_timer(struct pool *p, uint64_t ms)
         evtimer_add(p->timer, &t);
 }
 
-void pool_request_soon(struct pool *p)
+static void request_soon(struct pool *p)
 {
         uint64_t at = 0, now;
 
@@ -171,7 +222,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         if (profile < 0)
                 return;
         if (at > now)
-                pool_request_soon(p);
+                request_soon(p);
         else if (now < p->active_us + POOL_QUIET_MS * 1000 && now < p->latest_us)
                 set_timer(p, POOL_QUIET_MS);
         else if (request(p, (size_t)profile) < 0)
@@ -182,7 +233,7 @@ void pool_set_sessions(struct pool *p, size_t n_live, size_t n_waiting)
 {
         p->n_live = n_live;
         p->n_waiting = n_waiting;
-        pool_request_soon(p);
+        request_soon(p);
 }
 
 void pool_note_activity(struct pool *p, uint64_t now)
@@ -192,7 +243,7 @@ void pool_note_activity(struct pool *p, uint64_t now)
 
 /* ---- ends ---- */
 
-void spare_end(struct spare *spare)
+static void spare_end(struct spare *spare)
 {
         struct pool *p = spare->pool;
 
@@ -215,7 +266,7 @@ static bool is_silent(const struct spare *spare)
                errno == EAGAIN;
 }
 
-void spare_note_death(const struct spare *spare)
+static void note_death(const struct spare *spare)
 {
         uint64_t now = clock_us();
 
@@ -224,7 +275,7 @@ void spare_note_death(const struct spare *spare)
 
 /* The worker has sent something, or its channel has ended. Neither may happen before the first
  * cell. */
-void spare_on_readable(evutil_socket_t fd, short what, void *data)
+static void on_readable(evutil_socket_t fd, short what, void *data)
 {
         struct spare *spare = data;
         char byte;
@@ -235,9 +286,9 @@ void spare_on_readable(evutil_socket_t fd, short what, void *data)
         if (n > 0)
                 log_warning("sandbox %u sent data before its first cell: it is ended",
                             spare->target);
-        spare_note_death(spare);
+        note_death(spare);
         spare_end(spare);
-        pool_request_soon(spare->pool);
+        request_soon(spare->pool);
 }
 
 bool pool_give_up(struct pool *p)
@@ -289,10 +340,119 @@ static void on_period(evutil_socket_t fd, short what, void *data)
         trim(p);
         if (again)
                 start_period(p);
-        pool_request_soon(p);
+        request_soon(p);
+}
+
+/* ---- the monitor's answers ---- */
+
+/* A template continues to import for a moment after it is able to make sessions. A sandbox
+ * made before that imports the rest itself, so later ones replace it. */
+static void replace_early(struct pool *p, struct spare *made)
+{
+        struct pool_size *size = &p->sizes[made->profile];
+        struct spare *spare, *next;
+        bool early = size->first_us == 0 || made->ready_us < size->first_us + POOL_EARLY_MS * 1000;
+
+        made->state = early ? SPARE_EARLY : SPARE_READY;
+        pool_size_note_first(size, made->ready_us);
+        for (spare = TAILQ_FIRST(&p->spares); spare && !early; spare = next) {
+                next = TAILQ_NEXT(spare, link);
+                if (spare->state == SPARE_EARLY && spare->profile == made->profile)
+                        spare_end(spare);
+        }
+}
+
+static void note_duration(struct pool *p, const struct spare *spare)
+{
+        double us = (double)(spare->ready_us - spare->asked_us);
+
+        us = us < MAKE_MIN_US ? MAKE_MIN_US : us > MAKE_MAX_US ? MAKE_MAX_US : us;
+        p->make_us += (us - p->make_us) / 4;
+}
+
+static void take_made(struct spare *spare, const int fds[SESSION_FDS])
+{
+        struct pool *p = spare->pool;
+        bool discard = spare->state == SPARE_DISCARDING;
+
+        memcpy(spare->fds, fds, sizeof(spare->fds));
+        spare->ready_us = clock_us();
+        spare->state = SPARE_READY;
+        spare->readable = event_new(p->base, fds[SESSION_RPC], EV_READ | EV_PERSIST, on_readable,
+                                    spare);
+        if (discard || !spare->readable || event_add(spare->readable, NULL) < 0)
+                spare_end(spare);
+        else
+                replace_early(p, spare);
+        note_duration(p, spare);
+}
+
+static struct spare *find_requested(struct pool *p, uint32_t serial)
+{
+        struct spare *spare;
+
+        TAILQ_FOREACH (spare, &p->spares, link) {
+                if (spare_is_requested(spare) && spare->serial == serial)
+                        return spare;
+        }
+        return NULL;
+}
+
+bool pool_started(struct pool *p, uint32_t serial, uint32_t target, const int fds[SESSION_FDS])
+{
+        struct spare *spare = find_requested(p, serial);
+
+        if (!spare)
+                return false;
+        spare->target = target;
+        take_made(spare, fds);
+        log_debug("sandbox %u is ready", target);
+        request_soon(p);
+        return true;
+}
+
+static void leave(struct spare *spare)
+{
+        struct pool *p = spare->pool;
+
+        spare_free(spare);
+        p->owner.place_free(p->owner.data);
+        request_soon(p);
+}
+
+bool pool_failed(struct pool *p, uint32_t serial, const struct error *error)
+{
+        struct spare *spare = find_requested(p, serial);
+
+        if (!spare)
+                return false;
+        if (error->code != ESTALE && spare->state == SPARE_COMING) {
+                p->sizes[spare->profile].suspended = true;
+                log_error("%s", error->text);
+        }
+        leave(spare);
+        return true;
+}
+
+bool pool_ended(struct pool *p, uint32_t target)
+{
+        struct spare *spare;
+
+        TAILQ_FOREACH (spare, &p->spares, link) {
+                if (spare_is_requested(spare) || spare->target != target)
+                        continue;
+                if (spare_is_ready(spare)) {
+                        log_info("sandbox %u, which was ready, has ended", target);
+                        note_death(spare);
+                }
+                leave(spare);
+                return true;
+        }
+        return false;
 }
 
 /* ---- taking one ---- */
+
 void pool_expect(struct pool *p, size_t profile)
 {
         struct pool_size *size = &p->sizes[profile];
@@ -305,7 +465,7 @@ void pool_expect(struct pool *p, size_t profile)
                 p->latest_us = clock_us();
                 set_timer(p, POOL_FIRST_MS);
         }
-        pool_request_soon(p);
+        request_soon(p);
 }
 
 static enum sandbox_offer take(struct pool *p, size_t profile, struct sandbox_offered *ret)
@@ -317,7 +477,7 @@ static enum sandbox_offer take(struct pool *p, size_t profile, struct sandbox_of
                 if (!spare_is_ready(spare) || spare->profile != profile)
                         continue;
                 if (!is_silent(spare)) {
-                        spare_on_readable(spare->fds[SESSION_RPC], EV_READ, spare);
+                        on_readable(spare->fds[SESSION_RPC], EV_READ, spare);
                         continue;
                 }
                 ret->target = spare->target;
@@ -345,7 +505,7 @@ enum sandbox_offer pool_take(struct pool *p, size_t profile, struct sandbox_offe
         pool_size_note(&p->sizes[profile], clock_us(), p->make_us);
         start_period(p);
         if (offer == SANDBOX_READY)
-                pool_request_soon(p);
+                request_soon(p);
         return offer;
 }
 

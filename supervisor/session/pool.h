@@ -26,7 +26,7 @@
 #include "base/error.h"
 #include "policy/config.h"
 #include "rpc/monitor-messages.h"
-#include "supervisor/session/sandbox-requests.h"
+#include "supervisor/session/machine/sandbox-requests.h"
 
 struct pool;
 

@@ -1,109 +1,85 @@
-/* The life of a session, and where its events come from; session-states.c handles them. */
+/* The life of a session, and where its events come from; actions.c handles them. */
 #include "supervisor/session/session.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "supervisor/session/session-internal.h"
+#include "supervisor/session/actions.h"
+#include "supervisor/session/calls/calls.h"
+#include "supervisor/session/calls/files.h"
+#include "supervisor/session/calls/input.h"
+#include "supervisor/session/calls/install.h"
+#include "supervisor/session/end.h"
+#include "supervisor/session/machine/machine.h"
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/tasks.h"
+#include "supervisor/session/state/block.h"
+#include "supervisor/session/state/copies.h"
+#include "supervisor/session/state/transaction.h"
 
-void session_wake(struct session *s)
+/* A session with what the modules above the machine keep of it. */
+struct whole {
+        struct session session; /* first */
+        struct calls calls;
+        struct session_input input;
+        struct session_installs installs;
+        struct files files;
+        struct copies copies;
+        struct transaction transaction;
+        struct block block;
+};
+
+int session_new(struct session **ret, const struct session_context *context, const char *name,
+                struct error *err)
 {
-        event_active(s->wake, EV_TIMEOUT, 0);
-}
+        struct whole *whole = calloc(1, sizeof(*whole));
 
-static void on_wake(evutil_socket_t fd, short what, void *data)
-{
-        session_drop_cancelled(data);
-        session_dispatch(data, EVENT_WAKE, NULL);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *data)
-{
-        session_dispatch(data, EVENT_TIMER, NULL);
-}
-
-static void on_remind(evutil_socket_t fd, short what, void *data)
-{
-        session_remind(data);
-}
-
-void session_push(struct session *s, struct cell *cell)
-{
-        struct cell **at = &s->cells;
-
-        while (*at)
-                at = &(*at)->next;
-        *at = cell;
-        cell->session = s;
-        charge_open(&cell->outcome.kept, s->share);
-        s->n_cells++;
-        s->single |= cell_is_published(cell);
-        session_wake(s);
-}
-
-void cell_cancel(struct cell *cell)
-{
-        cell->cancelled = true;
-        if (cell->number == 0)
-                session_wake(cell->session);
-        else
-                session_dispatch(cell->session, EVENT_CANCEL, NULL);
-}
-
-void cell_interrupt(struct cell *cell)
-{
-        cell->is_interrupted = true;
-        cell_cancel(cell);
-}
-
-void cell_kill(struct cell *cell)
-{
-        cell->cancelled = true;
-        if (cell->number == 0)
-                session_wake(cell->session);
-        else
-                session_dispatch(cell->session, EVENT_KILL, NULL);
-}
-
-int session_on_result(struct session *s, const struct frame_header *header, struct frame_body *body,
-                      struct error *err)
-{
-        struct cell *cell = session_current(s);
-
-        if (!cell || header->id != cell->number)
-                return error_set(err, EPROTO, "RESULT for cell %llu while cell %llu runs",
-                                 (unsigned long long)header->id,
-                                 (unsigned long long)(cell ? cell->number : 0));
-        if (cell->has_result)
-                return error_set(err, EPROTO, "a second RESULT for cell %llu",
-                                 (unsigned long long)cell->number);
-        if (s->copy.back == BACK_BLOCK)
-                return error_set(err, EPROTO, "RESULT of cell %llu while a block is rolled back",
-                                 (unsigned long long)cell->number);
-        yyjson_val *root;
-        int r = frame_body_parse(body, header, &root, err);
-        if (r >= 0)
-                r = cell_take_result(cell, &body->doc, err);
-        if (r < 0)
-                return r;
-        session_dispatch(s, EVENT_RESULT, NULL);
+        if (!whole)
+                return error_errno(err, ENOMEM, "session");
+        struct session *s = &whole->session;
+        s->context = context;
+        s->table = &session_table;
+        s->calls = &whole->calls;
+        s->input = &whole->input;
+        s->installs = &whole->installs;
+        s->files = &whole->files;
+        s->copies = &whole->copies;
+        s->transaction = &whole->transaction;
+        s->block = &whole->block;
+        snprintf(s->name, sizeof(s->name), "%s", name);
+        s->channel.fd = s->tasks.changes_fd = -1;
+        streams_init(&s->streams, s->name);
+        meter_init(&s->meter);
+        session_network_init(&s->network);
+        s->share = share_new(SHARE_OF_SESSION);
+        if (machine_init(s) < 0 || queue_init(s) < 0 || !s->share) {
+                session_free(s);
+                return error_errno(err, ENOMEM, "session");
+        }
+        *ret = s;
         return 0;
 }
 
-void session_thaw(struct session *s)
+struct session *session_free(struct session *s)
 {
-        session_dispatch(s, EVENT_NEEDED, NULL);
+        if (!s)
+                return NULL;
+        if (s->timer && s->remind)
+                session_forget_sandbox(s);
+        files_fail_all(s, "");
+        queue_done(s);
+        machine_done(s);
+        receipts_done(&s->receipts);
+        share_unref(s->share);
+        free(s);
+        return NULL;
 }
 
 void session_started(struct session *s, uint32_t target, const int fds[SESSION_FDS])
 {
-        if (session_dispatch(s, EVENT_STARTED,
-                             &(struct session_details){.target = target, .fds = fds}))
-                return;
-        for (int i = 0; i < SESSION_FDS; i++)
-                close(fds[i]);
+        session_dispatch_fds(s, EVENT_STARTED,
+                             &(struct session_details){.target = target, .fds = fds}, SESSION_FDS);
 }
 
 void session_failed(struct session *s, const struct error *error)
@@ -113,19 +89,17 @@ void session_failed(struct session *s, const struct error *error)
 
 void session_ended(struct session *s, const struct monitor_ended *ended)
 {
-        session_tasks_end(s, ended);
+        tasks_end(s, ended);
         session_dispatch(s, EVENT_ENDED, &(struct session_details){.ended = ended});
 }
 
 void session_cleared(struct session *s, const struct monitor_ended *ended,
                      const int fds[SESSION_COUNTERS])
 {
-        session_tasks_end(s, ended);
-        if (session_dispatch(s, EVENT_CLEARED,
-                             &(struct session_details){.ended = ended, .fds = fds}))
-                return;
-        for (int i = 0; i < SESSION_COUNTERS; i++)
-                close(fds[i]);
+        tasks_end(s, ended);
+        session_dispatch_fds(s, EVENT_CLEARED,
+                             &(struct session_details){.ended = ended, .fds = fds},
+                             SESSION_COUNTERS);
 }
 
 void session_frozen(struct session *s)
@@ -144,52 +118,23 @@ void session_end_by_owner(struct session *s, bool restart)
         session_dispatch(s, EVENT_OWNER_END, NULL);
 }
 
-int session_new(struct session **ret, const struct session_context *context, const char *name,
-                struct error *err)
+void session_counted(struct session *s, const struct monitor_counted *counted)
 {
-        struct session *s = calloc(1, sizeof(*s));
-
-        if (!s)
-                return error_errno(err, ENOMEM, "session");
-        s->context = context;
-        s->channel.fd = s->cpu_fd = s->peak_fd = s->memory_fd = s->changes_fd = -1;
-        for (int i = 0; i < CELL_STREAMS; i++) {
-                s->streams[i].fd = -1;
-                capture_init(&s->streams[i].stray);
-        }
-        snprintf(s->name, sizeof(s->name), "%s", name);
-        s->wake = evtimer_new(context->base, on_wake, s);
-        s->timer = evtimer_new(context->base, on_timer, s);
-        s->remind = event_new(context->base, -1, EV_PERSIST, on_remind, s);
-        s->share = share_new(SHARE_OF_SESSION);
-        if (!s->wake || !s->timer || !s->remind || !s->share) {
-                session_free(s);
-                return error_errno(err, ENOMEM, "session");
-        }
-        *ret = s;
-        return 0;
+        tasks_counted(s, counted, s->copies->is_awaited || s->copies->is_offered,
+                      s->copies->asked.of_block);
 }
 
-struct session *session_free(struct session *s)
+void session_memory(struct session *s, uint64_t bytes)
 {
-        if (!s)
-                return NULL;
-        if (s->timer && s->remind)
-                session_forget_sandbox(s);
-        files_fail_all(s, "");
-        while (s->cells) {
-                struct cell *cell = s->cells;
-                s->cells = cell->next;
-                cell_free(cell);
-        }
-        if (s->wake)
-                event_free(s->wake);
-        if (s->timer)
-                event_free(s->timer);
-        if (s->remind)
-                event_free(s->remind);
-        receipts_done(&s->receipts);
-        share_unref(s->share);
-        free(s);
-        return NULL;
+        meter_sample(&s->meter, bytes);
+}
+
+void session_reconnect(struct session *s)
+{
+        session_network_lost(&s->network);
+}
+
+void session_pause_output(struct session *s, bool paused)
+{
+        streams_pause(&s->streams, paused);
 }

@@ -9,10 +9,17 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "supervisor/session/install.h"
+#include "supervisor/session/calls/install.h"
+#include "supervisor/session/machine/catalogue.h"
+#include "supervisor/session/machine/machine.h"
+#include "supervisor/session/machine/profile.h"
+#include "supervisor/session/machine/queue.h"
 #include "supervisor/session/pool.h"
-#include "supervisor/session/session-network.h"
 #include "supervisor/session/session.h"
+#include "supervisor/session/state/branch-cells.h"
+#include "supervisor/session/state/checkpoint.h"
+#include "supervisor/session/state/copies.h"
+#include "supervisor/session/status.h"
 
 enum {
         BUCKETS = 2048,
@@ -270,9 +277,9 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
                         SESSION_CELLS_MAX, session_key_name(name));
         r = cell_new(&cell, request, err);
         if (r >= 0 && request->from) {
-                r = session_branch(session, sessions_find(sessions, request->from),
-                                   session_key_name(request->from), request->from_checkpoint, cell,
-                                   err);
+                r = branch_begin(session, sessions_find(sessions, request->from),
+                                 session_key_name(request->from), request->from_checkpoint, cell,
+                                 err);
                 if (r < 0)
                         cell_free(cell);
         }
@@ -361,7 +368,7 @@ void sessions_kept(struct sessions *sessions, uint32_t target, const struct erro
         struct session *session = find_target(sessions, target);
 
         if (session)
-                session_kept(session, error);
+                copies_kept(session, error);
 }
 
 void sessions_gone(struct sessions *sessions, uint32_t target, uint32_t pid)
@@ -369,7 +376,7 @@ void sessions_gone(struct sessions *sessions, uint32_t target, uint32_t pid)
         struct session *session = find_target(sessions, target);
 
         if (session)
-                session_gone(session, pid);
+                copies_gone(session, pid);
 }
 
 void sessions_counted(struct sessions *sessions, uint32_t target,
@@ -466,7 +473,7 @@ void sessions_network_lost(struct sessions *sessions)
         struct entry *entry;
 
         TAILQ_FOREACH (entry, &sessions->entries, link)
-                session_network_lost(entry->session);
+                session_reconnect(entry->session);
 }
 
 /* ---- for the owner of the server ---- */
@@ -535,7 +542,7 @@ int sessions_undo(struct sessions *sessions, const char *name, const char *check
 
         if (!session || session_state(session) == SESSION_NONE)
                 return error_set(err, ENOENT, "no live session is called \"%s\"", name);
-        return session_undo_by_owner(session, checkpoint, err);
+        return checkpoint_undo(session, checkpoint, err);
 }
 
 int sessions_reset(struct sessions *sessions, const char *name, struct error *err)

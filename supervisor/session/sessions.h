@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "policy/config.h"
 #include "rpc/monitor-messages.h"
-#include "supervisor/session/cell.h"
-#include "supervisor/session/sandbox-requests.h"
-#include "supervisor/session/session-name.h"
-#include "supervisor/session/tool-provider.h"
+#include "supervisor/session/cell/cell.h"
+#include "supervisor/session/cell/session-name.h"
+#include "supervisor/session/machine/sandbox-requests.h"
+#include "supervisor/session/machine/tool-provider.h"
 
 struct session;
 struct sessions;

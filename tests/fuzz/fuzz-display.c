@@ -7,8 +7,8 @@
 #include <assert.h>
 
 #include "base/json.h"
-#include "supervisor/session/display.h"
-#include "supervisor/session/frame-body.h"
+#include "supervisor/session/cell/display.h"
+#include "supervisor/session/channel/frame-body.h"
 
 enum { MOST = 200 };
 

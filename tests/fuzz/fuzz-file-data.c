@@ -1,6 +1,6 @@
 /* A worker's DATA: a piece of a file or a list of files. The first byte says which was asked for.
  */
-#include "supervisor/session/files.h"
+#include "supervisor/session/calls/files.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* What code in a sandbox prints, in pieces, and its cut for a reply. The first two bytes are the size of
  * the pieces and of the reply. Accepted when all of it is UTF-8. */
-#include "supervisor/session/output.h"
+#include "supervisor/session/cell/output.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

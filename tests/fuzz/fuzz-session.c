@@ -17,6 +17,7 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "supervisor/session/machine/queue.h"
 #include "tests/fuzz/events.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/fake-client.h"

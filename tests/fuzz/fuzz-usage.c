@@ -1,6 +1,6 @@
 /* Counters of a session as text: of a process, whose name the code in it chooses, or of a cgroup. The
  * first byte says which. Accepted when a number was found. */
-#include "supervisor/session/usage.h"
+#include "supervisor/session/cell/usage.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

@@ -13,6 +13,7 @@ import sys
 
 # (folder, what its files may include); the longest folder that a file is in counts. Every folder with C files is named.
 MONITOR = "supervisor/monitor/"
+SESSION = "supervisor/session/"
 RULES = [
     ("base", ["base/"]),
     ("policy", ["base/", "policy/"]),
@@ -56,7 +57,18 @@ RULES = [
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "supervisor/egress/"]),
     # The broker's, without privilege.
-    ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/session/"]),
+    ("supervisor/session", ["base/", "policy/", "rpc/", SESSION]),
+    ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
+    ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
+    ("supervisor/session/machine", ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
+    (
+        "supervisor/session/calls",
+        ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/")],
+    ),
+    (
+        "supervisor/session/state",
+        ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/", "state/")],
+    ),
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
     (
         "supervisor/hub/http",
@@ -74,7 +86,7 @@ RULES = [
 # Modules of a folder include each other downwards only, but in these folders.
 WITH_CIRCLES = ("supervisor/doctor", "supervisor/http", "supervisor/mcp", "supervisor/monitor/upstream")
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
-SHARED_INTERNALS = ("supervisor/egress", "supervisor/hub", "supervisor/session")
+SHARED_INTERNALS = ("supervisor/egress", "supervisor/hub")
 # Uses of an internal header from another folder.
 INTERNAL_USERS = {("supervisor/cli/config-import.c", "policy/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <signal.h>
 
-#include "supervisor/session/session-internal.h"
-#include "supervisor/session/session.h"
+#include "supervisor/session/machine/session-state.h"
+#include "supervisor/session/state/copies.h"
 #include "tests/unit/fake-client.h"
 
 #define OK   "{\"status\":\"ok\"}"

@@ -14,7 +14,6 @@
 
 #include "base/fd.h"
 #include "rpc/frame.h"
-#include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-tools.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "supervisor/session/tool-provider.h"
+#include "supervisor/session/machine/tool-provider.h"
 #include "tests/unit/test.h"
 
 struct fake_call {

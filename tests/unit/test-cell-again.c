@@ -1,6 +1,7 @@
 /* A cell that no worker has read is given to another sandbox. One that may have been read is not. */
 #include <signal.h>
 
+#include "supervisor/session/session.h"
 #include "tests/unit/fake-client.h"
 
 enum { HEADER = FRAME_HEADER_SIZE };

@@ -1,5 +1,5 @@
 /* The broker's channel to a worker: what is sent in the stream, what in a memfd, and the bounds. */
-#include "supervisor/session/channel.h"
+#include "supervisor/session/channel/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static void on_closed(void *data, const struct error *error)
 
 static void open_with(struct rig *r, int fd)
 {
-        const struct channel_owner owner = {r, on_frame, may_take, on_closed};
+        const struct channel_owner owner = {r, "s", on_frame, may_take, on_closed};
         struct error err = {};
 
         *r = (struct rig){.base = event_base_new(), .worker = -1};

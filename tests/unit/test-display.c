@@ -1,5 +1,5 @@
 /* Displays and lists of files: their format and their bounds. */
-#include "supervisor/session/display.h"
+#include "supervisor/session/cell/display.h"
 
 #include "rpc/frame.h"
 

@@ -1,6 +1,6 @@
 /* Files of a session: the requests to its worker, and how each kind of answer is handled. */
+#include "supervisor/session/calls/files.h"
 #include "supervisor/session/file-read.h"
-#include "supervisor/session/files.h"
 
 #include <errno.h>
 

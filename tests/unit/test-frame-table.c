@@ -1,8 +1,13 @@
 /* Every type of frame in every state: what the table allows, and the errors for the rest. */
 #include "supervisor/session/frame-table.h"
 
-#include "supervisor/session/session-internal.h"
-
+#include "supervisor/session/calls/calls.h"
+#include "supervisor/session/calls/files.h"
+#include "supervisor/session/calls/input.h"
+#include "supervisor/session/calls/install.h"
+#include "supervisor/session/machine/machine.h"
+#include "supervisor/session/state/block.h"
+#include "supervisor/session/state/copies.h"
 #include "tests/unit/fake-tools.h"
 
 /* Whether a frame is refused by the table itself; a handler may refuse its payload for reasons of
@@ -10,14 +15,28 @@
 static bool refused_by_table(uint8_t type, enum session_state state, struct error *err)
 {
         static const struct session_context context;
-        struct session session = {.context = &context, .state = state, .channel.fd = -1};
+        struct calls calls = {};
+        struct session_input input = {};
+        struct session_installs installs = {};
+        struct files files = {};
+        struct copies copies = {};
+        struct block block = {};
+        struct session session = {.context = &context,
+                                  .state = state,
+                                  .channel.fd = -1,
+                                  .calls = &calls,
+                                  .input = &input,
+                                  .installs = &installs,
+                                  .files = &files,
+                                  .copies = &copies,
+                                  .block = &block};
         struct cell cell = {.number = 1};
         const struct frame_header header = {.type = type, .id = 2, .length = 1};
         struct frame_body body = {.bytes = "x", .n = 1};
 
         *err = (struct error){};
         if (state >= SESSION_RUNNING)
-                session.cells = &cell;
+                session.queue.first = &cell;
         frame_dispatch(&session, &header, &body, err);
         frame_body_done(&body);
         return err->code == EPROTO && strstr(err->text, " frame ");

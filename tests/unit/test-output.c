@@ -1,5 +1,5 @@
 /* UTF-8 as it arrives, capture and cut. */
-#include "supervisor/session/output.h"
+#include "supervisor/session/cell/output.h"
 
 #include "tests/unit/test.h"
 

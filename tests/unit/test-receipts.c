@@ -1,5 +1,5 @@
 /* Receipts of a session's last cells. */
-#include "supervisor/session/receipts.h"
+#include "supervisor/session/cell/receipts.h"
 
 #include <stdlib.h>
 

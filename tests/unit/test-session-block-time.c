@@ -1,4 +1,5 @@
 /* The time of a cell whose blocks are taken back. */
+#include "supervisor/session/machine/session-state.h"
 #include "tests/unit/block-rig.h"
 
 /* The cell's time stands still while a block is rolled back. */

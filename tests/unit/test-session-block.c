@@ -1,4 +1,6 @@
 /* Blocks of a cell that are taken back if they fail: what the broker asks the worker and the monitor, and when. */
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/session-state.h"
 #include "tests/unit/block-rig.h"
 
 /* The same cell goes on in the copy, and can have other blocks. */
@@ -66,7 +68,7 @@ static void test_a_death(void)
         check_eq_int(end.count, 1);
         check_eq_int(end.status, CELL_KILLED);
         check_eq_int(end.state, CELL_STATE_RESTORED);
-        check_eq_int(fake_session(&f)->copy.n, 0);
+        check_eq_int(fake_session(&f)->copies->n, 0);
         fake_done(&f);
 
         /* Also as it is to be rolled back. */
@@ -132,7 +134,7 @@ static void test_interrupts(void)
         begin_block(&f);
         query(&f, STEP("fail"));
         clear(&f, 51);
-        cell_cancel(fake_session(&f)->cells);
+        cell_cancel(fake_session(&f)->queue.first);
         check_eq_int(f.interrupts, 0);
         fake_send(&f, FRAME_RESTORED, keep, DONE);
         check_eq_int(f.interrupts, 1);
@@ -241,7 +243,7 @@ static void test_blocks_that_are_left(void)
                         query(&f, STEP("end"));
                 sessions_kept(f.sessions, f.target, NULL);
                 check_eq_int(f.drops, 1);
-                check_eq_int(fake_session(&f)->copy.n, 1);
+                check_eq_int(fake_session(&f)->copies->n, 1);
                 fake_done(&f);
         }
         /* KEPT comes after the end: init takes the copy, which can be dropped then. */
@@ -425,7 +427,7 @@ static void test_restores_that_fail(void)
                 if (i < 2)
                         fake_run_ms(&f, (i ? SESSION_ROLLBACK_MS : SESSION_RESTORE_MS) + 10);
                 else
-                        cell_kill(fake_session(&f)->cells);
+                        cell_kill(fake_session(&f)->queue.first);
                 check_eq_int(f.kills, 1);
                 fake_end(&f, SIGKILL, 0);
                 check_eq_int(end.count, 1);

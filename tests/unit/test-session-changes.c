@@ -1,6 +1,8 @@
 /* What a session makes of the files that init has seen change. */
 #include "base/json.h"
 #include "rpc/file-changes.h"
+#include "supervisor/session/machine/session-state.h"
+#include "supervisor/session/status.h"
 #include "tests/unit/fake-client.h"
 
 #define OK        "{\"status\":\"ok\"}"

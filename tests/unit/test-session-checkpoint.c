@@ -1,5 +1,6 @@
 /* Checkpoints and undo(): which copies there are, what a session goes back to, and what is refused. */
-#include "supervisor/session/session.h"
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/session-state.h"
 
 #include <errno.h>
 #include <unistd.h>

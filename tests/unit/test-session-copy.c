@@ -1,5 +1,5 @@
 /* The sleeping copy of a worker: when it is asked for, and how a session goes on from it. */
-#include "supervisor/session/session.h"
+#include "supervisor/session/machine/session-state.h"
 
 #include <errno.h>
 

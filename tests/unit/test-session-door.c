@@ -1,5 +1,5 @@
-/* The doors of checkpoints: whom the broker asks, what it says if nobody answers, and that no end stays open. */
-#include "supervisor/session/session-internal.h"
+/* The writer sockets of checkpoints: whom the broker asks, what it says if nobody answers, and that no end stays open. */
+#include "supervisor/session/state/copies.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,11 @@ static bool is_open(int fd)
         return fcntl(fd, F_GETFD) >= 0;
 }
 
-static void check_refused(struct session_copy *copy, int fd, int code, const char *why)
+static void check_refused(struct copy *copy, int fd, int code, const char *why)
 {
         struct error err = {};
 
-        check_eq_int(session_ask_to_write(copy, fd, &err), -code);
+        check_eq_int(copy_ask_to_write(copy, fd, &err), -code);
         check_eq_int(err.code, code);
         check_has(err.text, why);
 }
@@ -26,7 +26,7 @@ static void check_refused(struct session_copy *copy, int fd, int code, const cha
 /* The other end gets the descriptor; code in a sandbox that does not read, or has ended, costs nothing. */
 static void test_requests(void)
 {
-        struct session_copy copy = {};
+        struct copy copy = {};
         struct error err = {};
         int ends[2], pipe_ends[2], passed, r, n = 0;
         size_t count = 1;
@@ -36,15 +36,15 @@ static void test_requests(void)
         check_refused(&copy, pipe_ends[1], ENOTCONN, "a restore makes another one");
 
         check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-        copy = (struct session_copy){.has_door = true, .door = ends[0]};
-        check_eq_int(session_ask_to_write(&copy, pipe_ends[1], &err), 0);
+        copy = (struct copy){.has_writer_socket = true, .writer_socket = ends[0]};
+        check_eq_int(copy_ask_to_write(&copy, pipe_ends[1], &err), 0);
         check_eq_int(fd_receive(ends[1], &byte, 1, &passed, &count, NULL, MSG_DONTWAIT), 1);
         check_eq_int(count, 1);
         check_eq_int(write(passed, "x", 1), 1);
         check_eq_int(read(pipe_ends[0], &byte, 1), 1);
         close(passed);
 
-        while ((r = session_ask_to_write(&copy, pipe_ends[1], &err)) == 0 && n < 100000)
+        while ((r = copy_ask_to_write(&copy, pipe_ends[1], &err)) == 0 && n < 100000)
                 n++;
         check(n > 0);
         check_eq_int(err.code, -r);
@@ -52,17 +52,17 @@ static void test_requests(void)
         close(ends[1]);
         check_refused(&copy, pipe_ends[1], EPIPE, "its process has ended");
 
-        session_close_door(&copy);
-        check(!is_open(ends[0]) && !copy.has_door);
-        session_close_door(&copy); /* once */
+        copy_close_writer_socket(&copy);
+        check(!is_open(ends[0]) && !copy.has_writer_socket);
+        copy_close_writer_socket(&copy); /* once */
         check_refused(&copy, pipe_ends[1], ENOTCONN, "does not answer");
         close(pipe_ends[0]);
         close(pipe_ends[1]);
 }
 
-static const struct session_copy *find(struct fake *f, const char *name)
+static const struct copy *find(struct fake *f, const char *name)
 {
-        const struct session_copies *copies = &fake_session(f)->copy;
+        const struct copies *copies = fake_session(f)->copies;
 
         for (size_t i = 0; i < copies->n; i++) {
                 if (strcmp(copies->list[i].name, name) == 0)
@@ -71,7 +71,7 @@ static const struct session_copy *find(struct fake *f, const char *name)
         return NULL;
 }
 
-/* A cell that ends with the checkpoint "a". Returns its door. */
+/* A cell that ends with the checkpoint "a". Returns its writer socket. */
 static int make(struct fake *f, uint32_t pid)
 {
         struct end end = {};
@@ -97,9 +97,9 @@ static int make(struct fake *f, uint32_t pid)
         sessions_kept(f->sessions, f->target, NULL);
         fake_spin(f);
         check_eq_int(end.count, 1);
-        const struct session_copy *copy = find(f, "a");
-        check(copy && copy->has_door);
-        return copy->door;
+        const struct copy *copy = find(f, "a");
+        check(copy && copy->has_writer_socket);
+        return copy->writer_socket;
 }
 
 /* The broker's end is open as long as the checkpoint is there. */
@@ -114,16 +114,16 @@ static void test_its_life(void)
                 sessions_reload(f.sessions, config, &hello);
                 config_free(config);
                 warm_up(&f);
-                int door = make(&f, 51);
-                check(is_open(door));
+                int socket = make(&f, 51);
+                check(is_open(socket));
                 if (i == 0) {
                         sessions_gone(f.sessions, f.target, 51);
                         check(!find(&f, "a"));
                 } else {
                         int next = make(&f, 52);
-                        check(next != door && is_open(next));
+                        check(next != socket && is_open(next));
                 }
-                check(!is_open(door));
+                check(!is_open(socket));
                 fake_done(&f);
         }
 }

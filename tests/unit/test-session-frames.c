@@ -1,7 +1,8 @@
 /* Frames from a worker to its session: violations, calls, queries and output. */
 #include "supervisor/session/sessions.h"
 
-#include "supervisor/session/calls.h"
+#include "supervisor/session/calls/calls.h"
+#include "supervisor/session/session.h"
 
 #include "tests/unit/fake-client.h"
 

@@ -1,4 +1,6 @@
 /* Cells that are interrupted, at their timeout or because they are cancelled. */
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/session-state.h"
 #include "tests/unit/fake-client.h"
 
 static void test_timeout_kept(void)

@@ -1,4 +1,5 @@
 /* Which profile a session's sandbox is asked for, and who may have it. */
+#include "supervisor/session/machine/profile.h"
 #include "supervisor/session/sessions.h"
 
 #include <errno.h>

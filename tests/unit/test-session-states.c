@@ -1,11 +1,15 @@
 /* Every event in every state of a session: the state that follows, by table. */
-#include "supervisor/session/session-internal.h"
+#include "supervisor/session/actions.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/session.h"
+#include "supervisor/session/state/copies.h"
+#include "supervisor/session/status.h"
 #include "tests/unit/fake-tools.h"
 
 enum { TARGET = 7, COPY_PID = 41, SERIAL = 3 };
@@ -175,8 +179,8 @@ static void clear(struct world *w)
 
 static void add_copy(struct session *s)
 {
-        s->copy.list[0] = (struct session_copy){.pid = COPY_PID, .id = 1, .of = 1};
-        s->copy.n = s->copy.wanted = 1;
+        s->copies->list[0] = (struct copy){.pid = COPY_PID, .id = 1, .of = 1};
+        s->copies->n = s->copies->wanted = 1;
 }
 
 /* Brings a new session into this state, the way it gets there in life. */

@@ -1,5 +1,6 @@
 /* Cells that are taken back if they fail: what the broker asks the worker and the monitor, and when. */
-#include "supervisor/session/session.h"
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/session-state.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,8 @@
 /* The states of sessions, with a fake monitor and a fake worker. */
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/session-state.h"
 #include "supervisor/session/sessions.h"
+#include "supervisor/session/status.h"
 
 #include <errno.h>
 

@@ -1,5 +1,5 @@
 /* The kernel's counters as text. */
-#include "supervisor/session/usage.h"
+#include "supervisor/session/cell/usage.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

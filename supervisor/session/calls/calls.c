@@ -1,0 +1,526 @@
+/* Tool calls from a sandbox: CALL and QUERY in, RETURN out, DROP when the code stops waiting. */
+#include "supervisor/session/calls/calls.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "supervisor/session/calls/input.h"
+#include "supervisor/session/calls/install.h"
+#include "supervisor/session/channel/answer.h"
+#include "supervisor/session/machine/catalogue.h"
+#include "supervisor/session/machine/machine.h"
+
+enum { WAIT_MAX_MS = 10000 };
+
+struct tool_call {
+        struct tool_call *next;
+        struct session *session;
+        uint64_t number;
+        void *handle; /* the provider's, of a call … */
+        void *wait;   /* … or of a wait for the catalogue … */
+        void *search; /* … or of a search; all others are NULL */
+        bool is_query, is_search;
+        char *words; /* what a QUERY searches for, or NULL */
+        size_t n_words, limit;
+        uint64_t cell;          /* number of the cell that made it, 0: background work */
+        struct cell_call *slot; /* in that cell's record, or NULL */
+        uint64_t n_sent;        /* bytes of the CALL */
+        char server[CELL_NAME_MAX + 1];
+};
+
+static struct tool_call **bucket_of(struct calls *calls, uint64_t number)
+{
+        return &calls->buckets[number % CALLS_BUCKETS];
+}
+
+static struct tool_call **find(struct calls *calls, uint64_t number)
+{
+        if (!calls->buckets)
+                return NULL;
+        for (struct tool_call **at = bucket_of(calls, number); *at; at = &(*at)->next) {
+                if ((*at)->number == number)
+                        return at;
+        }
+        return NULL;
+}
+
+/* Adds an entry. Two pending entries with one id would make an answer ambiguous. */
+static int add(struct session *session, uint64_t number, struct tool_call **ret, struct error *err)
+{
+        struct calls *calls = session->calls;
+
+        if (find(calls, number))
+                return error_set(err, EPROTO, "a second call with the number %llu",
+                                 (unsigned long long)number);
+        if (!calls->buckets)
+                calls->buckets = calloc(CALLS_BUCKETS, sizeof(struct tool_call *));
+        struct tool_call *call = calls->buckets ? calloc(1, sizeof(*call)) : NULL;
+        if (!call)
+                return error_errno(err, ENOMEM, "call");
+        struct cell *cell = session_current(session);
+        call->session = session;
+        call->number = number;
+        call->cell = cell ? cell->number : 0;
+        call->next = *bucket_of(calls, number);
+        *bucket_of(calls, number) = call;
+        calls->n++;
+        *ret = call;
+        return 0;
+}
+
+static void remove_call(struct tool_call *call)
+{
+        struct calls *calls = call->session->calls;
+        struct tool_call **at = find(calls, call->number);
+
+        *at = call->next;
+        calls->n--;
+        calls->n_queries -= call->is_query;
+        calls->n_searches -= call->is_search;
+        free(call->words);
+        free(call);
+}
+
+/* Sends the result as its server wrote it: it was parsed, so it is JSON and within the limits. */
+static void send_success(struct session *session, uint64_t number, const struct tool_result *result)
+{
+        struct channel *channel = &session->channel;
+        _cleanup_free_ char *written = NULL;
+        const char *text = result->text;
+        size_t n = result->text_length;
+        int r = 0;
+
+        if (!text && !result->memfd) {
+                r = json_write(result->result, &written, &n);
+                text = written;
+        }
+        if (result->memfd)
+                r = channel_send_memfd(channel, FRAME_RETURN, number, take_fd(*result->memfd),
+                                       result->memfd_length);
+        else if (r >= 0)
+                r = answer_result(channel, number, text, n);
+        if (r == -EMSGSIZE)
+                answer_refuse(
+                        channel, number,
+                        "the result is too large: more than 64 MiB wait to be read by the code");
+        else if (r == -ENOBUFS)
+                answer_refuse(
+                        channel, number,
+                        "the result is too large: too much waits to be read already, by this session and others");
+        else if (r < 0 && r != -ENOTCONN)
+                answer_refuse(channel, number, strerror(-r));
+}
+
+/* The cell that made the call, if it still runs, and the call's slot in its record. */
+static struct cell *cell_of(const struct tool_call *call, struct cell_call **slot)
+{
+        struct cell *cell = session_current(call->session);
+
+        if (!cell || call->cell != cell->number)
+                cell = NULL;
+        *slot = cell ? call->slot : NULL;
+        return cell;
+}
+
+/* received: bytes of the result. */
+static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t duration_us,
+                     uint64_t received)
+{
+        struct cell_call *slot;
+        struct cell *cell = cell_of(call, &slot);
+
+        struct log_ids ids = session_log_ids(call->session, cell);
+        ids.call = call->number;
+        ids.server = slot ? slot->server : NULL;
+        ids.tool = slot ? slot->tool : NULL;
+        log_event(LOG_LEVEL_INFO, &ids, "call %s in %llu ms",
+                  !sent ? "was not sent"
+                  : ok  ? "succeeded"
+                        : "failed",
+                  (unsigned long long)(duration_us / 1000));
+        if (cell)
+                cell_call_end(cell, slot, sent, ok, duration_us,
+                              (struct cell_bytes){call->n_sent, received});
+}
+
+static bool is_error(yyjson_val *result)
+{
+        return yyjson_is_true(yyjson_obj_get(result, "isError"));
+}
+
+/* Of a result that was made here and not read from a server, the size is not known yet. */
+static uint64_t bytes_of(const struct tool_result *result)
+{
+        return result->memfd ? result->memfd_length : result->text ? result->text_length : 0;
+}
+
+void tool_call_done(struct tool_call *call, const struct tool_result *result)
+{
+        struct session *session = call->session;
+        uint64_t number = call->number;
+        bool ok = !result->error_kind;
+
+        note_end(call, result->sent, ok && !is_error(result->result), result->duration_us,
+                 ok ? bytes_of(result) : 0);
+        remove_call(call);
+        if (ok)
+                send_success(session, number, result);
+        else
+                answer_error(
+                        &session->channel, number,
+                        &(struct answer_error){
+                                .kind = result->error_kind,
+                                .message = result->message ? result->message : "the call failed",
+                                .code = result->rpc_code,
+                                .data = result->rpc_data,
+                        });
+        channel_resume(&session->channel);
+}
+
+/* The cell that has made the call, if it has a client. */
+static struct cell *cell_with_client(const struct tool_call *call)
+{
+        struct cell_call *slot;
+        struct cell *cell = cell_of(call, &slot);
+
+        return cell && cell->client && !cell->cancelled ? cell : NULL;
+}
+
+bool tool_call_client(struct tool_call *call, struct cell_client *ret, const void **id)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (!cell)
+                return false;
+        cell->client->describe(cell->data, ret);
+        *id = cell;
+        return true;
+}
+
+int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (!cell)
+                return error_set(err, ENOTCONN, "the cell that has made the call has ended");
+        return cell->client->ask(cell->data, ask, err);
+}
+
+void tool_call_progress(struct tool_call *call, const struct cell_progress *progress)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (cell)
+                cell->client->progress(cell->data, call->server, progress);
+}
+
+void tool_call_log(struct tool_call *call, yyjson_val *params)
+{
+        struct cell *cell = cell_with_client(call);
+
+        if (cell)
+                cell->client->log(cell->data, call->server, params);
+}
+
+/* What a CALL is about: a tool, or another method, whose name stands for the tool's in the record. */
+static int read_call(yyjson_val *root, struct tool_request *ret, struct error *err)
+{
+        size_t n_server = 0, n_tool = 0;
+        int64_t timeout = 0;
+
+        ret->server = json_string(root, "server", &n_server);
+        ret->method = json_string(root, "method", &n_tool);
+        if (!ret->method)
+                ret->tool = json_string(root, "tool", &n_tool);
+        const char *what = ret->method ? ret->method : ret->tool;
+        ret->arguments = yyjson_obj_get(root, "arguments");
+        if (!ret->server || !what || !yyjson_is_obj(ret->arguments))
+                return error_set(err, EBADMSG, "CALL without server, tool or arguments");
+        if (strlen(ret->server) != n_server || strlen(what) != n_tool)
+                return error_set(err, EBADMSG, "CALL with a NUL in the name of server or tool");
+        json_int64(yyjson_obj_get(root, "timeout_ms"), &timeout);
+        ret->timeout_ms = timeout > 0 && timeout <= UINT32_MAX ? (uint32_t)timeout : 0;
+        return 0;
+}
+
+/* Large arguments are kept until the server has read them. */
+static int charge_arguments(const struct session *session, struct shared_text *text,
+                            struct error *err)
+{
+        if (!text)
+                return 0;
+        charge_open(&text->charge, session->share);
+        if (!charge_fits(&text->charge, text->n))
+                return error_set(
+                        err, ENOBUFS,
+                        "arguments of %zu MiB: too much waits to be read already, of this session and others",
+                        text->n >> 20);
+        charge_set(&text->charge, text->n);
+        return 0;
+}
+
+int calls_on_call(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err)
+{
+        const struct tool_provider *tools = &session->context->tools;
+        struct tool_request request = {.profile = session->profile};
+        struct error why = {};
+        struct tool_call *call;
+        yyjson_val *root;
+
+        if (session->state == SESSION_DRAINING)
+                return 0;
+        int r = frame_body_parse(body, header, &root, err);
+        if (r < 0)
+                return r;
+        r = read_call(root, &request, err);
+        if (r < 0)
+                return r;
+        request.text = body->arguments;
+
+        r = add(session, header->id, &call, err);
+        if (r < 0)
+                return r;
+        struct cell *cell = session_current(session);
+        if (cell)
+                call->slot = cell_call_begin(cell, request.server,
+                                             request.method ? request.method : request.tool);
+        call->n_sent = header->length;
+        if (call->slot)
+                call->slot->sent_bytes = call->n_sent;
+        snprintf(call->server, sizeof(call->server), "%s", request.server);
+        utf8_trim(call->server);
+        request.call = call;
+        r = charge_arguments(session, request.text, &why);
+        if (r >= 0)
+                r = tools->call(tools->data, &request, &call->handle, &why);
+        if (r < 0) {
+                note_end(call, false, false, 0, 0);
+                remove_call(call);
+                answer_refuse(&session->channel, header->id, why.text);
+        }
+        return 0;
+}
+
+/* Sends the newest catalogue before the answer, so that the code sees it when the answer arrives. */
+static void answer_query(struct session *session, uint64_t number)
+{
+        char version[48];
+
+        session_send_catalogue(session);
+        int n = snprintf(version, sizeof(version), "{\"version\":%llu}",
+                         (unsigned long long)session->catalogue);
+        answer_result(&session->channel, number, version, (size_t)n);
+}
+
+static void end_search(struct tool_call *call, const char *found, size_t n)
+{
+        struct session *session = call->session;
+        uint64_t number = call->number;
+        int r = found ? 0 : -ENOMEM;
+
+        remove_call(call);
+        if (r >= 0) {
+                session_send_catalogue(session);
+                r = answer_result(&session->channel, number, found, n);
+        }
+        if (r < 0 && r != -ENOTCONN)
+                answer_refuse(&session->channel, number, "the tools could not be searched");
+}
+
+void tool_search_done(struct tool_call *call, const char *found, size_t n)
+{
+        struct session *session = call->session;
+
+        end_search(call, found, n);
+        channel_resume(&session->channel);
+}
+
+/* Nothing follows: the provider may have answered. */
+static void start_search(struct tool_call *call)
+{
+        const struct tool_provider *tools = &call->session->context->tools;
+
+        call->wait = NULL;
+        if (tools->search(tools->data, call->session->profile, call->words, call->n_words,
+                          call->limit, call, &call->search) < 0)
+                end_search(call, NULL, 0);
+}
+
+void tool_wait_done(struct tool_call *call)
+{
+        struct session *session = call->session;
+        uint64_t number = call->number;
+
+        if (call->is_search) {
+                start_search(call);
+                return;
+        }
+        remove_call(call);
+        answer_query(session, number);
+        channel_resume(&session->channel);
+}
+
+/* Takes "q" and "limit" of a QUERY for a search. */
+static int take_search(struct tool_call *call, yyjson_val *root)
+{
+        const char *words = json_string(root, "q", &call->n_words);
+        int64_t limit = 0;
+
+        json_int64(yyjson_obj_get(root, "limit"), &limit);
+        call->limit = limit > 0 ? (size_t)limit : 0;
+        call->words = malloc(call->n_words + 1);
+        if (!call->words)
+                return -ENOMEM;
+        memcpy(call->words, words, call->n_words);
+        return 0;
+}
+
+/* A search, or a wait for the catalogue. */
+static int begin_query(struct session *session, uint64_t number, yyjson_val *root, bool is_search,
+                       struct error *err)
+{
+        const struct tool_provider *tools = &session->context->tools;
+        struct tool_call *call;
+        int64_t wait_ms = 0;
+
+        json_int64(yyjson_obj_get(root, "wait_ms"), &wait_ms);
+        int r = add(session, number, &call, err);
+        if (r < 0)
+                return r;
+        call->is_query = true;
+        call->is_search = is_search;
+        session->calls->n_queries++;
+        session->calls->n_searches += is_search;
+        if (is_search && take_search(call, root) < 0) {
+                end_search(call, NULL, 0);
+                return 0;
+        }
+        uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
+        if (wait_ms > 0)
+                call->wait = tools->wait(tools->data, session->profile, most, call);
+        if (!call->wait && is_search) {
+                start_search(call);
+        } else if (!call->wait) {
+                remove_call(call);
+                answer_query(session, number);
+        }
+        return 0;
+}
+
+int calls_on_search(struct session *session, uint64_t number, yyjson_val *root, struct error *err)
+{
+        const struct calls *calls = session->calls;
+
+        if (!json_string(root, "q", NULL))
+                return error_set(err, EBADMSG, "QUERY for a search without words");
+        session_send_catalogue(session);
+        if (calls->n_queries < CALLS_QUERIES_MAX && calls->n_searches < CALLS_SEARCHES_MAX)
+                return begin_query(session, number, root, true, err);
+        answer_refuse(&session->channel, number,
+                      "too many searches are under way: await some of them");
+        return 0;
+}
+
+int calls_on_catalogue(struct session *session, uint64_t number, yyjson_val *root,
+                       struct error *err)
+{
+        int64_t wait_ms = 0;
+
+        json_int64(yyjson_obj_get(root, "wait_ms"), &wait_ms);
+        if (wait_ms > 0 && session->calls->n_queries < CALLS_QUERIES_MAX) {
+                session_send_catalogue(session);
+                return begin_query(session, number, root, false, err);
+        }
+        answer_query(session, number);
+        return 0;
+}
+
+/* Whether the provider has sent the call to its server. What the worker says of its calls is not
+ * recorded, only what was sent. */
+static bool is_sent(const struct tool_call *call)
+{
+        const struct tool_provider *tools = &call->session->context->tools;
+
+        return call->handle && tools->is_sent(call->handle);
+}
+
+void calls_forget_unsent(struct session *session)
+{
+        struct calls *calls = session->calls;
+        struct cell_call *slot;
+
+        for (size_t i = 0; calls->n > 0 && i < CALLS_BUCKETS; i++) {
+                for (struct tool_call *call = calls->buckets[i]; call; call = call->next) {
+                        struct cell *cell = is_sent(call) ? NULL : cell_of(call, &slot);
+                        if (cell)
+                                cell_call_end(cell, slot, false, false, 0, (struct cell_bytes){});
+                        call->slot = cell ? NULL : call->slot;
+                }
+        }
+}
+
+static void drop(struct tool_call *call)
+{
+        const struct tool_provider *tools = &call->session->context->tools;
+
+        if (call->handle)
+                tools->drop(call->handle);
+        if (call->wait)
+                tools->cancel_wait(call->wait);
+        if (call->search)
+                tools->cancel_search(call->search);
+}
+
+/* A DROP may cross the RETURN: an unknown id is no error. */
+int calls_on_drop(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err)
+{
+        struct tool_call **at = find(session->calls, header->id);
+        struct cell_call *slot;
+        yyjson_val *root;
+
+        int r = frame_body_parse(body, header, &root, err);
+        if (r < 0)
+                return r;
+        /* The worker got the header of the answer, but not its memfd. */
+        if (yyjson_is_true(yyjson_obj_get(root, "lost")))
+                channel_take_back(&session->channel, header->id);
+        if (!at) {
+                install_drop(session, header->id);
+                return input_on_drop(session, header->id);
+        }
+        struct tool_call *call = *at;
+        struct cell *cell = cell_of(call, &slot);
+        if (cell && call->handle)
+                cell_call_end(cell, slot, is_sent(call), false,
+                              slot ? clock_us() - slot->started_us : 0,
+                              (struct cell_bytes){call->n_sent, 0});
+        drop(call);
+        remove_call(call);
+        return 0;
+}
+
+void calls_drop_all(struct session *session)
+{
+        struct calls *calls = session->calls;
+
+        for (size_t i = 0; calls->buckets && i < CALLS_BUCKETS; i++) {
+                while (calls->buckets[i]) {
+                        struct tool_call *call = calls->buckets[i];
+                        calls->buckets[i] = call->next;
+                        drop(call);
+                        free(call->words);
+                        free(call);
+                }
+        }
+        free(calls->buckets);
+        *calls = (struct calls){};
+        install_drop_all(session);
+}

@@ -1,0 +1,52 @@
+/*
+ * The pending CALLs and QUERYs of one session, by the ids that the worker gave them.
+ *
+ * Their number is limited: at CALLS_MAX the session's channel reads no frame until one is answered.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "rpc/frame.h"
+#include "supervisor/session/channel/frame-body.h"
+
+struct session;
+struct tool_call;
+
+enum {
+        CALLS_MAX = 10000,
+        CALLS_BUCKETS = 1024,
+        CALLS_QUERIES_MAX = 64, /* beyond it a QUERY is answered without waiting */
+        CALLS_SEARCHES_MAX =
+                8, /* beyond it a search fails: all sessions share one thread for them */
+};
+
+struct calls {
+        struct tool_call **buckets; /* allocated with the first call */
+        size_t n, n_queries, n_searches;
+};
+
+static inline bool calls_full(const struct calls *calls)
+{
+        return calls->n >= CALLS_MAX;
+}
+
+/* Handlers of frames. */
+int calls_on_call(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err);
+int calls_on_drop(struct session *session, const struct frame_header *header,
+                  struct frame_body *body, struct error *err);
+
+/* Handlers of a QUERY: a search, and a wait for the catalogue. */
+int calls_on_search(struct session *session, uint64_t number, yyjson_val *root, struct error *err);
+int calls_on_catalogue(struct session *session, uint64_t number, yyjson_val *root,
+                       struct error *err);
+
+/* The current cell ends: removes from its record the calls that no server was sent. */
+void calls_forget_unsent(struct session *session);
+
+/* Drops all of them because the worker ends. */
+void calls_drop_all(struct session *session);

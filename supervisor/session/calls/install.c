@@ -1,0 +1,383 @@
+/* Installations of packages for sessions. */
+#include "supervisor/session/calls/install.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json-out.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "rpc/frame.h"
+#include "rpc/lines.h"
+#include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/channel/answer.h"
+#include "supervisor/session/machine/cell-time.h"
+#include "supervisor/session/machine/machine.h"
+
+enum {
+        NAMED_MAX = 100, /* requirements of one installation */
+        HAVE_MAX = 4000, /* packages that the session has */
+        ANSWER_MAX = 256 * 1024,
+        AGAIN_MS = 300,  /* while as many as there may be are under way */
+        GRACE_MS = 5000, /* the installer itself ends in time */
+        MESSAGE_MAX = 600,
+};
+
+struct install {
+        struct session *session;
+        uint64_t number; /* of the QUERY */
+        uint64_t cell;   /* whose time stands still; 0: none */
+        uint32_t serial; /* of the request to the monitor; 0: there is none */
+        uint32_t instance;
+        struct buffer request; /* what the installer is sent */
+        struct lines answer;
+        int fds[3];
+        struct event *writable, *readable, *again, *deadline;
+        uint64_t lines;
+};
+
+static struct cell *cell_of(const struct install *i)
+{
+        struct cell *cell = session_current(i->session);
+
+        return cell && i->cell == cell->number ? cell : NULL;
+}
+
+static void free_event(struct event *event)
+{
+        if (event)
+                event_free(event);
+}
+
+static void install_free(struct install *i)
+{
+        const struct sandbox_requests *requests;
+
+        if (!i)
+                return;
+        requests = &i->session->context->requests;
+        free_event(i->writable);
+        free_event(i->readable);
+        free_event(i->again);
+        free_event(i->deadline);
+        if (i->instance)
+                requests->installer_stop(requests->data, i->instance);
+        fd_close_many(i->fds, ARRAY_SIZE(i->fds));
+        buffer_done(&i->request);
+        lines_done(&i->answer);
+        free(i);
+}
+
+/* It is over: the cell's time goes on. */
+static void end(struct session *session)
+{
+        struct install *i = session->installs->now;
+        struct cell *cell = cell_of(i);
+
+        session->installs->now = NULL;
+        if (cell)
+                cell_release(cell);
+        install_free(i);
+}
+
+static void fail(struct session *session, const char *why)
+{
+        uint64_t number = session->installs->now->number;
+
+        end(session);
+        answer_refuse(&session->channel, number, why);
+        channel_resume(&session->channel);
+}
+
+static void succeed(struct session *session, const char *line, size_t n)
+{
+        answer_result(&session->channel, session->installs->now->number, line, n);
+        end(session);
+        channel_resume(&session->channel);
+}
+
+static void show_progress(struct install *i, yyjson_val *text)
+{
+        struct cell *cell = cell_of(i);
+        const struct cell_progress progress = {.value = (double)++i->lines,
+                                               .message = yyjson_get_str(text),
+                                               .length = yyjson_get_len(text)};
+
+        const struct log_ids ids = session_log_ids(i->session, cell);
+        log_event(LOG_LEVEL_DEBUG, &ids, "packages: %s", yyjson_get_str(text));
+        if (cell && cell->client && !cell->cancelled)
+                cell->client->progress(cell->data, "packages", &progress);
+}
+
+/* Returns whether it goes on. */
+static bool take_line(struct session *session, const char *line, size_t n)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        char why[MESSAGE_MAX];
+
+        if (json_parse(line, n, &doc, NULL) < 0) {
+                fail(session, "the installer's answer is not valid");
+                return false;
+        }
+        yyjson_val *root = yyjson_doc_get_root(doc), *said = yyjson_obj_get(root, "progress");
+        const char *error = json_string(root, "error", NULL);
+        if (yyjson_is_str(said)) {
+                show_progress(session->installs->now, said);
+                return true;
+        }
+        if (error)
+                snprintf(why, sizeof(why), "%s", error);
+        if (error)
+                utf8_trim(why);
+        if (error)
+                fail(session, why);
+        else if (yyjson_is_str(yyjson_obj_get(root, "set")))
+                succeed(session, line, n);
+        else
+                fail(session, "the installer's answer is not valid");
+        return false;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+        struct install *i = data;
+        struct session *session = i->session;
+        const char *line;
+        size_t length;
+        int r;
+
+        (void)what;
+        ssize_t n = lines_read(&i->answer, fd);
+        if (n == -EAGAIN)
+                return;
+        while (n > 0 && (r = lines_next(&i->answer, &line, &length)) != 0) {
+                if (r < 0)
+                        fail(session, "the installer's answer is too long");
+                if (r < 0 || !take_line(session, line, length))
+                        return;
+        }
+        if (n <= 0)
+                fail(session, "the installer ended without an answer: the log may say why");
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *data)
+{
+        struct install *i = data;
+        int r = buffer_write_fd(&i->request, fd);
+
+        (void)what;
+        if (r == 0)
+                return;
+        /* Its end is what it waits for, or it is broken: then its output ends too. */
+        event_del(i->writable);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct install *i = data;
+
+        (void)fd;
+        (void)what;
+        fail(i->session,
+             "the packages were not installed in time (packages.timeout in the config)");
+}
+
+/* Returns 0, or an error that is the answer. */
+static int ask_monitor(struct install *i, struct error *err)
+{
+        const struct session_context *context = i->session->context;
+        const struct sandbox_requests *requests = &context->requests;
+
+        int profile = config_find_profile(context->config, i->session->profile->name, err);
+        if (profile < 0)
+                return profile;
+        int r = requests->installer_start(requests->data, (uint32_t)profile, &i->serial);
+        return r < 0 ? error_errno(err, -r, "start the installer") : 0;
+}
+
+static void on_again(evutil_socket_t fd, short what, void *data)
+{
+        struct install *i = data;
+        struct error error = {};
+
+        (void)fd;
+        (void)what;
+        if (ask_monitor(i, &error) < 0)
+                fail(i->session, error.text);
+}
+
+bool install_failed(struct session *session, uint32_t serial, const struct error *error)
+{
+        struct install *i = session->installs->now;
+        struct timeval again = clock_timeval_ms(AGAIN_MS);
+
+        if (!i || i->serial != serial)
+                return false;
+        i->serial = 0;
+        if (error->code == EAGAIN || error->code == ESTALE)
+                evtimer_add(i->again, &again);
+        else
+                fail(session, error->text);
+        return true;
+}
+
+bool install_started(struct session *session, uint32_t serial, uint32_t instance, const int fds[3])
+{
+        struct install *i = session->installs->now;
+        struct event_base *base = session->context->base;
+
+        if (!i || i->serial != serial)
+                return false;
+        i->serial = 0;
+        i->instance = instance;
+        memcpy(i->fds, fds, sizeof(i->fds));
+        fd_set_nonblocking(fds[0], 1);
+        fd_set_nonblocking(fds[1], 1);
+        /* What it prints besides is nobody's. */
+        fd_close_many(&i->fds[2], 1);
+        i->writable = event_new(base, fds[0], EV_WRITE | EV_PERSIST, on_writable, i);
+        i->readable = event_new(base, fds[1], EV_READ | EV_PERSIST, on_readable, i);
+        if (!i->writable || !i->readable || event_add(i->writable, NULL) < 0 ||
+            event_add(i->readable, NULL) < 0)
+                fail(session, "out of memory");
+        return true;
+}
+
+static int copy_texts(struct json_out *out, yyjson_val *query, const char *key, size_t most)
+{
+        yyjson_val *list = yyjson_obj_get(query, key), *one;
+        size_t i, n;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > most)
+                return -EBADMSG;
+        json_out_begin(out, key, '[');
+        yyjson_arr_foreach (list, i, n, one) {
+                if (!yyjson_is_str(one))
+                        return -EBADMSG;
+                json_out_string(out, NULL, yyjson_get_str(one), yyjson_get_len(one));
+        }
+        json_out_end(out, ']');
+        return 0;
+}
+
+/* The installer checks all of it again: this keeps one line one line. */
+static int write_request(struct install *i, yyjson_val *query)
+{
+        static const char *const texts[] = {"python", "platform"};
+        struct json_out out = {.to = &i->request};
+
+        json_out_begin(&out, NULL, '{');
+        int r = copy_texts(&out, query, "requirements", NAMED_MAX);
+        if (r >= 0)
+                r = copy_texts(&out, query, "have", HAVE_MAX);
+        for (size_t k = 0; k < ARRAY_SIZE(texts) && r >= 0; k++) {
+                yyjson_val *value = yyjson_obj_get(query, texts[k]);
+                if (!yyjson_is_str(value))
+                        return -EBADMSG;
+                json_out_string(&out, texts[k], yyjson_get_str(value), yyjson_get_len(value));
+        }
+        json_out_end(&out, '}');
+        if (r >= 0)
+                r = out.error;
+        return r < 0 ? r : buffer_append(&i->request, "\n", 1);
+}
+
+/* Why a session may have nothing installed, or "". */
+static void refusal(const struct session *session, yyjson_val *query, char why[MESSAGE_MAX])
+{
+        const struct config_profile *profile = session->profile;
+
+        why[0] = '\0';
+        if (!profile || !profile->packages.install)
+                snprintf(
+                        why, MESSAGE_MAX,
+                        "nothing can be installed here: packages.install of profile \"%s\" is \"never\" in the config",
+                        profile ? profile->name : "default");
+        else if (session->installs->now)
+                snprintf(why, MESSAGE_MAX, "another installation is under way in this session");
+        else if (session->installs->n >= INSTALLS_MAX)
+                snprintf(why, MESSAGE_MAX,
+                         "this session has asked for packages %d times already: reset it",
+                         INSTALLS_MAX);
+        else if (yyjson_arr_size(yyjson_obj_get(query, "requirements")) > NAMED_MAX)
+                snprintf(why, MESSAGE_MAX, "at most %d packages can be named at once", NAMED_MAX);
+}
+
+static int install_new(struct session *session, uint64_t number, struct install **ret)
+{
+        struct event_base *base = session->context->base;
+        struct install *i = calloc(1, sizeof(*i));
+
+        if (!i)
+                return -ENOMEM;
+        *i = (struct install){.session = session,
+                              .number = number,
+                              .request = BUFFER_INIT(2 * FRAME_SMALL_MAX),
+                              .fds = {-1, -1, -1}};
+        lines_init(&i->answer, ANSWER_MAX);
+        i->again = evtimer_new(base, on_again, i);
+        i->deadline = evtimer_new(base, on_deadline, i);
+        if (!i->again || !i->deadline) {
+                install_free(i);
+                return -ENOMEM;
+        }
+        *ret = i;
+        return 0;
+}
+
+int install_begin(struct session *session, uint64_t number, yyjson_val *query, struct error *err)
+{
+        struct error error = {};
+        char why[MESSAGE_MAX];
+        struct install *i;
+
+        refusal(session, query, why);
+        if (*why) {
+                answer_refuse(&session->channel, number, why);
+                return 0;
+        }
+        int r = install_new(session, number, &i);
+        if (r < 0)
+                return error_errno(err, -r, "install");
+        r = write_request(i, query);
+        if (r < 0) {
+                install_free(i);
+                return error_set(err, -r, "QUERY to install something that is no list of packages");
+        }
+        session->installs->n++;
+        session->installs->now = i;
+        struct cell *cell = session_current(session);
+        struct timeval deadline = clock_timeval_ms(session->profile->packages.timeout_ms +
+                                                   GRACE_MS);
+        evtimer_add(i->deadline, &deadline);
+        if (cell) {
+                i->cell = cell->number;
+                cell_hold(cell);
+        }
+        if (ask_monitor(i, &error) < 0) {
+                end(session);
+                answer_refuse(&session->channel, number, error.text);
+        }
+        return 0;
+}
+
+void install_drop(struct session *session, uint64_t number)
+{
+        if (session->installs->now && session->installs->now->number == number)
+                end(session);
+}
+
+void install_drop_all(struct session *session)
+{
+        install_free(take_ptr(session->installs->now));
+}
+
+void install_forget(struct session *session)
+{
+        install_drop_all(session);
+        session->installs->n = 0;
+}

@@ -1,0 +1,272 @@
+/* Passes bytes from one worker to another. */
+#include "supervisor/session/cell/branch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "supervisor/session/cell/session-name.h"
+
+enum { AT_ONCE = 64 * 1024 }; /* what a pipe holds */
+
+struct branch {
+        unsigned refs;
+        struct event_base *base;
+        char from[SESSION_KEY_MAX + 1];
+        uint64_t copy;
+        char checkpoint[SESSION_NAME_MAX + 1];
+        char why[BRANCH_WHY_MAX];
+        bool was_late;
+
+        int in, out; /* of the broker */
+        int writer;  /* of the worker that is copied, until it is sent */
+        struct event *readable, *writable, *late;
+        uint64_t left; /* bytes that may still pass */
+        size_t at, n;  /* of the buffer, what was not written yet */
+        char *buffer;
+};
+
+static struct branch *all[BRANCHES_MAX]; /* NULL: free */
+
+static size_t principal_length(const char *key)
+{
+        return (size_t)(session_key_name(key) - key);
+}
+
+/* Of several principals each may have half of what is free: code can keep a branch from ending for BRANCH_MS. Returns a place. */
+static int find_place(const char *from, struct branch ***ret, struct error *err)
+{
+        size_t n_free = 0, n_own = 0, n = principal_length(from);
+
+        for (size_t i = 0; i < BRANCHES_MAX; i++) {
+                if (!all[i]) {
+                        n_free++;
+                        *ret = &all[i];
+                } else if (principal_length(all[i]->from) == n &&
+                           memcmp(all[i]->from, from, n) == 0) {
+                        n_own++;
+                }
+        }
+        if (n_free > 0 && (n == 0 || n_own < n_free))
+                return 0;
+        if (n_own > 0 && n > 0)
+                return error_set(err, EBUSY, "%zu of your branches are being made: try again",
+                                 n_own);
+        return error_set(err, EBUSY, "%d branches are being made: try again", BRANCHES_MAX);
+}
+
+int branch_new(struct branch **ret, struct event_base *base, const char *from, uint64_t copy,
+               const char *checkpoint, struct error *err)
+{
+        struct branch **place = NULL;
+
+        int r = find_place(from, &place, err);
+        if (r < 0)
+                return r;
+        struct branch *branch = calloc(1, sizeof(*branch));
+        if (!branch)
+                return error_errno(err, ENOMEM, "branch");
+        branch->refs = 1;
+        branch->base = base;
+        branch->copy = copy;
+        snprintf(branch->checkpoint, sizeof(branch->checkpoint), "%s", checkpoint);
+        branch->in = branch->out = branch->writer = -1;
+        snprintf(branch->from, sizeof(branch->from), "%s", from);
+        *place = branch;
+        *ret = branch;
+        return 0;
+}
+
+struct branch *branch_ref(struct branch *branch)
+{
+        branch->refs++;
+        return branch;
+}
+
+static void free_event(struct event **event)
+{
+        if (*event)
+                event_free(*event);
+        *event = NULL;
+}
+
+static void close_end(int *fd)
+{
+        if (*fd >= 0)
+                close(*fd);
+        *fd = -1;
+}
+
+void branch_end(struct branch *branch)
+{
+        free_event(&branch->readable);
+        free_event(&branch->writable);
+        free_event(&branch->late);
+        close_end(&branch->in);
+        close_end(&branch->out);
+        close_end(&branch->writer);
+        free(branch->buffer);
+        branch->buffer = NULL;
+}
+
+struct branch *branch_unref(struct branch *branch)
+{
+        if (!branch || --branch->refs > 0)
+                return NULL;
+        branch_end(branch);
+        for (size_t i = 0; i < BRANCHES_MAX; i++)
+                if (all[i] == branch)
+                        all[i] = NULL;
+        free(branch);
+        return NULL;
+}
+
+const char *branch_from(const struct branch *branch)
+{
+        return branch->from;
+}
+
+uint64_t branch_copy(const struct branch *branch)
+{
+        return branch->copy;
+}
+
+const char *branch_checkpoint(const struct branch *branch)
+{
+        return branch->checkpoint;
+}
+
+const char *branch_why(const struct branch *branch)
+{
+        return branch->why;
+}
+
+bool branch_was_late(const struct branch *branch)
+{
+        return branch->was_late;
+}
+
+int branch_writer(const struct branch *branch)
+{
+        return branch->writer;
+}
+
+void branch_writer_sent(struct branch *branch)
+{
+        close_end(&branch->writer);
+}
+
+void branch_fail(struct branch *branch, const char *why)
+{
+        if (branch->why[0] == '\0')
+                snprintf(branch->why, sizeof(branch->why), "%s", why);
+        branch_end(branch);
+}
+
+/* Writes what there is. Returns whether more may be read. */
+static bool write_some(struct branch *branch)
+{
+        while (branch->n > 0) {
+                ssize_t n = write(branch->out, branch->buffer + branch->at, branch->n);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0 && errno == EAGAIN) {
+                        event_del(branch->readable);
+                        event_add(branch->writable, NULL);
+                        return false;
+                }
+                if (n < 0) {
+                        /* The reason is that worker's to tell. */
+                        branch_end(branch);
+                        return false;
+                }
+                branch->at += (size_t)n;
+                branch->n -= (size_t)n;
+        }
+        return true;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+        struct branch *branch = data;
+
+        ssize_t n = read(branch->in, branch->buffer, AT_ONCE);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+                return;
+        if (n <= 0) {
+                branch_end(branch);
+                return;
+        }
+        if ((uint64_t)n > branch->left) {
+                branch_fail(branch, "it is larger than its limits allow");
+                return;
+        }
+        branch->left -= (uint64_t)n;
+        branch->at = 0;
+        branch->n = (size_t)n;
+        write_some(branch);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *data)
+{
+        struct branch *branch = data;
+
+        event_del(branch->writable);
+        if (write_some(branch))
+                event_add(branch->readable, NULL);
+}
+
+static void on_late(evutil_socket_t fd, short what, void *data)
+{
+        ((struct branch *)data)->was_late = true;
+        branch_fail(data, "it took longer than 30 s");
+}
+_Static_assert(BRANCH_MS == 30000, "on_late() says so");
+
+static int make_pipes(struct branch *branch, int *reader)
+{
+        int from[2], to[2];
+
+        if (pipe2(from, O_CLOEXEC) < 0)
+                return -errno;
+        branch->in = from[0];
+        branch->writer = from[1];
+        if (pipe2(to, O_CLOEXEC) < 0)
+                return -errno;
+        *reader = to[0];
+        branch->out = to[1];
+        int r = fd_set_nonblocking(branch->in, 1);
+        return r < 0 ? r : fd_set_nonblocking(branch->out, 1);
+}
+
+int branch_start(struct branch *branch, uint64_t most, int *reader, struct error *err)
+{
+        const struct timeval in = clock_timeval_ms(BRANCH_MS);
+
+        *reader = -1;
+        branch->left = most;
+        branch->buffer = malloc(AT_ONCE);
+        int r = branch->buffer ? make_pipes(branch, reader) : -ENOMEM;
+        if (r >= 0) {
+                branch->readable = event_new(branch->base, branch->in, EV_READ | EV_PERSIST,
+                                             on_readable, branch);
+                branch->writable = event_new(branch->base, branch->out, EV_WRITE | EV_PERSIST,
+                                             on_writable, branch);
+                branch->late = evtimer_new(branch->base, on_late, branch);
+                if (!branch->readable || !branch->writable || !branch->late)
+                        r = -ENOMEM;
+        }
+        if (r < 0) {
+                close_end(reader);
+                branch_end(branch);
+                return error_errno(err, -r, "pipes of a branch");
+        }
+        event_add(branch->readable, NULL);
+        event_add(branch->late, &in);
+        return 0;
+}

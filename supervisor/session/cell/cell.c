@@ -1,0 +1,264 @@
+/* Cells. */
+#include "supervisor/session/cell/cell.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "rpc/background.h"
+#include "rpc/frame.h"
+#include "supervisor/session/cell/branch.h"
+
+static const char *const status_names[] = {
+        [CELL_OK] = "ok",           [CELL_ERROR] = "error",         [CELL_EXIT] = "exit",
+        [CELL_TIMEOUT] = "timeout", [CELL_CANCELLED] = "cancelled", [CELL_OOM] = "oom",
+        [CELL_KILLED] = "killed",   [CELL_RUNNING] = "running",     [CELL_BUSY] = "busy",
+};
+static_assert(ARRAY_SIZE(status_names) == CELL_STATUS_MAX, "a name for each status");
+
+static const char *const state_names[] = {
+        [CELL_STATE_NONE] = "none",         [CELL_STATE_NEW] = "new",
+        [CELL_STATE_KEPT] = "kept",         [CELL_STATE_LOST] = "lost",
+        [CELL_STATE_RESTORED] = "restored", [CELL_STATE_ROLLED_BACK] = "rolled_back",
+};
+static_assert(ARRAY_SIZE(state_names) == CELL_STATE_MAX, "a name for each state");
+
+const char *cell_status_name(enum cell_status status)
+{
+        return status_names[status];
+}
+
+const char *cell_state_name(enum cell_state state)
+{
+        return state_names[state];
+}
+
+/* The payload of EXEC; a cell without a file name gets one when its number is known (session.c). */
+static int encode(struct cell *cell, const struct cell_request *request)
+{
+        int r = buffer_append(&cell->payload, request->code, request->code_length);
+        if (r >= 0)
+                r = buffer_append(&cell->payload, "", 1);
+        if (r >= 0 && request->filename)
+                r = buffer_append(&cell->payload, request->filename, strlen(request->filename));
+        return r;
+}
+
+/* The payload of NEED. */
+static int encode_needs(struct cell *cell, yyjson_val *needs)
+{
+        int r = buffer_append_text(&cell->needs, "{\"dependencies\":");
+
+        if (r >= 0)
+                r = json_append(&cell->needs, needs);
+        return r < 0 ? r : buffer_append(&cell->needs, "}", 1);
+}
+
+static void take_excerpt(struct cell *cell, const char *code, size_t n)
+{
+        const char *end = code + n;
+        size_t length = 0;
+
+        while (code < end && strchr(" \t\r\n", *code))
+                code++;
+        while (code + length < end && length <= CELL_EXCERPT_MAX && !strchr("\r\n", code[length]))
+                length++;
+        if (length > CELL_EXCERPT_MAX) {
+                length = CELL_EXCERPT_MAX;
+                while (length > 0 && ((unsigned char)code[length] & 0xc0) == 0x80)
+                        length--;
+        }
+        memcpy(cell->excerpt, code, length);
+}
+
+static void take_request(struct cell *cell, yyjson_val *id)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CELL_REQUEST_MAX);
+
+        if (id && json_append(&text, id) >= 0)
+                memcpy(cell->request, buffer_bytes(&text), text.length);
+}
+
+int cell_new(struct cell **ret, const struct cell_request *request, struct error *err)
+{
+        if (request->code_length > CELL_CODE_MAX)
+                return error_set(err, EMSGSIZE, "code of %zu bytes: at most %d are taken",
+                                 request->code_length, CELL_CODE_MAX);
+        struct cell *cell = calloc(1, sizeof(*cell));
+        if (!cell)
+                return error_errno(err, ENOMEM, "cell");
+
+        buffer_init(&cell->payload, FRAME_PAYLOAD_MAX);
+        buffer_init(&cell->input, FRAME_PAYLOAD_MAX);
+        buffer_init(&cell->script, FRAME_PAYLOAD_MAX);
+        buffer_init(&cell->needs, FRAME_PAYLOAD_MAX);
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&cell->outcome.streams[i]);
+        cell->timeout_ms = request->timeout_ms;
+        cell->reset = request->reset;
+        cell->check_only = request->check_only;
+        cell->is_owners = request->is_owners;
+        cell->is_bound = request->is_bound;
+        cell->is_probe = request->is_probe;
+        cell->rolls_back = request->rolls_back;
+        if (request->restore)
+                snprintf(cell->restore, sizeof(cell->restore), "%s", request->restore);
+        if (request->checkpoint)
+                snprintf(cell->checkpoint, sizeof(cell->checkpoint), "%s", request->checkpoint);
+        if (request->profile)
+                memcpy(cell->profile, request->profile,
+                       strnlen(request->profile, sizeof(cell->profile) - 1));
+        cell->profile_asked = request->profile_asked;
+        cell->done = request->done;
+        cell->output = request->output;
+        cell->watch = request->watch;
+        cell->standard_input = request->standard_input;
+        cell->client = request->client;
+        cell->told = request->told;
+        cell->data = request->data;
+        cell->asked_us = clock_us();
+        take_excerpt(cell, request->code, request->code_length);
+        take_request(cell, request->request_id);
+        int r = encode(cell, request);
+        if (r >= 0 && request->input)
+                r = buffer_append(&cell->input, request->input, request->input_length);
+        if (r >= 0 && request->script)
+                r = buffer_append(&cell->script, request->script, request->script_length);
+        if (r >= 0 && request->needs)
+                r = encode_needs(cell, request->needs);
+        if (r < 0) {
+                cell_free(cell);
+                return error_errno(err, -r, "code of %zu bytes", request->code_length);
+        }
+        *ret = cell;
+        return 0;
+}
+
+void cell_outcome_charge(struct cell_outcome *outcome)
+{
+        size_t bytes = 0;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                bytes += capture_bytes(&outcome->streams[i]);
+        for (size_t i = 0; i < outcome->n_displays; i++)
+                bytes += outcome->displays[i].data.allocated;
+        if (outcome->result)
+                bytes += yyjson_doc_get_read_size(outcome->result) +
+                         yyjson_doc_get_val_count(outcome->result) * sizeof(yyjson_val);
+        charge_set(&outcome->kept, bytes);
+}
+
+void cell_outcome_strip(struct cell_outcome *outcome)
+{
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_done(&outcome->streams[i]);
+        for (size_t i = 0; i < outcome->n_displays; i++)
+                background_free(outcome->displays[i].data.data,
+                                outcome->displays[i].data.allocated);
+        free(outcome->displays);
+        free(outcome->files);
+        free(outcome->calls);
+        free(outcome->hosts);
+        background_free_json(outcome->result);
+        charge_done(&outcome->kept);
+        outcome->displays = NULL;
+        outcome->files = NULL;
+        outcome->calls = NULL;
+        outcome->hosts = NULL;
+        outcome->n_displays = outcome->n_files = outcome->n_calls = outcome->n_hosts = 0;
+        outcome->displays_total = outcome->files_total = outcome->calls_total = 0;
+        outcome->result = NULL;
+        outcome->value = outcome->error = outcome->output = outcome->requests = NULL;
+}
+
+void cell_outcome_done(struct cell_outcome *outcome)
+{
+        cell_outcome_strip(outcome);
+        *outcome = (struct cell_outcome){};
+}
+
+void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from)
+{
+        *to = *from;
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&from->streams[i]);
+        from->kept = (struct charge){};
+        from->displays = NULL;
+        from->files = NULL;
+        from->calls = NULL;
+        from->hosts = NULL;
+        from->n_displays = from->n_files = from->n_calls = from->n_hosts = 0;
+        from->result = NULL;
+        from->value = from->error = from->output = from->requests = NULL;
+}
+
+struct cell *cell_free(struct cell *cell)
+{
+        if (!cell)
+                return NULL;
+        buffer_done(&cell->payload);
+        buffer_done(&cell->input);
+        buffer_done(&cell->script);
+        buffer_done(&cell->needs);
+        cell_outcome_done(&cell->outcome);
+        branch_unref(cell->branch);
+        free(cell);
+        return NULL;
+}
+
+static void take_name(char to[CELL_NAME_MAX + 1], const char *name)
+{
+        size_t n = strnlen(name, CELL_NAME_MAX);
+
+        memcpy(to, name, n);
+        to[n] = '\0';
+        utf8_trim(to);
+}
+
+/* Calls that were not sent leave their slots to others. */
+static struct cell_call *free_slot(struct cell_outcome *outcome)
+{
+        if (outcome->n_calls < CELL_CALLS_KEPT)
+                return &outcome->calls[outcome->n_calls++];
+        for (size_t i = 0; i < outcome->n_calls; i++) {
+                if (!outcome->calls[i].used)
+                        return &outcome->calls[i];
+        }
+        return NULL;
+}
+
+struct cell_call *cell_call_begin(struct cell *cell, const char *server, const char *tool)
+{
+        struct cell_outcome *outcome = &cell->outcome;
+
+        if (!outcome->calls)
+                outcome->calls = calloc(CELL_CALLS_KEPT, sizeof(*outcome->calls));
+        struct cell_call *slot = outcome->calls ? free_slot(outcome) : NULL;
+        if (!slot)
+                return NULL;
+        *slot = (struct cell_call){.used = true, .pending = true};
+        slot->started_us = clock_us();
+        take_name(slot->server, server);
+        take_name(slot->tool, tool);
+        return slot;
+}
+
+void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
+                   uint64_t duration_us, struct cell_bytes bytes)
+{
+        if (sent) {
+                cell->outcome.calls_total++;
+                cell->outcome.sent_bytes += bytes.sent;
+                cell->outcome.received_bytes += bytes.received;
+        }
+        if (!slot)
+                return;
+        slot->used = sent;
+        slot->pending = false;
+        slot->ok = ok;
+        slot->duration_us = duration_us;
+        slot->sent_bytes = bytes.sent;
+        slot->received_bytes = bytes.received;
+}

@@ -1,0 +1,277 @@
+/*
+ * A cell: one piece of code for a session, from its request to its outcome.
+ *
+ * The worker is trusted only for the value, the error and how the code ended, displays and files.
+ * Every other field comes from the broker and the kernel.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "policy/config.h"
+#include "policy/image.h"
+#include "rpc/egress-messages.h"
+#include "rpc/share.h"
+#include "supervisor/session/cell/output.h"
+#include "supervisor/session/cell/session-name.h"
+
+struct branch;
+struct cell_client_calls;
+struct cell_input;
+struct session;
+
+enum cell_status {
+        CELL_OK,
+        CELL_ERROR,
+        CELL_EXIT,
+        CELL_TIMEOUT,
+        CELL_CANCELLED,
+        CELL_OOM,
+        CELL_KILLED,
+        CELL_RUNNING, /* it has not ended: the call is answered meanwhile */
+        CELL_BUSY,    /* it was not run, because another one runs */
+        CELL_STATUS_MAX,
+};
+const char *cell_status_name(enum cell_status status);
+
+/* The variables of the session at the end of the call. */
+enum cell_state {
+        CELL_STATE_NONE, /* there are none: no sandbox could be made */
+        CELL_STATE_NEW,
+        CELL_STATE_KEPT,
+        CELL_STATE_LOST,
+        CELL_STATE_RESTORED,    /* to the end of an earlier cell (docs/cells.md) */
+        CELL_STATE_ROLLED_BACK, /* with the files of /workspace, to the begin of this cell */
+        CELL_STATE_MAX,
+};
+const char *cell_state_name(enum cell_state state);
+
+enum {
+        CELL_CODE_MAX = 16 * 1024 * 1024,
+        CELL_ATTEMPTS_MAX = 3, /* sandboxes that get it, if none has read it */
+        CELL_CALLS_KEPT = 100,
+        CELL_WHY_MAX = 640, /* bytes of a reason; the text of an error of the monitor fits */
+        CELL_NOTE_MAX = 240,
+        CELL_NAME_MAX = 128,   /* bytes of a server's or tool's name in the record */
+        CELL_EXCERPT_MAX = 72, /* bytes */
+        CELL_REQUEST_MAX =
+                95, /* bytes of a client's request id in the log; a longer one is left out */
+        CELL_MIME_MAX = 127,
+        CELL_DISPLAYS_MAX = 32,                    /* of one cell; more are only counted */
+        CELL_DISPLAY_BYTES_MAX = 16 * 1024 * 1024, /* of all displays of one cell; less if all
+                                                      sessions keep much */
+        CELL_FILES_MAX = 100,                      /* named in one result */
+        CELL_PATH_MAX = 255,
+};
+
+/* What a cell has the worker do. The others are of Cloister's own (branch.h). */
+enum cell_kind { CELL_CODE, CELL_DUMP, CELL_LOAD };
+
+enum cell_stream { CELL_STDOUT, CELL_STDERR, CELL_STREAMS };
+
+/* A tool call of the cell. */
+struct cell_call {
+        char server[CELL_NAME_MAX + 1], tool[CELL_NAME_MAX + 1];
+        bool used;     /* false: it was never sent and is not reported */
+        bool pending;  /* not answered at the end of the cell */
+        bool in_block; /* that was rolled back */
+        bool ok;
+        uint64_t started_us, duration_us;
+        uint64_t sent_bytes, received_bytes; /* of the call, of its result */
+};
+
+/* What outcome.memory_peak is the most of. */
+enum cell_peak {
+        CELL_PEAK_SESSION, /* all of the session since it began, in a control group */
+        CELL_PEAK_CELL, /* all of the session while the cell ran: the kernel's counter was reset */
+        CELL_PEAK_PROCESS, /* the interpreter's process since it began: there is no control group */
+        CELL_PEAK_SAMPLED, /* all of the session while the cell ran, as the monitor has sampled it */
+        CELL_PEAK_MAX,
+};
+
+/* An argument of display(): an image, HTML, text. From the worker; its format is checked. */
+struct cell_display {
+        char mime_type[CELL_MIME_MAX + 1]; /* type/subtype, lower case */
+        struct buffer data;                /* text as UTF-8; else base64, without line breaks */
+        bool is_text;
+        bool is_block;  /* data is a content block of MCP, as JSON (content-block.h) */
+        bool is_linked; /* for people: not part of the result, but a resource */
+};
+
+/* A file below /workspace/out that this cell made or changed, according to the worker. */
+struct cell_file {
+        char path[CELL_PATH_MAX + 1]; /* below out/; UTF-8, no component "." or ".." */
+        char mime_type[CELL_MIME_MAX + 1];
+        uint64_t size;
+};
+
+/* What a session with a network has moved from and to a host, or why that was refused. */
+struct cell_host {
+        char name[256]; /* "": others, or a host that could not be read */
+        uint16_t port;
+        enum egress_reason why; /* of the last refusal or failure */
+        struct egress_sums sums;
+};
+
+enum cell_network {
+        CELL_NETWORK_SAME,
+        CELL_NETWORK_AGAIN, /* the proxy has ended, with all connections, and another one serves */
+        CELL_NETWORK_OVER,  /* the last one has ended */
+};
+
+struct cell_outcome {
+        enum cell_status status;
+        enum cell_state state;
+        bool interrupted;                     /* the worker reports that SIGINT ended it */
+        struct capture streams[CELL_STREAMS]; /* empty if output() got the output */
+        struct charge kept;                   /* for all that is owned */
+        yyjson_doc *result;                   /* payload of RESULT, or NULL */
+        yyjson_val *value, *error;            /* in it, of the documented form, or NULL */
+        yyjson_val *
+                output; /* in it, of a published cell: an object that nobody has checked, or NULL */
+        yyjson_val *requests;   /* what it asks the client instead of ending: the same */
+        const char *error_type; /* of an error of Cloister's in place of the code's, or NULL */
+        bool has_exit_code;
+        int exit_code;
+        int signal;                /* 0: none */
+        char why[CELL_WHY_MAX];    /* why the cell did not end normally, in one line, or "" */
+        char before[CELL_WHY_MAX]; /* why an earlier state was lost, when this call made a new one,
+                                      or "" */
+        char restored[CELL_WHY_MAX]; /* state RESTORED or ROLLED_BACK: to what; else "" */
+        char note
+                [CELL_NOTE_MAX]; /* why there is no copy of an earlier cell, or no checkpoint, or "" */
+        char block[CELL_WHY_MAX]; /* what was rolled back with the last of them, or "" */
+        uint64_t n_blocks;        /* of transactions that were rolled back, and the cell went on */
+        bool is_checkpoint;       /* its end was kept under the name that was asked for */
+        char owner[CELL_WHY_MAX]; /* what the server's owner has done in the session since the last
+                                     call (session-owner.c), or "" */
+        struct cell_call *calls;  /* CELL_CALLS_KEPT of them, or NULL */
+        size_t n_calls;           /* used slots, including calls that were not sent */
+        uint64_t calls_total;     /* sent */
+        struct cell_display *displays;
+        size_t n_displays, displays_total;
+        struct cell_file *files;
+        size_t n_files, files_total;
+        uint64_t queued_us, duration_us, cpu_us;
+        uint64_t memory_peak; /* bytes, 0: unknown */
+        enum cell_peak peak_of;
+        enum config_network network;
+        struct cell_host *hosts; /* or NULL */
+        size_t n_hosts;
+        enum cell_network network_change;
+        char network_profile[IMAGE_NAME_SIZE]; /* whose network.allow it is */
+        uint64_t sent_bytes, received_bytes;   /* of all tool calls that were sent */
+};
+
+/* Charges what the outcome owns now. */
+void cell_outcome_charge(struct cell_outcome *outcome);
+/* Moves what is owned; the numbers stay in `from` too. */
+void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from);
+void cell_outcome_done(struct cell_outcome *outcome);
+/* Frees what is owned: how the cell ended stays. */
+void cell_outcome_strip(struct cell_outcome *outcome);
+
+struct cell {
+        struct session *session;
+        struct cell *next;
+        struct buffer payload; /* of EXEC; empty once sent, if it cannot be sent again */
+        struct buffer input;   /* of INPUT; empty: the cell is not published code */
+        struct buffer script;  /* of SCRIPT; empty: none is sent */
+        struct buffer needs;   /* of NEED, or empty */
+        uint32_t timeout_ms;   /* 0: none */
+        bool reset, cancelled;
+        bool is_interrupted; /* by another call: cell_interrupt() */
+        bool check_only;     /* the code is not run */
+        bool is_owners;      /* of `cloister exec`: no call of the client's */
+        bool is_bound;       /* it waits for this sandbox, and not for one that follows it */
+        bool is_probe;       /* a question to the session, which leaves no trace */
+        bool rolls_back; /* if it fails, variables and files are as before (session-transaction.c) */
+        char restore[SESSION_NAME_MAX + 1]; /* checkpoint to go back to before it is sent, or "" */
+        char checkpoint[SESSION_NAME_MAX + 1]; /* name under which its end is kept, or "" */
+        char profile[IMAGE_NAME_SIZE];         /* name; "": the config's default */
+        bool profile_asked; /* named by the call: a session with another one refuses the cell */
+        char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
+        char request[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
+        uint64_t number;                    /* the id of its frames */
+        uint64_t sent_as;                   /* EXEC was this frame of the channel, from 1 */
+        unsigned attempts;                  /* how often it was sent */
+        enum cell_kind kind;
+        struct branch *
+                branch; /* a reference, of DUMP, LOAD, and of code that waits for LOAD; else NULL */
+        bool has_result; /* and waits for the end of a restore */
+        uint64_t asked_us, started_us, cpu_before_us;
+
+        struct cell_outcome outcome;
+
+        /* Called exactly once, at the end; the cell is freed after it. */
+        void (*done)(void *data, struct cell *cell);
+        /* Gets the output in place of the capture, or NULL. */
+        void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        /* Gets the output besides the capture, or NULL. */
+        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        const struct cell_input *standard_input; /* or NULL: the code has none (input.h) */
+        const struct cell_client_calls *client;  /* or NULL: nobody can be asked */
+        /* Gets a PROGRESS or LOG frame of published code, an object that nobody has checked, or NULL. */
+        void (*told)(void *data, uint8_t frame, yyjson_val *object);
+        void *data;
+
+        unsigned held; /* its time stands still */
+        uint64_t held_since_us, held_us;
+        uint64_t stopped_since_us, stopped_us; /* the same, while blocks are rolled back */
+};
+
+/* Whether the code is a published tool, prompt or resource: it has a sandbox of its own, which ends
+ * with it. */
+static inline bool cell_is_published(const struct cell *cell)
+{
+        return cell->input.length > 0;
+}
+
+/* The arguments of a cell. */
+struct cell_request {
+        const char *code; /* UTF-8 */
+        size_t code_length;
+        const char *filename; /* NULL: "<cell N>" */
+        const char *input;    /* JSON of the INPUT frame of published code, or NULL */
+        size_t input_length;
+        const char *script; /* JSON of the SCRIPT frame, or NULL */
+        size_t script_length;
+        const struct cell_input *standard_input; /* or NULL */
+        yyjson_val *request_id;                  /* the client's, or NULL */
+        yyjson_val *needs; /* packages that the code needs: an array of strings, or NULL */
+        uint32_t timeout_ms;
+        bool reset, rolls_back;
+        bool check_only;                  /* checks the calls of tools in the code, runs nothing */
+        const char *restore, *checkpoint; /* names of checkpoints, or NULL */
+        const char *profile;              /* for a new sandbox; NULL: the config's default */
+        bool profile_asked;               /* a session with another profile refuses the cell */
+        bool is_owners;   /* of the server's owner: the client's next result says so */
+        bool is_bound;    /* refused if the sandbox of the session ends before the cell begins */
+        bool is_probe;    /* code is the PROBE of docs/rpc.md, and no code */
+        const char *from; /* key of the session that the new one is to be a branch of, or NULL */
+        const char *from_checkpoint; /* of it; NULL: as it is now */
+        void (*done)(void *data, struct cell *cell);
+        void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        const struct cell_client_calls *client;
+        void (*told)(void *data, uint8_t frame, yyjson_val *object);
+        void *data;
+};
+
+int cell_new(struct cell **ret, const struct cell_request *request, struct error *err);
+struct cell *cell_free(struct cell *cell);
+
+/* Records the start of a call; NULL if the record is full. */
+struct cell_call *cell_call_begin(struct cell *cell, const char *server, const char *tool);
+struct cell_bytes {
+        uint64_t sent, received;
+};
+
+/* Records the end of a call. slot may be NULL. */
+void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
+                   uint64_t duration_us, struct cell_bytes bytes);

@@ -1,0 +1,117 @@
+/*
+ * The broker's end of a worker's RPC socket: frames in, frames out, both limited.
+ *
+ * The channel uses read() only, so the kernel drops descriptors that the worker attaches. While the
+ * worker does not read its answers, too many calls are pending or frames arrive too fast, the
+ * channel does not read; the worker blocks once the socket is full.
+ *
+ * A frame above CLAIM_MIN bytes is received into memory that was claimed (rpc/claim.h) and parsed in
+ * the background; no frame is taken meanwhile. Of a smaller one 32 KiB are held without a claim. A frame
+ * must be complete CHANNEL_FRAME_MS after its first byte.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "rpc/claim.h"
+#include "rpc/frame.h"
+#include "rpc/share.h"
+#include "supervisor/session/channel/bucket.h"
+#include "supervisor/session/channel/frame-body.h"
+#include "supervisor/session/channel/memfd-queue.h"
+
+enum {
+        /* Bytes that the worker has not read, in the stream and in memfds: the most there may be,
+         * and how many stop the channel from taking frames. */
+        CHANNEL_OUT_MAX = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
+        CHANNEL_OUT_HIGH = FRAME_PAYLOAD_MAX,
+        /* Tokens: a frame takes one, and others for its bytes and values. */
+        CHANNEL_RATE = 50000, /* a second */
+        CHANNEL_BURST = 20000,
+        CHANNEL_TOKEN_BYTES = 1024,
+        CHANNEL_TOKEN_VALUES = 16,
+
+        CHANNEL_FRAME_MS = 10000,
+};
+
+struct channel_owner {
+        void *data;
+        const char *session; /* its name, for the log */
+        /* Handles a frame. The body is valid until the call returns. A negative result ends the
+         * channel: closed() follows with the error. */
+        int (*frame)(void *data, const struct frame_header *header, struct frame_body *body,
+                     struct error *err);
+        /* Whether another frame may be taken now; channel_resume() when that changes. */
+        bool (*may_take)(void *data);
+        /* The other end is closed (error not set) or broke the protocol (error says how). Called
+         * once. */
+        void (*closed)(void *data, const struct error *error);
+};
+
+struct channel {
+        int fd; /* -1: closed */
+        struct channel_owner owner;
+        struct event_base *base;
+        struct event *readable, *writable, *resume, *late;
+        struct buffer in, out;
+        struct buffer large; /* the payload of a large frame, as far as it was received */
+        struct frame_header large_header;
+        struct claim claim; /* for it, or for what has arrived of a smaller one */
+        size_t missing;     /* of the frame that has begun; 0: none, or not known */
+        struct charge kept; /* bytes that the worker has not read; the owner opens it */
+        struct frame_job *job;
+        uint64_t written;  /* bytes that have left `out` */
+        uint64_t queued;   /* frames that were queued */
+        bool has_received; /* the worker has sent something */
+        bool is_cut;       /* the worker has closed its end before it had read all */
+        struct memfd_queue memfds;
+        struct bucket bucket;
+        bool reading, writing, ended, is_large, is_timed, draining;
+};
+
+/* Whether a frame has begun to arrive or waits to be taken. */
+static inline bool channel_is_receiving(const struct channel *c)
+{
+        return c->fd >= 0 && (c->in.length > 0 || c->is_large);
+}
+
+/* Takes fd in any case. */
+int channel_open(struct channel *c, struct event_base *base, int fd,
+                 const struct channel_owner *owner, struct error *err);
+void channel_close(struct channel *c); /* may be called from the owner's functions, and twice */
+
+/* Queues a frame and writes as much as the socket takes. Returns 0, -EMSGSIZE (too long, nothing
+ * was queued), -ENOBUFS (all sessions together have too much to read), -ENOMEM or -ENOTCONN. */
+int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *payload, size_t n);
+
+/* The same for a payload in parts. A large RETURN is sent in a memfd. */
+int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
+                       size_t n);
+
+/* The same for a payload in a memfd, of which it takes ownership in any case. -EMSGSIZE also when many
+ * memfds wait to be read and this one is too long for the stream. */
+int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length);
+
+/* Sends a header with a descriptor, at once: -EAGAIN if anything is queued before it. */
+int channel_send_fd(struct channel *c, uint8_t type, uint64_t id, int fd);
+
+/* The worker did not get the memfd of the frame with this id: frees its memory. A worker that has
+ * it mapped would get SIGBUS. */
+void channel_take_back(struct channel *c, uint64_t id);
+
+/* Whether the worker has ended without having sent anything, and before it had read all of the frame
+ * that was the nth (from 1) and the last one. False also if that is not certain. */
+bool channel_was_unread(const struct channel *c, uint64_t n);
+
+/* Takes frames again. */
+void channel_resume(struct channel *c);
+
+/* Takes all frames that are in the socket, after the worker has ended. */
+void channel_drain(struct channel *c);
+/* After that: drops what has arrived in part, and all that was to be sent. Another process may use the
+ * worker's end then. -ENOTCONN: the channel has ended. */
+int channel_reset(struct channel *c);

@@ -1,0 +1,258 @@
+/*
+ * The state machine of a session, and struct session.
+ *
+ * The machine does not know what a state does with an event: session_new() gives it the table (actions.c), whose
+ * actions call the machine. An event without an action is ignored.
+ *
+ * Each part of struct session names the module that writes it; the other modules call its functions. Modules above
+ * the machine have a struct of their own, of which the machine has the address only.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "policy/config.h"
+#include "rpc/monitor-messages.h"
+#include "supervisor/session/cell/cell.h"
+#include "supervisor/session/cell/meter.h"
+#include "supervisor/session/cell/receipts.h"
+#include "supervisor/session/cell/streams.h"
+#include "supervisor/session/channel/channel.h"
+#include "supervisor/session/machine/network.h"
+#include "supervisor/session/machine/sandbox-requests.h"
+#include "supervisor/session/machine/session-state.h"
+#include "supervisor/session/machine/tool-provider.h"
+
+struct session;
+
+/* Why a sandbox was killed. */
+enum session_end {
+        END_NONE, /* it was not killed */
+        END_TIMEOUT,
+        END_CANCELLED,
+        END_RESET,
+        END_IDLE,
+        END_PROTOCOL, /* the worker broke the protocol */
+        END_CLOSED,   /* the channel ended, and the monitor reported no death */
+        END_OWNER,
+        SESSION_END_MAX,
+};
+
+enum session_event {
+        EVENT_WAKE,    /* the queue, the state or `restart` has changed */
+        EVENT_PLACE,   /* a place among the live sessions is free */
+        EVENT_STARTED, /* the monitor has created the sandbox */
+        EVENT_FAILED,  /* the monitor could not create it */
+        EVENT_ENDED,   /* the monitor reports the end of the sandbox */
+        EVENT_FROZEN,  /* the monitor has frozen the sandbox */
+        EVENT_COPY, /* the copy that was requested exists, or it is known that it cannot be made */
+        EVENT_CLEARED,   /* the monitor reports the end of the worker, and that a copy sleeps */
+        EVENT_RESTORED,  /* the copy is the worker */
+        EVENT_BACK,      /* the session must return to the copy that is wanted */
+        EVENT_GONE,      /* that copy has ended */
+        EVENT_TIMER,     /* the time of the state is over */
+        EVENT_RESULT,    /* the worker has sent a valid RESULT */
+        EVENT_CLOSED,    /* the channel has ended or broke the protocol */
+        EVENT_CANCEL,    /* the running cell was cancelled */
+        EVENT_KILL,      /* the running cell was cancelled and must end at once */
+        EVENT_OWNER_END, /* the server's owner ends the session */
+        EVENT_NEEDED,    /* a frame is about to be sent to the worker */
+        SESSION_EVENT_MAX,
+};
+
+struct session_details {
+        uint32_t target;                   /* STARTED */
+        const int *fds;                    /* STARTED, CLEARED */
+        const struct monitor_ended *ended; /* ENDED, CLEARED */
+        const struct error *error;         /* FAILED, CLOSED */
+};
+
+/* What a state does with an event, and how long a session may be in its state before EVENT_TIMER, in ms; 0: for ever. */
+struct session_table {
+        void (*actions[SESSION_STATE_MAX][SESSION_EVENT_MAX])(
+                struct session *session, const struct session_details *details);
+        uint64_t (*time_in_state)(const struct session *session);
+};
+
+/* The owner's functions. They must not free the session. */
+struct session_owner {
+        void *data;
+        /* Gets a sandbox of this profile of the newest config. Returns an enum sandbox_offer, after
+         * SANDBOX_NONE followed by session_place_free(); or negative errno. */
+        int (*get_sandbox)(void *data, size_t profile, struct sandbox_offered *ret,
+                           struct error *err);
+        void (*state_changed)(void *data, const struct session *session, enum session_state before);
+        /* The session of this key, or NULL. */
+        struct session *(*find)(void *data, const char *key);
+};
+
+/* What the sessions of one owner share; the owner keeps it up to date. */
+struct session_context {
+        struct event_base *base;
+        struct config *config; /* the newest: sandboxes are created under it */
+        struct monitor_hello hello;
+        struct sandbox_requests requests;
+        struct tool_provider tools;
+        struct session_owner owner;
+};
+
+/* The cells in their order (queue.c). */
+struct session_queue {
+        struct cell *first; /* it runs if its number is not 0 */
+        size_t n;
+        uint64_t last_number;
+        struct event *wake; /* handles EVENT_WAKE from the event loop */
+};
+
+/* What the server's owner has done since the client's last call (owner.c). */
+struct session_owners {
+        uint64_t cells;                  /* of `cloister exec` that have started and ended */
+        char code[CELL_EXCERPT_MAX + 1]; /* of the last one */
+        char end[CELL_WHY_MAX]; /* why that one did not end normally, and what followed, or "" */
+        bool is_first;  /* such a cell was the first of the sandbox: for the client it is new */
+        uint64_t files; /* that were copied to /workspace */
+        char file[CELL_PATH_MAX + 1]; /* the last of them */
+};
+
+/* Processes and threads that the sandbox has created (tasks.c). */
+struct session_tasks {
+        uint32_t last;      /* number of the newest, as reported last */
+        uint64_t uncounted; /* created since then, and in no receipt yet */
+        uint64_t total, asked_us, asked_for;
+        uint64_t scanned_after; /* the cell after which the session has rested */
+        bool is_scan_wanted;    /* once the answer has come */
+        uint64_t from;          /* the first cell without a number as the sandbox ended; 0: none */
+        bool is_asked, is_known, is_wrapped;
+        bool is_over;   /* the end of the sandbox was reported, with their number */
+        int changes_fd; /* init writes which files have changed; -1: none */
+};
+
+struct session_traffic {
+        uint64_t calls, sent, received, output; /* bytes except for calls */
+};
+
+/* The cells of the sandbox (outcome.c). */
+struct session_history {
+        uint64_t n_run;   /* cells that this sandbox has started */
+        uint64_t used_us; /* end of the last cell, or start of the sandbox */
+        struct session_last {
+                char code[CELL_EXCERPT_MAX + 1];
+                enum cell_status status;
+                uint64_t started_us, ended_us, duration_us, cpu_us, memory_peak;
+                struct session_traffic traffic;
+        } last;
+        struct session_traffic traffic; /* of all its cells */
+};
+
+struct session {
+        const struct session_context *context;
+        const struct session_table *table;
+        char name[SESSION_KEY_MAX + 1]; /* its key (session-name.h) */
+        struct share *share;            /* what the broker keeps for it */
+
+        /* machine.c */
+        enum session_state state;
+        struct event *timer;          /* its meaning follows from the state */
+        struct event *remind;         /* in SESSION_INTERRUPTING */
+        bool is_reminded;             /* the worker, of the interrupt of the cell that runs */
+        enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: it was not */
+        enum session_end end;         /* why the sandbox is killed */
+        char why[CELL_WHY_MAX];       /* the same as text */
+        uint64_t due_us, left_us; /* cell-time.c: when the timer fires; the rest of a held cell */
+
+        /* start.c and end.c: from CREATING on */
+        uint32_t serial; /* of the request, while CREATING or DISCARDING */
+        uint32_t target; /* the monitor's number of the sandbox, from IDLE on */
+        uint64_t born_us;
+        bool restart;            /* create a sandbox although no cell waits */
+        char lost[CELL_WHY_MAX]; /* why the last sandbox ended, for the result of the next call */
+
+        /* profile.c */
+        struct config *config;                /* a reload does not change it */
+        const struct config_profile *profile; /* in it; NULL: the config has no profiles */
+        char last_profile[IMAGE_NAME_SIZE];   /* of the last sandbox: the default of the next one */
+
+        struct session_queue queue;
+        bool single; /* queue.c: the sandbox ends with its first cell */
+        struct session_owners owners;
+        struct session_tasks tasks;
+        struct session_history history;
+        uint64_t catalogue; /* catalogue.c: version that the worker has */
+
+        struct channel channel;
+        struct streams streams;
+        struct meter meter;
+        struct session_network network;
+        struct receipts receipts;
+
+        struct calls *calls;
+        struct session_input *input;
+        struct session_installs *installs;
+        struct files *files;
+        struct copies *copies;
+        struct transaction *transaction;
+        struct block *block;
+        uint64_t
+                branched_until_us; /* branch-cells.c: a checkpoint is written until then: it is not frozen */
+};
+
+/* The worker reads frames and answers. */
+static inline bool session_is_usable(const struct session *session)
+{
+        return session->state >= SESSION_IDLE && session->state <= SESSION_INTERRUPTING;
+}
+
+/* The sandbox has not run a cell. */
+static inline bool session_is_fresh(const struct session *session)
+{
+        return session->history.n_run == 0;
+}
+
+/* The cell that runs, or NULL. */
+static inline struct cell *session_current(const struct session *session)
+{
+        struct cell *first = session->queue.first;
+
+        return first && first->number != 0 ? first : NULL;
+}
+
+static inline enum monitor_usage session_usage_kind(const struct session *session)
+{
+        return (enum monitor_usage)session->context->hello.usage;
+}
+
+/* For the log; cell may be NULL. */
+static inline struct log_ids session_log_ids(const struct session *session, const struct cell *cell)
+{
+        return (struct log_ids){.session = session->name,
+                                .request = cell && *cell->request ? cell->request : NULL,
+                                .cell = cell ? cell->number : 0};
+}
+
+#define SESSION_ENDED_BY_OWNER "its owner ended it with 'cloister sessions'"
+
+/* Creates and frees the timers. */
+int machine_init(struct session *session);
+void machine_done(struct session *session);
+
+/* Returns whether the state has an action for the event. */
+bool session_dispatch(struct session *session, enum session_event event,
+                      const struct session_details *details);
+/* The same for an event that brings n descriptors: they are closed if the state has no action. */
+void session_dispatch_fds(struct session *session, enum session_event event,
+                          const struct session_details *details, size_t n);
+
+/* Changes the state, sets its timer and tells the owner. */
+void session_enter(struct session *session, enum session_state state);
+
+/* Thaws a frozen session because a frame is about to be sent to its worker. */
+void session_thaw(struct session *session);
+
+/* Interrupts the cell that runs; its status will be this. */
+void session_interrupt(struct session *session, enum cell_status status);
+
+/* EVENT_ENDED follows. */
+void session_kill_sandbox(struct session *session, enum session_end end, const char *why);

@@ -1,0 +1,212 @@
+/* The network of a session. */
+#include "supervisor/session/machine/network.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+static int write_rules(const struct config_egress *egress, struct egress_policy *policy,
+                       struct error *err)
+{
+        size_t n = 0;
+
+        for (char *const *rule = egress->allow; rule && *rule; rule++) {
+                n += (size_t)snprintf(policy->rules + n, sizeof(policy->rules) - n, "%s\n", *rule);
+                if (n >= sizeof(policy->rules))
+                        return error_errno(err, E2BIG, "network.allow");
+        }
+        return 0;
+}
+
+/* Returns a descriptor. */
+static int make_page(const struct config_profile *profile, struct error *err)
+{
+        _cleanup_free_ struct egress_policy *policy = calloc(1, sizeof(*policy));
+
+        if (!policy)
+                return error_errno(err, ENOMEM, "policy");
+        snprintf(policy->profile, sizeof(policy->profile), "%s", profile->name);
+        policy->max_bytes = profile->egress.max_bytes;
+        policy->rate = profile->egress.rate;
+        int r = write_rules(&profile->egress, policy, err);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int fd = memfd_create("network", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (fd < 0 || ftruncate(fd, sizeof(struct egress_page)) < 0 ||
+            pwrite(fd, policy, sizeof(*policy), offsetof(struct egress_page, policy)) !=
+                    sizeof(*policy) ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+                return error_errno(err, errno, "memfd");
+        return take_fd(fd);
+}
+
+/* Gives the page to the process that has the network, with the other end of a new pipe. */
+static int connect_page(struct session_network *n, struct error *err)
+{
+        int ends[2];
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        int r = n->requests->network
+                        ? n->requests->network(n->requests->data, n->target, n->page, ends[0], err)
+                        : error_errno(err, EOPNOTSUPP, "network");
+        close(ends[0]);
+        if (r < 0)
+                close(ends[1]);
+        else
+                n->lifetime_fd = ends[1];
+        return r;
+}
+
+static void log_none(const struct session_network *n, const struct error *err)
+{
+        const struct log_ids ids = {.session = n->session};
+
+        log_event(LOG_LEVEL_ERROR, &ids, "the session has no network: %s", err->text);
+}
+
+/* That no process is left was logged at its end. */
+static void connect_or_log(struct session_network *n)
+{
+        struct error err = {};
+
+        int r = connect_page(n, &err);
+        if (r == -ENETDOWN)
+                n->change = CELL_NETWORK_OVER;
+        else if (r < 0)
+                log_none(n, &err);
+}
+
+void session_network_init(struct session_network *n)
+{
+        *n = (struct session_network){.page = -1, .lifetime_fd = -1};
+}
+
+void session_network_open(struct session_network *n, const struct sandbox_requests *requests,
+                          const char *session, uint32_t target,
+                          const struct config_profile *profile)
+{
+        struct error err = {};
+
+        session_network_init(n);
+        if (!profile || profile->network != CONFIG_NETWORK_ALLOW)
+                return;
+        n->requests = requests;
+        n->session = session;
+        n->target = target;
+        n->profile = profile->name;
+        n->page = make_page(profile, &err);
+        if (n->page < 0)
+                log_none(n, &err);
+        else
+                connect_or_log(n);
+}
+
+void session_network_lost(struct session_network *n)
+{
+        if (n->page < 0)
+                return;
+        fd_close_many(&n->lifetime_fd, 1);
+        n->change = CELL_NETWORK_AGAIN;
+        connect_or_log(n);
+}
+
+void session_network_close(struct session_network *n)
+{
+        int fds[] = {n->page, n->lifetime_fd};
+
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        session_network_init(n);
+}
+
+/* ---- counts ---- */
+
+static struct egress_sums difference(const struct egress_sums *now,
+                                     const struct egress_sums *before)
+{
+        return (struct egress_sums){.in = now->in - before->in,
+                                    .out = now->out - before->out,
+                                    .requests = now->requests - before->requests,
+                                    .denied = now->denied - before->denied};
+}
+
+static bool is_empty(const struct egress_sums *sums)
+{
+        return sums->in == 0 && sums->out == 0 && sums->requests == 0 && sums->denied == 0;
+}
+
+static void subtract(struct egress_sums *from, const struct egress_sums *sums)
+{
+        *from = difference(from, sums);
+}
+
+/* The other process has written it: the name must be one. */
+static void add_host(struct cell_outcome *o, const struct egress_count *count,
+                     const struct egress_sums *sums)
+{
+        struct cell_host *host = &o->hosts[o->n_hosts++];
+
+        *host = (struct cell_host){.port = count->port,
+                                   .why = count->why < EGRESS_REASON_MAX
+                                                  ? (enum egress_reason)count->why
+                                                  : EGRESS_FINE,
+                                   .sums = *sums};
+        for (size_t i = 0; i < sizeof(host->name) - 1 && count->host[i]; i++) {
+                char c = count->host[i];
+                bool is_fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                               strchr("-._:", c);
+                host->name[i] = (char)(is_fine ? c : '?');
+        }
+}
+
+static void take_host(struct session_network *n, size_t i, const struct egress_count *count,
+                      struct egress_sums *others, struct cell_outcome *o)
+{
+        struct egress_sums before = {};
+
+        if (count->id == 0)
+                return;
+        if (n->reported[i].id == count->id)
+                before = n->reported[i].sums;
+        struct egress_sums sums = difference(&count->sums, &before);
+        bool failed = n->reported[i].id != count->id && count->why != EGRESS_FINE;
+        n->reported[i].id = count->id;
+        n->reported[i].sums = count->sums;
+        if (is_empty(&sums) && !failed)
+                return;
+        subtract(others, &sums);
+        add_host(o, count, &sums);
+}
+
+void session_network_take(struct session_network *n, struct cell_outcome *o)
+{
+        if (n->page < 0 || o->hosts)
+                return;
+        o->network_change = n->change;
+        if (n->change == CELL_NETWORK_AGAIN)
+                n->change = CELL_NETWORK_SAME;
+        _cleanup_free_ struct egress_page *page = malloc(sizeof(*page));
+        o->hosts = calloc(EGRESS_HOSTS_MAX + 1, sizeof(*o->hosts));
+        if (!page || !o->hosts || pread(n->page, page, sizeof(*page), 0) != sizeof(*page)) {
+                free(take_ptr(o->hosts));
+                return;
+        }
+        struct egress_sums others = difference(&page->all, &n->all);
+        n->all = page->all;
+        for (size_t i = 0; i < EGRESS_HOSTS_MAX; i++)
+                take_host(n, i, &page->hosts[i], &others, o);
+        snprintf(o->network_profile, sizeof(o->network_profile), "%s", n->profile);
+        /* Hosts whose slots others have got. */
+        if (!is_empty(&others))
+                add_host(o, &(struct egress_count){}, &others);
+        if (o->n_hosts == 0)
+                free(take_ptr(o->hosts));
+}

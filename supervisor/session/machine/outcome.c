@@ -1,0 +1,189 @@
+/* Decides how a cell ended: according to the worker, to the kernel, or because the broker stopped it. */
+#include "supervisor/session/machine/outcome.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "rpc/sandbox-messages.h"
+
+const char *outcome_seconds(uint64_t ms, char to[32])
+{
+        if (ms % 1000 == 0)
+                snprintf(to, 32, "%llu s", (unsigned long long)(ms / 1000));
+        else
+                snprintf(to, 32, "%.3g s", (double)ms / 1000);
+        return to;
+}
+
+void outcome_describe_stop(const struct session *s, const struct cell *cell, char to[CELL_WHY_MAX])
+{
+        char text[32];
+
+        if (s->stop_status == CELL_TIMEOUT)
+                snprintf(to, CELL_WHY_MAX, "the call reached its timeout of %s",
+                         outcome_seconds(cell->timeout_ms, text));
+        else
+                snprintf(to, CELL_WHY_MAX, "%s",
+                         cell->is_interrupted ? "another call of the session interrupted it"
+                                              : "the call was cancelled");
+}
+
+void outcome_alive(const struct session *s, struct cell *cell)
+{
+        struct cell_outcome *o = &cell->outcome;
+
+        if (s->stop_status == CELL_OK)
+                return;
+        o->status = s->stop_status;
+        o->has_exit_code = false;
+        outcome_describe_stop(s, cell, o->why);
+}
+
+/* How the worker died, from its wait status, if the broker did not kill it. */
+static void describe_death(const struct session *s, const struct monitor_ended *ended,
+                           struct cell_outcome *o)
+{
+        int status = ended->wait_status;
+        const char *name;
+
+        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == FRAME_EXIT_LOST) {
+                o->status = CELL_KILLED;
+                snprintf(o->why, sizeof(o->why), "%s", OUTCOME_CLOSED);
+                return;
+        }
+        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == SANDBOX_EXIT_SETUP) {
+                o->status = CELL_KILLED;
+                snprintf(o->why, sizeof(o->why), "%s", OUTCOME_SETUP);
+                return;
+        }
+        if (status != -1 && WIFEXITED(status)) {
+                o->status = CELL_EXIT;
+                o->has_exit_code = true;
+                o->exit_code = WEXITSTATUS(status);
+                snprintf(o->why, sizeof(o->why), "the code ended the interpreter with exit code %d",
+                         o->exit_code);
+                return;
+        }
+        int number = status == -1 ? SIGKILL : WTERMSIG(status);
+        if (ended->oom_kills > 0 && number == SIGKILL) {
+                o->status = CELL_OOM;
+                snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
+                         (unsigned long long)((s->profile ? s->profile->limits.memory
+                                                          : s->context->hello.memory_max) >>
+                                              20));
+                return;
+        }
+        o->status = CELL_KILLED;
+        if (status == -1) {
+                snprintf(o->why, sizeof(o->why), "the sandbox was killed");
+                return;
+        }
+        o->signal = number;
+        name = sigabbrev_np(number);
+        snprintf(o->why, sizeof(o->why), "the interpreter was killed by SIG%s", name ? name : "?");
+}
+
+/* Whether SIGKILL, which was our kill, ended the worker. If it died of something else before that,
+ * its death explains why the channel ended. */
+static bool died_of_our_kill(const struct monitor_ended *ended)
+{
+        int status = ended->wait_status;
+
+        return ended->oom_kills == 0 &&
+               (status == -1 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+}
+
+void outcome_dead(const struct session *s, const struct monitor_ended *ended,
+                  struct cell_outcome *o)
+{
+        static const enum cell_status by_end[] = {
+                [END_TIMEOUT] = CELL_TIMEOUT, [END_CANCELLED] = CELL_CANCELLED,
+                [END_RESET] = CELL_KILLED,    [END_IDLE] = CELL_KILLED,
+                [END_PROTOCOL] = CELL_KILLED, [END_CLOSED] = CELL_KILLED,
+                [END_OWNER] = CELL_KILLED,
+        };
+        static_assert(ARRAY_SIZE(by_end) == SESSION_END_MAX, "a status for each end");
+
+        o->state = CELL_STATE_LOST;
+        if (s->end == END_NONE || (s->end == END_CLOSED && !died_of_our_kill(ended))) {
+                describe_death(s, ended, o);
+                if (s->stop_status == CELL_OK)
+                        return;
+                /* The code answered the interrupt by ending the process. */
+                o->status = s->stop_status;
+                outcome_describe_stop(s, s->queue.first, o->why);
+                return;
+        }
+        o->status = by_end[s->end];
+        snprintf(o->why, sizeof(o->why), "%s", s->why);
+}
+
+static void note_last(struct session *s, const struct cell_outcome *o)
+{
+        struct session_traffic *all = &s->history.traffic, *last = &s->history.last.traffic;
+
+        *last = (struct session_traffic){
+                .calls = o->calls_total, .sent = o->sent_bytes, .received = o->received_bytes};
+        for (int i = 0; i < CELL_STREAMS; i++)
+                last->output += o->streams[i].bytes;
+        all->calls += last->calls;
+        all->sent += last->sent;
+        all->received += last->received;
+        all->output += last->output;
+        s->history.last.status = o->status;
+        s->history.last.duration_us = o->duration_us;
+        s->history.last.ended_us = s->history.last.started_us + o->duration_us;
+        s->history.last.cpu_us = o->cpu_us;
+        s->history.last.memory_peak = o->memory_peak;
+        meter_keep(&s->meter, o->memory_peak);
+}
+
+void outcome_open(struct session *s, uint64_t now_us)
+{
+        s->history = (struct session_history){.used_us = now_us, .last = s->history.last};
+}
+
+void outcome_note_start(struct session *s, const struct cell *cell)
+{
+        s->history.n_run++;
+        s->history.last.started_us = cell->started_us;
+        memcpy(s->history.last.code, cell->excerpt, sizeof(s->history.last.code));
+}
+
+void outcome_begin(struct session *s, struct cell *cell)
+{
+        enum monitor_usage kind = session_usage_kind(s);
+
+        /* Read while the worker wakes up: it has used almost no CPU time for the cell by then. */
+        cell->cpu_before_us = meter_cpu_us(&s->meter, kind);
+        meter_begin(&s->meter, kind, cell->started_us, cell->started_us - s->history.last.ended_us);
+}
+
+void outcome_take_usage(struct session *s, struct cell *cell, const struct monitor_ended *ended)
+{
+        struct cell_outcome *o = &cell->outcome;
+        uint64_t cpu;
+
+        meter_end(&s->meter, session_usage_kind(s), ended, &cpu, &o->memory_peak, &o->peak_of);
+        o->duration_us = clock_us() - cell->started_us;
+        o->queued_us = cell->started_us - cell->asked_us;
+        /* What the cell had used before a rollback of its block is part of cpu_before_us, which may wrap. */
+        o->cpu_us = (int64_t)(cpu - cell->cpu_before_us) > 0 ? cpu - cell->cpu_before_us : 0;
+        o->network = s->profile ? s->profile->network : CONFIG_NETWORK_NONE;
+        if (!cell->is_probe)
+                session_network_take(&s->network, o);
+        for (size_t i = 0; i < o->n_calls; i++) {
+                struct cell_call *call = &o->calls[i];
+                if (!call->pending)
+                        continue;
+                call->duration_us = clock_us() - call->started_us;
+                o->calls_total++;
+                o->sent_bytes += call->sent_bytes;
+        }
+        if (!cell->is_probe)
+                note_last(s, o);
+}

@@ -1,0 +1,33 @@
+/* How a cell ended. One function decides it if the worker lives, another if the sandbox has ended.
+ */
+#pragma once
+
+#include "supervisor/session/machine/machine.h"
+
+#define OUTCOME_CLOSED "the code closed Cloister's channel"
+#define OUTCOME_LATE   "the interpreter was not restored in time"
+#define OUTCOME_SETUP  "the sandbox could not be set up, see its stderr"
+
+/* Formats a time as "120 s" or "0.5 s". Returns to. */
+const char *outcome_seconds(uint64_t ms, char to[32]);
+
+/* Why a cell was interrupted. */
+void outcome_describe_stop(const struct session *s, const struct cell *cell, char to[CELL_WHY_MAX]);
+
+/* A cell with a RESULT: keeps the status in it unless the cell was interrupted. */
+void outcome_alive(const struct session *s, struct cell *cell);
+
+/* A sandbox that has ended. outcome: of the cell that ran in it, or any other one. */
+void outcome_dead(const struct session *s, const struct monitor_ended *ended,
+                  struct cell_outcome *outcome);
+
+/* A sandbox has started: it has run no cell. */
+void outcome_open(struct session *session, uint64_t now_us);
+/* A cell that is not a probe starts. */
+void outcome_note_start(struct session *session, const struct cell *cell);
+/* A cell was sent: measures what it uses from now on. */
+void outcome_begin(struct session *session, struct cell *cell);
+
+/* Takes time, CPU time and memory of a cell at its end, after calls_forget_unsent(). ended: the monitor's counters if the
+ * sandbox has ended, or NULL. The session's history gets them too. */
+void outcome_take_usage(struct session *s, struct cell *cell, const struct monitor_ended *ended);

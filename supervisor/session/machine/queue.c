@@ -1,0 +1,168 @@
+/* Queues cells, numbers them, and ends them. */
+#include "supervisor/session/machine/queue.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "supervisor/session/machine/machine.h"
+#include "supervisor/session/machine/owner.h"
+#include "supervisor/session/machine/tasks.h"
+
+void session_wake(struct session *s)
+{
+        event_active(s->queue.wake, EV_TIMEOUT, 0);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *data)
+{
+        session_drop_cancelled(data);
+        session_dispatch(data, EVENT_WAKE, NULL);
+}
+
+int queue_init(struct session *s)
+{
+        s->queue.wake = evtimer_new(s->context->base, on_wake, s);
+        return s->queue.wake ? 0 : -ENOMEM;
+}
+
+void queue_done(struct session *s)
+{
+        while (s->queue.first) {
+                struct cell *cell = s->queue.first;
+                s->queue.first = cell->next;
+                cell_free(cell);
+        }
+        if (s->queue.wake)
+                event_free(s->queue.wake);
+}
+
+void session_push(struct session *s, struct cell *cell)
+{
+        struct cell **at = &s->queue.first;
+
+        while (*at)
+                at = &(*at)->next;
+        *at = cell;
+        cell->session = s;
+        charge_open(&cell->outcome.kept, s->share);
+        s->queue.n++;
+        s->single |= cell_is_published(cell);
+        session_wake(s);
+}
+
+void cell_cancel(struct cell *cell)
+{
+        cell->cancelled = true;
+        if (cell->number == 0)
+                session_wake(cell->session);
+        else
+                session_dispatch(cell->session, EVENT_CANCEL, NULL);
+}
+
+void cell_interrupt(struct cell *cell)
+{
+        cell->is_interrupted = true;
+        cell_cancel(cell);
+}
+
+void cell_kill(struct cell *cell)
+{
+        cell->cancelled = true;
+        if (cell->number == 0)
+                session_wake(cell->session);
+        else
+                session_dispatch(cell->session, EVENT_KILL, NULL);
+}
+
+bool cell_is_first(const struct cell *cell)
+{
+        const struct cell *first = cell->session->queue.first;
+
+        /* A branch has a time limit of its own. */
+        while (first && first->kind != CELL_CODE)
+                first = first->next;
+        return first == cell;
+}
+
+void session_number_cell(struct session *s)
+{
+        struct cell *cell = s->queue.first;
+
+        streams_begin(&s->streams, cell);
+        cell->number = ++s->queue.last_number;
+        cell->started_us = clock_us();
+}
+
+void session_end_cell(struct session *s, struct cell *cell)
+{
+        for (struct cell **at = &s->queue.first; *at; at = &(*at)->next) {
+                if (*at == cell) {
+                        *at = cell->next;
+                        break;
+                }
+        }
+        s->queue.n--;
+        if (cell->number != 0) {
+                streams_end(&s->streams);
+                session_note_owners_end(s, cell);
+        }
+        const struct log_ids ids = session_log_ids(s, cell);
+        log_event(cell->is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, &ids,
+                  "cell ended: %s in %llu ms%s%s", cell_status_name(cell->outcome.status),
+                  (unsigned long long)(cell->outcome.duration_us / 1000),
+                  *cell->outcome.why ? ", " : "", cell->outcome.why);
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_finish(&cell->outcome.streams[i]);
+        if (cell->number != 0 && cell->kind == CELL_CODE) {
+                receipts_add(&s->receipts, cell->number, &cell->outcome);
+                tasks_note_cell(s, cell);
+        } else if (cell->number != 0 && cell->kind == CELL_LOAD) {
+                tasks_note_load(s, cell);
+        }
+        cell->done(cell->data, cell);
+        cell_free(cell);
+}
+
+void session_refuse_cell(struct session *s, struct cell *cell, enum cell_status status,
+                         const char *type, const char *why)
+{
+        cell->outcome.status = status;
+        cell->outcome.state = s->state < SESSION_IDLE ? CELL_STATE_NONE : CELL_STATE_KEPT;
+        cell->outcome.error_type = type;
+        snprintf(cell->outcome.why, sizeof(cell->outcome.why), "%s", why);
+        session_end_cell(s, cell);
+}
+
+void session_refuse_first(struct session *s, const char *type, const char *why)
+{
+        session_refuse_cell(s, s->queue.first, CELL_ERROR, type, why);
+        session_wake(s);
+}
+
+void session_drop_cancelled(struct session *s)
+{
+        struct cell *next;
+
+        for (struct cell *cell = s->queue.first; cell; cell = next) {
+                next = cell->next;
+                if (cell->cancelled && cell->number == 0)
+                        session_refuse_cell(s, cell, CELL_CANCELLED, NULL,
+                                            "the call was cancelled before it began");
+        }
+}
+
+bool session_take_back_cell(struct session *s)
+{
+        struct cell *cell = session_current(s);
+
+        if (!cell || cell->is_probe || s->history.n_run != 1 || s->end != END_NONE ||
+            cell->attempts >= CELL_ATTEMPTS_MAX || streams_have_come(&s->streams) ||
+            !channel_was_unread(&s->channel, cell->sent_as))
+                return false;
+        streams_end(&s->streams);
+        cell->number = 0;
+        s->queue.last_number--;
+        snprintf(s->lost, sizeof(s->lost), "%s", cell->outcome.before);
+        return true;
+}

@@ -1,0 +1,46 @@
+/* A session's queue of cells: the first one runs, or is the next to run. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "supervisor/session/cell/cell.h"
+
+struct session;
+
+int queue_init(struct session *session);
+/* Frees waiting cells without calling their done(). */
+void queue_done(struct session *session);
+
+/* Schedules EVENT_WAKE in the event loop. */
+void session_wake(struct session *session);
+
+/* Queues a cell; takes ownership. */
+void session_push(struct session *session, struct cell *cell);
+
+/* The first cell starts: its output begins, and it gets its number. */
+void session_number_cell(struct session *session);
+/* Removes a cell from the queue, calls its done() and frees it. */
+void session_end_cell(struct session *session, struct cell *cell);
+/* Ends a cell that was not started. */
+void session_refuse_cell(struct session *session, struct cell *cell, enum cell_status status,
+                         const char *type, const char *why);
+/* The same for the first cell, because of the code's request; the next cell follows. */
+void session_refuse_first(struct session *session, const char *type, const char *why);
+/* Ends the cells that were cancelled before they were started. */
+void session_drop_cancelled(struct session *session);
+/* The sandbox has ended. If it is certain that its worker has not read its first cell, and so has run
+ * no code: takes the cell back into the queue, so that another sandbox runs it. Otherwise returns false. */
+bool session_take_back_cell(struct session *session);
+
+/* Stops a cell: it leaves the queue, or it is interrupted and, if it still runs after
+ * SESSION_GRACE_MS, its sandbox is killed. done() follows with the status cancelled. */
+void cell_cancel(struct cell *cell);
+
+/* The same, but the sandbox of a running cell is killed at once. */
+void cell_kill(struct cell *cell);
+
+/* As cell_cancel(), of a cell that runs: another call of its session stops it, and its result says that. */
+void cell_interrupt(struct cell *cell);
+
+/* Whether no other code of its session is before it. */
+bool cell_is_first(const struct cell *cell);

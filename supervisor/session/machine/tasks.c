@@ -1,0 +1,153 @@
+/* Counts processes and threads. */
+#include "supervisor/session/machine/tasks.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "supervisor/session/machine/changes.h"
+
+enum {
+        LAST_OF_OURS = 2, /* init and the worker */
+        FIRST_AGAIN = 300,
+        LONG_CELL_US = 2000,
+        PAUSE_US = 20000,     /* between two readings after short cells */
+        GIVE_UP_US = 1000000, /* an answer may be missing: its session was frozen */
+};
+
+void tasks_open(struct session *s, int changes_fd)
+{
+        s->tasks = (struct session_tasks){.last = LAST_OF_OURS, .changes_fd = changes_fd};
+}
+
+void tasks_close(struct session *s)
+{
+        if (s->tasks.changes_fd >= 0)
+                close(s->tasks.changes_fd);
+        s->tasks.changes_fd = -1;
+}
+
+/* For an answer, which may be missing: see GIVE_UP_US. */
+static bool waits(const struct session *s)
+{
+        return s->tasks.is_asked && clock_us() - s->tasks.asked_us < GIVE_UP_US;
+}
+
+static void ask(struct session *s, uint64_t cell, bool scans)
+{
+        struct session_tasks *t = &s->tasks;
+
+        if (s->single || !s->context->requests.count)
+                return;
+        t->is_asked = true;
+        t->asked_us = clock_us();
+        t->asked_for = cell;
+        s->context->requests.count(s->context->requests.data, s->target, scans);
+}
+
+void tasks_note_cell(struct session *s, const struct cell *cell)
+{
+        struct session_tasks *t = &s->tasks;
+        uint64_t now = clock_us();
+
+        if (s->state == SESSION_NONE) {
+                if (t->is_over)
+                        receipts_count(&s->receipts, t->from, cell->number, t->uncounted,
+                                       t->is_wrapped);
+                return;
+        }
+        bool is_due = cell->outcome.duration_us >= LONG_CELL_US || now - t->asked_us >= PAUSE_US;
+        if (!waits(s) && is_due)
+                ask(s, cell->number, false);
+}
+
+void tasks_note_load(struct session *s, const struct cell *load)
+{
+        if (session_is_usable(s))
+                ask(s, load->number, true);
+}
+
+bool tasks_scan_is_due(const struct session *s)
+{
+        return s->tasks.changes_fd >= 0 && !s->single && s->history.n_run > 0 &&
+               s->tasks.scanned_after != s->queue.last_number;
+}
+
+/* One answer at a time: it is for the cell that was named last. */
+static void scan_if_wanted(struct session *s)
+{
+        if (!s->tasks.is_scan_wanted || waits(s))
+                return;
+        s->tasks.is_scan_wanted = false;
+        if (!session_current(s) && receipts_lack_files(&s->receipts))
+                ask(s, s->queue.last_number, true);
+}
+
+void tasks_scan(struct session *s)
+{
+        s->tasks.scanned_after = s->queue.last_number;
+        s->tasks.is_scan_wanted = true;
+        scan_if_wanted(s);
+}
+
+static void take(struct session *s, uint32_t last, uint32_t own)
+{
+        struct session_tasks *t = &s->tasks;
+        uint64_t made = last - t->last;
+
+        if (last == 0)
+                return;
+        if (last < t->last) {
+                made = last > FIRST_AGAIN ? last - FIRST_AGAIN : 0;
+                t->is_wrapped = true;
+        }
+        made -= made < own ? made : own;
+        t->last = last;
+        t->is_known = true;
+        t->total += made;
+        t->uncounted += made;
+}
+
+static void take_changes(struct session *s)
+{
+        const struct log_ids ids = session_log_ids(s, NULL);
+        struct session_tasks *t = &s->tasks;
+
+        if (t->changes_fd < 0 || changes_take(t->changes_fd, &s->receipts, t->asked_for) >= 0)
+                return;
+        log_event(
+                LOG_LEVEL_WARNING, &ids,
+                "files that changed are not reported any more: the sandbox's report has another form");
+        tasks_close(s);
+}
+
+void tasks_counted(struct session *s, const struct monitor_counted *counted, bool is_copying,
+                   bool of_block)
+{
+        struct session_tasks *t = &s->tasks;
+
+        if (s->meter.sampled.now == 0 && counted->memory > 0)
+                meter_sample(&s->meter, counted->memory);
+        uint64_t to = counted->own > 0 ? s->queue.last_number : t->asked_for;
+        if (counted->own == 0) {
+                t->is_asked = false;
+                take_changes(s);
+                scan_if_wanted(s);
+        }
+        /* The count that comes with the copy has those of the code too. */
+        if (counted->own == 0 && is_copying)
+                return;
+        take(s, counted->last_pid, counted->own);
+        if (counted->own > 0 && of_block)
+                return;
+        if (!t->is_known || !receipts_count(&s->receipts, 0, to, t->uncounted, t->is_wrapped))
+                return;
+        t->uncounted = 0;
+        t->is_wrapped = false;
+}
+
+void tasks_end(struct session *s, const struct monitor_ended *ended)
+{
+        take(s, ended->last_pid, 0);
+        s->tasks.from = receipts_uncounted(&s->receipts, UINT64_MAX);
+        s->tasks.is_over = ended->last_pid != 0;
+}

@@ -1,0 +1,350 @@
+/* Queues and sends the cells of a branch. */
+#include "supervisor/session/state/branch-cells.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "supervisor/session/cell/branch.h"
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/state/copies.h"
+#include "supervisor/session/state/rollback-text.h"
+
+enum {
+        TIME_MS = BRANCH_MS + 10000, /* the branch has failed by then, and the worker can say why */
+        LOST_KINDS = 3,
+        LOST_MAX = 100000,
+        ROOM = 256 << 20, /* for /workspace and tables, beside memory */
+};
+
+/* ---- asking for it ---- */
+
+/* Also while the sandbox of a branch that has failed is being ended: the cells wait until it has. */
+static bool is_free(const struct session *s)
+{
+        return !s->queue.first &&
+               (s->state == SESSION_NONE || (s->state == SESSION_KILLING && s->end == END_RESET));
+}
+
+/* checkpoint: NULL, the session as it is now. */
+static int check(const struct session *to, const struct session *from, const struct cell *cell,
+                 const char *name, const char *checkpoint, struct error *err)
+{
+        if (!from || from->state == SESSION_NONE)
+                return error_set(err, ENOENT, "from: no live session is called \"%s\"", name);
+        if (from == to)
+                return error_set(err, EINVAL,
+                                 "a session cannot be a branch of itself: name a new session");
+        if (!is_free(to))
+                return error_set(
+                        err, EEXIST,
+                        "session \"%s\" is live already: a branch is a new session, so use another name",
+                        session_key_name(to->name));
+        if (checkpoint && !session_is_usable(from))
+                return error_set(err, EBUSY, "session \"%s\" is %s: try again", name,
+                                 session_state_name(from->state));
+        if (!checkpoint && (from->queue.first || from->single || !session_is_usable(from)))
+                return error_set(
+                        err, EBUSY,
+                        "session \"%s\" is busy: it can be branched when its calls have ended, and its "
+                        "checkpoints can be branched now",
+                        name);
+        const char *profile = from->profile ? from->profile->name : "";
+        if (cell->profile_asked && strcmp(cell->profile, profile) != 0)
+                return error_set(
+                        err, EINVAL,
+                        "session \"%s\" lives under profile \"%s\", and so must its branch", name,
+                        profile);
+        return 0;
+}
+
+static int find_checkpoint(struct session *from, const char *name, const char *checkpoint,
+                           const struct copy **ret, struct error *err)
+{
+        char names[CELL_WHY_MAX / 3];
+
+        *ret = copies_find_name(from, checkpoint);
+        if (*ret)
+                return 0;
+        copies_list_names(from, names, sizeof(names));
+        return error_set(err, ENOENT,
+                         "no checkpoint of session \"%s\" is called \"%s\": %s; nothing was run",
+                         name, checkpoint, names);
+}
+
+static int own_cell(struct cell **ret, enum cell_kind kind, struct branch *branch,
+                    void (*done)(void *data, struct cell *cell), const char *profile,
+                    struct error *err)
+{
+        const struct cell_request request = {
+                .code = "(branch)",
+                .code_length = strlen("(branch)"),
+                .timeout_ms = TIME_MS,
+                .profile = profile,
+                .profile_asked = profile != NULL,
+                .done = done,
+                .data = branch,
+        };
+
+        int r = cell_new(ret, &request, err);
+        if (r < 0)
+                return r;
+        (*ret)->kind = kind;
+        (*ret)->branch = branch_ref(branch);
+        return 0;
+}
+
+/* "2 threads, 1 process and 3 open descriptors": the worker's numbers. */
+static void describe_lost(yyjson_val *list, char *to, size_t size)
+{
+        static const char *const names[LOST_KINDS][2] = {{"thread", "threads"},
+                                                         {"process", "processes"},
+                                                         {"open descriptor", "open descriptors"}};
+        int64_t counts[LOST_KINDS] = {};
+        size_t n = 0, left = 0;
+
+        to[0] = '\0';
+        for (size_t i = 0; i < LOST_KINDS; i++) {
+                json_int64(yyjson_arr_get(list, i), &counts[i]);
+                if (counts[i] < 0 || counts[i] > LOST_MAX)
+                        counts[i] = 0;
+                left += counts[i] > 0;
+        }
+        for (size_t i = 0; i < LOST_KINDS && n < size; i++) {
+                if (counts[i] == 0)
+                        continue;
+                n += (size_t)snprintf(to + n, size - n, "%s%lld %s",
+                                      n == 0      ? ""
+                                      : left == 1 ? " and "
+                                                  : ", ",
+                                      (long long)counts[i], names[i][counts[i] != 1]);
+                left--;
+        }
+}
+
+/* The code that waits for the branch runs nowhere. */
+static void refuse_waiting(struct session *s, const struct branch *branch)
+{
+        struct cell *next;
+        char why[CELL_WHY_MAX];
+
+        snprintf(why, sizeof(why), "session \"%s\" could not be branched: %.500s",
+                 session_key_name(branch_from(branch)), branch_why(branch));
+        for (struct cell *cell = s->queue.first; cell; cell = next) {
+                next = cell->next;
+                if (cell->kind == CELL_CODE && cell->branch == branch && cell->number == 0)
+                        session_refuse_cell(s, cell, CELL_ERROR, "BranchError", why);
+        }
+        s->lost[0] = '\0';
+}
+
+static void fail_with(struct branch *branch, const struct cell *cell)
+{
+        const struct cell_outcome *o = &cell->outcome;
+        const char *message = json_string(o->error, "message", NULL);
+
+        if (!message || *message == '\0')
+                message = o->has_exit_code ? "its memory could not be read" : o->why;
+        branch_fail(branch, *message ? message : "it failed");
+}
+
+static bool is_good(const struct cell *cell)
+{
+        return cell->outcome.status == CELL_OK && !cell->outcome.error;
+}
+
+/* "branched from session "main"; not in it: …" list: of the worker (docs/branches.md). */
+static void describe(const struct branch *branch, const char *checkpoint, yyjson_val *list,
+                     char *to, size_t size)
+{
+        char lost[128], of[SESSION_NAME_MAX + 32] = "";
+        int64_t changed = 0;
+
+        if (*checkpoint)
+                snprintf(of, sizeof(of), "checkpoint \"%s\" of ", checkpoint);
+        describe_lost(list, lost, sizeof(lost));
+        int n = snprintf(to, size, "branched from %ssession \"%s\"%s%s", of,
+                         session_key_name(branch_from(branch)), *lost ? "; not in it: " : "", lost);
+        if (!*checkpoint || n < 0 || (size_t)n >= size)
+                return;
+        snprintf(to + n, size - (size_t)n, "; files are those of now");
+        json_int64(yyjson_arr_get(list, LOST_KINDS + 1), &changed);
+        if (changed <= 0 || changed > LOST_MAX)
+                return;
+        rollback_append_names(yyjson_arr_get(list, LOST_KINDS), changed, to, size);
+        n = (int)strlen(to);
+        snprintf(to + n, size - (size_t)n, " changed");
+}
+
+static struct session *find_from(const struct session *s, const struct branch *branch)
+{
+        const struct session_owner *owner = &s->context->owner;
+
+        return owner->find(owner->data, branch_from(branch));
+}
+
+/* Of a checkpoint. */
+static void note_end(struct session *from, const struct branch *branch)
+{
+        struct copy *copy = copies_find(from, branch_copy(branch));
+
+        from->branched_until_us = 0;
+        if (copy && branch_was_late(branch))
+                copy_close_writer_socket(copy);
+}
+
+static void on_load_done(void *data, struct cell *cell)
+{
+        struct branch *branch = data;
+        struct session *s = cell->session, *from = find_from(s, branch);
+
+        if (from && branch_copy(branch))
+                note_end(from, branch);
+        if (!is_good(cell)) {
+                fail_with(branch, cell);
+                refuse_waiting(s, branch);
+                if (s->state == SESSION_IDLE || s->state == SESSION_SETTLING)
+                        session_kill_sandbox(s, END_RESET, "");
+                return;
+        }
+        branch_end(branch);
+        describe(branch, branch_checkpoint(branch), yyjson_obj_get(cell->outcome.value, "json"),
+                 s->copies->note, sizeof(s->copies->note));
+}
+
+static void on_dump_done(void *data, struct cell *cell)
+{
+        if (!is_good(cell))
+                fail_with(data, cell);
+}
+
+int branch_begin(struct session *to, struct session *from, const char *name, const char *checkpoint,
+                 struct cell *cell, struct error *err)
+{
+        const struct copy *copy = NULL;
+        struct branch *branch;
+        struct cell *load;
+
+        int r = check(to, from, cell, name, checkpoint, err);
+        if (r >= 0 && checkpoint)
+                r = find_checkpoint(from, name, checkpoint, &copy, err);
+        if (r >= 0)
+                r = branch_new(&branch, to->context->base, from->name, copy ? copy->id : 0,
+                               checkpoint ? checkpoint : "", err);
+        if (r < 0)
+                return r;
+        r = own_cell(&load, CELL_LOAD, branch, on_load_done,
+                     from->profile ? from->profile->name : NULL, err);
+        if (r >= 0) {
+                load->attempts = CELL_ATTEMPTS_MAX - 1; /* half a branch is not begun again */
+                cell->branch = branch_ref(branch);
+                to->queue.last_number = copy ? copy->of : from->queue.last_number;
+                session_push(to, load);
+        }
+        branch_unref(branch);
+        return r;
+}
+
+/* ---- doing it ---- */
+
+static uint64_t most_bytes(const struct session *s)
+{
+        uint64_t memory = s->profile ? s->profile->limits.memory : s->context->hello.memory_max;
+
+        return 2 * memory + ROOM;
+}
+
+static int ask_session(struct session *from, struct branch *branch, struct error *err)
+{
+        struct cell *dump;
+
+        int r = own_cell(&dump, CELL_DUMP, branch, on_dump_done, NULL, err);
+        if (r >= 0)
+                session_push(from, dump);
+        return r;
+}
+
+/* It may be frozen: then its copies are. */
+static int ask_checkpoint(struct session *from, struct branch *branch, struct error *err)
+{
+        struct copy *copy = copies_find(from, branch_copy(branch));
+
+        if (!copy)
+                return error_set(err, ESRCH, "the checkpoint was replaced, or is being restored");
+        session_thaw(from);
+        from->history.used_us = clock_us();
+        from->branched_until_us = from->history.used_us + BRANCH_MS * UINT64_C(1000);
+        int r = copy_ask_to_write(copy, branch_writer(branch), err);
+        branch_writer_sent(branch);
+        return r;
+}
+
+/* The new session's worker is asked first: the other one is not disturbed for a branch that cannot be. */
+static int send_load(struct session *s, struct cell *cell, struct error *err)
+{
+        struct session *from = find_from(s, cell->branch);
+        _cleanup_close_ int reader = -1;
+
+        if (!from || !session_is_usable(from))
+                return error_set(err, ESRCH, "it has ended");
+        int r = branch_start(cell->branch, most_bytes(from), &reader, err);
+        if (r >= 0)
+                r = channel_send_fd(&s->channel, FRAME_LOAD, cell->number, reader);
+        if (r >= 0 && branch_copy(cell->branch))
+                return ask_checkpoint(from, cell->branch, err);
+        return r < 0 ? r : ask_session(from, cell->branch, err);
+}
+
+static int send_dump(struct session *s, struct cell *cell, struct error *err)
+{
+        int fd = branch_writer(cell->branch);
+
+        if (fd < 0)
+                return error_set(err, ECANCELED, "it was given up");
+        int r = channel_send_fd(&s->channel, FRAME_DUMP, cell->number, fd);
+        branch_writer_sent(cell->branch);
+        return r;
+}
+
+/* The branch has failed if its frame was not sent. */
+static int note_failure(struct cell *cell, int r, const struct error *err)
+{
+        if (r < 0)
+                branch_fail(cell->branch, error_is_set(err) ? err->text : strerror(-r));
+        return r;
+}
+
+int branch_send_load(struct session *s, struct cell *cell)
+{
+        struct error err = {};
+
+        int r = send_load(s, cell, &err);
+        return note_failure(cell, r, &err);
+}
+
+int branch_send_dump(struct session *s, struct cell *cell)
+{
+        struct error err = {};
+
+        int r = send_dump(s, cell, &err);
+        return note_failure(cell, r, &err);
+}
+
+void branch_load_failed(struct session *s, struct cell *cell)
+{
+        session_kill_sandbox(s, END_PROTOCOL, branch_why(cell->branch));
+}
+
+void branch_dump_failed(struct session *s, struct cell *cell)
+{
+        char why[CELL_WHY_MAX];
+
+        snprintf(why, sizeof(why), "%s",
+                 branch_why(cell->branch)); /* the branch ends with the cell */
+        session_enter(s, SESSION_IDLE);
+        session_refuse_first(s, "BranchError", why);
+}

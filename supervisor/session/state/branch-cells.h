@@ -1,0 +1,24 @@
+/*
+ * A session that begins as a branch of another one (docs/branches.md).
+ *
+ * Two cells of Cloister's own do it: LOAD is the first one of the new session, before the code that was
+ * called for; when it starts, DUMP is queued in the other session. Queues, time limits, deaths and their
+ * reasons are then those of any cell. If it is a branch of a checkpoint, the process of that is asked instead, and
+ * the other session continues.
+ */
+#pragma once
+
+#include "supervisor/session/machine/machine.h"
+
+/* The new session must begin as a branch of another one of this name. from: NULL if it does not exist; checkpoint: of it,
+ * NULL: as it is now. The cell is the one that was called for, and must be pushed after this. Returns 0 or negative
+ * errno. */
+int branch_begin(struct session *to, struct session *from, const char *name, const char *checkpoint,
+                 struct cell *cell, struct error *err);
+
+/* Each sends the frame of a cell of this kind. */
+int branch_send_load(struct session *session, struct cell *cell);
+int branch_send_dump(struct session *session, struct cell *cell);
+/* That has failed. */
+void branch_load_failed(struct session *session, struct cell *cell);
+void branch_dump_failed(struct session *session, struct cell *cell);

@@ -1,0 +1,444 @@
+/* Requests, keeps and forgets copies. */
+#include "supervisor/session/state/copies.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "supervisor/session/machine/queue.h"
+
+enum { PID_MAX = 1 << 22, KEEP_SIZE = 64 + 12 * COPIES_MAX };
+
+/* Of limits.memory: what a snapshot may take. */
+enum { SHARE_OF_MEMORY = 4, SHARE_OF_FREE = 2 };
+
+/* ---- writer sockets ---- */
+
+void copy_close_writer_socket(struct copy *copy)
+{
+        if (copy->has_writer_socket)
+                close(copy->writer_socket);
+        copy->has_writer_socket = false;
+}
+
+static int make_writer_socket(int ends[2])
+{
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+                return -errno;
+        if (shutdown(ends[0], SHUT_RD) == 0)
+                return 0;
+        int r = -errno;
+        fd_close_many(ends, 2);
+        return r;
+}
+
+static void send_writer_socket(struct session *s, struct copy *asked)
+{
+        int ends[2];
+
+        if (make_writer_socket(ends) < 0)
+                return;
+        _cleanup_close_ int theirs = ends[1];
+        asked->writer_socket = ends[0];
+        asked->has_writer_socket = true;
+        if (channel_send_fd(&s->channel, FRAME_WRITER, asked->id, theirs) < 0)
+                copy_close_writer_socket(asked);
+}
+
+int copy_ask_to_write(const struct copy *copy, int fd, struct error *err)
+{
+        if (!copy->has_writer_socket)
+                return error_set(err, ENOTCONN,
+                                 "its process does not answer: a restore makes another one");
+        int r = fd_send(copy->writer_socket, "", 1, &fd, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (r == -EPIPE || r == -ECONNRESET)
+                return error_set(err, -r, "its process has ended");
+        if (r < 0)
+                return error_set(err, -r, "its process does not read");
+        return 0;
+}
+
+/* ---- the list ---- */
+
+struct copy *copies_newest(struct session *s)
+{
+        for (size_t i = s->copies->n; i > 0; i--) {
+                if (!s->copies->list[i - 1].of_block)
+                        return &s->copies->list[i - 1];
+        }
+        return NULL;
+}
+
+struct copy *copies_find(struct session *s, uint64_t id)
+{
+        for (size_t i = 0; i < s->copies->n; i++) {
+                if (s->copies->list[i].id == id)
+                        return &s->copies->list[i];
+        }
+        return NULL;
+}
+
+struct copy *copies_find_pid(struct session *s, uint32_t pid)
+{
+        for (size_t i = 0; i < s->copies->n; i++) {
+                if (s->copies->list[i].pid == pid)
+                        return &s->copies->list[i];
+        }
+        return NULL;
+}
+
+struct copy *copies_find_name(struct session *s, const char *name)
+{
+        for (size_t i = 0; i < s->copies->n; i++) {
+                if (strcmp(s->copies->list[i].name, name) == 0)
+                        return &s->copies->list[i];
+        }
+        return NULL;
+}
+
+size_t copies_list_names(const struct session *s, char *to, size_t size)
+{
+        size_t found = 0, n = 0;
+
+        for (size_t i = 0; i < s->copies->n && n < size; i++) {
+                const char *name = s->copies->list[i].name;
+                if (*name)
+                        n += (size_t)snprintf(to + n, size - n, "%s%s",
+                                              found++ > 0 ? ", " : "there are ", name);
+        }
+        if (found == 0)
+                snprintf(to, size, "there is none");
+        return found;
+}
+
+void copies_forget(struct session *s, struct copy *copy)
+{
+        size_t i = (size_t)(copy - s->copies->list);
+
+        copy_close_writer_socket(copy);
+        s->copies->n--;
+        memmove(&s->copies->list[i], &s->copies->list[i + 1],
+                (s->copies->n - i) * sizeof(s->copies->list[0]));
+}
+
+void copies_forget_all(struct session *s)
+{
+        while (s->copies->n > 0)
+                copies_forget(s, &s->copies->list[s->copies->n - 1]);
+        copy_close_writer_socket(&s->copies->asked);
+}
+
+/* ---- making one ---- */
+
+bool copies_is_due(const struct session *s)
+{
+        return s->profile && s->profile->survives && !s->single && s->history.n_run > 0 &&
+               s->copies->asked_after != s->queue.last_number && !s->copies->is_awaited &&
+               !s->copies->is_offered;
+}
+
+/* The copy holds it beside the worker, and the worker must have room for the cell too. */
+int64_t copies_snapshot_bytes(const struct session *s)
+{
+        uint64_t memory = s->profile->limits.memory, most = memory / SHARE_OF_MEMORY;
+        uint64_t used = meter_memory(&s->meter, session_usage_kind(s));
+        uint64_t left = used < memory ? (memory - used) / SHARE_OF_FREE : 0;
+
+        return (int64_t)(left < most ? left : most);
+}
+
+/* {"copies": [their pids]}: the worker counts them to none of the code's processes. */
+static int write_keep(const struct session *s, int64_t files, char to[KEEP_SIZE])
+{
+        int n = snprintf(to, KEEP_SIZE, "{\"copies\":[");
+
+        for (size_t i = 0; i < s->copies->n; i++)
+                n += snprintf(to + n, KEEP_SIZE - (size_t)n, "%s%u", i > 0 ? "," : "",
+                              s->copies->list[i].pid);
+        n += snprintf(to + n, KEEP_SIZE - (size_t)n, "]");
+        if (files >= 0)
+                n += snprintf(to + n, KEEP_SIZE - (size_t)n, ",\"files\":%lld", (long long)files);
+        return n + snprintf(to + n, KEEP_SIZE - (size_t)n, "}");
+}
+
+bool copies_request(struct session *s, const struct copy_requester *requester, const char *name,
+                    int64_t files)
+{
+        struct copy *asked = &s->copies->asked;
+        char payload[KEEP_SIZE];
+
+        copy_close_writer_socket(asked);
+        *asked = (struct copy){
+                .id = asked->id + 1, .of = s->copies->state_of, .of_block = requester->of_block};
+        snprintf(asked->name, sizeof(asked->name), "%s", name);
+        if (*name)
+                send_writer_socket(s, asked);
+        int n = write_keep(s, files, payload);
+        s->copies->requester = requester;
+        s->copies->is_awaited = channel_send(&s->channel, FRAME_KEEP, asked->id, payload,
+                                             (size_t)n) >= 0;
+        return s->copies->is_awaited;
+}
+
+/* The copy was to be a checkpoint. */
+static void note_no_checkpoint(struct session *s, const char *why)
+{
+        struct cell *cell = session_current(s);
+
+        if (cell)
+                copies_say_no_checkpoint(cell, why);
+        else
+                snprintf(s->copies->note, sizeof(s->copies->note),
+                         "checkpoint \"%s\" cannot be restored again: %s", s->copies->asked.name,
+                         why);
+        s->copies->asked.name[0] = '\0';
+}
+
+void copies_note_refusal(struct session *s, const char *why)
+{
+        struct copies *copy = s->copies;
+        const struct copy *newest = copies_newest(s);
+
+        if (copy->asked.name[0]) {
+                note_no_checkpoint(s, why ? why : "a cell came first");
+                return;
+        }
+        if (!why || copy->is_told)
+                return;
+        if (newest)
+                snprintf(
+                        copy->note, sizeof(copy->note),
+                        "%s: if the interpreter ends, the session goes back to the end of cell %llu",
+                        why, (unsigned long long)newest->of);
+        else
+                snprintf(copy->note, sizeof(copy->note),
+                         "%s: if the interpreter ends, the session's state is lost", why);
+        copy->is_told = true;
+}
+
+static void on_taken(struct session *s)
+{
+        struct cell *cell = session_current(s);
+
+        if (cell && s->copies->asked.name[0])
+                cell->outcome.is_checkpoint = true;
+}
+
+static void on_given_up(struct session *s)
+{
+        if (s->copies->asked.name[0] && !s->copies->is_offered)
+                note_no_checkpoint(s, "a background task keeps the interpreter busy");
+}
+
+void copies_keep(struct session *s, const char *name)
+{
+        static const struct copy_requester requester = {
+                .taken = on_taken, .refused = copies_note_refusal, .given_up = on_given_up};
+        bool is_sent = copies_request(s, &requester, name, -1);
+
+        s->copies->asked_after = s->queue.last_number;
+        session_enter(s, SESSION_KEEPING);
+        if (!is_sent)
+                copies_give_up_keeping(s, NULL);
+}
+
+void copies_note(struct session *s, struct cell *cell)
+{
+        struct cell_outcome *o = &cell->outcome;
+
+        memcpy(o->note, s->copies->note, sizeof(o->note));
+        s->copies->note[0] = '\0';
+        if (s->copies->lost[0] != '\0') {
+                o->state = CELL_STATE_RESTORED;
+                memcpy(o->restored, s->copies->lost, sizeof(o->restored));
+        }
+        s->copies->lost[0] = '\0';
+}
+
+/* The worker's reason is a word of a list. NULL: a cell came first. */
+static const char *refusal_text(const char *why)
+{
+        static const struct {
+                const char *why, *text;
+        } list[] = {
+                {"threads",
+                 "no copy of the state can be made while a library has threads of its own"},
+                {"processes",
+                 "no copy of the state can be made: limits.pids allows no more processes"},
+                {"failed", COPIES_NOT_MADE},
+                {"names", "/workspace has more than 20,000 files and directories"},
+                {"bytes", "the files in /workspace are larger than what a copy of them may take"},
+                {"depth", "directories in /workspace are nested more than 64 deep"},
+                {"time", "copying /workspace took too long"},
+                {"memory", "the sandbox has no memory for a copy of /workspace"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                if (strcmp(why, list[i].why) == 0)
+                        return list[i].text;
+        }
+        return NULL;
+}
+
+/* Offers the monitor the copy that was requested, which replaces the one without a name, and that with
+ * its name. That of a block replaces none. */
+static void offer(struct session *s)
+{
+        const struct sandbox_requests *requests = &s->context->requests;
+        struct copies *copies = s->copies;
+
+        memset(copies->instead, 0, sizeof(copies->instead));
+        copies->is_offered = true;
+        if (copies->asked.of_block) {
+                requests->keep_aside(requests->data, s->target, copies->asked.pid);
+                return;
+        }
+        for (size_t i = 0; i < copies->n; i++) {
+                if (copies->list[i].of_block)
+                        continue;
+                if (copies->list[i].name[0] == '\0')
+                        copies->instead[0] = copies->list[i].pid;
+                else if (strcmp(copies->list[i].name, copies->asked.name) == 0)
+                        copies->instead[1] = copies->list[i].pid;
+        }
+        requests->keep(requests->data, s->target, copies->asked.pid, copies->instead);
+}
+
+static void add(struct session *s)
+{
+        struct copies *copies = s->copies;
+
+        for (size_t i = 0; i < ARRAY_SIZE(copies->instead); i++) {
+                struct copy *replaced = copies_find_pid(s, copies->instead[i]);
+                if (replaced)
+                        copies_forget(s, replaced);
+        }
+        copies->asked.made_us = clock_us();
+        if (copies->n < ARRAY_SIZE(copies->list))
+                copies->list[copies->n++] = copies->asked;
+        copies->asked.has_writer_socket = false; /* it belongs to the list */
+        if (copies->asked.of_block)
+                return;
+        /* What was said about the last one holds no longer. */
+        if (copies->is_told)
+                copies->note[0] = '\0';
+        copies->is_told = false;
+}
+
+static void tell(struct session *s, bool is_taken, const char *why)
+{
+        const struct copy_requester *requester = s->copies->requester;
+
+        if (is_taken)
+                requester->taken(s);
+        else
+                requester->refused(s, why);
+        if (!requester->of_block)
+                session_dispatch(s, EVENT_COPY, NULL);
+}
+
+int copies_on_kept(struct session *s, const struct frame_header *header, struct frame_body *body,
+                   struct error *err)
+{
+        int64_t pid = 0;
+        yyjson_val *root;
+
+        if (!s->copies->is_awaited || header->id != s->copies->asked.id)
+                return error_set(err, EPROTO, "KEPT %llu, which no KEEP asked for",
+                                 (unsigned long long)header->id);
+        int r = frame_body_parse(body, header, &root, err);
+        if (r < 0)
+                return r;
+        const char *why = json_string(root, "why", NULL);
+        if (!why && (json_int64(yyjson_obj_get(root, "pid"), &pid) < 0 || pid < 2 || pid > PID_MAX))
+                return error_set(err, EBADMSG, "KEPT without a pid");
+        s->copies->is_awaited = false;
+        s->copies->asked.pid = (uint32_t)pid;
+        if (why)
+                tell(s, false, refusal_text(why));
+        else
+                offer(s);
+        return 0;
+}
+
+void copies_kept(struct session *s, const struct error *error)
+{
+        if (!s->copies->is_offered)
+                return;
+        s->copies->is_offered = false;
+        if (!error)
+                add(s);
+        tell(s, !error,
+             error && error->code == ENOMEM
+                     ? "no copy of the state is kept: all copies together are larger than limits.memory"
+                     : COPIES_NOT_MADE);
+}
+
+/* Code of the session has ended a copy. */
+void copies_gone(struct session *s, uint32_t pid)
+{
+        struct copy *copy = copies_find_pid(s, pid);
+
+        if (!copy)
+                return;
+        bool is_wanted = copy->id == s->copies->wanted;
+        if (copy->name[0] && s->copies->note[0] == '\0')
+                snprintf(s->copies->note, sizeof(s->copies->note),
+                         "checkpoint \"%s\" is gone: its process has ended", copy->name);
+        copies_forget(s, copy);
+        if (is_wanted)
+                session_dispatch(s, EVENT_GONE, NULL);
+}
+
+void copies_say_no_checkpoint(struct cell *cell, const char *why)
+{
+        snprintf(cell->outcome.note, sizeof(cell->outcome.note),
+                 "checkpoint \"%s\" was not made: %s", cell->checkpoint, why);
+}
+
+void copies_leave_keeping(struct session *s, const struct session_details *details)
+{
+        struct cell *cell = session_current(s);
+
+        session_enter(s, SESSION_IDLE);
+        if (cell)
+                session_end_cell(s, cell);
+        session_wake(s);
+}
+
+/* A late answer of the worker still makes a copy, but no checkpoint. */
+void copies_give_up_keeping(struct session *s, const struct session_details *details)
+{
+        s->copies->requester->given_up(s);
+        copies_leave_keeping(s, details);
+}
+
+/* ---- using one ---- */
+
+bool copies_go_back(struct session *s, const struct copy *copy, enum copies_back back,
+                    uint64_t query)
+{
+        struct copies *copies = s->copies;
+        const uint64_t wanted = copies->wanted, query_before = copies->query;
+        const enum copies_back back_before = copies->back;
+
+        copies->wanted = copy->id;
+        copies->back = back;
+        copies->query = query;
+        if (session_dispatch(s, EVENT_BACK, NULL))
+                return true;
+        copies->wanted = wanted;
+        copies->back = back_before;
+        copies->query = query_before;
+        return false;
+}
+
+bool copies_is_rolling_block_back(const struct session *s)
+{
+        return s->copies->back == BACK_BLOCK && s->copies->woken.id == s->copies->wanted;
+}
